@@ -1,0 +1,59 @@
+# make demo       analyse the sample models and print the tables
+# make test       the tests that are quick enough for every change
+# make test-full  all tests, with many more cases (minutes)
+# make check      ruff, mypy and the import contracts
+# make bench      how fast the core is on this machine
+# make clean      remove what the targets above leave behind
+#
+# Everything is installed into .venv, once, and again when pyproject.toml or constraints.txt change.
+# Without torch and ONNX Runtime (their tests are skipped then):  make test EXTRAS=dev
+# With another Python, at least 3.11:                              make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?= dev,torch,ort
+JOBS ?= 2
+
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed-$(EXTRAS)
+COPY := build/check-copy
+
+.PHONY: help demo test test-full check bench clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "irscope needs Python 3.11 or newer, this is " + sys.version)'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing irscope[$(EXTRAS)] into $(VENV) (once; this may take some minutes) ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+demo: $(INSTALLED)
+	@$(PY) samples/build_samples.py
+	@for model in samples/models/*.*; do \
+		printf '\n==> irscope run %s\n' "$$model"; \
+		$(VENV)/bin/irscope run "$$model" || exit $$?; \
+	done
+
+test: $(INSTALLED)
+	$(PY) -m pytest -n $(JOBS) -m 'not full'
+
+test-full: $(INSTALLED)
+	IRSCOPE_TEST_FULL=1 $(PY) -m pytest -n $(JOBS)
+
+check: $(INSTALLED)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	@rm -rf build
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target $(COPY) .
+	cd $(COPY) && "$(abspath $(PY))" -m mypy --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p irscope
+	cd $(COPY) && PYTHONPATH=. "$(abspath $(VENV))/bin/lint-imports" --config "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.import_linter_cache" --no-logo
+
+bench: $(INSTALLED)
+	$(PY) -m tests.bench
+
+clean:
+	rm -rf build dist *.egg-info samples/models .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find irscope frontends passes tui tests samples -name __pycache__ -type d -exec rm -rf {} +

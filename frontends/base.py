@@ -1,0 +1,32 @@
+"""What every frontend is given and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.ir.program import Program
+from irscope.ir.types import Type
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What a user may say about a model that is being read."""
+
+    inputs: Mapping[str, Type] = field(default_factory=dict)
+    """Types of inputs by name (or by position: "0"), from `--input`."""
+    bind: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of symbols, from `--bind`; applied to the whole program after it was read."""
+    use_torch: bool = False
+    """Whether torch may be asked for types of operators that irscope does not know."""
+
+
+class Frontend(Protocol):
+    """A reader of one kind of file. It executes nothing, and it reads weights only where shapes depend on them."""
+
+    def load(self, path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
+        """The file as a program; raises LoadError with one clear line where it cannot be read."""
+        ...

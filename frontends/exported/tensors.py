@@ -1,0 +1,136 @@
+"""Types and weights of torch.export's files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from irscope.errors import LoadError
+from irscope.frontends.exported.expressions import Symbols
+from irscope.frontends.torch_common.archive import Archive
+from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
+from irscope.frontends.torch_common.payloads import literal_of
+from irscope.ir.dims import Dim, SymDim, equal, unknown
+from irscope.ir.dtypes import DType
+from irscope.ir.payload import Payload
+from irscope.ir.types import TensorType, tensor
+
+Json = Any
+"""Parsed JSON, of whatever form the file has."""
+
+_STRIDED = 7
+
+
+class Types:
+    """Reads tensor descriptions; sizes that cannot be read become unknown."""
+
+    def __init__(self, symbols: Symbols, hidden_device: str) -> None:
+        self._symbols = symbols
+        self._hidden_device = hidden_device
+        self._fresh = 0
+        self._made: dict[str, TensorType] = {}
+
+    def dim(self, found: Json) -> Dim:
+        """An integer or an expression."""
+        if "as_int" in found:
+            return int(found["as_int"])
+        parsed = self._symbols.parse(found["as_expr"]["expr_str"])
+        if parsed is not None:
+            return parsed
+        self._fresh += 1
+        return unknown(f"file.expr{self._fresh - 1}")
+
+    def tensor(self, meta: Json) -> TensorType:
+        """The type that a description gives; strides are kept only where they are not row-major."""
+        key = repr((meta["dtype"], meta["sizes"], meta.get("strides"), meta.get("device"), meta.get("layout")))
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._tensor(meta)
+        return made
+
+    def _tensor(self, meta: Json) -> TensorType:
+        dtype = SERIALIZED_DTYPES.get(meta["dtype"], DType.UNKNOWN)
+        shape = tuple(self.dim(size) for size in meta["sizes"])
+        device = device_text(meta.get("device"))
+        device = "" if device == self._hidden_device else device
+        if meta.get("layout", _STRIDED) not in (0, _STRIDED):
+            return tensor(dtype, shape, device, "sparse")
+        strides = tuple(self.dim(stride) for stride in meta.get("strides") or ())
+        row_major = len(strides) != len(shape) or _is_row_major(shape, strides)
+        return tensor(dtype, shape, device, None if row_major else strides)
+
+
+def device_text(device: Json) -> str:
+    """A device as text: "cuda:0", "cpu"."""
+    if not isinstance(device, dict):
+        return ""
+    index = device.get("index")
+    return str(device["type"]) if index is None else f"{device['type']}:{index}"
+
+
+def _is_row_major(shape: tuple[Dim, ...], strides: tuple[Dim, ...]) -> bool:
+    expected: Dim = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if not isinstance(size, SymDim) and size == 0:
+            return True
+        if not isinstance(size, SymDim) and size == 1:
+            continue
+        if equal(stride, expected) is not True:
+            return False
+        expected = expected * size
+    return True
+
+
+def devices(graph: Json) -> Iterator[str]:
+    """The devices of a graph's tensors."""
+    for meta in graph["tensor_values"].values():
+        yield device_text(meta.get("device"))
+
+
+class Weights:
+    """Where parameters, buffers and constants are in the archive."""
+
+    def __init__(self, archive: Archive, name: str) -> None:
+        self._archive = archive
+        self._entries: dict[str, tuple[str, Json]] = {}
+        for kind in ("weights", "constants"):
+            config = f"data/{kind}/{name}_{kind}_config.json"
+            if config in archive:
+                for fqn, entry in read_json(archive, config)["config"].items():
+                    self._entries[fqn] = (f"data/{kind}/{entry['path_name']}", entry)
+
+    def payload(self, fqn: str, type_: TensorType, small: bool) -> Payload | None:
+        """Where the values are; small constants are read. None where the archive does not say."""
+        found = self._entries.get(fqn)
+        if found is None or found[1].get("use_pickle") or found[0] not in self._archive:
+            return None
+        name, entry = found
+        size = self._archive.entries[name].size
+        meta = entry.get("tensor_meta") or {}
+        offset = int((meta.get("storage_offset") or {}).get("as_int", 0)) * (type_.dtype.bits or 8) // 8
+        length = type_.nbytes
+        if isinstance(length, SymDim) or length is None:
+            return self._archive.region(name)
+        if type_.layout is None and offset + length > size:
+            raise LoadError(
+                f"{fqn!r} needs {offset + length:,} bytes, the archive holds {size:,}",
+                code="IRS134",
+                where=str(self._archive.path),
+                hint="the file is damaged; save it again",
+            )
+        if small and type_.layout is None and offset == 0 and size <= 64 * 1024:
+            literal = literal_of(self._archive.read(name), type_)
+            if literal is not None:
+                return literal
+        return self._archive.region(name, offset if type_.layout is None else 0, length if type_.layout is None else None, name)
+
+
+def read_json(archive: Archive, name: str) -> Json:
+    """A JSON entry of the archive."""
+    try:
+        return json.loads(archive.read(name, 256 << 20))
+    except (ValueError, RecursionError):
+        raise LoadError(
+            f"{name!r} is no valid JSON", code="IRS135", where=str(archive.path), hint="the file is damaged; save it again"
+        ) from None

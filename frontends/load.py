@@ -1,0 +1,56 @@
+"""From a path to a program: recognise the file, read it, apply what the user said about inputs and sizes."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import cast
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError, UsageError
+from irscope.frontends.base import Frontend, LoadOptions
+from irscope.frontends.detect import detect
+from irscope.ir.bind import bind_program
+from irscope.ir.graph import Value
+from irscope.ir.program import Program
+from irscope.ir.types import TensorType
+
+
+def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
+    """The model in a file as a program."""
+    kind = detect(path)
+    frontend = cast("Frontend", importlib.import_module(f"irscope.frontends.{kind.frontend}"))
+    try:
+        program = frontend.load(path, options, sink)
+    except (RecursionError, MemoryError) as error:
+        raise LoadError(f"the file asks for more than can be read ({type(error).__name__})", code="IRS106", where=str(path)) from None
+    program.path = str(path)
+    apply_inputs(program, options)
+    bind_program(program, options.bind)
+    return program
+
+
+def apply_inputs(program: Program, options: LoadOptions) -> None:
+    """Give inputs the types a user stated; an input is named or counted."""
+    inputs = program.graph.inputs
+    by_name = {value.name: value for value in inputs}
+    for key, type_ in options.inputs.items():
+        value = by_name.get(key) or (inputs[int(key)] if key.isdigit() and int(key) < len(inputs) else None)
+        if value is None:
+            known = ", ".join(value.name or str(index) for index, value in enumerate(inputs)) or "none"
+            raise UsageError(f"the model has no input {key!r}", code="IRS623", hint=f"inputs: {known}")
+        _check_compatible(value, type_)
+        program.graph.set_type(value, type_)
+
+
+def _check_compatible(value: Value, given: object) -> None:
+    """A stated rank must be the declared one; sizes and element types may be overridden."""
+    declared = value.type
+    if not (isinstance(declared, TensorType) and isinstance(given, TensorType)):
+        return
+    if declared.shape is not None and given.shape is not None and len(declared.shape) != len(given.shape):
+        raise UsageError(
+            f"input {value.name!r} is {declared}, which has {len(declared.shape)} axes, not {len(given.shape)}",
+            code="IRS623",
+            hint="give one size per axis",
+        )

@@ -1,0 +1,234 @@
+"""One node of the file while it is lowered: operands, checked attributes, and ways to add nodes to the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import onnx
+
+from irscope.frontends.onnx.attributes import AttrValue
+from irscope.frontends.onnx.elements import DTYPES
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Attr, Node, Role, Value
+from irscope.ir.payload import Literal, Scalar
+from irscope.ir.places import Loc, Scope
+from irscope.ir.types import UNKNOWN_TENSOR, Type, tensor
+
+if TYPE_CHECKING:
+    from irscope.frontends.onnx.body import Body
+
+Operand = Value | None
+
+
+class Mismatch(Exception):
+    """The node does not have the form that its operator asks for; it is kept as a foreign one."""
+
+
+class Call:
+    """A use of an ONNX operator."""
+
+    __slots__ = ("attrs", "body", "domain", "inputs", "loc", "name", "op_type", "outputs", "scope", "source", "version")
+
+    def __init__(
+        self,
+        body: Body,
+        domain: str,
+        op_type: str,
+        version: int,
+        name: str,
+        inputs: list[Operand],
+        outputs: list[str],
+        attrs: dict[str, AttrValue],
+        scope: Scope,
+        loc: Loc | None,
+        source: str,
+    ) -> None:
+        self.body = body
+        self.domain = domain
+        self.op_type = op_type
+        self.version = version
+        """Version of the operator set that the graph imports."""
+        self.name = name
+        self.inputs = inputs
+        self.outputs = outputs
+        """Names of the results as in the file; empty where nobody wants one."""
+        self.attrs = attrs
+        self.scope = scope
+        self.loc = loc
+        self.source = source
+
+    # -- operands and attributes -------------------------------------------------------------------------------
+
+    def operand(self, index: int) -> Operand:
+        """An operand, None where it is absent."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def needed(self, index: int) -> Value:
+        """An operand that must be there."""
+        found = self.operand(index)
+        if found is None:
+            raise Mismatch(f"operand {index + 1} is absent")
+        return found
+
+    def operands(self, *indices: int) -> list[Operand]:
+        """Operands in another order; absent ones at the end are left out."""
+        chosen = [self.operand(index) for index in indices]
+        while chosen and chosen[-1] is None:
+            chosen.pop()
+        return chosen
+
+    def has(self, name: str) -> bool:
+        return self.attrs.get(name) is not None
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An integer attribute; without a default it must be there."""
+        value = self.attrs.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, int):
+            raise Mismatch(f"attribute {name} is {'absent' if value is None else 'no integer'}")
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.integer(name, int(default)))
+
+    def number(self, name: str, default: float | None = None) -> float:
+        value = self.attrs.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, float):
+            raise Mismatch(f"attribute {name} is {'absent' if value is None else 'no float'}")
+        return value
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self.attrs.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str):
+            raise Mismatch(f"attribute {name} is {'absent' if value is None else 'no string'}")
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """A list of integers, None where it is absent."""
+        value = self.attrs.get(name)
+        if value is None:
+            return None
+        found = tuple([item for item in value if isinstance(item, int)]) if isinstance(value, tuple) else None
+        if found is None or found != value:
+            raise Mismatch(f"attribute {name} is no list of integers")
+        return found
+
+    def numbers(self, name: str) -> tuple[float, ...] | None:
+        value = self.attrs.get(name)
+        if value is None:
+            return None
+        found = tuple([item for item in value if isinstance(item, float | int)]) if isinstance(value, tuple) else None
+        if found is None or found != value:
+            raise Mismatch(f"attribute {name} is no list of floats")
+        return found
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        value = self.attrs.get(name)
+        if value is None:
+            return None
+        found = tuple([item for item in value if isinstance(item, str)]) if isinstance(value, tuple) else None
+        if found is None or found != value:
+            raise Mismatch(f"attribute {name} is no list of strings")
+        return found
+
+    def dtype(self, name: str, default: DType | None = None) -> DType | None:
+        """An attribute that holds the number of an element type."""
+        value = self.attrs.get(name)
+        if value is None:
+            return default
+        found = DTYPES.get(value) if isinstance(value, int) else None
+        if found is None:
+            raise Mismatch(f"attribute {name} is no element type")
+        return found if found is not DType.UNKNOWN else default
+
+    def tensor_attr(self, name: str) -> onnx.TensorProto | None:
+        value = self.attrs.get(name)
+        if value is not None and not isinstance(value, onnx.TensorProto):
+            raise Mismatch(f"attribute {name} is no tensor")
+        return value
+
+    def graph_attr(self, name: str) -> onnx.GraphProto:
+        value = self.attrs.get(name)
+        if not isinstance(value, onnx.GraphProto):
+            raise Mismatch(f"attribute {name} is {'absent' if value is None else 'no graph'}")
+        return value
+
+    # -- adding to the graph -----------------------------------------------------------------------------------
+
+    def emit(self, op: str, inputs: Sequence[Operand], attrs: Mapping[str, Attr] | None = None) -> Node:
+        """Add the node that makes all results of this call."""
+        node = self.node(op, inputs, attrs)
+        self.bind(node)
+        return node
+
+    def node(
+        self, op: str, inputs: Sequence[Operand], attrs: Mapping[str, Attr] | None = None, *, undeclared: Type = UNKNOWN_TENSOR
+    ) -> Node:
+        """Like `emit`, but the results cannot be used before `bind`: for nodes with regions.
+
+        `undeclared` is the type of results that the file says nothing about.
+        """
+        body = self.body
+        outputs = self.outputs
+        if len(outputs) == 1:
+            name = outputs[0]
+            types: list[Type] = [body.declared_type(name, undeclared)]
+            names = [body.new_name(name)]
+        else:
+            types = [body.declared_type(name, undeclared) for name in outputs]
+            names = [body.new_name(name) for name in outputs]
+        return body.graph.append(op, inputs, types, attrs, names=names, scope=self.scope, loc=self.loc, source=self.source)
+
+    def bind(self, node: Node) -> None:
+        """Let the names of the results stand for those of a node."""
+        values = self.body.values
+        for name, value in zip(self.outputs, node.outputs, strict=False):
+            if name:
+                values[name] = value
+
+    def bind_to(self, *results: Operand) -> None:
+        """Let the names of the results stand for values that exist already."""
+        for name, value in zip(self.outputs, results, strict=False):
+            if name and value is not None:
+                if value.name is None:
+                    self.body.graph.rename(value, self.body.new_name(name))
+                self.body.values[name] = value
+
+    def value(self, op: str, inputs: Sequence[Operand], attrs: Mapping[str, Attr] | None = None) -> Value:
+        """Add a node with one result that has no name in the file."""
+        made = self.body.graph.append(op, inputs, (UNKNOWN_TENSOR,), attrs, scope=self.scope, loc=self.loc, source=self.source)
+        return made.outputs[0]
+
+    def several(self, op: str, inputs: Sequence[Operand], count: int, attrs: Mapping[str, Attr] | None = None) -> tuple[Value, ...]:
+        """Add a node with several results that have no names in the file."""
+        types = (UNKNOWN_TENSOR,) * count
+        return self.body.graph.append(op, inputs, types, attrs, scope=self.scope, loc=self.loc, source=self.source).outputs
+
+    def last(self, op: str, inputs: Sequence[Operand], attrs: Mapping[str, Attr] | None = None) -> Value:
+        """Add a node that makes only the first result of this call."""
+        name = self.outputs[0] if self.outputs else ""
+        body = self.body
+        names = (body.new_name(name),)
+        types = (body.declared_type(name),)
+        made = body.graph.append(op, inputs, types, attrs, names=names, scope=self.scope, loc=self.loc, source=self.source).outputs[0]
+        if name:
+            body.values[name] = made
+        return made
+
+    def constant(self, values: Sequence[Scalar], dtype: DType, shape: tuple[int, ...] = ()) -> Value:
+        """A constant that the operator implies."""
+        data = Literal(tuple(values))
+        return self.body.model.graph.add_weight(tensor(dtype, shape), None, Role.CONSTANT, data)
+
+    def mark(self, role: Role, *indices: int) -> None:
+        """Say what weights are, from the way in which the operator uses them."""
+        for index in indices:
+            value = self.operand(index)
+            if value is not None and value.node is None and value.role in (Role.PARAMETER, Role.CONSTANT) and value.type is not None:
+                value.role = role

@@ -1,0 +1,172 @@
+"""ONNX element types: their numbers, and how packed bytes become Python values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from irscope.ir.dtypes import DType
+from irscope.ir.payload import Scalar
+
+DTYPES: dict[int, DType] = {
+    0: DType.UNKNOWN,
+    1: DType.F32,
+    2: DType.U8,
+    3: DType.I8,
+    4: DType.U16,
+    5: DType.I16,
+    6: DType.I32,
+    7: DType.I64,
+    8: DType.STR,
+    9: DType.BOOL,
+    10: DType.F16,
+    11: DType.F64,
+    12: DType.U32,
+    13: DType.U64,
+    14: DType.C64,
+    15: DType.C128,
+    16: DType.BF16,
+    17: DType.F8E4M3FN,
+    18: DType.F8E4M3FNUZ,
+    19: DType.F8E5M2,
+    20: DType.F8E5M2FNUZ,
+    21: DType.U4,
+    22: DType.I4,
+    23: DType.F4E2M1,
+    24: DType.F8E8M0,
+    25: DType.U2,
+    26: DType.I2,
+    27: DType.F6E2M3,
+    28: DType.F6E3M2,
+}
+"""TensorProto.DataType to element type; written as numbers because older onnx packages lack the newer names."""
+
+NUMBERS: dict[DType, int] = {dtype: number for number, dtype in DTYPES.items()}
+DTYPES_BY_NAME: dict[str, DType] = {
+    "FLOAT": DType.F32,
+    "UINT8": DType.U8,
+    "INT8": DType.I8,
+    "UINT16": DType.U16,
+    "INT16": DType.I16,
+    "INT32": DType.I32,
+    "INT64": DType.I64,
+    "STRING": DType.STR,
+    "BOOL": DType.BOOL,
+    "FLOAT16": DType.F16,
+    "DOUBLE": DType.F64,
+    "UINT32": DType.U32,
+    "UINT64": DType.U64,
+    "COMPLEX64": DType.C64,
+    "COMPLEX128": DType.C128,
+}
+"""Names that the string form of Cast's `to` uses (opset 1 to 5)."""
+
+NUMPY: dict[DType, np.dtype[np.generic]] = {
+    DType.BOOL: np.dtype("?"),
+    DType.U8: np.dtype("<u1"),
+    DType.I8: np.dtype("<i1"),
+    DType.U16: np.dtype("<u2"),
+    DType.I16: np.dtype("<i2"),
+    DType.U32: np.dtype("<u4"),
+    DType.I32: np.dtype("<i4"),
+    DType.U64: np.dtype("<u8"),
+    DType.I64: np.dtype("<i8"),
+    DType.F16: np.dtype("<f2"),
+    DType.F32: np.dtype("<f4"),
+    DType.F64: np.dtype("<f8"),
+    DType.C64: np.dtype("<c8"),
+    DType.C128: np.dtype("<c16"),
+}
+
+# Exponent bits, fraction bits, exponent bias, and how infinities and not-a-number are spelled.
+_SMALL_FLOATS: dict[DType, tuple[int, int, int, str]] = {
+    DType.F4E2M1: (2, 1, 1, "finite"),
+    DType.F6E2M3: (2, 3, 1, "finite"),
+    DType.F6E3M2: (3, 2, 3, "finite"),
+    DType.F8E4M3FN: (4, 3, 7, "all ones"),
+    DType.F8E4M3FNUZ: (4, 3, 8, "minus zero"),
+    DType.F8E5M2: (5, 2, 15, "ieee"),
+    DType.F8E5M2FNUZ: (5, 2, 16, "minus zero"),
+}
+
+
+def packed_size(count: int, dtype: DType) -> int | None:
+    """Bytes of so many packed elements, None for strings."""
+    return None if dtype.bits is None else (count * dtype.bits + 7) // 8
+
+
+def unpack(data: bytes, dtype: DType, count: int) -> tuple[Scalar, ...]:
+    """Values of packed little-endian elements."""
+    plain = NUMPY.get(dtype)
+    if plain is not None:
+        values: list[Scalar] = np.frombuffer(data, plain, count).tolist()
+        return tuple(values)
+    if dtype is DType.BF16:
+        halves = np.frombuffer(data, "<u2", count).astype(np.uint32) << 16
+        return tuple(halves.view(np.float32).tolist())
+    codes = _codes(data, dtype.bits or 8, count)
+    if dtype in _SMALL_FLOATS or dtype is DType.F8E8M0:
+        table = _float_table(dtype)
+        return tuple([table[code] for code in codes])
+    if dtype in (DType.I4, DType.I2):
+        half = 1 << ((dtype.bits or 8) - 1)
+        return tuple([code - 2 * half if code >= half else code for code in codes])
+    return tuple(codes)
+
+
+def _codes(data: bytes, bits: int, count: int) -> Sequence[int]:
+    if bits == 8:
+        return data[:count]
+    whole = int.from_bytes(data, "little")
+    mask = (1 << bits) - 1
+    return [(whole >> (index * bits)) & mask for index in range(count)]
+
+
+@cache
+def _float_table(dtype: DType) -> tuple[float, ...]:
+    """The value of every code of a float type of at most 8 bits."""
+    if dtype is DType.F8E8M0:
+        return tuple(math.nan if code == 255 else math.ldexp(1.0, code - 127) for code in range(256))
+    exponent_bits, fraction_bits, bias, specials = _SMALL_FLOATS[dtype]
+    half = 1 << (exponent_bits + fraction_bits)
+    positive = [_small_float(code, exponent_bits, fraction_bits, bias, specials) for code in range(half)]
+    negative = [-value for value in positive]
+    if specials == "minus zero":
+        negative[0] = math.nan
+    return tuple(positive + negative)
+
+
+def _small_float(code: int, exponent_bits: int, fraction_bits: int, bias: int, specials: str) -> float:
+    exponent, fraction = code >> fraction_bits, code & ((1 << fraction_bits) - 1)
+    all_ones = exponent == (1 << exponent_bits) - 1
+    if specials == "ieee" and all_ones:
+        return math.nan if fraction else math.inf
+    if specials == "all ones" and all_ones and fraction == (1 << fraction_bits) - 1:
+        return math.nan
+    if exponent == 0:
+        return math.ldexp(fraction, 1 - bias - fraction_bits)
+    return math.ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits)
+
+
+def pack_field(values: Iterable[int | float], dtype: DType) -> bytes:
+    """Packed bytes from one of the typed fields of a TensorProto, where narrow types stand as their bit patterns."""
+    if dtype in (DType.C64, DType.C128):
+        return np.asarray(values, NUMPY[DType.F32 if dtype is DType.C64 else DType.F64]).tobytes()
+    if dtype in (DType.F32, DType.F64, DType.I64, DType.U64, DType.U32, DType.I32):
+        return np.asarray(values, NUMPY[dtype]).tobytes()
+    bits = dtype.bits or 8
+    codes: npt.NDArray[np.int64] = np.asarray(values, np.int64)
+    if dtype is DType.BOOL:
+        return np.asarray(codes != 0, np.bool_).tobytes()
+    if bits == 16:
+        return (codes & 0xFFFF).astype("<u2").tobytes()
+    if bits == 6:
+        whole = 0
+        for index, code in enumerate(codes.tolist()):
+            whole |= (code & 0x3F) << (6 * index)
+        return whole.to_bytes((len(codes) * 6 + 7) // 8, "little")
+    return (codes & 0xFF).astype("<u1").tobytes()

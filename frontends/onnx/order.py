@@ -1,0 +1,111 @@
+"""The order of nodes: as in the file, or sorted where the file uses a value before it makes it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import onnx
+
+from irscope.frontends.onnx.failures import BAD_GRAPH, CYCLE, UNSORTED, refuse, short
+
+if TYPE_CHECKING:
+    from irscope.frontends.onnx.body import Body
+
+_GRAPH, _GRAPHS = 5, 10
+
+
+class Row(NamedTuple):
+    """A node with the names that it reads and makes."""
+
+    node: onnx.NodeProto
+    inputs: list[str]
+    outputs: list[str]
+
+
+def in_order(rows: list[Row], body: Body) -> list[Row]:
+    """The rows so that each comes after those whose results it reads; LoadError where that is impossible."""
+    made: dict[str, int] = {}
+    known = body.values
+    early = False
+    for index, (_, inputs, outputs) in enumerate(rows):
+        for name in inputs:
+            if name not in made and name not in known and name:
+                early = early or body.outer is None or not body.knows(name)
+        for name in outputs:
+            if name:
+                if name in made or name in known:
+                    raise refuse(
+                        BAD_GRAPH,
+                        f"'{short(name)}' is made twice",
+                        f"graph '{short(body.graph.name)}'",
+                        "the model is damaged: names must be unique",
+                    )
+                made[name] = index
+    captures = {index: found for index, row in enumerate(rows) if (found := _captured(row.node))}
+    early = early or any(made.get(name, -1) >= index for index, names in captures.items() for name in names)
+    return _sorted(rows, made, captures, body) if early else rows
+
+
+def _sorted(rows: list[Row], made: dict[str, int], captures: dict[int, set[str]], body: Body) -> list[Row]:
+    waiting = [0] * len(rows)
+    readers: list[list[int]] = [[] for _ in rows]
+    for index, row in enumerate(rows):
+        needed = set(row.inputs) | captures.get(index, set())
+        needed.discard("")
+        for name in sorted(needed):
+            producer = made.get(name)
+            if producer is not None and name not in body.values:
+                readers[producer].append(index)
+                waiting[index] += 1
+            elif producer is None and name in row.inputs:
+                body.find(name)
+    ready = deque(index for index, count in enumerate(waiting) if not count)
+    order: list[Row] = []
+    while ready:
+        index = ready.popleft()
+        order.append(rows[index])
+        for reader in readers[index]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    if len(order) < len(rows):
+        stuck = next(row for row, count in zip(rows, waiting, strict=True) if count)
+        name = stuck.outputs[0] if stuck.outputs else stuck.node.op_type
+        raise refuse(
+            CYCLE, f"'{short(name)}' depends on itself", f"graph '{short(body.graph.name)}'", "the model is damaged: its nodes form a cycle"
+        )
+    body.model.sink.warn(
+        UNSORTED,
+        "nodes are not in an order in which they can run; they were sorted",
+        hint="other tools may refuse this model",
+        about=body.graph.name,
+    )
+    return order
+
+
+def _captured(node: onnx.NodeProto) -> set[str]:
+    """Names that graphs inside a node read from around it."""
+    found: set[str] = set()
+    for attribute in node.attribute:
+        if attribute.type == _GRAPH:
+            found |= free_names(attribute.g)
+        elif attribute.type == _GRAPHS:
+            for graph in attribute.graphs:
+                found |= free_names(graph)
+    return found
+
+
+def free_names(graph: onnx.GraphProto) -> set[str]:
+    """Names that a graph reads but does not make; the file's depth bounds the recursion."""
+    made = {info.name for info in graph.input}
+    made.update(tensor.name for tensor in graph.initializer)
+    made.update(tensor.values.name for tensor in graph.sparse_initializer)
+    made.update(name for node in graph.node for name in node.output)
+    free = {info.name for info in graph.output}
+    for node in graph.node:
+        free.update(node.input)
+        free |= _captured(node)
+    free -= made
+    free.discard("")
+    return free

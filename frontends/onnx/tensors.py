@@ -1,0 +1,184 @@
+"""Tensors that stand in a model: their type, and where their values are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.frontends.onnx.elements import DTYPES, pack_field, packed_size, unpack
+from irscope.frontends.onnx.external import ExternalFiles, check_within, region
+from irscope.frontends.onnx.failures import BAD_TENSOR, MISSING_DATA, refuse, short
+from irscope.frontends.onnx.reader import ModelFile
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.payload import Blob, FileRegion, Literal, Payload, Scalar
+from irscope.ir.types import TensorType, tensor
+
+MOST_LITERAL = 1024
+"""Integers, truth values and strings of up to so many elements stand in the graph."""
+MOST_LITERAL_FLOATS = 16
+"""The same for floats, which are rarely read."""
+_SMALL_EXTERNAL = 1024
+"""External data of up to so many bytes are read, because shapes may depend on them."""
+_MOST_ELEMENTS = 2**62
+
+_EXTERNAL = 1
+_TYPED_FIELDS: dict[DType, str] = {
+    DType.F32: "float_data",
+    DType.C64: "float_data",
+    DType.F64: "double_data",
+    DType.C128: "double_data",
+    DType.I64: "int64_data",
+    DType.U32: "uint64_data",
+    DType.U64: "uint64_data",
+    DType.STR: "string_data",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The type of a tensor and where its values are, None where nobody knows them."""
+
+    type: TensorType
+    data: Payload | None
+
+
+class TensorReader:
+    """Reads the tensors of one model."""
+
+    def __init__(self, file: ModelFile, sink: DiagnosticSink) -> None:
+        self._path = str(file.path.resolve()) if file.path is not None else ""
+        self._stored = file.stored
+        self._external = ExternalFiles(file.path)
+        self._sink = sink
+
+    def read(self, proto: onnx.TensorProto, name: str) -> Constant:
+        """Check a tensor and find its values."""
+        dtype = DTYPES.get(proto.data_type)
+        if dtype is None or dtype is DType.UNKNOWN:
+            raise _bad(name, f"element type {proto.data_type} does not exist")
+        dims = tuple(proto.dims)
+        count = _count(dims, name)
+        type_ = tensor(dtype, dims)
+        if proto.data_location == _EXTERNAL:
+            return Constant(type_, self._read_external(proto, name, dtype, count))
+        if proto.HasField("segment"):
+            raise _bad(name, "tensors in segments are not supported", "export the model again with a current exporter")
+        if proto.HasField("raw_data"):
+            return Constant(type_, self._read_raw(proto.raw_data, name, dtype, count))
+        return Constant(type_, _read_typed(proto, name, dtype, count))
+
+    def read_sparse(self, proto: onnx.SparseTensorProto, name: str) -> Constant:
+        """A sparse tensor: dense values where it is small, else only its type."""
+        values = self.read(proto.values, name)
+        indices = self.read(proto.indices, f"{name} indices")
+        dims = tuple(proto.dims)
+        count = _count(dims, name)
+        stored = values.type.shape or ()
+        positions = indices.type.shape or ()
+        if len(stored) != 1 or indices.type.dtype is not DType.I64 or positions not in (stored, (*stored, len(dims))):
+            raise _bad(name, "the indices do not fit the values of the sparse tensor")
+        dense = _densify(values, indices, dims, count)
+        if dense is None:
+            return Constant(tensor(values.type.dtype, dims, layout="sparse"), None)
+        if isinstance(dense, str):
+            raise _bad(name, dense)
+        return Constant(tensor(values.type.dtype, dims), dense)
+
+    def _read_raw(self, raw: bytes, name: str, dtype: DType, count: int) -> Payload:
+        place = self._stored.find(raw) if self._stored is not None else None
+        length = place[1] if place is not None else len(raw)
+        expected = packed_size(count, dtype)
+        if expected is None:
+            raise _bad(name, "strings cannot stand as raw data")
+        if length != expected:
+            raise _bad(name, f"it has {length} bytes of data, its type needs {expected}")
+        if place is not None:
+            return FileRegion(self._path, place[0], length)
+        if is_literal(dtype, count):
+            return Literal(unpack(raw, dtype, count))
+        return Blob(raw)
+
+    def _read_external(self, proto: onnx.TensorProto, name: str, dtype: DType, count: int) -> Payload | None:
+        expected = packed_size(count, dtype)
+        entries = {entry.key: entry.value for entry in reversed(proto.external_data)}
+        location, offset, length = region(entries, expected, name)
+        file = self._external.find(location, name)
+        if file is None:
+            self._sink.note(
+                MISSING_DATA,
+                f"the external data file '{short(location)}' is not there: values of its tensors are unknown",
+                hint="put it beside the model if a pass needs values",
+                about=location,
+            )
+            return None
+        check_within(file, offset, length, name)
+        if length is None:
+            return None
+        if is_literal(dtype, count) and length <= _SMALL_EXTERNAL:
+            data = self._external.read(file, offset, length)
+            return None if data is None else Literal(unpack(data, dtype, count))
+        return FileRegion(file.path, offset, length, storage=f"{location}@{offset}")
+
+
+def is_literal(dtype: DType, count: int) -> bool:
+    """Whether so many values are few enough to stand in the graph."""
+    return count <= (MOST_LITERAL_FLOATS if dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX) else MOST_LITERAL)
+
+
+def _read_typed(proto: onnx.TensorProto, name: str, dtype: DType, count: int) -> Payload:
+    field = _TYPED_FIELDS.get(dtype, "int32_data")
+    values = getattr(proto, field)
+    bits = dtype.bits
+    per_element = 2 if dtype.kind is DTypeKind.COMPLEX else 1
+    expected = (count * bits + 7) // 8 if bits in (2, 4) else count * per_element
+    if len(values) != expected:
+        raise _bad(name, f"it has {len(values)} values in {field}, its type needs {expected}")
+    if dtype is DType.STR:
+        return Literal(tuple([text.decode("utf-8", "replace") for text in values]))
+    if is_literal(dtype, count) and dtype in (DType.I64, DType.I32, DType.U64, DType.F32, DType.F64):
+        return Literal(tuple(values))
+    packed = pack_field(values, dtype)
+    return Literal(unpack(packed, dtype, count)) if is_literal(dtype, count) else Blob(packed)
+
+
+def _count(dims: tuple[int, ...], name: str) -> int:
+    count = 1
+    for dim in dims:
+        if dim < 0:
+            raise _bad(name, f"the size {dim} is negative")
+        count *= dim
+    if count > _MOST_ELEMENTS:
+        raise _bad(name, "its sizes multiply to more elements than any file can hold")
+    return count
+
+
+def _densify(values: Constant, indices: Constant, dims: tuple[int, ...], count: int) -> Literal | str | None:
+    """All elements of a small sparse tensor; None where it is large, a text where its indices are wrong."""
+    if not is_literal(values.type.dtype, count) or not isinstance(values.data, Literal) or not isinstance(indices.data, Literal):
+        return None
+    positions = [int(position.real) for position in indices.data.values if not isinstance(position, str)]
+    if len(indices.type.shape or ()) == 2:
+        rank = len(dims)
+        rows = [positions[start : start + rank] for start in range(0, len(positions), rank)] if rank else []
+        if any(not 0 <= index < size for row in rows for index, size in zip(row, dims, strict=True)):
+            return "an index of the sparse tensor is outside its sizes"
+        positions = []
+        for row in rows:
+            flat = 0
+            for index, size in zip(row, dims, strict=True):
+                flat = flat * size + index
+            positions.append(flat)
+    if any(not 0 <= position < count for position in positions):
+        return "an index of the sparse tensor is outside its sizes"
+    kind = values.type.dtype.kind
+    zero: Scalar = "" if kind is DTypeKind.STRING else False if kind is DTypeKind.BOOL else 0.0 if kind is DTypeKind.FLOAT else 0
+    dense = [zero] * count
+    for position, value in zip(positions, values.data.values, strict=False):
+        dense[position] = value
+    return Literal(tuple(dense))
+
+
+def _bad(name: str, message: str, hint: str = "the model file is damaged") -> Exception:
+    return refuse(BAD_TENSOR, message, f"tensor '{short(name)}'", hint)

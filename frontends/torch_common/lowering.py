@@ -1,0 +1,206 @@
+"""From ATen operators to irscope's: one call becomes one node, described as data and made by the frontend."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from irscope.frontends.torch_common.signatures import Argument, Signature
+from irscope.ir.dims import SymDim
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Attr, Value
+from irscope.ir.types import TensorType
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A node to be made: operator, operands, attributes."""
+
+    op: str
+    inputs: Sequence[Value | None]
+    attrs: dict[str, Attr] = field(default_factory=dict)
+    results: tuple[int | None, ...] | None = None
+    """For each result of the ATen operator the node's result that is meant, None where it is an empty tensor nobody reads.
+    None as a whole: the same results in the same order."""
+
+
+class CannotLower(Exception):
+    """This use of an operator has no counterpart; it becomes a foreign node."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtenCall:
+    """One call with its arguments by name."""
+
+    signature: Signature
+    args: Mapping[str, Argument]
+
+    @property
+    def overload(self) -> str:
+        return self.signature.overload
+
+    def __getitem__(self, name: str) -> Argument:
+        return self.args.get(name)
+
+    def has(self, name: str) -> bool:
+        return self.args.get(name) is not None
+
+    def tensor(self, name: str) -> Value:
+        """A tensor argument that must be there."""
+        value = self.args.get(name)
+        if not isinstance(value, Value):
+            raise CannotLower(f"{name} is no tensor")
+        return value
+
+    def maybe(self, name: str) -> Value | None:
+        value = self.args.get(name)
+        if value is not None and not isinstance(value, Value):
+            raise CannotLower(f"{name} is no tensor")
+        return value
+
+    def tensors(self, name: str) -> list[Value | None]:
+        """A list of tensors, some of which may be absent."""
+        value = self.args.get(name)
+        if not isinstance(value, tuple | list) or not all(item is None or isinstance(item, Value) for item in value):
+            raise CannotLower(f"{name} is no list of tensors")
+        return list(value)
+
+    def flag(self, name: str) -> bool:
+        return bool(self.args.get(name))
+
+    def text(self, name: str) -> str:
+        return str(self.args.get(name) or "")
+
+    def dims(self, name: str) -> tuple[Attr, ...]:
+        """A list of sizes; a single one counts as a list."""
+        value = self.args.get(name)
+        if value is None:
+            return ()
+        return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+    def spread(self, name: str, count: int) -> tuple[Attr, ...]:
+        """A list of `count` sizes where a single one stands for all."""
+        found = self.dims(name)
+        return found * count if len(found) == 1 else found
+
+    def rank(self, name: str) -> int | None:
+        """Axes of a tensor argument, None where they are unknown."""
+        type_ = self.tensor(name).type
+        return type_.rank if isinstance(type_, TensorType) else None
+
+
+Rule: TypeAlias = Callable[[AtenCall], Lowered]
+
+
+def functional_name(name: str) -> str:
+    """The name without the mark of in-place operators."""
+    if name.startswith("__i") and name.endswith("__"):
+        return f"__{name[3:]}"
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def lower(call: AtenCall) -> Lowered | None:
+    """The node that a call becomes, or None where irscope has no operator for it."""
+    name = call.signature.name
+    base = functional_name(name)
+    rule = _rule(name, call.overload) or (_rule(base, call.overload) if base != name else None)
+    if rule is None:
+        return None
+    try:
+        lowered = rule(call)
+    except CannotLower:
+        return None
+    written = call.signature.written
+    if written is not None and "inplace" not in lowered.attrs:
+        target = call.args.get(written)
+        for index, value in enumerate(lowered.inputs):
+            if value is target:
+                lowered.attrs["inplace"] = index
+                break
+    return lowered
+
+
+@functools.cache
+def _rule(name: str, overload: str) -> Rule | None:
+    from irscope.frontends.torch_common.table import RULES, TEMPLATES
+
+    for key in (f"{name}.{overload}", name):
+        rule = RULES.get(key)
+        if rule is not None:
+            return rule
+        template = TEMPLATES.get(key)
+        if template is not None:
+            return from_template(template)
+    return None
+
+
+# -- templates ---------------------------------------------------------------------------------------------------------
+
+
+def from_template(text: str) -> Rule:
+    """A rule from its text form: "operator operands ; attributes".
+
+    An operand is the name of an ATen argument, `_` for an absent one, `name*` for a list of tensors, `name|attr` for what
+    may be a tensor or a number (which then becomes that attribute). An attribute is a name, `ours=theirs`,
+    `ours=[theirs]` where a single size counts as a list, or `ours:literal`.
+    """
+    head, _, tail = text.partition(";")
+    op, *operands = head.split()
+    attributes = [_attribute(part) for part in tail.split()]
+
+    def rule(call: AtenCall) -> Lowered:
+        inputs: list[Value | None] = []
+        attrs: dict[str, Attr] = {}
+        for operand in operands:
+            _add_operand(call, operand, inputs, attrs)
+        for ours, theirs, literal in attributes:
+            value = literal if theirs is None else _argument(call, theirs)
+            if isinstance(value, Value):
+                raise CannotLower(f"{theirs} is a tensor")
+            if value is not None:
+                attrs[ours] = tuple(value) if isinstance(value, list) else value
+        return Lowered(op, inputs, attrs)
+
+    return rule
+
+
+def _add_operand(call: AtenCall, operand: str, inputs: list[Value | None], attrs: dict[str, Attr]) -> None:
+    if operand == "_":
+        inputs.append(None)
+    elif operand.rstrip("*").partition("|")[0] not in call.args:
+        raise CannotLower(f"this overload has no {operand}")
+    elif operand.endswith("*"):
+        inputs.extend(call.tensors(operand[:-1]))
+    elif "|" in operand:
+        name, _, attr = operand.partition("|")
+        value = call[name]
+        if value is None or isinstance(value, Value):
+            inputs.append(value)
+        elif isinstance(value, bool | int | float | complex | SymDim):
+            inputs.append(None)
+            attrs[attr] = value
+        else:
+            raise CannotLower(f"{name} is neither a tensor nor a number")
+    else:
+        inputs.append(call.maybe(operand))
+
+
+def _argument(call: AtenCall, name: str) -> Argument:
+    """An argument's value; `[name]` makes a list of a single one."""
+    if not name.startswith("["):
+        return call[name]
+    value = call[name[1:-1]]
+    return value if value is None or isinstance(value, tuple | list) else (value,)
+
+
+_LITERALS: dict[str, Attr] = {"true": True, "false": False, "f64": DType.F64}
+
+
+def _attribute(part: str) -> tuple[str, str | None, Attr]:
+    if ":" in part:
+        ours, _, literal = part.partition(":")
+        return ours, None, _LITERALS.get(literal, int(literal) if literal.lstrip("-").isdigit() else literal)
+    ours, _, theirs = part.partition("=")
+    return ours, theirs or ours, None

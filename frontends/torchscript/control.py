@@ -1,0 +1,295 @@
+"""Ifs and loops whose conditions depend on data: regions of `cf.if` and `cf.loop`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptRaise, Uninitialized, is_integer
+from irscope.ir.dims import SymDim, bounds, equal
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.types import TensorType, Type, scalar, tensor
+
+if TYPE_CHECKING:
+    from irscope.frontends.torchscript.interpreter import Interpreter, Returned
+
+_SCALARS: dict[type, DType] = {bool: DType.BOOL, int: DType.I64, float: DType.F64}
+
+
+def assigned_names(statements: Sequence[ast.stmt]) -> list[str]:
+    """Variables that statements set, in order."""
+    found = [
+        node.id
+        for statement in statements
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    return list(dict.fromkeys(found))
+
+
+class _Branch:
+    """One way through an if, run into a graph of its own."""
+
+    def __init__(self, interpreter: Interpreter, statements: Sequence[ast.stmt], name: str) -> None:
+        emitter = interpreter.emitter
+        frame = interpreter.frame
+        assert frame is not None
+        outer_graph, outer_env = emitter.graph, frame.env
+        self.graph = Graph(name, scope=emitter.scope, versions=outer_graph.versions)
+        self.env = dict(outer_env)
+        self.returned: Returned | None = None
+        self.raises = False
+        emitter.graph, frame.env = self.graph, self.env
+        try:
+            self.returned = interpreter.block(statements)
+        except ScriptRaise:
+            self.raises = True
+        finally:
+            emitter.graph, frame.env = outer_graph, outer_env
+
+    def discard(self) -> None:
+        """Take back what the branch made."""
+        discard(self.graph)
+
+
+def discard(graph: Graph) -> None:
+    """Erase every node of a graph that was never attached."""
+    for node in reversed(list(graph)):
+        graph.erase(node)
+
+
+def attach(node: Node, regions: Sequence[Graph]) -> None:
+    """Make graphs that were filled before the node existed its regions."""
+    for region in regions:
+        region.owner = node
+    node.regions = tuple(regions)
+
+
+def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> Returned | None:
+    """Run both ways; a way that raises is an assertion, and the other one is what happens."""
+    emitter = interpreter.emitter
+    then = _Branch(interpreter, node.body, "then")
+    other = _Branch(interpreter, node.orelse, "else")
+    if then.raises or other.raises:
+        then.discard()
+        other.discard()
+        if then.raises and other.raises:
+            raise interpreter.raised("both ways of an if raise")
+        return interpreter.block(node.orelse if then.raises else node.body)
+    if (then.returned is None) != (other.returned is None):
+        raise interpreter.error("one way of an if that depends on data returns, the other goes on")
+    merge = _Merge(interpreter, condition, then.graph, other.graph)
+    returned: Item = None
+    if then.returned is not None and other.returned is not None:
+        returned = merge.pair(then.returned.item, other.returned.item)
+    else:
+        for name in dict.fromkeys([*assigned_names(node.body), *assigned_names(node.orelse)]):
+            if name in then.env and name in other.env:
+                interpreter.env[name] = merge.pair(then.env[name], other.env[name])
+    made = emitter.node("cf.if", (condition,), merge.types, "prim::If")
+    then.graph.set_outputs(merge.left)
+    other.graph.set_outputs(merge.right)
+    attach(made, (then.graph, other.graph))
+    if then.returned is not None:
+        from irscope.frontends.torchscript.interpreter import Returned
+
+        return Returned(merge.resolve(returned, made))
+    for name, item in list(interpreter.env.items()):
+        interpreter.env[name] = merge.resolve(item, made)
+    return None
+
+
+class _Slot:
+    """Stands for a result of an if that is not made yet."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class _Merge:
+    """Brings the values of two ways together; those that differ become results of the if."""
+
+    def __init__(self, interpreter: Interpreter, condition: Value, then: Graph, other: Graph) -> None:
+        self._interpreter = interpreter
+        self._condition = condition
+        self._graphs = (then, other)
+        self.left: list[Value] = []
+        self.right: list[Value] = []
+        self.types: list[Type] = []
+        self._slots: dict[tuple[Value, Value], _Slot] = {}
+
+    def pair(self, a: Item, b: Item) -> Item:
+        """The value after the if, which was `a` on one way and `b` on the other."""
+        if a is b:
+            return a
+        if isinstance(a, Value | KnownTensor) or isinstance(b, Value | KnownTensor):
+            return self._tensors(a, b)
+        if a is True and b is False:
+            return self._condition
+        if isinstance(a, bool) and isinstance(b, bool):
+            return a if a == b else self._tensors(a, b)
+        if is_integer(a) and is_integer(b):
+            return self._integers(a, b)
+        if isinstance(a, tuple | list) and type(a) is type(b) and len(a) == len(b):  # type: ignore[arg-type]  # both are sequences
+            merged = [self.pair(x, y) for x, y in zip(a, b, strict=True)]  # type: ignore[arg-type]  # both are sequences
+            return merged if isinstance(a, list) else tuple(merged)
+        if isinstance(a, float | str) and a == b:
+            return a
+        return b if isinstance(a, Uninitialized) else a if isinstance(b, Uninitialized) else self._differ()
+
+    def _differ(self) -> Item:
+        return Uninitialized()
+
+    def _integers(self, a: Item, b: Item) -> Item:
+        if equal(a, b) is True:  # type: ignore[arg-type]  # both are whole numbers
+            return a
+        (low, high), (other_low, other_high) = bounds(a), bounds(b)  # type: ignore[arg-type]  # both are whole numbers
+        return self._interpreter.emitter.fresh(
+            None if low is None or other_low is None else min(low, other_low),
+            None if high is None or other_high is None else max(high, other_high),
+        )
+
+    def _value(self, item: Item, graph: Graph) -> Value | None:
+        emitter = self._interpreter.emitter
+        if isinstance(item, KnownTensor):
+            outer = emitter.graph
+            emitter.graph = graph
+            try:
+                item = emitter.value_of(item)
+            finally:
+                emitter.graph = outer
+        if isinstance(item, bool | float):
+            item = emitter.constant(scalar(_SCALARS[type(item)]), item)
+        return item if isinstance(item, Value) else None
+
+    def _tensors(self, a: Item, b: Item) -> Item:
+        left, right = self._value(a, self._graphs[0]), self._value(b, self._graphs[1])
+        if left is None or right is None:
+            return Uninitialized() if not isinstance(a, Uninitialized) and not isinstance(b, Uninitialized) else (left or right)
+        slot = self._slots.get((left, right))
+        if slot is None:
+            slot = self._slots[left, right] = _Slot(len(self.types))
+            self.left.append(left)
+            self.right.append(right)
+            self.types.append(common_type(self._interpreter, left.type, right.type))
+        return slot
+
+    def resolve(self, item: Item, node: Node) -> Item:
+        """Replace places by the results of the made if."""
+        if isinstance(item, _Slot):
+            return node.outputs[item.index]
+        if isinstance(item, list) and any(isinstance(part, _Slot | tuple | list) for part in item):
+            item[:] = [self.resolve(part, node) for part in item]
+        elif isinstance(item, tuple) and any(isinstance(part, _Slot | tuple | list) for part in item):
+            return tuple(self.resolve(part, node) for part in item)
+        return item
+
+
+def common_type(interpreter: Interpreter, a: Type, b: Type) -> Type:
+    """The narrowest type that covers both: sizes that differ become unknown."""
+    if a is b or not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return a
+    dtype = a.dtype if a.dtype is b.dtype else DType.UNKNOWN
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return tensor(dtype, None, a.device)
+    sizes = [x if equal(x, y) is True else interpreter.emitter.fresh(0) for x, y in zip(a.shape, b.shape, strict=True)]
+    return tensor(dtype, sizes, a.device)
+
+
+def run_unknown_loop(interpreter: Interpreter, node: ast.While | ast.For, until: Value | SymDim) -> Returned | None:
+    """A loop whose end depends on data: its body becomes a region, run once for any iteration."""
+    for _ in range(4):
+        loop = _Loop(interpreter, node, until)
+        if loop.run():
+            loop.finish()
+            return None
+        discard(loop.body)
+    raise interpreter.error("the types of a loop's variables do not settle")
+
+
+class _Loop:
+    def __init__(self, interpreter: Interpreter, node: ast.While | ast.For, until: Value | SymDim) -> None:
+        self._interpreter = interpreter
+        self._node = node
+        self._until = until
+        emitter = interpreter.emitter
+        env = interpreter.env
+        names = [name for name in assigned_names(node.body) if name in env]
+        self._tensors = [name for name in names if isinstance(env[name], Value | KnownTensor)]
+        self._numbers = [name for name in names if name not in self._tensors and isinstance(env[name], int | float | SymDim)]
+        others = [name for name in names if name not in self._tensors and name not in self._numbers]
+        self._others = {name: env[name] for name in others}
+        for name in self._tensors:
+            env[name] = emitter.value_of(env[name])
+        self.body = Graph("body", scope=emitter.scope, versions=emitter.graph.versions)
+        self._carried: list[Value] = []
+
+    def run(self) -> bool:
+        """Run the body once into its graph; False where a variable's type had to be widened first."""
+        interpreter, emitter = self._interpreter, self._interpreter.emitter
+        frame = interpreter.frame
+        assert frame is not None
+        outer_graph, outer_env = emitter.graph, frame.env
+        inner = dict(outer_env)
+        # A graph without an owner calls its inputs the user's; the owner comes once the types have settled.
+        placeholder = Node()
+        self.body.owner = placeholder
+        counter = self.body.add_input(scalar(DType.I64))
+        self.body.add_input(scalar(DType.BOOL))
+        for name in self._tensors:
+            inner[name] = self.body.add_input(_value(outer_env[name]).type)
+        for name in self._numbers:
+            inner[name] = emitter.fresh()
+        emitter.graph, frame.env = self.body, inner
+        try:
+            if isinstance(self._node, ast.For) and isinstance(self._node.target, ast.Name):
+                inner[self._node.target.id] = emitter.fresh(0)
+            if interpreter.block(self._node.body) is not None:
+                raise interpreter.error("a loop whose end depends on data returns from inside")
+            again = interpreter.condition(interpreter.eval(self._node.test)) if isinstance(self._node, ast.While) else True
+            if not isinstance(again, Value):
+                again = emitter.constant(scalar(DType.BOOL), again)
+            after = [_value(emitter.value_of(inner[name])) for name in self._tensors]
+        finally:
+            emitter.graph, frame.env = outer_graph, outer_env
+        del counter
+        if self._widened(outer_env, after):
+            return False
+        for name, item in self._others.items():
+            if inner[name] is not item:
+                raise interpreter.error(f"{name!r} changes in a loop whose end depends on data, and it is neither tensor nor number")
+        self.body.set_outputs([again, *after])
+        return True
+
+    def _widened(self, env: dict[str, Item], after: Sequence[Value]) -> bool:
+        """Whether a variable had to be given a wider type before the loop."""
+        widened = False
+        for name, value in zip(self._tensors, after, strict=True):
+            before = _value(env[name])
+            common = common_type(self._interpreter, before.type, value.type)
+            if common is not before.type:
+                env[name] = self._interpreter.emitter.node("view.alias", (before,), (common,), "prim::Loop").outputs[0]
+                widened = True
+        return widened
+
+    def finish(self) -> None:
+        """Make the loop's node and set the variables after it."""
+        interpreter, emitter, env = self._interpreter, self._interpreter.emitter, self._interpreter.env
+        state = [_value(env[name]) for name in self._tensors]
+        condition = self._until if isinstance(self._until, Value) else None
+        trip = emitter.value_of(KnownTensor(self._until, DType.I64)) if isinstance(self._until, SymDim) else None
+        made = emitter.node(
+            "cf.loop", (trip if isinstance(trip, Value) else None, condition, *state), [value.type for value in state], "prim::Loop"
+        )
+        attach(made, (self.body,))
+        for name, value in zip(self._tensors, made.outputs, strict=True):
+            env[name] = value
+        for name in self._numbers:
+            env[name] = emitter.fresh()
+
+
+def _value(item: Item) -> Value:
+    assert isinstance(item, Value)
+    return item

@@ -1,0 +1,237 @@
+"""Operations on tensors become nodes, whose types are inferred at once: sizes steer what the code does next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError
+from irscope.frontends.torch_common.dtypes import C10_DTYPES
+from irscope.frontends.torch_common.foreign import foreign_attrs
+from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
+from irscope.frontends.torch_common.names import Names
+from irscope.frontends.torch_common.signatures import Argument, Param, Signature, resolve
+from irscope.frontends.torchscript.values import Item, KnownTensor
+from irscope.ir.dims import SymDim, unknown
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.payload import Literal
+from irscope.ir.places import Loc, Scope
+from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, TensorType, Type, scalar, tensor
+from irscope.ops.call import Known, OpCall, RuleContext, RuleError
+from irscope.ops.registry import find_op
+
+MOST_NODES = 5_000_000
+_KIND_TYPES: dict[str, Type] = {
+    "Tensor": UNKNOWN_TENSOR,
+    "int": scalar(DType.I64),
+    "float": scalar(DType.F64),
+    "bool": scalar(DType.BOOL),
+    "Scalar": scalar(DType.UNKNOWN),
+}
+_MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
+
+
+class _Context(RuleContext):
+    """Gives unknown sizes names that stay apart from those of later analyses."""
+
+    def fresh(self, reason: str, fix: str, lo: int | None, hi: int | None) -> SymDim:
+        name = f"load.u{self._fresh}"
+        self._fresh += 1
+        return unknown(name, lo, hi)
+
+
+class Emitter:
+    """Appends nodes to the current graph."""
+
+    def __init__(self, graph: Graph, sink: DiagnosticSink, path: str) -> None:
+        self.main = graph
+        self.graph = graph
+        """Where nodes go: the main graph or a region."""
+        self.scope: Scope = graph.scope
+        self.loc: Loc | None = None
+        self.names = Names()
+        self.path = path
+        self._sink = sink
+        self._context = _Context()
+        self._known: dict[Value, Known] = {}
+        self._count = 0
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def fresh(self, lo: int | None = None, hi: int | None = None) -> SymDim:
+        """A whole number that nobody can know before the model runs."""
+        return self._context.fresh("", "", lo, hi)
+
+    def constant(self, type_: Type, number: bool | int | float, name: str | None = None) -> Value:
+        """A constant of one element."""
+        value = self.main.add_weight(type_, name, Role.CONSTANT, Literal((number,)))
+        return value
+
+    def value_of(self, item: Item) -> Item:
+        """A tensor that is known as a number, as a value of the graph; everything else as it is."""
+        if not isinstance(item, KnownTensor):
+            return item
+        if item.value is None:
+            type_ = tensor(item.dtype, ())
+            if isinstance(item.number, SymDim):
+                node = self._append(
+                    Lowered("tensor.full", (), {"shape": (), "fill": item.number, "dtype": item.dtype}), (type_,), "prim::NumToTensor"
+                )
+                item.value = node.outputs[0]
+            else:
+                item.value = self.constant(type_, item.number)
+        return item.value
+
+    def remember(self, value: Value, known: Known) -> None:
+        """Record the values of a small constant."""
+        self._known[value] = known
+
+    def known(self, value: Value) -> Known | None:
+        """The values of a small tensor, where they are known."""
+        return self._known.get(value)
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def call(self, namespace: str, name: str, positional: Sequence[Item], named: Mapping[str, Item]) -> Item:
+        """Append the node of one operator call; its results as the code sees them."""
+        full = name if namespace == "aten" else f"{namespace}::{name}"
+        args = [self._argument(item) for item in positional]
+        keywords = {key: self._argument(item) for key, item in named.items()}
+        found = resolve(full, args, keywords)
+        if found is None:
+            return self._foreign(namespace, name, args, keywords)
+        signature, bound = found
+        call = AtenCall(signature, {param.name: _converted(bound.get(param.name), param) for param in signature.params})
+        source = f"{namespace}::{name}"
+        lowered = lower(call)
+        if lowered is None:
+            inputs, attrs = foreign_attrs(call.args)
+            lowered = Lowered(f"{namespace}.{name}", inputs, attrs)
+        return self._structured(signature, self._make(lowered, signature, source))
+
+    def _argument(self, item: Item) -> Argument:
+        if isinstance(item, KnownTensor):
+            return self.value_of(item)
+        if isinstance(item, list | tuple):
+            return tuple(self._argument(part) for part in item)
+        return item
+
+    def _make(self, lowered: Lowered, signature: Signature, source: str) -> list[Value]:
+        """The node's values in the order of the ATen operator's results."""
+        types = self._infer(lowered, signature)
+        if lowered.results is not None:
+            needed = max((slot for slot in lowered.results if slot is not None), default=-1) + 1
+            types = [*types[:needed], *[UNKNOWN_TENSOR] * (needed - len(types))]
+        elif "Tensor[]" not in signature.results:
+            wanted = [_KIND_TYPES.get(kind, UNKNOWN_TYPE) for kind in signature.results if kind != "()"]
+            types = [*types[: len(wanted)], *wanted[len(types) :]]
+        node = self._append(lowered, types, source)
+        self._evaluate(lowered, node)
+        if lowered.results is None:
+            return list(node.outputs)
+        return [node.outputs[slot] if slot is not None else self._empty(source) for slot in lowered.results]
+
+    def _empty(self, source: str) -> Value:
+        type_ = tensor(DType.F32, (0,))
+        return self._append(Lowered("tensor.empty", (), {"shape": (0,), "dtype": DType.F32}), (type_,), source).outputs[0]
+
+    def _infer(self, lowered: Lowered, signature: Signature) -> list[Type]:
+        spec = find_op(lowered.op)
+        declared = [_KIND_TYPES.get(kind, UNKNOWN_TYPE) for kind in signature.results if kind != "()"]
+        if "Tensor[]" in signature.results:
+            declared = []
+        if spec is None:
+            self._sink.note(
+                "IRS170", f"operator {lowered.op} is not known; its results' sizes are unknown", node=lowered.op, about=lowered.op
+            )
+            return declared
+        if lowered.results is not None:
+            count = max((slot for slot in lowered.results if slot is not None), default=-1) + 1
+            declared = [UNKNOWN_TENSOR] * count
+        call = OpCall(
+            spec,
+            [None if value is None else value.type for value in lowered.inputs],
+            lowered.attrs,
+            [None if value is None else self._known.get(value) for value in lowered.inputs],
+            declared,
+            self._context,
+        )
+        try:
+            return list(spec.infer_types(call))
+        except RuleError as error:
+            self._sink.warn("IRS172", f"{lowered.op}: {error}", node=lowered.op, hint="give inputs that the model accepts with --input")
+            return declared
+
+    def _evaluate(self, lowered: Lowered, node: Node) -> None:
+        """Keep the values of small integer results: they may become sizes."""
+        spec = find_op(lowered.op)
+        if spec is None or spec.evaluate is None or spec.random or "inplace" in lowered.attrs:
+            return
+        if not all(_is_small(output.type) for output in node.outputs):
+            return
+        if any(value is not None and value not in self._known for value in lowered.inputs):
+            return
+        call = OpCall(
+            spec,
+            [None if value is None else value.type for value in lowered.inputs],
+            lowered.attrs,
+            [None if value is None else self._known[value] for value in lowered.inputs],
+            [output.type for output in node.outputs],
+            self._context,
+        )
+        try:
+            found = spec.evaluate(call)
+        except (RuleError, ValueError, TypeError, ArithmeticError, IndexError):
+            return
+        values = [found] if isinstance(found, np.ndarray) else list(found or ())
+        for output, value in zip(node.outputs, values, strict=False):
+            if value is not None:
+                self._known[output] = value
+
+    def _append(self, lowered: Lowered, types: Sequence[Type], source: str) -> Node:
+        self._count += 1
+        if self._count > MOST_NODES:
+            raise LoadError("the model unrolls to more than 5,000,000 nodes", code="IRS139", where=self.path)
+        return self.graph.append(lowered.op, lowered.inputs, types, lowered.attrs, scope=self.scope, loc=self.loc, source=source)
+
+    def node(self, op: str, inputs: Sequence[Value | None], types: Sequence[Type], source: str) -> Node:
+        """Append a node that no ATen operator stands for."""
+        return self._append(Lowered(op, inputs), types, source)
+
+    def _structured(self, signature: Signature, values: list[Value]) -> Item:
+        """Results as the code sees them: one tensor, a tuple, a list."""
+        if signature.results == ("Tensor[]",):
+            return values
+        if len(signature.results) == 1 and signature.results[0] != "()":
+            return values[0]
+        return tuple(values) if values else None
+
+    def _foreign(self, namespace: str, name: str, args: Sequence[Argument], named: Mapping[str, Argument]) -> Item:
+        """A call that fits no signature: one unknown result."""
+        inputs, attrs = foreign_attrs({**{f"arg{index}": value for index, value in enumerate(args)}, **named})
+        op = f"{namespace}.{name}"
+        self._sink.note("IRS170", f"operator {op} is not known; its results' sizes are unknown", node=op, about=op)
+        return self._append(Lowered(op, inputs, attrs), (UNKNOWN_TENSOR,), f"{namespace}::{name}").outputs[0]
+
+
+def _is_small(type_: Type) -> bool:
+    if not isinstance(type_, TensorType):
+        return True
+    count = type_.numel
+    small = isinstance(count, int) and count <= 64
+    return small and (type_.dtype.is_integer or type_.dtype is DType.BOOL)
+
+
+def _converted(value: Argument, param: Param) -> Argument:
+    """TorchScript writes element types and memory formats as numbers."""
+    if isinstance(value, int) and not isinstance(value, bool | SymDim):
+        if param.kind.startswith("ScalarType"):
+            return C10_DTYPES.get(value, DType.UNKNOWN)
+        if param.kind.startswith("MemoryFormat"):
+            return _MEMORY_FORMATS.get(value, "")
+    if value == "cpu" and param.kind.startswith("Device"):
+        return None
+    return value

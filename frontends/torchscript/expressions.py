@@ -1,0 +1,419 @@
+"""Expressions of TorchScript code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from irscope.frontends.torchscript.plain import BUILTINS, NotKnown, is_plain_call
+from irscope.frontends.torchscript.queries import QUERIES
+from irscope.frontends.torchscript.source import Function
+from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, Uninitialized, is_integer, is_number
+from irscope.ir.dims import SymDim
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Value
+from irscope.ir.types import ScalarType, scalar
+
+if TYPE_CHECKING:
+    from irscope.frontends.torchscript.interpreter import Interpreter
+
+_WORDS: dict[str, Item] = {"inf": float("inf"), "nan": float("nan"), "infj": complex(0, float("inf"))}
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "remainder",
+    ast.Pow: "pow",
+}
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+}
+
+
+class Expressions:
+    """Evaluates expressions for an interpreter."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+
+    def eval(self, node: ast.expr) -> Item:
+        """The value of an expression."""
+        method = _EVALUATORS.get(type(node))
+        if method is None:
+            raise self._interpreter.error(f"the expression {type(node).__name__} is not understood")
+        return method(self, node)
+
+    def _constant(self, node: ast.Constant) -> Item:
+        return node.value
+
+    def _name(self, node: ast.Name) -> Item:
+        env = self._interpreter.env
+        if node.id in env:
+            return env[node.id]
+        if node.id in _WORDS:
+            return _WORDS[node.id]
+        raise self._interpreter.error(f"{node.id!r} is used before it is set")
+
+    def _list(self, node: ast.List) -> Item:
+        return [self.eval(item) for item in node.elts]
+
+    def _tuple(self, node: ast.Tuple) -> Item:
+        return tuple(self.eval(item) for item in node.elts)
+
+    def _dict(self, node: ast.Dict) -> Item:
+        return {self.eval(key): self.eval(value) for key, value in zip(node.keys, node.values, strict=True) if key is not None}
+
+    def _attribute(self, node: ast.Attribute) -> Item:
+        path = dotted(node)
+        if path is not None and path.startswith("CONSTANTS.c"):
+            return self._interpreter.constants[int(path[11:])]
+        if path is not None and path.startswith("__torch__."):
+            return self._class_constant(path)
+        return self.attribute(self.eval(node.value), node.attr)
+
+    def _class_constant(self, path: str) -> Item:
+        function = self._interpreter.source.function(path)
+        if function is not None:
+            return function
+        owner, _, name = path.rpartition(".")
+        cls = self._interpreter.source.cls(owner)
+        if cls is None or name not in cls.constants:
+            raise self._interpreter.error(f"{path!r} is not defined")
+        return self.eval(cls.constants[name])
+
+    def attribute(self, owner: Item, name: str) -> Item:
+        """An attribute of an object."""
+        if isinstance(owner, ScriptObject):
+            if name in owner.attrs:
+                return owner.attrs[name]
+            if name in owner.cls.constants:
+                return self.eval(owner.cls.constants[name])
+            raise self._interpreter.error(f"{owner.cls.name} has no attribute {name!r}")
+        query = QUERIES.get(name)
+        if query is not None and isinstance(owner, Value | KnownTensor):
+            return query(self._interpreter.emitter, owner)
+        raise self._interpreter.error(f"{name!r} of something that is no object is read")
+
+    def _subscript(self, node: ast.Subscript) -> Item:
+        owner = self.eval(node.value)
+        if isinstance(node.slice, ast.Slice):
+            bounds = [None if part is None else self.eval(part) for part in (node.slice.lower, node.slice.upper, node.slice.step)]
+            return BUILTINS["slice"](owner, *bounds)
+        if isinstance(owner, ScriptObject):
+            return self.unpack(owner)[self.eval(node.slice)]  # type: ignore[index]  # a TypeError is reported
+        return BUILTINS["__getitem__"](owner, self.eval(node.slice))
+
+    def _if_expression(self, node: ast.IfExp) -> Item:
+        condition = self._interpreter.condition(self.eval(node.test))
+        if not isinstance(condition, bool):
+            raise NotKnown
+        return self.eval(node.body if condition else node.orelse)
+
+    def _unary(self, node: ast.UnaryOp) -> Item:
+        return self.torch("__not__" if isinstance(node.op, ast.Not) else "neg", [self.eval(node.operand)], {})
+
+    def _binary(self, node: ast.BinOp) -> Item:
+        return self.torch(_BINARY[type(node.op)], [self.eval(node.left), self.eval(node.right)], {})
+
+    def _compare(self, node: ast.Compare) -> Item:
+        left, right = self.eval(node.left), self.eval(node.comparators[0])
+        op = node.ops[0]
+        if isinstance(op, ast.Is | ast.IsNot):
+            return (left is right) == isinstance(op, ast.Is)
+        if isinstance(op, ast.In | ast.NotIn):
+            return BUILTINS["__contains__"](right, left) == isinstance(op, ast.In)
+        return self.torch(_COMPARE[type(op)], [left, right], {})
+
+    def unpack(self, item: Item) -> Sequence[Item]:
+        """The parts of a tuple, list or named tuple."""
+        if isinstance(item, list | tuple):
+            return item
+        if isinstance(item, ScriptObject):
+            return [item.attrs[name] for name in item.cls.fields]
+        if isinstance(item, Value):
+            found = self._interpreter.emitter.call("aten", "unbind", [item], {})
+            if isinstance(found, list):
+                return found
+        raise self._interpreter.error("something that has no parts is unpacked")
+
+    def iterate(self, item: Item) -> Iterable[Item]:
+        """What a loop goes over."""
+        if isinstance(item, dict):
+            return list(item)
+        if isinstance(item, range | str):
+            return item
+        return list(self.unpack(item))
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call) -> Item:
+        path = dotted(node.func)
+        if path in ("annotate", "unchecked_cast"):
+            return self.eval(node.args[1])
+        if path == "uninitialized":
+            return Uninitialized()
+        if path == "isinstance":
+            return self._isinstance(self.eval(node.args[0]), ast.unparse(node.args[1]))
+        if path is None or path.partition(".")[0] in self._interpreter.env:
+            return self._method(node)
+        args = [self.eval(arg) for arg in node.args]
+        named = {keyword.arg: self.eval(keyword.value) for keyword in node.keywords if keyword.arg is not None}
+        if path.startswith("__torch__."):
+            return self._script_call(path, args, named)
+        if path.startswith("torch."):
+            return self.torch(path[6:], args, named)
+        if path.startswith("ops."):
+            namespace, _, name = path[4:].partition(".")
+            return self._prim(name, args) if namespace == "prim" else self._interpreter.emitter.call(namespace, name, args, named)
+        return self._plain_function(path, args)
+
+    def _method(self, node: ast.Call) -> Item:
+        args = [self.eval(arg) for arg in node.args]
+        named = {keyword.arg: self.eval(keyword.value) for keyword in node.keywords if keyword.arg is not None}
+        if not isinstance(node.func, ast.Attribute):
+            function = self.eval(node.func)
+            if not isinstance(function, Function):
+                raise self._interpreter.error("a call of something that is no function")
+            return self._run(function, args, named)
+        owner = self.eval(node.func.value)
+        if isinstance(owner, ScriptObject):
+            return self._interpreter.call_method(owner, node.func.attr, args, named)
+        return self.torch(node.func.attr, [owner, *args], named)
+
+    def _run(self, function: Function, args: list[Item], named: Mapping[str, Item]) -> Item:
+        frame = self._interpreter.frame
+        return self._interpreter.run(function, args, named, frame.module if frame is not None else None)
+
+    def _script_call(self, path: str, args: list[Item], named: Mapping[str, Item]) -> Item:
+        interpreter = self._interpreter
+        function = interpreter.source.function(path)
+        if function is not None:
+            return self._run(function, args, named)
+        cls = interpreter.source.cls(path)
+        if cls is None:
+            raise interpreter.error(f"{path!r} is not defined")
+        made = ScriptObject(cls)
+        if "__init__" in cls.methods:
+            interpreter.call_method(made, "__init__", args, named)
+        else:
+            made.attrs.update(zip(cls.fields, args, strict=False))
+            made.attrs.update(named)
+        return made
+
+    def _plain_function(self, name: str, args: list[Item]) -> Item:
+        if name == "getattr":
+            return self.attribute(args[0], str(args[1]))
+        if name == "range":
+            return self._range(args)
+        if name in ("int", "float", "bool", "str") and len(args) == 1:
+            return self.number(name, args[0])
+        if name == "len":
+            return BUILTINS["len"](args[0])
+        raise self._interpreter.error(f"the function {name!r} is not understood")
+
+    def _range(self, args: list[Item]) -> Item:
+        if all(isinstance(arg, int) for arg in args):
+            return range(*args)  # type: ignore[arg-type]  # just checked
+        if len(args) == 1 and isinstance(args[0], SymDim):
+            return args[0]
+        raise NotKnown
+
+    def number(self, kind: str, item: Item) -> Item:
+        """int(), float() and bool(): of a tensor they read its value, which then decides or is unknown."""
+        if isinstance(item, KnownTensor):
+            item = item.number
+        if not isinstance(item, Value):
+            return BUILTINS[{"int": "Int", "float": "Float", "bool": "Bool", "str": "str"}[kind]](item)
+        emitter = self._interpreter.emitter
+        if isinstance(item.type, ScalarType) and kind in ("float", "bool"):
+            return item
+        known = emitter.known(item)
+        if known is not None and known.size == 1:
+            found: Item = known.reshape(-1).tolist()[0]
+            return BUILTINS[{"int": "Int", "float": "Float", "bool": "Bool", "str": "str"}[kind]](found)
+        made = emitter.node("tensor.item", (item,), (scalar(_ITEM_DTYPES[kind]),), f"aten::{kind.capitalize()}").outputs[0]
+        return emitter.fresh() if kind == "int" else made
+
+    def _isinstance(self, item: Item, kind: str) -> bool:
+        tests = {
+            "Tensor": isinstance(item, Value | KnownTensor),
+            "int": isinstance(item, SymDim | int) and not isinstance(item, bool),
+            "float": isinstance(item, float),
+            "bool": isinstance(item, bool),
+            "str": isinstance(item, str),
+            "NoneType": item is None,
+        }
+        if kind in tests:
+            return tests[kind]
+        if kind.startswith(("List", "list")):
+            return isinstance(item, list)
+        if kind.startswith(("Dict", "dict")):
+            return isinstance(item, dict)
+        if kind.startswith(("Tuple", "tuple")):
+            return isinstance(item, tuple)
+        if kind.startswith("Optional["):
+            return item is None or self._isinstance(item, kind[9:-1])
+        return isinstance(item, ScriptObject) and item.cls.name == kind
+
+    def _prim(self, name: str, args: list[Item]) -> Item:
+        interpreter = self._interpreter
+        if name == "RaiseException":
+            raise interpreter.raised(args[0] if args else "")
+        if name == "NumToTensor":
+            number = args[0]
+            if isinstance(number, Value):
+                return number
+            if not isinstance(number, bool | int | float | SymDim):
+                raise interpreter.error("NumToTensor of something that is no number")
+            dtype = DType.BOOL if isinstance(number, bool) else DType.F64 if isinstance(number, float) else DType.I64
+            return KnownTensor(number, dtype)
+        if name in ("unchecked_unwrap_optional", "data", "unchecked_cast"):
+            return args[0]
+        if name == "type" and isinstance(args[0], str):
+            return args[0].partition(":")[0]
+        if name == "Print":
+            return None
+        query = QUERIES.get(name)
+        if query is not None and isinstance(args[0], Value | KnownTensor):
+            return query(interpreter.emitter, args[0])
+        return self.torch(name, args, {})
+
+    def torch(self, name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
+        """A call of torch.NAME: a computation on plain values, a question about a tensor, or an operator."""
+        if name in ("__is__", "__isnot__"):
+            return (args[0] is args[1]) == (name == "__is__")
+        if is_plain_call(name, args):
+            return self._plain(name, args, named)
+        first = args[0] if args else None
+        query = QUERIES.get(name)
+        if query is not None and isinstance(first, Value | KnownTensor):
+            return query(self._interpreter.emitter, first, *args[1:])
+        if name in _CONVERSIONS and len(args) == 1:
+            return self.number(_CONVERSIONS[name], first)
+        if isinstance(first, Value) and isinstance(first.type, ScalarType) and name == "__not__":
+            name = "logical_not"
+        folded = _fold(name, args, named)
+        if folded is not None:
+            return folded
+        return self._interpreter.emitter.call("aten", name, args, named)
+
+    def _plain(self, name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
+        """A computation on plain values; a comparison of sizes that cannot be decided becomes a node."""
+        try:
+            return BUILTINS[name](*args, **named)
+        except NotKnown:
+            if name not in _TRUTHS or not all(is_integer(arg) for arg in args):
+                raise
+        known = [KnownTensor(arg, DType.I64) for arg in args if isinstance(arg, int | SymDim)]
+        return self._interpreter.emitter.call("aten", name, known, {})
+
+
+_ITEM_DTYPES = {"int": DType.I64, "float": DType.F64, "bool": DType.BOOL, "str": DType.STR}
+_CONVERSIONS = {
+    "Int": "int",
+    "Float": "float",
+    "Bool": "bool",
+    "IntImplicit": "int",
+    "FloatImplicit": "float",
+    "ScalarImplicit": "float",
+    "item": "float",
+}
+_FOLDED = frozenset(
+    {
+        "add",
+        "sub",
+        "mul",
+        "floor_divide",
+        "floordiv",
+        "remainder",
+        "neg",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "min",
+        "max",
+        "minimum",
+        "maximum",
+        "div",
+        "rsub",
+        "abs",
+    }
+)
+_TRUTHS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+
+def _fold(name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
+    """Arithmetic on known tensors of one element stays known; None where the call is an ordinary operator."""
+    if not args or not any(isinstance(arg, KnownTensor) for arg in args):
+        return None
+    if name in ("to", "detach", "clone", "contiguous", "squeeze", "cpu", "type_as", "alias", "lift_fresh"):
+        return args[0] if isinstance(args[0], KnownTensor) and args[0].dtype is DType.I64 and name != "to" else None
+    mode = named.get("rounding_mode")
+    if name not in _FOLDED or (name == "div" and mode is None and not any(_is_real(arg) for arg in args)):
+        return None
+    if not all(isinstance(arg, KnownTensor) or is_number(arg) for arg in args):
+        return None
+    numbers = [arg.number if isinstance(arg, KnownTensor) else arg for arg in args]
+    if name in ("add", "sub", "rsub") and len(numbers) == 3:
+        if numbers[2] != 1:
+            return None
+        numbers.pop()
+    if name == "rsub":
+        name, numbers = "sub", numbers[::-1]
+    if (name == "div" and mode == "trunc" and any(isinstance(number, SymDim) for number in numbers)) or (
+        name == "div" and mode is not None
+    ):
+        name = "floordiv"
+    try:
+        found = BUILTINS[{"minimum": "min", "maximum": "max"}.get(name, name)](*numbers)
+    except (NotKnown, ArithmeticError, TypeError):
+        return None
+    if not isinstance(found, bool | int | float | SymDim):
+        return None
+    dtypes = [arg.dtype for arg in args if isinstance(arg, KnownTensor)]
+    dtype = DType.BOOL if name in _TRUTHS else next((dtype for dtype in dtypes if dtype.is_float), dtypes[0])
+    if isinstance(found, float) and not dtype.is_float:
+        dtype = DType.F32
+    return KnownTensor(found, dtype)
+
+
+def _is_real(item: Item) -> bool:
+    return isinstance(item, float) or (isinstance(item, KnownTensor) and isinstance(item.number, float))
+
+
+def dotted(node: ast.expr) -> str | None:
+    """A chain of names as text, None for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+_EVALUATORS = {
+    ast.Constant: Expressions._constant,
+    ast.Name: Expressions._name,
+    ast.List: Expressions._list,
+    ast.Tuple: Expressions._tuple,
+    ast.Dict: Expressions._dict,
+    ast.Attribute: Expressions._attribute,
+    ast.Subscript: Expressions._subscript,
+    ast.IfExp: Expressions._if_expression,
+    ast.UnaryOp: Expressions._unary,
+    ast.BinOp: Expressions._binary,
+    ast.Compare: Expressions._compare,
+    ast.Call: Expressions._call,
+}

@@ -1,0 +1,62 @@
+"""What the interpreter computes with besides tensors of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from irscope.frontends.torchscript.source import ScriptClass
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Value
+
+Item: TypeAlias = object
+"""A Value, number (whole ones may be symbolic), string, None, list, tuple, dict, ScriptObject or KnownTensor."""
+
+
+@dataclass(eq=False)
+class ScriptObject:
+    """An instance of a class of the archive: a module, or a plain object."""
+
+    cls: ScriptClass
+    attrs: dict[str, Item] = field(default_factory=dict)
+    path: str = ""
+    """Dotted path of a module in the model."""
+
+
+@dataclass(eq=False)
+class KnownTensor:
+    """A tensor of one element whose value is known: a size that traced code carries as a tensor."""
+
+    number: Dim | float | bool
+    dtype: DType
+    value: Value | None = None
+    """The value in the graph, once an operation needed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uninitialized:
+    """What a variable holds on a way that never reads it."""
+
+
+class ScriptRaise(Exception):
+    """The model raises an exception."""
+
+
+def contains_value(item: Item, depth: int = 4) -> bool:
+    """Whether something is, or holds, a tensor of the graph."""
+    if isinstance(item, Value | KnownTensor):
+        return True
+    if depth and isinstance(item, list | tuple):
+        return any(contains_value(part, depth - 1) for part in item)
+    return False
+
+
+def is_integer(item: Item) -> bool:
+    """Whether something is a whole number, perhaps symbolic, and no truth value."""
+    return isinstance(item, SymDim) or (isinstance(item, int) and not isinstance(item, bool))
+
+
+def is_number(item: Item) -> bool:
+    """Whether something is a number or truth value."""
+    return isinstance(item, bool | int | float | complex | SymDim)

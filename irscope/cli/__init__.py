@@ -1,0 +1,1 @@
+"""The command line: one module a command, imported only when it is the one that was asked for."""

@@ -1,0 +1,79 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from irscope.errors import UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.ir.types import Type
+from irscope.ir.typetext import parse_type
+from irscope.passkit.instruments import ProgressLine
+from irscope.passkit.settings import Settings
+from irscope.session import Model, open_model
+
+FORMATS = ("text", "json", "csv", "html")
+
+
+def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+    """MODEL and what a user may say about it."""
+    parser.add_argument("model", metavar="MODEL", help="a model file: .onnx, .pt2, TorchScript .pt, checkpoint, .irs")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=TYPE", help="type of an input, such as x=f32[1,3,224,224]; may be given again"
+    )
+    parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
+    parser.add_argument("--device", default="", help="device profile that memory and time are meant for")
+    parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch whose rules are meant")
+    parser.add_argument("--strict", action="store_true", help="anything unknown is an error: exit code 5")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr")
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """How and where the answer is written."""
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
+    parser.add_argument("--rows", type=int, metavar="N", help="rows per table in text, 0 for all")
+
+
+def load_options(args: argparse.Namespace) -> LoadOptions:
+    """What the user said about the model."""
+    return LoadOptions(inputs=dict(_input(text) for text in args.input), bind=_bindings(args.bind))
+
+
+def open_from(args: argparse.Namespace, **manager_options: object) -> Model:
+    """The model that the arguments name; progress is shown on a terminal."""
+    instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
+    if sys.stderr.isatty():
+        instruments.append(ProgressLine(sys.stderr))
+    return open_model(
+        Path(args.model),
+        load_options(args),
+        settings=Settings(device=args.device, torch=args.torch, strict=args.strict),
+        instruments=instruments,
+        **manager_options,  # type: ignore[arg-type]  # handed on as they are
+    )
+
+
+def _input(text: str) -> tuple[str, Type]:
+    name, equals, type_ = text.rpartition("=")
+    if not equals or not name:
+        raise UsageError(f"--input {text!r} is not of the form NAME=TYPE", code="IRS623", hint="for example x=f32[1,3,224,224]")
+    return name, parse_type(type_)
+
+
+def _bindings(texts: list[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in texts:
+        for part in text.split(","):
+            name, equals, number = part.rpartition("=")
+            try:
+                size = int(number)
+            except ValueError:
+                size = -1
+            if not equals or not name or size < 0:
+                raise UsageError(f"--bind {part!r} is not of the form NAME=N", code="IRS624", hint="for example batch=8,seq=128")
+            if found.setdefault(name.strip(), size) != size:
+                raise UsageError(f"--bind gives {name.strip()!r} two sizes", code="IRS624")
+    return found

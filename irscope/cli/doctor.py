@@ -1,0 +1,85 @@
+"""`irscope doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import platform
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+
+from irscope import __version__
+from irscope.errors import ExitCode
+
+_PACKAGES = {
+    "numpy": "needed",
+    "onnx": "reads .onnx files",
+    "textual": "the terminal UI",
+    "torch": "live models and real runs: pip install irscope[torch]",
+    "onnxruntime": "real runs of .onnx files: pip install irscope[ort]",
+    "onnxruntime-gpu": "real runs of .onnx files on CUDA: pip install irscope[cuda]",
+    "nvidia-ml-py": "GPU memory and power: pip install irscope[cuda]",
+}
+_REQUIRED = ("numpy", "onnx", "textual")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, with what to do."""
+
+    problem: str
+    remedy: str
+
+
+class Command:
+    """Check the installation: versions, and packages that break one another. Exit code 1 when something is wrong."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        pass
+
+    def run(self, args: argparse.Namespace) -> int:
+        installed = {name: version(name) for name in _PACKAGES}
+        lines = [f"irscope {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"]
+        width = max(map(len, _PACKAGES))
+        lines += [f"  {name:{width}}  {found or '-':12}  {_PACKAGES[name]}" for name, found in installed.items()]
+        findings = diagnose(installed)
+        lines += [f"problem: {finding.problem}\n  {finding.remedy}" for finding in findings] or ["no problems found"]
+        sys.stdout.write("\n".join(lines) + "\n")
+        return ExitCode.FINDINGS if findings else ExitCode.OK
+
+
+def version(name: str) -> str | None:
+    """Installed version of a distribution, None where it is absent."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def diagnose(installed: dict[str, str | None], importable: bool | None = None) -> list[Finding]:
+    """What is wrong with these versions. `importable` says whether the module onnxruntime is whole; None looks."""
+    findings = [Finding(f"{name} is not installed", f"pip install {name}") for name in _REQUIRED if installed.get(name) is None]
+    cpu, gpu = installed.get("onnxruntime"), installed.get("onnxruntime-gpu")
+    if cpu and gpu:
+        findings.append(
+            Finding(
+                f"onnxruntime {cpu} and onnxruntime-gpu {gpu} are both installed and overwrite one another's files",
+                "pip uninstall -y onnxruntime onnxruntime-gpu, then install the one you want",
+            )
+        )
+    elif (cpu or gpu) and not (_is_whole() if importable is None else importable):
+        name = "onnxruntime" if cpu else "onnxruntime-gpu"
+        findings.append(
+            Finding(
+                f"{name} is installed but its files are damaged, as removing the other variant leaves it",
+                f"pip install --force-reinstall {name}",
+            )
+        )
+    return findings
+
+
+def _is_whole() -> bool:
+    """Whether the package onnxruntime still has its code: uninstalling the other variant removes files both own."""
+    spec = importlib.util.find_spec("onnxruntime")
+    return spec is not None and spec.origin is not None and importlib.util.find_spec("onnxruntime.capi") is not None

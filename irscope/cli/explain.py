@@ -1,0 +1,27 @@
+"""`irscope explain`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+
+from irscope.codes import CODES
+from irscope.errors import UsageError
+
+
+class Command:
+    """Explain a diagnostic or error code, or list them all."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("code", nargs="?", help="such as IRS205; without one, all codes are listed")
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.code is None:
+            sys.stdout.write("".join(f"{code}  {doc.title}\n" for code, doc in sorted(CODES.items())))
+            return 0
+        doc = CODES.get(args.code.upper())
+        if doc is None:
+            raise UsageError(f"there is no code {args.code!r}", hint="`irscope explain` lists them")
+        sys.stdout.write(f"{args.code.upper()}: {doc.title}\n\n{textwrap.fill(doc.text, 100)}\n")
+        return 0

@@ -1,0 +1,121 @@
+"""Entry point: find the command, build its parser, run it, and turn errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from irscope import __version__
+from irscope.errors import ExitCode, IrscopeError, UsageError
+
+COMMANDS: dict[str, str] = {
+    "run": "Run passes over a model and print what they find.",
+    "show": "Print a model in the text form, with inferred types.",
+    "tui": "Browse a model in the terminal.",
+    "passes": "List the passes, or explain one.",
+    "ops": "List the operators irscope knows, or what a model would leave unknown.",
+    "explain": "Explain a diagnostic or error code.",
+    "repro": "Run a crash reproducer again.",
+    "doctor": "Check the installation.",
+}
+"""Every command with the summary of its help; the module of the same name has the class `Command`."""
+
+
+class CommandType(Protocol):
+    """What a command's module offers; its docstring is its help."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports mistakes as the rest of irscope does."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]  # argparse says NoReturn and means it; so does raising
+        raise UsageError(message, hint=f"{self.prog} --help shows what there is")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments or bool(os.environ.get("IRSCOPE_DEBUG"))
+    try:
+        return _dispatch([argument for argument in arguments if argument != "--debug"])
+    except IrscopeError as error:
+        if debug:
+            raise
+        _complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("irscope: interrupted\n")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has left, as `| head` does; nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception as error:
+        if debug:
+            raise
+        _complain(IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; run again with --debug for the details"))
+        return ExitCode.PASS
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        sys.stdout.write(overview())
+        return ExitCode.OK if arguments else ExitCode.USAGE
+    if arguments[0] in ("-V", "--version"):
+        sys.stdout.write(f"irscope {__version__}\n")
+        return ExitCode.OK
+    name = arguments[0]
+    if name not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
+        raise UsageError(f"there is no command {name!r}", hint=hint)
+    command = cast("CommandType", importlib.import_module(f"irscope.cli.{name}").Command())
+    parser = _Parser(prog=f"irscope {name}", description=command.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_arguments(parser)
+    parser.add_argument("--debug", action="store_true", help="show the full traceback of an error")
+    try:
+        args = parser.parse_args(arguments[1:])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return command.run(args)
+
+
+def overview() -> str:
+    """The text of `irscope --help`."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: irscope COMMAND ...",
+            "",
+            "What does this model cost, and will it fit? Reads .onnx, .pt2, TorchScript and .irs files without running them.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "irscope COMMAND --help explains a command; irscope --version prints the version.",
+            "",
+        ]
+    )
+
+
+def _complain(error: IrscopeError) -> None:
+    from irscope.report.printable import printable
+
+    first, _, rest = str(error).partition("\n")
+    lines = [f"irscope: error {error.code}: {first}", *rest.splitlines()]
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""`irscope ops`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+from irscope.errors import UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.ops.registry import default_registry
+from irscope.ops.spec import Absent, OpSpec
+from irscope.passkit.registry import closest
+from irscope.report.options import RenderOptions
+from irscope.report.report import Coverage, Document, Report
+from irscope.report.table import Table
+from irscope.report.text import render
+from irscope.report.write import write_stream
+from irscope.session import open_model
+
+
+class Command:
+    """List the operators irscope knows, or what a model would leave unknown."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", nargs="?", help="an operator to explain, such as nn.conv")
+        parser.add_argument("--coverage", metavar="MODEL", help="operators of this model, unknown ones first")
+        parser.add_argument("--family", default="", help="only this family")
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.coverage:
+            return _coverage(Path(args.coverage))
+        registry = default_registry()
+        if args.name:
+            spec = registry.get(args.name)
+            if spec is None:
+                near = closest(args.name, [one.name for one in registry])
+                raise UsageError(f"there is no operator {args.name!r}", code="IRS603", hint=f"did you mean {near!r}?" if near else "")
+            sys.stdout.write(_explain(spec))
+            return 0
+        specs = [spec for spec in registry if not args.family or spec.family.value == args.family]
+        if not specs:
+            known = ", ".join(sorted({spec.family.value for spec in registry}))
+            raise UsageError(f"there is no family {args.family!r}", code="IRS603", hint=f"families: {known}")
+        width = max(len(spec.name) for spec in specs)
+        sys.stdout.write("".join(f"{spec.name:{width}}  {spec.summary}\n" for spec in specs))
+        return 0
+
+
+def _explain(spec: OpSpec) -> str:
+    types, cost = _knowledge(spec)
+    facts = [spec.summary, f"  {spec.schema.text}", f"  family: {spec.family.value}", f"  types: {types}; cost: {cost}"]
+    for rule in spec.aliases:
+        how = "may share" if rule.may else "shares"
+        facts.append(f"  result {rule.result} {how} the storage of {spec.schema.operands[rule.operand].name}")
+    return "\n".join(facts) + "\n"
+
+
+def _knowledge(spec: OpSpec | None) -> tuple[str, str]:
+    """What irscope can say about an operator's types and cost, in a word each."""
+    if spec is None:
+        return "no record", "no record"
+    return ("unknown" if spec.infer is Absent.UNKNOWN else "inferred", "unknown" if spec.cost is Absent.UNKNOWN else "counted")
+
+
+def _coverage(path: Path) -> int:
+    model = open_model(path, LoadOptions())
+    registry = default_registry()
+    counts: Counter[tuple[str, str]] = Counter()
+    for body in model.program.bodies():
+        for node in body:
+            counts[node.op, node.source] += 1
+    rows = []
+    for (name, source), count in counts.items():
+        spec = registry.get(name)
+        rows.append((name, source or name, count, *_knowledge(spec)))
+    rows.sort(key=lambda row: (row[3] != "no record", row[4] == "counted", -row[2], row[0]))
+    known = sum(row[2] for row in rows if row[3] != "no record")
+    unknown = tuple(sorted({row[0] for row in rows if row[3] == "no record"}))
+    table = Table.of(rows, columns=["operator:text", "from:text", "nodes:count", "types:text", "cost:text"], title="operators")
+    report = Report("ops", tables=(table,), coverage=Coverage(known, sum(counts.values()), unknown))
+    document = Document("", model.info(), (report,))
+    write_stream(sys.stdout, render(document, RenderOptions.for_stream(sys.stdout, rows=0)))
+    return 0

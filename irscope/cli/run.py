@@ -1,0 +1,103 @@
+"""`irscope run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from irscope.cli.args import add_model_arguments, add_output_arguments, open_from
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import ExitCode, PassError
+from irscope.passkit.events import Instrument
+from irscope.passkit.instruments import DumpOnChange, SkipPasses, Timing
+from irscope.passkit.manager import PassResult
+from irscope.passkit.pipeline import parse_pipeline
+from irscope.passkit.registry import default_registry
+from irscope.report.options import RenderOptions
+from irscope.report.printable import printable
+from irscope.report.report import Document, Report
+from irscope.report.text import render as render_text
+from irscope.report.write import write_document, write_stream
+from irscope.session import Results
+
+
+class Command:
+    """Run passes over a model and print what they find.
+
+    A pipeline is a list of passes with options: shapes,liveness{top=5},./my_pass.py:Mine{threshold=0.5}
+    `irscope passes` lists the passes. A pass that is named by file is code, and runs; model files never do.
+
+    Exit codes: 0 done, 1 findings at or above --fail-on, 2 usage, 3 the model cannot be read, 4 a pass failed,
+    5 partial result (with --strict: something is unknown), 130 interrupted.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--passes", default="default", metavar="PIPELINE", help="what to run; default: shapes,params,flops,liveness")
+        add_model_arguments(parser)
+        add_output_arguments(parser)
+        parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
+        parser.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")
+        parser.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
+        parser.add_argument("--verify-each", action="store_true", help="check the graph after every transform")
+        parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
+
+    def run(self, args: argparse.Namespace) -> int:
+        registry = default_registry()
+        passes = parse_pipeline(args.passes, registry)
+        timing = Timing()
+        instruments: list[Instrument] = [timing]
+        if args.dump_ir:
+            instruments.append(DumpOnChange(Path(args.dump_ir)))
+        if args.skip:
+            instruments.append(SkipPasses(frozenset(args.skip.split(","))))
+        model = open_from(args, instruments=instruments, verify_each=args.verify_each, reproducers=True)
+        done: list[PassResult] = []
+        failure: PassError | None = None
+        for one in passes:
+            try:
+                done.append(model.manager.run_one(one))
+            except PassError as error:
+                # What other passes found is still worth having.
+                failure = error
+                break
+        results = Results(done)
+        document = model.document(results)
+        if done or failure is None:
+            options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
+            write_document(document, args.format, args.output, options)
+        found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
+        # On a terminal the report has just shown them; twice on one screen is once too often.
+        shown_already = args.format == "text" and args.output is None and sys.stdout.isatty()
+        report_diagnostics([*model.diagnostics, *([] if shown_already else found)], args.verbose)
+        if args.timing:
+            _print_timing(timing, document)
+        if failure is not None:
+            raise failure
+        return _exit_code(args, results.reports, [*model.diagnostics, *found])
+
+
+def report_diagnostics(diagnostics: Iterable[Diagnostic], verbose: int) -> None:
+    """Diagnostics on stderr; notes only for those who asked for more."""
+    for diagnostic in diagnostics:
+        if diagnostic.severity > Severity.NOTE or verbose:
+            sys.stderr.write(printable(str(diagnostic)) + "\n")
+
+
+def _print_timing(timing: Timing, document: Document) -> None:
+    report = Report("timing", tables=(timing.table(),))
+    write_stream(
+        sys.stderr, render_text(Document(document.version, document.model, (report,)), RenderOptions.for_stream(sys.stderr, rows=0))
+    )
+
+
+def _exit_code(args: argparse.Namespace, reports: Iterable[Report], diagnostics: Iterable[Diagnostic]) -> int:
+    worst = max((diagnostic.severity for diagnostic in diagnostics), default=None)
+    if args.fail_on and worst is not None and worst >= Severity[args.fail_on.upper()]:
+        return ExitCode.FINDINGS
+    incomplete = [report.pass_name for report in reports if report.coverage and report.coverage.known < report.coverage.total]
+    if args.strict and incomplete:
+        sys.stderr.write(f"irscope: error IRS540: --strict: {', '.join(incomplete)} left something unknown\n")
+        return ExitCode.PARTIAL
+    return ExitCode.OK

@@ -1,0 +1,50 @@
+"""`irscope show`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from irscope.cli.args import add_model_arguments, open_from
+from irscope.cli.run import report_diagnostics
+from irscope.ir.graph import Node
+from irscope.ir.naming import value_names
+from irscope.ir.printer import print_node, print_program
+from irscope.report.write import write_file, write_stream
+
+
+class Command:
+    """Print a model in the text form, with inferred types.
+
+    The text is what `irscope run` reads as a .irs file; weights are never in it.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_model_arguments(parser)
+        parser.add_argument("--scope", default="", help="only nodes of this module and those below it, such as layer1/0")
+        parser.add_argument("--op", default="", help="only nodes of this operator, such as nn.conv")
+        parser.add_argument("--locations", action="store_true", help="with source lines")
+        parser.add_argument("--limit", type=int, metavar="N", help="at most this many nodes")
+        parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+
+    def run(self, args: argparse.Namespace) -> int:
+        model = open_from(args)
+        report_diagnostics(model.diagnostics, args.verbose)
+        program = model.program
+        if args.scope or args.op:
+            names = value_names([program.graph, *program.functions.values()])
+            nodes = [node for body in program.bodies() for node in body if _wanted(node, args.scope, args.op)]
+            text = "".join(f"{print_node(node, names, locations=args.locations)}\n" for node in nodes[: args.limit])
+        else:
+            text = print_program(program, locations=args.locations, limit=args.limit)
+        if args.output:
+            write_file(Path(args.output), [text])
+        else:
+            write_stream(sys.stdout, [text])
+        return 0
+
+
+def _wanted(node: Node, scope: str, op: str) -> bool:
+    path = node.scope.path
+    return (not op or node.op == op) and (not scope or path == scope or path.startswith(f"{scope}/"))

@@ -1,0 +1,266 @@
+"""Every diagnostic and error code, one record each: the source of `irscope explain` and docs/codes.md.
+
+Ranges: 1xx reading a model, 2xx shapes, 3xx aliasing and memory, 4xx cost, 5xx passes, 6xx usage, 9xx irscope itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CodeDoc:
+    """What a code means and what its reader can do about it."""
+
+    title: str
+    text: str
+
+
+CODES: dict[str, CodeDoc] = {
+    "IRS100": CodeDoc("The model cannot be read", "The file is missing, unreadable or of a kind irscope has no reader for."),
+    "IRS101": CodeDoc(
+        "A plugin cannot be imported",
+        "An installed package offers passes, frontends or operators through an entry point, but importing it failed. It was skipped.",
+    ),
+    "IRS120": CodeDoc(
+        "The graph breaks a rule of the IR", "A value is used before it is defined, defined twice, or belongs to another graph."
+    ),
+    "IRS121": CodeDoc("The .irs text does not parse", "The message gives line and column; the caret shows where reading stopped."),
+    "IRS122": CodeDoc(
+        "A value is read where it does not exist",
+        "It is defined later, in another region or graph, or was erased by a pass that left a reader.",
+    ),
+    "IRS123": CodeDoc(
+        "A value and its readers disagree", "The list of readers that each value keeps does not match the nodes and graphs that read it."
+    ),
+    "IRS124": CodeDoc("A name stands for two values", "Inside a graph and the graphs around it, each value has a name of its own or none."),
+    "IRS125": CodeDoc(
+        "A call leads nowhere", "A cf.call node names a function that the model does not have, or functions call one another in a circle."
+    ),
+    "IRS126": CodeDoc(
+        "An attribute does not hold what it may",
+        "Attributes hold numbers, strings, sizes, types and tuples of these; inplace names an input.",
+    ),
+    "IRS127": CodeDoc(
+        "A size has two sets of bounds", "Sizes of one name are one size, so they must be declared with the same bounds everywhere."
+    ),
+    "IRS140": CodeDoc("The ONNX file cannot be opened", "It is missing, empty, not readable or not a regular file."),
+    "IRS141": CodeDoc(
+        "Not an ONNX model",
+        "The file is damaged, cut short, nested deeper than protobuf allows, or something else than an ONNX model. Export or download it again.",
+    ),
+    "IRS142": CodeDoc("An ONNX graph is not well formed", "A name is used that nothing makes, or two things have one name."),
+    "IRS143": CodeDoc("An ONNX graph has a cycle", "A node needs its own result, so the graph can never run."),
+    "IRS144": CodeDoc(
+        "An ONNX tensor is not well formed",
+        "Its element type does not exist, a size is negative or absurd, or its data do not have the length that its type needs.",
+    ),
+    "IRS145": CodeDoc(
+        "External tensor data must not be used",
+        "External data must be a regular file, without other names, in the folder of the model (or where a link to the model leads). "
+        "Paths that lead elsewhere are refused, and so are offsets and lengths that do not fit. Nothing outside is opened.",
+    ),
+    "IRS146": CodeDoc("An ONNX function cannot be inlined", "It calls itself, or it is defined twice."),
+    "IRS147": CodeDoc(
+        "An ONNX model is too large to analyse", "Inlining, nesting or the number of nodes passes a limit that real models stay far below."
+    ),
+    "IRS148": CodeDoc("--input does not fit the ONNX model", "It names an input that does not exist, or one whose value is in the file."),
+    "IRS150": CodeDoc("Nodes of an ONNX graph are out of order", "They were sorted. Other tools may refuse such a file."),
+    "IRS151": CodeDoc(
+        "Version of an ONNX model",
+        "The model is newer than the installed onnx package, or does not say its version. It is analysed as far as possible.",
+    ),
+    "IRS152": CodeDoc(
+        "An ONNX operator that irscope does not know",
+        "Its results keep the types that the file declares, and its cost is unknown. `irscope ops` lists what is known; plugins can add operators.",
+    ),
+    "IRS153": CodeDoc(
+        "An ONNX node does not fit its operator",
+        "An attribute or operand is missing or of the wrong kind. The node is kept, its results are unknown.",
+    ),
+    "IRS154": CodeDoc(
+        "A dimension name was replaced", "The file calls a size something that is neither a name nor a formula. --bind takes the new name."
+    ),
+    "IRS155": CodeDoc(
+        "ONNX inputs that have a value in the file", "Old exporters list weights as inputs too. They are analysed as weights."
+    ),
+    "IRS156": CodeDoc("External data are missing", "Shapes, memory and cost do not need them; passes that look at values do."),
+    "IRS157": CodeDoc("Training information was not read", "The ONNX file describes a training step besides the inference graph."),
+    "IRS130": CodeDoc(
+        "A damaged or hostile archive",
+        "The zip archive's directory breaks a rule: names, sizes, overlaps, checksums. Nothing was unpacked. Copy or save the file again.",
+    ),
+    "IRS131": CodeDoc("An archive lacks a file", "A file that every archive of this kind has is missing. Save the model again."),
+    "IRS132": CodeDoc(
+        "An entry of an archive is too large",
+        "A description would unpack to more than irscope reads. Weights are never unpacked, so a healthy model never comes here.",
+    ),
+    "IRS133": CodeDoc(
+        "A pickle cannot be read",
+        "The pickle is damaged, or uses what PyTorch never writes. irscope reads pickles as data and executes nothing in them.",
+    ),
+    "IRS134": CodeDoc("A weight does not fit its file", "The model describes a weight as larger than the bytes that are there."),
+    "IRS135": CodeDoc(
+        "The exported program cannot be read",
+        "models/*.json in the .pt2 archive does not have the form that torch.export writes. Export the model again.",
+    ),
+    "IRS136": CodeDoc(
+        "A .pt2 layout that is not read",
+        "The archive was written by an older torch or has another schema version. Export the model again with a current torch.",
+    ),
+    "IRS137": CodeDoc("A .pt2 archive with several models", "One of them was read; the message names it."),
+    "IRS138": CodeDoc(
+        "A newer .pt2 schema",
+        "The file was written by a torch newer than this irscope knows. It was read as far as it is understood.",
+    ),
+    "IRS139": CodeDoc("Too many nodes", "The model has, or unrolls to, more than five million operations."),
+    "IRS160": CodeDoc("A checkpoint cannot be read", "The file is damaged or cut off. Copy or save it again."),
+    "IRS161": CodeDoc("Nothing to analyse", "The file holds neither a graph nor tensors."),
+    "IRS162": CodeDoc(
+        "A pickled module has no graph",
+        "The file holds an nn.Module as a pickle: weights are listed, but its code is not in the file. Use torch.export to get a graph.",
+    ),
+    "IRS163": CodeDoc(
+        "Objects that were not interpreted",
+        "The pickle holds objects other than tensors and containers. They were left alone; nothing was executed.",
+    ),
+    "IRS164": CodeDoc("A shard is missing", "The index of a checkpoint names a file that is not beside it."),
+    "IRS170": CodeDoc(
+        "An operator without a record",
+        "irscope has no rules for this operator: sizes that depend on it stay unknown, and its cost is not counted.",
+    ),
+    "IRS171": CodeDoc(
+        "A higher-order operator is not understood",
+        "The graphs inside it are left out: their nodes, memory and cost are missing from every answer.",
+    ),
+    "IRS172": CodeDoc(
+        "An operator contradicts its operands",
+        "Sizes or element types do not fit the operator. The inputs given with --input may be wrong for the model.",
+    ),
+    "IRS180": CodeDoc(
+        "TorchScript code that does not parse",
+        "A file under code/ in the archive is no TorchScript code. Save the model again.",
+    ),
+    "IRS181": CodeDoc(
+        "TorchScript objects that cannot be read",
+        "data.pkl or constants.pkl does not have the form that torch.jit.save writes. Save the model again.",
+    ),
+    "IRS182": CodeDoc(
+        "TorchScript code that cannot be followed",
+        "The code does something irscope does not follow; the message names file and line. Export the model another way.",
+    ),
+    "IRS183": CodeDoc(
+        "TorchScript code depends on an unknown size",
+        "A branch or size depends on a number nobody knows before the model runs. Give sizes with --input or --bind.",
+    ),
+    "IRS184": CodeDoc(
+        "The model raises for these inputs",
+        "With these inputs the model's own code raises an exception. Give inputs that it accepts with --input.",
+    ),
+    "IRS185": CodeDoc(
+        "A scripted model needs the types of its inputs",
+        "Scripted TorchScript does not record what it is called with. Example: --input x=f32[1,3,224,224]",
+    ),
+    "IRS500": CodeDoc("A pass failed", "The pass raised an error. A reproducer was written; `irscope repro FILE` runs it again."),
+    "IRS510": CodeDoc(
+        "A report does not hold together",
+        "A pass built a table whose columns differ in length, whose kinds do not exist, or that holds something that cannot be shown.",
+    ),
+    "IRS530": CodeDoc("Interrupted", "The work was stopped before it ended. Nothing was written."),
+    "IRS600": CodeDoc("Usage", "The command line asks for something that does not exist; `irscope COMMAND --help` lists what does."),
+    "IRS601": CodeDoc("The pipeline text does not parse", "Example: shapes,liveness{model=eager},./my_pass.py:MyPass{top=5}"),
+    "IRS610": CodeDoc(
+        "The output cannot be written", "The file or folder given with -o cannot be written. No partial file is left behind."
+    ),
+    "IRS620": CodeDoc(
+        "A dimension cannot have this size",
+        "A symbol was bound to a size outside its limits, or its limits leave no size at all. The message names the symbol and the limits.",
+    ),
+    "IRS621": CodeDoc(
+        "The dimension formula does not parse",
+        "Formulas have numbers, names, + - * // % ** ( ), max, min, floor, ceil and mod; unknown sizes start with ?. "
+        "Example: 2*batch*(seq//2) + 1. A caret shows the column.",
+    ),
+    "IRS622": CodeDoc(
+        "The dimension formula has no value",
+        "It divides by zero, or raises to a power that is negative or too large.",
+    ),
+    "IRS102": CodeDoc(
+        "The model file is empty", "A file of zero bytes is no model. An interrupted export or download leaves one; do it again."
+    ),
+    "IRS103": CodeDoc(
+        "The file is no model irscope knows",
+        "Files are recognised by content: ONNX, torch.export archives, TorchScript archives, checkpoints, safetensors and .irs.",
+    ),
+    "IRS104": CodeDoc(
+        "This kind of model has no reader", "The kind was recognised; the message says in which form to bring the model instead."
+    ),
+    "IRS105": CodeDoc("The archive is broken", "The zip archive is truncated or damaged. Copy or export the model again."),
+    "IRS106": CodeDoc(
+        "The file asks for more than can be read",
+        "Reading it would need more memory or deeper nesting than a model has any use for: the file is damaged or hostile.",
+    ),
+    "IRS201": CodeDoc(
+        "The model contradicts an operator",
+        "Operands of a node do not fit together, such as sizes that must agree and do not. "
+        "Its results are unknown; the rest of the model is analysed.",
+    ),
+    "IRS202": CodeDoc(
+        "A shape rule failed",
+        "The rule of an operator raised an error: a bug in irscope or a plugin. It costs only the results of that node.",
+    ),
+    "IRS205": CodeDoc(
+        "An operator has no record",
+        "irscope does not know the operator. Its results have the types the file declares and its cost is unknown. "
+        "docs/add-an-operator.md shows how to add a record, in irscope or in a plugin.",
+    ),
+    "IRS301": CodeDoc(
+        "Tensors of unknown size are not counted",
+        "The peak is unknown where the size of a tensor is. "
+        "Bind the symbols or give the inputs types: --bind batch=8, --input x=f32[1,3,224,224].",
+    ),
+    "IRS401": CodeDoc(
+        "The cost of an operator is unknown", "Its FLOPs and bytes are not part of the totals; the coverage line counts such nodes."
+    ),
+    "IRS501": CodeDoc("An analysis needs its own result", "Analyses ask one another in a circle. The message shows the way round."),
+    "IRS502": CodeDoc(
+        "A transform changed the graph and denied it",
+        "`apply` must return True when it changed anything; results would go stale otherwise.",
+    ),
+    "IRS503": CodeDoc(
+        "A transform left a broken graph",
+        "With --verify-each the graph is checked after every transform; the message has the first broken rule.",
+    ),
+    "IRS504": CodeDoc("A transform has no result", "Only analyses have a result that another pass can get."),
+    "IRS540": CodeDoc(
+        "Something is unknown and --strict was given", "Without --strict the same run reports what it knows and exits with 0."
+    ),
+    "IRS602": CodeDoc("A name is claimed twice", "Two installed packages offer a pass or operator of one name. Uninstall one of them."),
+    "IRS603": CodeDoc("There is no such operator", "`irscope ops` lists the operators and their families."),
+    "IRS604": CodeDoc(
+        "A pass is declared or combined wrongly", "The message says what does not fit, such as an analysis inside fixpoint(...)."
+    ),
+    "IRS605": CodeDoc("The pass has no such option", "`irscope passes NAME` lists its options."),
+    "IRS606": CodeDoc(
+        "An option has no such value", "The message says what the option takes; `irscope passes NAME` lists types and defaults."
+    ),
+    "IRS607": CodeDoc("This is no pass", "The name leads to something that is neither an analysis nor a transform."),
+    "IRS608": CodeDoc(
+        "The script has no such pass", "A reference is ./file.py:Name; without a name the file must define exactly one pass."
+    ),
+    "IRS609": CodeDoc(
+        "The script raised an error", "Naming a script runs it. The message has the line in the script; --debug shows the traceback."
+    ),
+    "IRS623": CodeDoc(
+        "The input does not fit",
+        "--input takes NAME=TYPE, such as x=f32[1,3,224,224], where NAME is an input of the model or its position.",
+    ),
+    "IRS624": CodeDoc(
+        "The binding does not parse", "--bind takes NAME=N pairs separated by commas, such as batch=8,seq=128, each name once."
+    ),
+    "IRS625": CodeDoc(
+        "There is no such symbol", "--bind names the symbols of input sizes, or elements of small integer inputs; the message lists them."
+    ),
+    "IRS629": CodeDoc("A type does not parse", "A type is an element type with sizes, such as f32[batch,3,224,224] or i64[]."),
+    "IRS900": CodeDoc("An error inside irscope", "This is a bug. Please report it with the reproducer or the output of --debug."),
+}

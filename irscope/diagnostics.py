@@ -1,0 +1,76 @@
+"""Diagnostics: what a pass or a frontend has to say about a model without giving up on it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+class Severity(enum.IntEnum):
+    """How much a diagnostic matters; `--fail-on` compares these."""
+
+    NOTE = 0
+    WARNING = 1
+    ERROR = 2
+
+    @property
+    def text(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One remark; `node` names the operation, `location` the place in the model's source."""
+
+    severity: Severity
+    code: str
+    message: str
+    node: str = ""
+    location: str = ""
+    hint: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.location, f"({self.node})" if self.node else "") if part)
+        head = f"{place}: " if place else ""
+        tail = f" (and {self.count - 1} more like it)" if self.count > 1 else ""
+        hint = f" [{self.hint}]" if self.hint else ""
+        return f"{head}{self.severity.text} {self.code}: {self.message}{hint}{tail}"
+
+
+class DiagnosticSink:
+    """Collects diagnostics; repeats of one code about one subject are counted, not listed."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Diagnostic] = {}
+
+    def add(self, diagnostic: Diagnostic, *, about: str = "") -> None:
+        """Record a diagnostic; those that share code and `about` (default: its node) become one with a count."""
+        key = (diagnostic.code, about or diagnostic.node or diagnostic.message)
+        first = self._found.get(key)
+        if first is None:
+            self._found[key] = diagnostic
+            return
+        self._found[key] = Diagnostic(
+            first.severity, first.code, first.message, first.node, first.location, first.hint, first.count + diagnostic.count
+        )
+
+    def warn(self, code: str, message: str, *, node: str = "", hint: str = "", about: str = "") -> None:
+        self.add(Diagnostic(Severity.WARNING, code, message, node, hint=hint), about=about)
+
+    def note(self, code: str, message: str, *, node: str = "", hint: str = "", about: str = "") -> None:
+        self.add(Diagnostic(Severity.NOTE, code, message, node, hint=hint), about=about)
+
+    def error(self, code: str, message: str, *, node: str = "", hint: str = "", about: str = "") -> None:
+        self.add(Diagnostic(Severity.ERROR, code, message, node, hint=hint), about=about)
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self._found.values())
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def worst(self) -> Severity | None:
+        return max((d.severity for d in self), default=None)

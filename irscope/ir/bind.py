@@ -1,0 +1,126 @@
+"""Replacing symbols of a program by numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from irscope.errors import UsageError
+from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.dtypes import DTypeKind
+from irscope.ir.graph import Attr, Value
+from irscope.ir.program import Program
+from irscope.ir.types import (
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    map_of,
+    optional,
+    sequence,
+    tensor,
+    tuple_of,
+)
+
+_MAX_ELEMENTS = 64
+
+
+def bind_program(program: Program, env: Mapping[str, int]) -> None:
+    """Put numbers in place of symbols, in every type and attribute. Names of integer inputs are kept as given values."""
+    if not env:
+        return
+    sizes = {name: number for name, number in env.items() if name in program.symbols}
+    elements = _input_elements(program)
+    for name, number in env.items():
+        if name not in sizes and name not in elements:
+            known = ", ".join([*program.symbols, *elements]) or "the model has none"
+            raise UsageError(f"there is no symbol {name!r} to bind", code="IRS625", hint=f"symbols: {known}")
+        if name in elements:
+            program.given[name] = number
+    if sizes:
+        _Binder(sizes).program(program)
+    for name in sizes:
+        del program.symbols[name]
+
+
+def _input_elements(program: Program) -> list[str]:
+    """Names for the elements of small integer inputs: "k" for a scalar, "k_0", "k_1" for a vector."""
+    names: list[str] = []
+    for value in program.graph.inputs:
+        type_ = value.type
+        if not isinstance(type_, TensorType) or type_.dtype.kind not in (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL):
+            continue
+        count = type_.numel
+        if value.name is None or not isinstance(count, int) or count > _MAX_ELEMENTS:
+            continue
+        stem = element_stem(value.name)
+        names.extend([stem] if type_.shape == () else [f"{stem}_{index}" for index in range(count)])
+    return names
+
+
+def element_stem(name: str) -> str:
+    """An input's name as the start of a symbol's."""
+    text = "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in name)
+    return text if text and not text[0].isdigit() else f"_{text}"
+
+
+class _Binder:
+    """Substitutes in types and attributes, each distinct one once."""
+
+    def __init__(self, env: Mapping[str, int]) -> None:
+        self.env = env
+        self.types: dict[Type, Type] = {}
+
+    def program(self, program: Program) -> None:
+        for body in program.bodies():
+            for value in (*body.inputs, *body.weights):
+                self.value(value)
+            for node in body:
+                for output in node.outputs:
+                    self.value(output)
+                for key, attr in node.attrs.items():
+                    bound = self.attr(attr)
+                    if bound is not attr:
+                        body.set_attr(node, key, bound)
+
+    def value(self, value: Value) -> None:
+        graph = value.graph
+        if graph is not None:
+            graph.set_type(value, self.type(value.type))
+
+    def dim(self, dim: Dim) -> Dim:
+        return bind(dim, self.env) if isinstance(dim, SymDim) else dim
+
+    def type(self, type_: Type) -> Type:
+        found = self.types.get(type_)
+        if found is None:
+            found = self.types[type_] = self._rebuilt(type_)
+        return found
+
+    def _rebuilt(self, type_: Type) -> Type:
+        if isinstance(type_, TensorType):
+            if type_.is_static and not isinstance(type_.layout, tuple):
+                return type_
+            shape = None if type_.shape is None else tuple(self.dim(dim) for dim in type_.shape)
+            layout = tuple(self.dim(dim) for dim in type_.layout) if isinstance(type_.layout, tuple) else type_.layout
+            return tensor(type_.dtype, shape, type_.device, layout)
+        if isinstance(type_, SequenceType):
+            return sequence(self.type(type_.element))
+        if isinstance(type_, OptionalType):
+            return optional(self.type(type_.element))
+        if isinstance(type_, TupleType):
+            return tuple_of(self.type(member) for member in type_.elements)
+        if isinstance(type_, MapType):
+            return map_of(type_.key, self.type(type_.value))
+        return type_
+
+    def attr(self, attr: Attr) -> Attr:
+        if isinstance(attr, SymDim):
+            return self.dim(attr)
+        if isinstance(attr, Type):
+            return self.type(attr)
+        if isinstance(attr, tuple):
+            items = tuple(self.attr(item) for item in attr)
+            return items if any(a is not b for a, b in zip(items, attr, strict=True)) else attr
+        return attr

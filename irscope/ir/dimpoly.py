@@ -1,0 +1,479 @@
+"""Symbolic dimensions: interned integer polynomials over symbols, floor divisions, remainders, maxima and minima."""
+
+from __future__ import annotations
+
+import operator
+import re
+import threading
+from collections.abc import Iterable
+from typing import Literal, NoReturn, TypeAlias
+from weakref import WeakValueDictionary
+
+from irscope.errors import UsageError
+from irscope.ir.dimbounds import (
+    Interval,
+    floordiv_interval,
+    interval_of,
+    max_interval,
+    min_interval,
+    mod_interval,
+    monomial_interval,
+    product_interval,
+    refine,
+)
+from irscope.ir.dimprint import atom_text, monomial_text, polynomial_text
+
+Dim: TypeAlias = "int | SymDim"
+"""A size: a number, or a formula over symbols."""
+
+Kind: TypeAlias = Literal["symbol", "unknown", "floordiv", "mod", "max", "min"]
+Term: TypeAlias = "tuple[Monomial, int]"
+
+MAX_TERMS = 1_000
+MAX_DEGREE = 64
+MAX_DEPTH = 60
+MAX_LENGTH = 9_000
+MAX_NAME_LENGTH = 200
+MAX_COEFFICIENT_BITS = 4_000
+MAX_PRODUCT_TERMS = 20_000
+HUGE = 2**1_000
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+# Reentrant, because the collector may run somebody's finaliser in the middle of an insertion.
+_LOCK = threading.RLock()
+
+
+class Atom:
+    """What polynomials are made of: a symbol, or an operation that is no polynomial. Interned."""
+
+    __slots__ = ("__weakref__", "args", "depth", "factor", "hi", "is_unknown", "kind", "leaves", "lo", "name", "names", "rank", "text")
+
+    def __init__(self, kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval, serial: int) -> None:
+        self.kind = kind
+        self.name = name
+        self.args = args
+        self.lo, self.hi = bounds
+        self.text = atom_text(kind, name, args)
+        self.factor = f"({self.text})" if kind in ("floordiv", "mod") else self.text
+        self.rank = (self.text, serial)
+        """Sort key; the serial number only matters between symbols of one name with different bounds."""
+        self.leaves: frozenset[Atom] = frozenset()
+        """The symbols inside of an operation; a symbol itself has none, as it would keep itself alive."""
+        self.is_unknown = kind == "unknown"
+        self.depth = 1
+        for arg in args:
+            if isinstance(arg, SymDim):
+                self.leaves |= arg.leaves
+                self.is_unknown = self.is_unknown or arg.is_unknown
+                self.depth = max(self.depth, 1 + arg.depth)
+        self.names = frozenset([leaf.text for leaf in self.leaves]) if args else frozenset((self.text,))
+
+    def __repr__(self) -> str:
+        return f"Atom({self.text})"
+
+    def __copy__(self) -> Atom:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Atom:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _intern_atom, (self.kind, self.name, self.args, (self.lo, self.hi))
+
+
+class Monomial:
+    """A product of atoms, sorted. Interned."""
+
+    __slots__ = ("__weakref__", "atoms", "depth", "factor", "hi", "is_unknown", "lo", "order", "text")
+
+    def __init__(self, atoms: tuple[Atom, ...]) -> None:
+        self.atoms = atoms
+        self.order = (-len(atoms), tuple([atom.rank for atom in atoms]))
+        if len(atoms) == 1:
+            atom = atoms[0]
+            self.lo, self.hi = atom.lo, atom.hi
+            self.text, self.factor = atom.text, atom.factor
+            self.depth, self.is_unknown = atom.depth, atom.is_unknown
+            return
+        self.lo, self.hi = monomial_interval(atoms)
+        self.text = self.factor = monomial_text(atoms)
+        self.depth = max((atom.depth for atom in atoms), default=0)
+        self.is_unknown = any(atom.is_unknown for atom in atoms)
+
+    def __repr__(self) -> str:
+        return f"Monomial({self.text})"
+
+
+_ATOMS: WeakValueDictionary[tuple[object, ...], Atom] = WeakValueDictionary()
+_MONOMIALS: WeakValueDictionary[tuple[Atom, ...], Monomial] = WeakValueDictionary()
+_POLYNOMIALS: WeakValueDictionary[tuple[Term, ...], SymDim] = WeakValueDictionary()
+_SERIALS = iter(range(2**63))
+
+
+class SymDim:
+    """A size that is not a plain number: a canonical integer polynomial with proven bounds.
+
+    Equal formulas are one object, so `==` compares identity and is always True or False. Ordering and truth need the
+    functions of irscope.ir.dims, which may answer that nobody can know.
+    """
+
+    __slots__ = ("__weakref__", "_bounds", "_text", "_tight", "depth", "is_unknown", "terms")
+
+    terms: tuple[Term, ...]
+    is_unknown: bool
+    """Whether it mentions a size that depends on the data."""
+    depth: int
+    _bounds: Interval
+    _tight: bool
+    _text: str | None
+
+    @property
+    def bounds(self) -> Interval:
+        """Smallest and largest possible value, both included; None where there is no limit."""
+        if not self._tight:
+            # Most intermediate results are never asked, and this is the expensive part.
+            self._bounds = refine({mono.atoms: coeff for mono, coeff in self.terms}, self._bounds)
+            self._tight = True
+        return self._bounds
+
+    @property
+    def lo(self) -> int | None:
+        """The smallest possible value; None where there is no limit."""
+        return self.bounds[0]
+
+    @property
+    def hi(self) -> int | None:
+        """The largest possible value; None where there is no limit."""
+        return self.bounds[1]
+
+    def __add__(self, other: Dim) -> Dim:
+        if not isinstance(other, SymDim):
+            number = _number(other)
+            return NotImplemented if number is None else _add_number(self.terms, number)
+        total = dict(self.terms)
+        for mono, coeff in other.terms:
+            total[mono] = total.get(mono, 0) + coeff
+        return from_terms(total)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Dim:
+        return intern_terms(tuple([(mono, -coeff) for mono, coeff in self.terms]))
+
+    def __pos__(self) -> Dim:
+        return self
+
+    def __sub__(self, other: Dim) -> Dim:
+        if not isinstance(other, SymDim):
+            number = _number(other)
+            return NotImplemented if number is None else _add_number(self.terms, -number)
+        if other is self:
+            return 0
+        total = dict(self.terms)
+        for mono, coeff in other.terms:
+            total[mono] = total.get(mono, 0) - coeff
+        return from_terms(total)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        number = _number(other)
+        return NotImplemented if number is None else -self + number
+
+    def __mul__(self, other: Dim) -> Dim:
+        if isinstance(other, SymDim):
+            return _multiply(self, other)
+        number = _number(other)
+        if number is None:
+            return NotImplemented
+        if number == 0 or number == 1:
+            return self if number else 0
+        return intern_terms(tuple([(mono, coeff * number) for mono, coeff in self.terms]))
+
+    __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Dim:
+        number = _number(exponent)
+        if number is None:
+            return NotImplemented
+        if not 0 <= number <= MAX_DEGREE:
+            raise UsageError(f"a dimension can only be raised to a power from 0 to {MAX_DEGREE}, not {number}", code="IRS622")
+        result: Dim = 1
+        for _ in range(number):
+            result = self * result
+        return result
+
+    # The division rules live above this module, which they need for everything they build.
+    def __floordiv__(self, other: Dim) -> Dim:
+        from irscope.ir.dimdiv import floordiv
+
+        return floordiv(self, other) if isinstance(other, SymDim) or _number(other) is not None else NotImplemented
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        from irscope.ir.dimdiv import floordiv
+
+        return NotImplemented if _number(other) is None else floordiv(other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        from irscope.ir.dimdiv import mod
+
+        return mod(self, other) if isinstance(other, SymDim) or _number(other) is not None else NotImplemented
+
+    def __rmod__(self, other: Dim) -> Dim:
+        from irscope.ir.dimdiv import mod
+
+        return NotImplemented if _number(other) is None else mod(other, self)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"whether {self} is zero cannot be known; ask dims.equal(size, 0), which may answer None")
+
+    def __lt__(self, other: object) -> NoReturn:
+        raise TypeError(f"{self} has no fixed order; use dims.less or dims.less_equal, which may answer None, or dims.dim_max")
+
+    __le__ = __gt__ = __ge__ = __lt__
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = polynomial_text(self.terms)
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"SymDim({self})"
+
+    def __copy__(self) -> SymDim:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SymDim:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (tuple((mono.atoms, coeff) for mono, coeff in self.terms),)
+
+    @property
+    def leaves(self) -> frozenset[Atom]:
+        """The symbols it depends on, also inside of operations."""
+        return frozenset([leaf for mono, _ in self.terms for atom in mono.atoms for leaf in atom.leaves or (atom,)])
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the symbols it depends on, unknown ones with their question mark."""
+        return frozenset([leaf.text for leaf in self.leaves])
+
+    def symbol_names(self) -> tuple[str, ...]:
+        """Names of the symbols it mentions, sorted; unknown ones with their question mark."""
+        return tuple(sorted(self.names))
+
+    def symbols(self) -> tuple[SymDim, ...]:
+        """The symbols it mentions, sorted by name."""
+        return tuple(atom_dim(atom) for atom in sorted(self.leaves, key=_atom_rank))
+
+
+def _number(value: object) -> int | None:
+    """An integer from anything that is one (bool, numpy integers); None for other types."""
+    if type(value) is int:
+        return value
+    if isinstance(value, SymDim):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def as_dim(value: Dim) -> Dim:
+    """A Dim from an int, a bool, a numpy integer or a SymDim; TypeError for anything else."""
+    return value if type(value) is int or isinstance(value, SymDim) else operator.index(value)
+
+
+def symbol(name: str, lo: int | None = 1, hi: int | None = None) -> SymDim:
+    """A named size such as the batch; at least 1 unless told otherwise."""
+    return _leaf("symbol", name, lo, hi)
+
+
+def unknown(name: str, lo: int | None = 0, hi: int | None = None) -> SymDim:
+    """A size that depends on the data, printed with a question mark in front."""
+    return _leaf("unknown", name.removeprefix("?"), lo, hi)
+
+
+def _leaf(kind: Kind, name: str, lo: int | None, hi: int | None) -> SymDim:
+    if not NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
+        hint = f"a name starts with a letter or underscore and goes on with letters, digits, _ and ., up to {MAX_NAME_LENGTH}"
+        raise UsageError(f"{name[:MAX_NAME_LENGTH]!r} cannot name a dimension", code="IRS621", hint=hint)
+    if lo is not None and hi is not None and lo > hi:
+        raise UsageError(f"the dimension {name} has no possible size: at least {lo} and at most {hi}", code="IRS620")
+    return atom_dim(_intern_atom(kind, name, (), (lo, hi)))
+
+
+def known_operation(kind: Kind, args: tuple[Dim, ...]) -> SymDim | None:
+    """The operation if it exists already, which proves that it cannot be simplified."""
+    found = _ATOMS.get((kind, args))
+    return None if found is None else atom_dim(found)
+
+
+def operation(kind: Kind, args: tuple[Dim, ...]) -> Dim:
+    """An operation on arguments that are already as simple as they get; a number where its bounds leave just one."""
+    intervals = [interval_of(arg) for arg in args]
+    if kind == "floordiv":
+        bounds = floordiv_interval(*intervals)
+    elif kind == "mod":
+        bounds = mod_interval(*intervals)
+    else:
+        bounds = max_interval(intervals) if kind == "max" else min_interval(intervals)
+    if bounds[0] is not None and bounds[0] == bounds[1]:
+        return bounds[0]
+    return atom_dim(_intern_atom(kind, "", args, bounds))
+
+
+def _intern_atom(kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval) -> Atom:
+    key = (kind, args) if args else (kind, name, *bounds)
+    found = _ATOMS.get(key)
+    if found is None:
+        made = Atom(kind, name, args, bounds, next(_SERIALS))
+        with _LOCK:
+            found = _ATOMS.setdefault(key, made)
+    return found
+
+
+def atom_dim(atom: Atom) -> SymDim:
+    """The polynomial that is just this atom."""
+    result = intern_terms(((monomial((atom,)), 1),))
+    assert isinstance(result, SymDim)
+    return result
+
+
+def lone_atom(dim: Dim) -> Atom | None:
+    """The atom a polynomial consists of, if it is just one."""
+    if isinstance(dim, SymDim) and len(dim.terms) == 1:
+        mono, coeff = dim.terms[0]
+        if coeff == 1 and len(mono.atoms) == 1:
+            return mono.atoms[0]
+    return None
+
+
+def monomial(atoms: tuple[Atom, ...]) -> Monomial:
+    """The interned product of sorted atoms."""
+    found = _MONOMIALS.get(atoms)
+    if found is None:
+        made = Monomial(atoms)
+        with _LOCK:
+            found = _MONOMIALS.setdefault(atoms, made)
+    return found
+
+
+ONE = monomial(())
+
+
+def monomial_product(a: Monomial, b: Monomial) -> Monomial:
+    """The product of two monomials."""
+    if a is ONE:
+        return b
+    if b is ONE:
+        return a
+    return monomial(tuple(sorted(a.atoms + b.atoms, key=_atom_rank)))
+
+
+def from_terms(terms: dict[Monomial, int]) -> Dim:
+    """The polynomial with these coefficients, some of which may be zero."""
+    kept = [term for term in terms.items() if term[1]]
+    if len(kept) > 1:
+        kept.sort(key=_term_order)
+    return intern_terms(tuple(kept))
+
+
+def intern_terms(terms: tuple[Term, ...]) -> Dim:
+    """The polynomial with these sorted terms and no zero coefficient; a number where only a constant is left."""
+    found = _POLYNOMIALS.get(terms)
+    if found is not None:
+        return found
+    if not terms:
+        return 0
+    if terms[0][0] is ONE:
+        return terms[0][1]
+    made = _create(terms)
+    if made.terms is not terms:
+        return made
+    with _LOCK:
+        return _POLYNOMIALS.setdefault(terms, made)
+
+
+def _create(terms: tuple[Term, ...]) -> SymDim:
+    lo: int | None = 0
+    hi: int | None = 0
+    positive = negative = is_unknown = False
+    depth = length = 0
+    for mono, coeff in terms:
+        if coeff > 0:
+            low, high = mono.lo, mono.hi
+            positive = positive or mono is not ONE
+        else:
+            low, high = mono.hi, mono.lo
+            negative = negative or mono is not ONE
+        lo = None if lo is None or low is None else lo + coeff * low
+        hi = None if hi is None or high is None else hi + coeff * high
+        depth = max(depth, mono.depth)
+        if mono.is_unknown:
+            is_unknown = True
+        length += len(mono.factor) + 5 + coeff.bit_length() // 3
+    if (
+        len(terms) > MAX_TERMS
+        or length > MAX_LENGTH
+        or depth > MAX_DEPTH
+        or len(terms[0][0].atoms) > MAX_DEGREE
+        or any(coeff.bit_length() > MAX_COEFFICIENT_BITS for _, coeff in terms)
+    ):
+        return collapsed("sum", [f"{coeff:x}*{mono.text}" for mono, coeff in terms], (lo, hi))
+    made = object.__new__(SymDim)
+    made.terms = terms
+    made._bounds = (lo, hi)
+    made._tight = not (positive and negative)
+    made.is_unknown = is_unknown
+    made.depth = depth
+    made._text = None
+    return made
+
+
+def collapsed(what: str, texts: Iterable[str], bounds: Interval) -> SymDim:
+    """An unknown size in place of a formula too large to keep; the same formula always gets the same name."""
+    # Formulas this large are rare, and most runs need no hashing at all.
+    from hashlib import blake2b
+
+    digest = blake2b("\n".join((what, *texts)).encode(), digest_size=8).hexdigest()
+    lo, hi = bounds
+    # Weaker limits, or the digits of repeated squares would outgrow the formula that was given up.
+    lo = None if lo is None or lo < -HUGE else min(lo, HUGE)
+    hi = None if hi is None or hi > HUGE else max(hi, -HUGE)
+    return unknown(f"large_{digest}", lo, hi)
+
+
+def _add_number(terms: tuple[Term, ...], number: int) -> Dim:
+    if terms[-1][0] is ONE:
+        number += terms[-1][1]
+        terms = terms[:-1]
+    return intern_terms((*terms, (ONE, number)) if number else terms)
+
+
+def _multiply(a: SymDim, b: SymDim) -> Dim:
+    few, many = (a, b) if len(a.terms) <= len(b.terms) else (b, a)
+    if len(few.terms) == 1:
+        # Multiplying by a monomial keeps the order of the terms.
+        factor, scale = few.terms[0]
+        return intern_terms(tuple([(monomial_product(factor, mono), scale * coeff) for mono, coeff in many.terms]))
+    if len(few.terms) * len(many.terms) > MAX_PRODUCT_TERMS:
+        return collapsed("product", sorted((str(a), str(b))), product_interval(a.bounds, b.bounds))
+    total: dict[Monomial, int] = {}
+    for left, scale in few.terms:
+        for right, coeff in many.terms:
+            mono = monomial_product(left, right)
+            total[mono] = total.get(mono, 0) + scale * coeff
+    return from_terms(total)
+
+
+def _restore(terms: tuple[tuple[tuple[Atom, ...], int], ...]) -> Dim:
+    return from_terms({monomial(tuple(sorted(atoms, key=_atom_rank))): coeff for atoms, coeff in terms})
+
+
+def _atom_rank(atom: Atom) -> tuple[str, int]:
+    return atom.rank
+
+
+def _term_order(term: Term) -> tuple[int, tuple[tuple[str, int], ...]]:
+    return term[0].order

@@ -1,0 +1,84 @@
+"""Where a node comes from: the module call it belongs to and the source line that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Scope:
+    """One module call in the tree of calls; `root_scope()` starts a tree and `child()` extends it.
+
+    A name is relative to the parent ("0" under "layer1"). A module that lives elsewhere in the model but is called
+    from here has a name that starts with "=" and gives its full path. `call` counts calls of one module by one parent.
+    """
+
+    __slots__ = ("_children", "call", "cls", "depth", "name", "parent")
+
+    def __init__(self, parent: Scope | None, name: str, cls: str = "", call: int = 0) -> None:
+        self.parent = parent
+        self.name = name
+        self.cls = cls
+        self.call = call
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self._children: dict[tuple[str, int], Scope] = {}
+
+    def child(self, name: str, cls: str = "", call: int = 0) -> Scope:
+        """The scope of that name below this one, made when it is new."""
+        found = self._children.get((name, call))
+        if found is None:
+            found = self._children[name, call] = Scope(self, name, cls, call)
+        elif cls and not found.cls:
+            found.cls = cls
+        return found
+
+    @property
+    def children(self) -> tuple[Scope, ...]:
+        return tuple(self._children.values())
+
+    @property
+    def chain(self) -> tuple[Scope, ...]:
+        """Scopes from just below the root down to this one."""
+        scopes: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None and scope.parent is not None:
+            scopes.append(scope)
+            scope = scope.parent
+        return tuple(reversed(scopes))
+
+    @property
+    def path(self) -> str:
+        """The way down from the root, "layer1/0/conv1"; later calls of one module carry "#1", "#2"."""
+        return "/".join(f"{scope.name}#{scope.call}" if scope.call else scope.name for scope in self.chain)
+
+    @property
+    def module(self) -> str:
+        """The module's own dotted path in the model, wherever it was called from."""
+        dotted = ""
+        for scope in self.chain:
+            if scope.name.startswith("="):
+                dotted = scope.name[1:]
+            else:
+                dotted = f"{dotted}.{scope.name}" if dotted else scope.name
+        return dotted
+
+    def __repr__(self) -> str:
+        return f"<Scope {self.path or '(root)'}>"
+
+
+def root_scope() -> Scope:
+    """The scope of the model itself, start of a new tree."""
+    return Scope(None, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A place in the source that defined the model, with the statement there and the call that led to it."""
+
+    file: str
+    line: int
+    function: str = ""
+    statement: str = ""
+    caller: Loc | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"

@@ -1,0 +1,186 @@
+"""Printing programs in the text form `.irs`: one node a line, read back exactly by `irscope.ir.parser`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Protocol
+
+from irscope.ir.dims import SymDim
+from irscope.ir.graph import Graph, Node
+from irscope.ir.mentions import mentioned_symbols
+from irscope.ir.naming import ValueNames, loose_names, value_names
+from irscope.ir.places import Loc, Scope
+from irscope.ir.program import Program
+from irscope.ir.runs import Run, runs
+from irscope.ir.spelling import TEXT_VERSION, attrs_text, label_text, loc_text, op_text, payload_text, quote, scope_text
+
+_CHUNK_LINES = 4096
+_MAX_INDENT = 40
+
+
+class TextSink(Protocol):
+    """Anything with a `write` for text."""
+
+    def write(self, text: str, /) -> object: ...
+
+
+def print_program(program: Program, *, locations: bool = True, limit: int | None = None) -> str:
+    """The whole program as text; with a limit, at most that many nodes (such a text is for reading only)."""
+    return "".join(_chunks(_program_lines(program, locations, limit)))
+
+
+def write_program(program: Program, sink: TextSink, *, locations: bool = True, limit: int | None = None) -> None:
+    """Write what `print_program` returns, a few thousand lines at a time."""
+    for chunk in _chunks(_program_lines(program, locations, limit)):
+        sink.write(chunk)
+
+
+def print_node(node: Node, names: ValueNames | None = None, *, locations: bool = True) -> str:
+    """One node as a line without indentation; without names, values that have none are shown as `%?`."""
+    return _Printer(loose_names() if names is None else names, locations).node(node)
+
+
+def _chunks(lines: Iterator[str]) -> Iterator[str]:
+    while chunk := list(islice(lines, _CHUNK_LINES)):
+        yield "\n".join(chunk) + "\n"
+
+
+class _Printer:
+    """Spells nodes; remembers the spelling of what many nodes share."""
+
+    def __init__(self, names: ValueNames, locations: bool) -> None:
+        self.names = names
+        self.locations = locations
+        self.scopes: dict[Scope, str] = {}
+        self.ops: dict[str, str] = {}
+        # By identity: hashing a location would go through all its callers. The location is kept so that its id stays its own.
+        self.locs: dict[int, tuple[Loc, str]] = {}
+
+    def node(self, node: Node) -> str:
+        names = self.names
+        op = self.ops.get(node.op)
+        if op is None:
+            op = self.ops[node.op] = op_text(node.op)
+        text = f"{op}({', '.join([names[value] for value in node.inputs])})"
+        if node.outputs:
+            text = f"{', '.join([f'{names[value]}: {value.type.text}' for value in node.outputs])} = {text}"
+        if node.attrs:
+            text += f" {attrs_text(node.attrs)}"
+        scope = self.scopes.get(node.scope)
+        if scope is None:
+            scope = self.scopes[node.scope] = f" @{scope_text(node.scope)}" if node.scope.parent is not None else ""
+        text += scope
+        if node.source:
+            text += f" !{quote(node.source)}"
+        if node.loc is not None and self.locations:
+            text += self.loc(node.loc)
+        return text
+
+    def loc(self, loc: Loc) -> str:
+        known = self.locs.get(id(loc))
+        if known is None:
+            known = self.locs[id(loc)] = (loc, f" {loc_text(loc)}")
+        return known[1]
+
+
+def _program_lines(program: Program, locations: bool, limit: int | None) -> Iterator[str]:
+    yield from _header_lines(program)
+    printer = _Printer(value_names([program.graph, *program.functions.values()]), locations)
+    budget = _Budget(program.node_count if limit is None else max(limit, 0))
+    yield from _class_lines(program.graph, "")
+    yield f"graph @{label_text(program.graph.name)} {{"
+    yield from _body_lines(program.graph, printer, budget)
+    for name, body in program.functions.items():
+        if budget.is_spent:
+            break
+        yield f"func @{label_text(name)} {{"
+        yield from _class_lines(body, "  ")
+        yield from _body_lines(body, printer, budget)
+    if budget.is_spent:
+        yield f"# {program.node_count - budget.total} more nodes"
+
+
+def _header_lines(program: Program) -> Iterator[str]:
+    yield f"irscope {TEXT_VERSION}"
+    if program.format != "irs":
+        yield f"format {quote(program.format)}"
+    for key, value in program.metadata.items():
+        yield f"meta {quote(key)} {quote(value)}"
+    for name, number in program.given.items():
+        yield f"given {quote(name)} {number}"
+    for name, size in program.symbols.items():
+        yield f"symbol {name} {_bounds_text(size)}"
+    for size in mentioned_symbols(program):
+        name = str(size)
+        if name not in program.symbols and (size.lo, size.hi) != (0 if size.is_unknown else 1, None):
+            yield f"bound {name} {_bounds_text(size)}"
+
+
+def _bounds_text(size: SymDim) -> str:
+    lo, hi = ("*" if bound is None else bound for bound in (size.lo, size.hi))
+    return f"[{lo},{hi}]"
+
+
+def _class_lines(body: Graph, indent: str) -> Iterator[str]:
+    """A line for each scope with a class, outer before inner."""
+    seen: dict[Scope, None] = {}
+    for found in dict.fromkeys([body.scope, *(node.scope for node in body.walk())]):
+        fresh: list[Scope] = []
+        scope: Scope | None = found
+        while scope is not None and scope not in seen:
+            fresh.append(scope)
+            scope = scope.parent
+        seen.update(dict.fromkeys(reversed(fresh)))
+    for scope in seen:
+        if scope.cls:
+            yield f"{indent}class {scope_text(scope) or quote('')} {quote(scope.cls)}"
+
+
+class _Budget:
+    """How many nodes may be printed, and whether there were more."""
+
+    def __init__(self, total: int) -> None:
+        self.total = self.left = total
+        self.is_spent = False
+
+    def take(self, nodes: list[Node]) -> list[Node]:
+        taken = nodes[: self.left]
+        self.left -= len(taken)
+        self.is_spent = len(taken) < len(nodes)
+        return taken
+
+
+def _body_lines(body: Graph, printer: _Printer, budget: _Budget) -> Iterator[str]:
+    for run in runs(body):
+        # Deep nests would otherwise consist of blanks.
+        indent = "  " * min(run.depth, _MAX_INDENT)
+        yield from _run_lines(run, printer, budget, indent)
+        if budget.is_spent:
+            yield from [f"{'  ' * min(depth, _MAX_INDENT)}}}" for depth in range(run.depth, -1, -1)]
+            return
+
+
+def _run_lines(run: Run, printer: _Printer, budget: _Budget, indent: str) -> Iterator[str]:
+    graph = run.graph
+    if run.opens:
+        if graph.owner is not None:
+            yield f"{indent}region {label_text(graph.name)} {{"
+        yield from _declaration_lines(graph, printer, indent)
+    for node in budget.take(run.nodes):
+        yield f"{indent}  {printer.node(node)}"
+    if budget.is_spent:
+        yield f"{indent}  # ..."
+    elif run.closes:
+        outputs = ", ".join([printer.names[value] for value in graph.outputs])
+        yield f"{indent}  return {outputs}" if outputs else f"{indent}  return"
+        yield f"{indent}}}"
+
+
+def _declaration_lines(graph: Graph, printer: _Printer, indent: str) -> Iterator[str]:
+    for value in graph.inputs:
+        yield f"{indent}  {value.role.value} {printer.names[value]}: {value.type.text}"
+    for value in graph.weights:
+        data = graph.data.get(value)
+        payload = payload_text(data) if data is not None else ""
+        yield f"{indent}  {value.role.value} {printer.names[value]}: {value.type.text}{payload}"

@@ -1,0 +1,51 @@
+"""A whole model: its main graph, functions, symbols and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from irscope.ir.dims import SymDim
+from irscope.ir.graph import Graph, Role, Value
+from irscope.ir.places import Scope
+
+
+@dataclass
+class Program:
+    """What a frontend returns and passes work on."""
+
+    graph: Graph
+    functions: dict[str, Graph] = field(default_factory=dict)
+    """Bodies that `cf.call` nodes name; a call that can be inlined is better inlined by the frontend."""
+    symbols: dict[str, SymDim] = field(default_factory=dict)
+    """Named sizes that a user may bind, with their bounds."""
+    format: str = "irs"
+    """onnx, pt2, torchscript, irs, checkpoint or module."""
+    path: str = ""
+    given: dict[str, int] = field(default_factory=dict)
+    """Integers a user bound that are no sizes: elements of small integer inputs, as "k" or "k_0"."""
+    metadata: dict[str, str] = field(default_factory=dict)
+    """What the file says of itself: producer, opsets, versions."""
+
+    @property
+    def root(self) -> Scope:
+        """The scope of the model itself."""
+        return self.graph.scope
+
+    def bodies(self) -> Iterator[Graph]:
+        """The main graph, then the functions, each with its regions."""
+        yield from self.graph.graphs()
+        for function in self.functions.values():
+            yield from function.graphs()
+
+    def weights(self) -> Iterator[Value]:
+        """Every declared parameter, buffer and constant."""
+        for body in self.bodies():
+            yield from body.weights
+
+    @property
+    def node_count(self) -> int:
+        return sum(len(body) for body in self.bodies())
+
+    def parameters(self) -> Iterator[Value]:
+        return (weight for weight in self.weights() if weight.role is Role.PARAMETER)

@@ -1,0 +1,214 @@
+"""Types of values. Every type is interned: equal types are one object, so `is` compares them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+from weakref import WeakValueDictionary
+
+from irscope.ir.dims import Dim, SymDim, product
+from irscope.ir.dtypes import DType
+
+Shape: TypeAlias = tuple[Dim, ...] | None
+"""Sizes of each axis, or None where even the number of axes is unknown."""
+
+Layout: TypeAlias = tuple[Dim, ...] | Literal["sparse"] | None
+"""Strides in elements where they are known, "sparse", or None: not stated (row-major)."""
+
+_is_plain_device = re.compile(r"[A-Za-z0-9_.:/-]+").fullmatch
+
+
+class Type:
+    """What a value is; `str()` gives the spelling of the text form."""
+
+    __slots__ = ("__weakref__", "text")
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.text}>"
+
+
+class TensorType(Type):
+    """An array of one element type; build it with `tensor()`."""
+
+    __slots__ = ("device", "dtype", "layout", "shape")
+
+    dtype: DType
+    shape: Shape
+    device: str
+    layout: Layout
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def numel(self) -> Dim | None:
+        """Number of elements, None where the rank is unknown."""
+        return None if self.shape is None else product(self.shape)
+
+    @property
+    def nbytes(self) -> Dim | None:
+        """Bytes of the packed elements, None where shape or element size is unknown."""
+        bits = self.dtype.bits
+        if bits is None or self.shape is None:
+            return None
+        count = product(self.shape)
+        return count * (bits // 8) if bits % 8 == 0 else (count * bits + 7) // 8
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every size is a plain integer."""
+        return self.shape is not None and not any(isinstance(dim, SymDim) for dim in self.shape)
+
+    def with_shape(self, shape: Iterable[Dim] | None) -> TensorType:
+        """The same element type and device with other sizes; strides no longer hold and are dropped."""
+        return tensor(self.dtype, shape, self.device)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return tensor(dtype, self.shape, self.device, self.layout)
+
+
+class ScalarType(Type):
+    """A single number, truth value or string that is not a tensor (a TorchScript int, a symbolic size)."""
+
+    __slots__ = ("dtype",)
+
+    dtype: DType
+
+
+class SequenceType(Type):
+    """A list whose elements all have one type."""
+
+    __slots__ = ("element",)
+
+    element: Type
+
+
+class OptionalType(Type):
+    """A value that may be absent."""
+
+    __slots__ = ("element",)
+
+    element: Type
+
+
+class TupleType(Type):
+    """A fixed number of values, each of its own type."""
+
+    __slots__ = ("elements",)
+
+    elements: tuple[Type, ...]
+
+
+class MapType(Type):
+    """A dictionary."""
+
+    __slots__ = ("key", "value")
+
+    key: DType
+    value: Type
+
+
+class UnknownType(Type):
+    """Nothing is known: not even whether the value is a tensor."""
+
+    __slots__ = ()
+
+
+_interned: WeakValueDictionary[object, Type] = WeakValueDictionary()
+
+
+def tensor(dtype: DType, shape: Iterable[Dim] | None, device: str = "", layout: Layout = None) -> TensorType:
+    """The tensor type with these fields; `shape=None` means that the rank is unknown."""
+    sizes = None if shape is None else tuple(shape)
+    key = (dtype, sizes, device, layout)
+    found = _interned.get(key)
+    if found is not None:
+        return found  # type: ignore[return-value]  # keys of this form only ever hold tensor types
+    made = TensorType()
+    made.dtype, made.shape, made.device, made.layout = dtype, sizes, device, layout
+    made.text = _tensor_text(made)
+    _interned[key] = made
+    return made
+
+
+def _tensor_text(type_: TensorType) -> str:
+    sizes = "*" if type_.shape is None else ",".join(map(str, type_.shape))
+    text = f"{type_.dtype.text}[{sizes}]"
+    if type_.layout == "sparse":
+        text += "<sparse>"
+    elif type_.layout is not None:
+        strides = ",".join(map(str, type_.layout))
+        # A symbol may have any name, also this one.
+        text += "<(sparse)>" if strides == "sparse" else f"<{strides}>"
+    if not type_.device:
+        return text
+    return f"{text}@{type_.device if _is_plain_device(type_.device) else json.dumps(type_.device)}"
+
+
+def scalar(dtype: DType) -> ScalarType:
+    """The type of one Python-like number of this element type."""
+    found = _interned.get(("scalar", dtype))
+    if isinstance(found, ScalarType):
+        return found
+    made = ScalarType()
+    made.dtype, made.text = dtype, f"scalar({dtype.text})"
+    _interned["scalar", dtype] = made
+    return made
+
+
+def sequence(element: Type) -> SequenceType:
+    """The type of a list of `element`."""
+    found = _interned.get(("seq", element))
+    if isinstance(found, SequenceType):
+        return found
+    made = SequenceType()
+    made.element, made.text = element, f"seq({element.text})"
+    _interned["seq", element] = made
+    return made
+
+
+def optional(element: Type) -> OptionalType:
+    """The type of an `element` that may be absent."""
+    found = _interned.get(("optional", element))
+    if isinstance(found, OptionalType):
+        return found
+    made = OptionalType()
+    made.element, made.text = element, f"optional({element.text})"
+    _interned["optional", element] = made
+    return made
+
+
+def tuple_of(elements: Iterable[Type]) -> TupleType:
+    """The type of a tuple of these elements."""
+    members = tuple(elements)
+    found = _interned.get(("tuple", members))
+    if isinstance(found, TupleType):
+        return found
+    made = TupleType()
+    made.elements, made.text = members, f"tuple({', '.join(member.text for member in members)})"
+    _interned["tuple", members] = made
+    return made
+
+
+def map_of(key: DType, value: Type) -> MapType:
+    """The type of a dictionary from `key` to `value`."""
+    found = _interned.get(("map", key, value))
+    if isinstance(found, MapType):
+        return found
+    made = MapType()
+    made.key, made.value, made.text = key, value, f"map({key.text}, {value.text})"
+    _interned["map", key, value] = made
+    return made
+
+
+UNKNOWN_TYPE = UnknownType()
+UNKNOWN_TYPE.text = "?"
+UNKNOWN_TENSOR = tensor(DType.UNKNOWN, None)

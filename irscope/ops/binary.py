@@ -1,0 +1,337 @@
+"""Functions of two tensors, or of a tensor and a number, whose sizes broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from irscope.ir.dims import Dim, SymDim, dim_max, dim_min
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Attr
+from irscope.ir.types import TensorType, Type
+from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.dimrules import both, either, floor_div, floor_mod, power, select, trunc_div, trunc_mod
+from irscope.ops.elementwise import result_element
+from irscope.ops.promotion import promote_types, result_dtype, to_float
+from irscope.ops.rules import broadcast_type, dtype_attr, operands, per_element
+from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.values import Array, apply, numpy_dtype, objects
+
+OnArrays = Callable[[Any, Any], Any]
+OnDims = Callable[[OpCall, Dim, Dim], Dim]
+DTypeRule = Callable[[OpCall, DType], DType]
+
+
+def numbers(call: OpCall, *names: str) -> list[Attr]:
+    """Plain numbers given as attributes."""
+    return [value for name in names if (value := call.attrs.get(name)) is not None]
+
+
+def broadcast_result(call: OpCall, rule: DTypeRule | None = None) -> Type:
+    """The type of a function of all operands and the number `value`; `rule` changes the promoted element type."""
+    types = operands(call)
+    if not types:
+        raise RuleError(f"{call.spec.name} has no operands")
+    dtype = result_dtype(types, numbers(call, "value"))
+    return broadcast_type(call, types, dtype_attr(call, rule(call, dtype) if rule is not None else dtype))
+
+
+def number_array(value: Attr) -> Array:
+    """A plain number, perhaps symbolic, as an array without axes."""
+    return objects([value], ()) if isinstance(value, SymDim) else np.asarray(value)
+
+
+def pair(call: OpCall) -> tuple[Array, Array] | None:
+    """Values of both sides; a number stands for an absent second operand."""
+    x = call.values[0]
+    y = call.values[1] if len(call.types) > 1 and call.types[1] is not None else number_array(call.attr("value"))
+    if x is None or y is None:
+        return None
+    return (y, x) if call.attr("reverse") else (x, y)
+
+
+def _working_dtype(call: OpCall, sides: tuple[Array, Array]) -> np.dtype[Any] | None:
+    """Numbers are computed in the result's element type, whole numbers of which a fraction is asked as doubles."""
+    dtype = result_element(call)
+    if any(side.dtype == object for side in sides) or dtype in (DType.STR, DType.BOOL, DType.UNKNOWN):
+        return None
+    held = numpy_dtype(dtype)
+    return np.dtype(np.float64) if held.kind in "iu" and any(side.dtype.kind == "f" for side in sides) else held
+
+
+def evaluate_pair(on_arrays: Callable[[OpCall, Array, Array], Any], on_dims: OnDims | None) -> Callable[[OpCall], Known | None]:
+    """Evaluate rule of a function of two tensors."""
+
+    def evaluate(call: OpCall) -> Known | None:
+        sides = pair(call)
+        if sides is None:
+            return None
+        working = _working_dtype(call, sides)
+        with np.errstate(all="ignore"):
+            arrays = sides if working is None else tuple(side.astype(working) for side in sides)
+        dims = None if on_dims is None or not _is_whole(sides) else lambda a, b: on_dims(call, a, b)
+        return apply(arrays, lambda a, b: on_arrays(call, a, b), dims, result_element(call))
+
+    return evaluate
+
+
+def _is_whole(sides: tuple[Array, Array]) -> bool:
+    return all(side.dtype == object or side.dtype.kind in "iub" for side in sides)
+
+
+def binary(
+    name: str,
+    summary: str,
+    on_arrays: OnArrays | None,
+    on_dims: OnDims | None = None,
+    *,
+    costs: tuple[int, int] = (1, 0),
+    rule: DTypeRule | None = None,
+) -> OpSpec:
+    """A record of a function of two tensors that broadcast, or of a tensor and the number `value`."""
+    return op(
+        f"{name}(Tensor x, Tensor? y, *, any? value, bool reverse=False, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=lambda call: broadcast_result(call, rule),
+        cost=per_element(*costs),
+        evaluate=None if on_arrays is None else evaluate_pair(lambda _, a, b: on_arrays(a, b), on_dims),
+        summary=summary,
+    )
+
+
+def _as_float(call: OpCall, dtype: DType) -> DType:
+    return to_float(dtype)
+
+
+def _as_bool(call: OpCall, dtype: DType) -> DType:
+    return DType.BOOL
+
+
+def _scaled(call: OpCall, other: Any) -> Any:
+    alpha = call.attr("alpha")
+    return other if alpha == 1 else other * alpha
+
+
+def _add_array(call: OpCall, a: Array, b: Array) -> Any:
+    return a + _scaled(call, b)
+
+
+def _subtract_array(call: OpCall, a: Array, b: Array) -> Any:
+    return a - _scaled(call, b)
+
+
+def _add_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
+    return a + int(call.attr("alpha")) * b
+
+
+def _subtract_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
+    return a - int(call.attr("alpha")) * b
+
+
+def _sum_like(name: str, sign: str, summary: str, on_arrays: Callable[[OpCall, Array, Array], Any], on_dims: OnDims) -> OpSpec:
+    return op(
+        f"math.{name}(Tensor x, Tensor? y, *, any? value, any alpha=1, bool reverse=False, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=broadcast_result,
+        cost=lambda call: per_element(1 if call.attr("alpha") == 1 else 2)(call),
+        evaluate=evaluate_pair(on_arrays, on_dims),
+        summary=summary,
+    )
+
+
+def _quotient_dtype(call: OpCall, dtype: DType) -> DType:
+    return dtype if call.attr("rounding_mode") else to_float(dtype)
+
+
+def _power_dtype(call: OpCall, dtype: DType) -> DType:
+    first = call.types[0]
+    return first.dtype if call.attr("keep_dtype") and isinstance(first, TensorType) else dtype
+
+
+def _divide(call: OpCall, a: Array, b: Array) -> Any:
+    mode = call.attr("rounding_mode")
+    if mode == "floor":
+        return np.floor_divide(a, b)
+    if a.dtype.kind not in "iu":
+        return np.trunc(a / b) if mode == "trunc" else a / b
+    return (a - np.fmod(a, b)) // np.where(b == 0, 1, b)
+
+
+def _divide_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
+    return floor_div(call, a, b) if call.attr("rounding_mode") == "floor" else trunc_div(call, a, b)
+
+
+def _evaluate_division(call: OpCall) -> Known | None:
+    if call.attr("rounding_mode") or result_element(call).is_integer:
+        return evaluate_pair(_divide, _divide_dims)(call)
+    return evaluate_pair(_divide, None)(call)
+
+
+def _remainder(call: OpCall, a: Array, b: Array) -> Any:
+    return np.fmod(a, b) if call.attr("fmod") else np.mod(a, b)
+
+
+def _remainder_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
+    return trunc_mod(call, a, b) if call.attr("fmod") else floor_mod(call, a, b)
+
+
+def _power(a: Array, b: Array) -> Any:
+    if a.dtype.kind in "iu" and (b.dtype.kind == "f" or (b < 0).any()):
+        return np.power(a.astype(np.float64), b.astype(np.float64))
+    return np.power(a, b)
+
+
+def _copysign(a: Array, b: Array) -> Any:
+    return np.copysign(a, b)
+
+
+_ARITHMETIC = (
+    _sum_like("add", "+", "Sum, with `alpha` times the second side.", _add_array, _add_dims),
+    _sum_like("sub", "-", "Difference, with `alpha` times the second side.", _subtract_array, _subtract_dims),
+    binary("math.mul", "Product, element by element.", np.multiply, lambda call, a, b: a * b),
+    op(
+        "math.div(Tensor x, Tensor? y, *, any? value, str rounding_mode='', bool reverse=False, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=lambda call: broadcast_result(call, _quotient_dtype),
+        cost=per_element(1),
+        evaluate=_evaluate_division,
+        summary="Quotient: integers become floats, or are rounded by `rounding_mode` 'trunc' or 'floor'; 'c' truncates integers only.",
+    ),
+    binary("math.floordiv", "Quotient rounded down.", np.floor_divide, floor_div),
+    op(
+        "math.mod(Tensor x, Tensor? y, *, any? value, bool fmod=False, bool reverse=False, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=broadcast_result,
+        cost=per_element(1),
+        evaluate=evaluate_pair(_remainder, _remainder_dims),
+        summary="Remainder with the sign of the divisor, or with `fmod` of the dividend.",
+    ),
+    op(
+        "math.pow(Tensor x, Tensor? y, *, any? value, bool reverse=False, bool keep_dtype=False, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=lambda call: broadcast_result(call, _power_dtype),
+        cost=per_element(0, 1),
+        evaluate=evaluate_pair(lambda _, a, b: _power(a, b), power),
+        summary="The first side to the power of the second; with `keep_dtype` the result has the first side's type.",
+    ),
+    binary("math.maximum", "The larger of two.", np.maximum, lambda call, a, b: dim_max(a, b)),
+    binary("math.minimum", "The smaller of two.", np.minimum, lambda call, a, b: dim_min(a, b)),
+    binary("math.atan2", "Angle of the point (y, x).", np.arctan2, costs=(0, 1), rule=_as_float),
+    binary("math.hypot", "Length of the hypotenuse.", np.hypot, costs=(3, 1)),
+    binary("math.logaddexp", "Logarithm of the sum of two exponentials.", np.logaddexp, costs=(2, 2)),
+    binary("math.copysign", "The first side's size with the second side's sign.", _copysign, rule=_as_float),
+)
+
+_LOGIC = (
+    binary("math.and", "Logical and.", np.logical_and, both, rule=_as_bool),
+    binary("math.or", "Logical or.", np.logical_or, either, rule=_as_bool),
+    binary("math.xor", "Logical exclusive or.", np.logical_xor, rule=_as_bool),
+    binary("math.bitwise_and", "And of every bit.", np.bitwise_and),
+    binary("math.bitwise_or", "Or of every bit.", np.bitwise_or),
+    binary("math.bitwise_xor", "Exclusive or of every bit.", np.bitwise_xor),
+    binary("math.shift_left", "Bits shifted up.", np.left_shift),
+    binary("math.shift_right", "Bits shifted down.", np.right_shift),
+)
+
+
+def _infer_where(call: OpCall) -> Type:
+    chosen = [type_ for type_ in call.types[1:3] if type_ is not None]
+    dtype = result_dtype(chosen, numbers(call, "x_value", "y_value"))
+    return broadcast_type(call, [call.tensor("condition"), *chosen], dtype_attr(call, dtype))
+
+
+def _evaluate_where(call: OpCall) -> Known | None:
+    condition, x, y = call.value("condition"), _side(call, "x"), _side(call, "y")
+    if condition is None or x is None or y is None:
+        return None
+    dims = None
+    if all(side.dtype == object or side.dtype.kind in "iub" for side in (x, y)) and result_element(call) is not DType.STR:
+        dims = lambda c, a, b: select(call, c, a, b)  # noqa: E731  # the rule needs the call
+    return apply([condition, x, y], lambda c, a, b: np.where(c.astype(np.bool_), a, b), dims, result_element(call))
+
+
+def _side(call: OpCall, name: str) -> Array | None:
+    value = call.attrs.get(f"{name}_value")
+    return number_array(value) if value is not None else call.value(name)
+
+
+def _infer_all(call: OpCall) -> Type:
+    types = operands(call)
+    return broadcast_type(call, types, dtype_attr(call, result_dtype(types)))
+
+
+def _infer_clamp(call: OpCall) -> Type:
+    types = operands(call)
+    dtype = result_dtype(types, numbers(call, "min_value", "max_value"))
+    return broadcast_type(call, types, dtype_attr(call, dtype))
+
+
+def _limit(call: OpCall, name: str) -> tuple[bool, Array | None]:
+    """Whether a limit is given, and its values."""
+    value = call.attrs.get(f"{name}_value")
+    if value is not None:
+        return True, number_array(value)
+    return call.given(name), call.value(name)
+
+
+def _evaluate_clamp(call: OpCall) -> Known | None:
+    found = call.value("x")
+    for name, on_arrays, on_dims in (("min", np.maximum, dim_max), ("max", np.minimum, dim_min)):
+        given, limit = _limit(call, name)
+        if found is None or (given and limit is None):
+            return None
+        if limit is not None:
+            found = apply([found, limit], on_arrays, on_dims if _is_whole((found, limit)) else None, result_element(call))
+    return found
+
+
+_MORE = (
+    op(
+        "math.where(Tensor condition, Tensor? x, Tensor? y, *, any? x_value, any? y_value, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=_infer_where,
+        cost=per_element(1),
+        evaluate=_evaluate_where,
+        summary="Takes `x` where the condition holds and `y` elsewhere.",
+    ),
+    op(
+        "math.clamp(Tensor x, Tensor? min, Tensor? max, *, any? min_value, any? max_value, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=_infer_clamp,
+        cost=per_element(2),
+        evaluate=_evaluate_clamp,
+        summary="Limits each element to a range.",
+    ),
+    op(
+        "math.lerp(Tensor x, Tensor y, Tensor? weight, *, any? value) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=_infer_all,
+        cost=per_element(3),
+        summary="Goes from `x` to `y` by a weight.",
+    ),
+    op(
+        "math.addcmul(Tensor x, Tensor a, Tensor b, *, any value=1, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=_infer_all,
+        cost=lambda call: per_element(2 if call.attr("value") == 1 else 3)(call),
+        summary="x + value * a * b.",
+    ),
+    op(
+        "math.addcdiv(Tensor x, Tensor a, Tensor b, *, any value=1, dtype? dtype) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=lambda call: broadcast_type(call, operands(call), dtype_attr(call, to_float(result_dtype(operands(call))))),
+        cost=lambda call: per_element(2 if call.attr("value") == 1 else 3)(call),
+        summary="x + value * a / b.",
+    ),
+    op(
+        "math.complex(Tensor real, Tensor imag) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=lambda call: broadcast_type(call, operands(call), promote_types(result_dtype(operands(call)), DType.C64)),
+        cost=per_element(0),
+        summary="Puts real and imaginary parts together.",
+    ),
+)
+
+OPS = (*_ARITHMETIC, *_LOGIC, *_MORE)

@@ -1,0 +1,384 @@
+"""Reading elements at positions that other tensors name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, product
+from irscope.ir.dtypes import DType
+from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.cost import Cost
+from irscope.ops.rules import broadcast_shapes, per_input, picked
+from irscope.ops.sizes import axis_attr, replaced
+from irscope.ops.spec import CostRule, Family, OpSpec, op
+from irscope.ops.values import is_symbolic, settle, static_shape
+
+
+def plain(call: OpCall, name: str) -> Known | None:
+    """Values of an operand, None where one of them is symbolic."""
+    found = call.value(name)
+    return None if found is None or is_symbolic(found) else found
+
+
+def _infer_gather(call: OpCall) -> TensorType:
+    x, indices = call.tensor("x"), call.tensor("indices")
+    if x.shape is None or indices.shape is None:
+        return x.with_shape(None)
+    axis = axis_attr(call, len(x.shape))
+    return x.with_shape(replaced(x.shape, axis, *indices.shape) if x.shape else ())
+
+
+def _evaluate_gather(call: OpCall) -> Known | None:
+    x, indices = call.value("x"), plain(call, "indices")
+    if x is None or indices is None:
+        return None
+    axis = axis_attr(call, x.ndim)
+    limit = x.shape[axis] if x.ndim else 1
+    if not _in_range(indices, limit):
+        raise RuleError(f"{call.spec.name}: an index lies outside an axis of size {limit}")
+    return np.asarray(np.take(x, indices.astype(np.int64), axis=axis if x.ndim else None), dtype=x.dtype)
+
+
+def _in_range(indices: Known, limit: int) -> bool:
+    return bool(((indices >= -limit) & (indices < limit)).all())
+
+
+def _infer_take_along(call: OpCall) -> TensorType:
+    x, indices = call.tensor("x"), call.tensor("indices")
+    if x.shape is not None and indices.shape is not None and len(x.shape) != len(indices.shape) and x.shape and indices.shape:
+        raise RuleError(f"{call.spec.name}: {len(indices.shape)} axes of indices for {len(x.shape)} axes")
+    return x.with_shape(indices.shape)
+
+
+def _evaluate_take_along(call: OpCall) -> Known | None:
+    x, indices = call.value("x"), plain(call, "indices")
+    if x is None or indices is None or x.ndim != indices.ndim:
+        return None
+    if not x.ndim:
+        return x
+    axis = axis_attr(call, x.ndim)
+    if not _in_range(indices, x.shape[axis]):
+        raise RuleError(f"{call.spec.name}: an index lies outside an axis of size {x.shape[axis]}")
+    places: list[Any] = list(np.ogrid[tuple(slice(size) for size in indices.shape)])
+    places[axis] = indices.astype(np.int64)
+    return np.asarray(x[tuple(places)])
+
+
+def _infer_gather_nd(call: OpCall) -> TensorType:
+    x, indices = call.tensor("x"), call.tensor("indices")
+    batch = call.int_attr("batch_dims")
+    if x.shape is None or indices.shape is None or not indices.shape or isinstance(indices.shape[-1], SymDim):
+        call.context.explain("the last axis of the indices says how many axes are indexed", "give its size")
+        return x.with_shape(None)
+    depth = indices.shape[-1]
+    if batch + depth > len(x.shape):
+        raise RuleError(f"{call.spec.name}: {batch + depth} axes are indexed, the input has {len(x.shape)}")
+    for a, b in zip(x.shape[:batch], indices.shape[:batch], strict=True):
+        call.same(a, b, "size of a batch axis")
+    return x.with_shape((*indices.shape[:-1], *x.shape[batch + depth :]))
+
+
+def _evaluate_gather_nd(call: OpCall) -> Known | None:
+    x, indices = call.value("x"), plain(call, "indices")
+    shape = static_shape(call.results[0])
+    if x is None or indices is None or shape is None:
+        return None
+    batch = call.int_attr("batch_dims")
+    count = int(np.prod(x.shape[:batch], dtype=np.int64))
+    rows = x.reshape(count, *x.shape[batch:])
+    wanted = indices.astype(np.int64).reshape(count, -1, indices.shape[-1]) if count else indices.reshape(0, 1, indices.shape[-1])
+    parts = [row[tuple(np.moveaxis(places, -1, 0))] for row, places in zip(rows, wanted, strict=True)]
+    return np.stack(parts).reshape(shape) if parts else np.zeros(shape, dtype=x.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """One entry of an advanced index: how many axes it takes, and the shape that it brings."""
+
+    axes: int
+    shape: Shape
+
+
+def _indices(call: OpCall, first: int) -> list[_Index | None]:
+    """The entries of the index from an operand on; None takes a whole axis."""
+    found: list[_Index | None] = []
+    for place, type_ in enumerate(call.types[first:], first):
+        if type_ is None:
+            found.append(None)
+        elif not isinstance(type_, TensorType):
+            raise RuleError(f"{call.spec.name}: an index is {type_}, not a tensor")
+        elif type_.dtype in (DType.BOOL, DType.U8):
+            rank = 0 if type_.shape is None else len(type_.shape)
+            found.append(_Index(rank if type_.shape is not None else -1, (true_count(call, call.values[place], type_),)))
+        else:
+            found.append(_Index(1, type_.shape))
+    return found
+
+
+def true_count(call: OpCall, mask: Known | None, type_: TensorType) -> Dim:
+    """How many elements of a mask hold."""
+    if mask is not None and not is_symbolic(mask):
+        return int(np.count_nonzero(mask))
+    return call.unknown("it is the number of elements for which a mask holds", "give the values of the mask", 0, type_.numel)
+
+
+def _infer_index(call: OpCall) -> TensorType:
+    x = call.tensor("x")
+    entries = _indices(call, 1)
+    if x.shape is None or any(entry is not None and (entry.axes < 0 or entry.shape is None) for entry in entries):
+        return x.with_shape(None)
+    return x.with_shape(indexed_shape(call, x.shape, entries))
+
+
+def indexed_shape(call: OpCall, shape: Sequence[Dim], entries: Sequence[_Index | None]) -> list[Dim]:
+    """Sizes of `x[entries]`: the axes of the indices stand where they were if they were neighbours, else in front."""
+    kept: list[Dim] = []
+    axis = 0
+    blocks: list[int] = []
+    for entry in entries:
+        if entry is None:
+            kept.append(shape[axis])
+            axis += 1
+        else:
+            blocks.append(len(kept))
+            axis += entry.axes
+        if axis > len(shape):
+            raise RuleError(f"{call.spec.name}: more indices than the {len(shape)} axes of the input")
+    kept.extend(shape[axis:])
+    if not blocks:
+        return kept
+    place = blocks[0] if len(set(blocks)) == 1 else 0
+    common = broadcast_shapes(call, [entry.shape for entry in entries if entry is not None]) or ()
+    return [*kept[:place], *common, *kept[place:]]
+
+
+def numpy_index(values: Sequence[Known | None], types: Sequence[Type | None]) -> tuple[Any, ...] | None:
+    """The index as numpy takes it; None where a value is not known."""
+    parts: list[Any] = []
+    for value, type_ in zip(values, types, strict=True):
+        if type_ is None:
+            parts.append(slice(None))
+        elif value is None or is_symbolic(value):
+            return None
+        else:
+            is_mask = isinstance(type_, TensorType) and type_.dtype in (DType.BOOL, DType.U8)
+            parts.append(value.astype(np.bool_ if is_mask else np.int64))
+    return tuple(parts)
+
+
+def _evaluate_index(call: OpCall) -> Known | None:
+    x = call.values[0]
+    parts = numpy_index(call.values[1:], call.types[1:])
+    return None if x is None or parts is None else np.asarray(x[parts], dtype=x.dtype)
+
+
+def _infer_masked_select(call: OpCall) -> TensorType:
+    x, mask = call.tensor("x"), call.tensor("mask")
+    shape = broadcast_shapes(call, [x.shape, mask.shape])
+    known = plain(call, "mask")
+    count = None if shape is None else static_shape(x.with_shape(shape))
+    if known is not None and count is not None:
+        return x.with_shape((int(np.count_nonzero(np.broadcast_to(known, count))),))
+    most = None if shape is None else product(shape)
+    return x.with_shape((call.unknown("it is the number of elements for which the mask holds", "give the values of 'mask'", 0, most),))
+
+
+def _evaluate_masked_select(call: OpCall) -> Known | None:
+    x, mask = call.value("x"), plain(call, "mask")
+    if x is None or mask is None:
+        return None
+    elements, chosen = np.broadcast_arrays(x, mask.astype(np.bool_))
+    return np.asarray(elements[chosen])
+
+
+def _infer_compress(call: OpCall) -> TensorType:
+    x, condition = call.tensor("x"), call.tensor("condition")
+    axis = call.attr("axis")
+    if x.shape is None:
+        return x.with_shape(None if axis is not None else (call.unknown("it depends on the condition's values", "give them"),))
+    place = None if axis is None else axis_attr(call, len(x.shape))
+    whole = product(x.shape) if place is None else x.shape[place]
+    known = plain(call, "condition")
+    if known is None:
+        limit = whole if condition.numel is None else dim_min(whole, condition.numel)
+        count: Dim = call.unknown("it is the number of conditions that hold", "give the values of 'condition'", 0, limit)
+    else:
+        count = int(np.count_nonzero(known))
+    return x.with_shape((count,) if place is None else replaced(x.shape, place, count))
+
+
+def _evaluate_compress(call: OpCall) -> Known | None:
+    x, condition = call.value("x"), plain(call, "condition")
+    if x is None or condition is None:
+        return None
+    axis = call.attr("axis")
+    whole = x.size if axis is None else x.shape[axis]
+    return np.compress(condition[:whole].astype(np.bool_), x, axis=axis)
+
+
+def _infer_nonzero(call: OpCall) -> TensorType:
+    x = call.tensor("x")
+    known = plain(call, "x")
+    if known is not None:
+        count: Dim = int(np.count_nonzero(known))
+    else:
+        reason = "the number of non-zero elements of the input depends on its values"
+        count = call.unknown(reason, "give the values of the input", 0, x.numel)
+    rank: Dim = call.unknown("the number of axes of the input is not known", "give its shape") if x.shape is None else len(x.shape)
+    return tensor(DType.I64, (rank, count) if call.attr("by_axis") else (count, rank), x.device)
+
+
+def _evaluate_nonzero(call: OpCall) -> Known | None:
+    x = plain(call, "x")
+    if x is None:
+        return None
+    found = np.argwhere(x).astype(np.int64)
+    return found.T if call.attr("by_axis") else found
+
+
+def _infer_embedding(call: OpCall) -> TensorType:
+    weight, indices = call.tensor("weight"), call.tensor("indices")
+    if weight.shape is None or indices.shape is None:
+        return tensor(weight.dtype, None, weight.device)
+    return tensor(weight.dtype, (*indices.shape, *weight.shape[1:]), weight.device)
+
+
+def _evaluate_embedding(call: OpCall) -> Known | None:
+    weight, indices = call.value("weight"), plain(call, "indices")
+    return None if weight is None or indices is None else np.asarray(weight[indices.astype(np.int64)], dtype=weight.dtype)
+
+
+def _infer_bag(call: OpCall) -> Sequence[TensorType]:
+    weight, indices, offsets = call.tensor("weight"), call.tensor("indices"), call.maybe("offsets")
+    bags: Dim | None = None
+    if indices.shape is not None and len(indices.shape) == 2:
+        bags = indices.shape[0]
+    elif offsets is not None and offsets.shape:
+        bags = offsets.shape[0] - (1 if call.attr("include_last_offset") else 0)
+    shape = None if bags is None or weight.shape is None else (bags, *weight.shape[1:])
+    rest = [tensor(indices.dtype, None, weight.device)] * max(0, len(call.results) - 1)
+    return [tensor(weight.dtype, shape, weight.device), *rest]
+
+
+def _cost_bag(call: OpCall) -> Cost:
+    width = call.tensor("weight").shape
+    count = call.tensor("indices").numel
+    read = picked(call).read
+    if width is None or count is None or len(width) < 2:
+        return Cost(read=read)
+    return Cost(reduction=count * width[1], read=read)
+
+
+def _infer_bincount(call: OpCall) -> TensorType:
+    x, weights = call.tensor("x"), call.maybe("weights")
+    least = call.int_attr("minlength")
+    known = plain(call, "x")
+    if known is not None:
+        size: Dim = max(least, int(known.max()) + 1 if known.size else 0)
+    else:
+        size = dim_max(call.unknown("it is one more than the largest element", "give the values of the input"), least)
+    dtype = DType.I64 if weights is None else DType.F32 if weights.dtype is DType.F32 else DType.F64
+    return tensor(dtype, (size,), x.device)
+
+
+def _evaluate_bincount(call: OpCall) -> Known | None:
+    x = plain(call, "x")
+    weights = plain(call, "weights") if call.given("weights") else None
+    if x is None or (call.given("weights") and weights is None):
+        return None
+    result = call.results[0]
+    found = np.bincount(x.astype(np.int64), weights, call.int_attr("minlength"))
+    return settle(found, result.dtype) if isinstance(result, TensorType) else None
+
+
+def _infer_take(call: OpCall) -> TensorType:
+    return call.tensor("x").with_shape(call.shape("indices"))
+
+
+def _evaluate_take(call: OpCall) -> Known | None:
+    x, indices = call.value("x"), plain(call, "indices")
+    return None if x is None or indices is None else np.asarray(np.take(x.reshape(-1), indices.astype(np.int64)), dtype=x.dtype)
+
+
+def read(schema: str, infer: Any, evaluate: Callable[[OpCall], Any] | None, summary: str, cost: CostRule = picked) -> OpSpec:
+    """A record of an operator that reads where indices say."""
+    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, summary=summary)
+
+
+OPS = (
+    read(
+        "tensor.gather(Tensor x, Tensor indices, *, int axis=0) -> Tensor",
+        _infer_gather,
+        _evaluate_gather,
+        "Takes whole slices of an axis; the axes of the indices replace it.",
+    ),
+    read(
+        "tensor.take_along(Tensor x, Tensor indices, *, int axis=0) -> Tensor",
+        _infer_take_along,
+        _evaluate_take_along,
+        "Takes single elements: an index replaces the position along one axis.",
+    ),
+    read(
+        "tensor.gather_nd(Tensor x, Tensor indices, *, int batch_dims=0) -> Tensor",
+        _infer_gather_nd,
+        _evaluate_gather_nd,
+        "Takes slices at positions given by rows of several indices.",
+    ),
+    read(
+        "tensor.take(Tensor x, Tensor indices) -> Tensor",
+        _infer_take,
+        _evaluate_take,
+        "Takes elements by their position in row-major order.",
+    ),
+    read(
+        "tensor.index(Tensor x, Tensor[] indices) -> Tensor",
+        _infer_index,
+        _evaluate_index,
+        "x[i, j, ...] with tensors, masks and absent (whole) axes.",
+    ),
+    read(
+        "tensor.masked_select(Tensor x, Tensor mask) -> Tensor",
+        _infer_masked_select,
+        _evaluate_masked_select,
+        "The elements for which a mask holds, in a row.",
+    ),
+    read(
+        "tensor.compress(Tensor x, Tensor condition, *, int? axis) -> Tensor",
+        _infer_compress,
+        _evaluate_compress,
+        "The positions of an axis, or of the flattened tensor, for which a condition holds.",
+    ),
+    read(
+        "tensor.nonzero(Tensor x, *, bool by_axis=False) -> Tensor",
+        _infer_nonzero,
+        _evaluate_nonzero,
+        "Positions of elements that are not zero: one row each, or with `by_axis` one column each.",
+        per_input(elementwise=1),
+    ),
+    read(
+        "nn.embedding(Tensor weight, Tensor indices, *, int? padding_idx) -> Tensor",
+        _infer_embedding,
+        _evaluate_embedding,
+        "Rows of a table; reads only these rows.",
+    ),
+    read(
+        "nn.embedding_bag(Tensor weight, Tensor indices, Tensor? offsets, Tensor? per_sample_weights, *, str mode='mean',"
+        " bool include_last_offset=False, int? padding_idx) -> (Tensor, Tensor?, Tensor?, Tensor?)",
+        _infer_bag,
+        None,
+        "Sums, means or maxima of bags of rows of a table.",
+        _cost_bag,
+    ),
+    read(
+        "tensor.bincount(Tensor x, Tensor? weights, *, int minlength=0) -> Tensor",
+        _infer_bincount,
+        _evaluate_bincount,
+        "How often each number occurs.",
+        per_input(reduction=1),
+    ),
+)

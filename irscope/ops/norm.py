@@ -1,0 +1,316 @@
+"""Normalizations: by batch, layer, group or instance statistics, and those fused with what stands before them."""
+
+from __future__ import annotations
+
+from irscope.ir.dims import Dim, floordiv, product
+from irscope.ir.dtypes import DType
+from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops.call import Infer, OpCall, RuleError
+from irscope.ops.cost import Cost
+from irscope.ops.rules import dtype_attr
+from irscope.ops.spec import CostRule, Family, OpSpec, numel, op, sizes
+from irscope.ops.work import joint_sizes, like
+
+
+def normalizing(count: Dim, groups: Dim, affine: int, centred: bool = True) -> Cost:
+    """Cost of normalizing `count` elements in groups: sums, squares, one root a group, scale, and `affine` operations an element."""
+    return Cost(reduction=count * (2 if centred else 1), elementwise=count * ((3 if centred else 2) + affine), transcendental=groups)
+
+
+def _affine(call: OpCall) -> int:
+    return sum(call.given(name) for name in ("scale", "bias"))
+
+
+def _channels(call: OpCall) -> Dim:
+    """How many channels: from the parameters where they are given, else from the input."""
+    for name in ("mean", "scale", "bias"):
+        known = call.maybe(name)
+        if known is not None and known.shape is not None:
+            return known.shape[0]
+    shape = call.shape("x")
+    if shape is None:
+        return call.unknown("the number of channels is not known", "give the type of x", 1)
+    return shape[call.axis(call.int_attr("axis"), len(shape))] if len(shape) > 1 else 1
+
+
+def _check_channels(call: OpCall) -> None:
+    shape = call.shape("x")
+    if shape is not None and len(shape) > 1:
+        channels = shape[call.axis(call.int_attr("axis"), len(shape))]
+        for name in ("scale", "bias", "mean", "var"):
+            known = call.maybe(name)
+            if known is not None and known.shape is not None and len(known.shape) == 1:
+                call.same(channels, known.shape[0], f"{name} must have one element a channel")
+
+
+def _statistics_like(call: OpCall) -> TensorType:
+    """The type of a vector of statistics: like the given ones, else of single precision for half-precision inputs."""
+    x, mean = call.tensor("x"), call.maybe("mean")
+    dtype = mean.dtype if mean is not None else DType.F32 if x.dtype in (DType.F16, DType.BF16) else x.dtype
+    length: Dim = 0 if call.attr("statistics") == "empty" else _channels(call)
+    return tensor(dtype, (length,), x.device)
+
+
+def _infer_batch(call: OpCall) -> tuple[Type, ...]:
+    _check_channels(call)
+    x, statistics = call.tensor("x"), _statistics_like(call)
+    return call.fit(tensor(x.dtype, x.shape, x.device), *[statistics] * 4)
+
+
+def _infer_batch_training(call: OpCall) -> tuple[Type, ...]:
+    _check_channels(call)
+    x, statistics = call.tensor("x"), _statistics_like(call)
+    types = (tensor(x.dtype, x.shape, x.device), statistics, statistics)
+    # What a library saves for its own backward pass has the size that the file says.
+    return call.fit(*types, *call.results[3:])
+
+
+def _cost_batch(call: OpCall) -> Cost:
+    """With given statistics: one factor and one addend for each channel, applied to each element."""
+    count = numel(call.types[0])
+    if call.attr("training"):
+        return _cost_batch_training(call)
+    return Cost(elementwise=count * 2, transcendental=_channels(call))
+
+
+def _cost_batch_training(call: OpCall) -> Cost:
+    channels = _channels(call)
+    return normalizing(numel(call.types[0]), channels, _affine(call)) + Cost(elementwise=channels * 4)
+
+
+def _normalized_axes(call: OpCall, rank: int) -> int:
+    """The first of the axes that share statistics, which all up to the last do."""
+    return call.axis(call.int_attr("axis"), rank)
+
+
+def _statistics(call: OpCall, x: TensorType) -> TensorType:
+    """The type of means or deviations: normalized axes become 1, in the precision of the first stage."""
+    shape: Shape = None
+    if x.shape is not None:
+        first = _normalized_axes(call, len(x.shape))
+        shape = (*x.shape[:first], *(1,) * (len(x.shape) - first))
+    return tensor(dtype_attr(call, x.dtype, "stash_dtype"), shape, x.device)
+
+
+def _result_like(call: OpCall) -> TensorType:
+    """The input's sizes in the element type of the parameters where those decide (`dtype` says otherwise)."""
+    x = call.tensor("x")
+    scale = call.maybe("scale")
+    if scale is not None and scale.shape is not None and x.shape is not None and len(scale.shape) > len(x.shape):
+        raise RuleError(f"{call.spec.name}: scale {scale} has more axes than {x}")
+    return tensor(dtype_attr(call, x.dtype), x.shape, x.device)
+
+
+def _infer_layer(call: OpCall) -> tuple[Type, ...]:
+    statistics = _statistics(call, call.tensor("x"))
+    return call.fit(_result_like(call), statistics, statistics)
+
+
+def _infer_rms(call: OpCall) -> tuple[Type, ...]:
+    return call.fit(_result_like(call), _statistics(call, call.tensor("x")))
+
+
+def _groups(call: OpCall) -> Dim:
+    shape = sizes(call.types[0])
+    return product(shape[: _normalized_axes(call, len(shape))])
+
+
+def _layer_cost(centred: bool, added: int = 0) -> CostRule:
+    """Cost of normalizing each row, after `added` additions."""
+
+    def cost(call: OpCall) -> Cost:
+        count = numel(call.types[0])
+        extra = sum(call.given(name) for name in ("skip", "added_bias")) if added else 0
+        return normalizing(count, _groups(call), _affine(call), centred) + Cost(elementwise=count * extra)
+
+    return cost
+
+
+def _infer_group(call: OpCall) -> tuple[Type, ...]:
+    x = call.tensor("x")
+    shape: Shape = None
+    if x.shape is not None:
+        shape = (x.shape[0], call.int_attr("num_groups"))
+    statistics = tensor(x.dtype, shape, x.device)
+    return call.fit(_result_like(call), statistics, statistics)
+
+
+def _cost_group(call: OpCall) -> Cost:
+    shape = sizes(call.types[0])
+    return normalizing(numel(call.types[0]), shape[0] * call.int_attr("num_groups"), _affine(call))
+
+
+def _cost_instance(call: OpCall) -> Cost:
+    shape = sizes(call.types[0])
+    return normalizing(numel(call.types[0]), product(shape[:2]), _affine(call))
+
+
+def _cost_lrn(call: OpCall) -> Cost:
+    """Squares, sums over neighbouring channels, a factor and an addend, a power, a division."""
+    count = numel(call.types[0])
+    return Cost(elementwise=count * 4, reduction=count * call.int_attr("size"), transcendental=count)
+
+
+def _cost_mean_variance(call: OpCall) -> Cost:
+    shape = sizes(call.types[0])
+    reduced = {call.axis(axis, len(shape)) for axis in call.attr("axes")}
+    groups = product(dim for axis, dim in enumerate(shape) if axis not in reduced)
+    return normalizing(numel(call.types[0]), groups, 0)
+
+
+def _infer_skip(call: OpCall) -> tuple[Type, ...]:
+    x, skip = call.tensor("x"), call.tensor("skip")
+    shape = x.shape
+    if shape is not None and skip.shape is not None:
+        shape = joint_sizes(call, shape, skip.shape)
+    summed = tensor(x.dtype, shape, x.device)
+    statistics = tensor(DType.F32, None if shape is None else (*shape[:-1], 1), x.device)
+    return call.fit(summed, statistics, statistics, summed)
+
+
+def _infer_skip_group(call: OpCall) -> tuple[Type, ...]:
+    x = call.tensor("x")
+    same = tensor(x.dtype, x.shape, x.device)
+    return call.fit(same, same)
+
+
+def _cost_skip_group(call: OpCall) -> Cost:
+    count = numel(call.types[0])
+    rows = sizes(call.types[0])[0] * call.int_attr("num_groups")
+    return normalizing(count, rows, 2) + Cost(elementwise=count * 2)
+
+
+def _infer_embedding(call: OpCall) -> tuple[Type, ...]:
+    ids, table = call.tensor("ids"), call.tensor("word_table")
+    shape: Shape = None
+    if ids.shape is not None and table.shape is not None:
+        shape = (*ids.shape, table.shape[1])
+    batch = ids.shape[:1] if ids.shape is not None else None
+    embedded = tensor(table.dtype, shape, table.device)
+    return call.fit(embedded, tensor(DType.I32, batch, ids.device), embedded)
+
+
+def _cost_embedding(call: OpCall) -> Cost:
+    """Sums of two or three table rows, normalized; of the tables only the rows that are looked up are read."""
+    shape = sizes(call.results[0])
+    count, tokens = product(shape), product(shape[:-1])
+    bits = getattr(call.results[0], "dtype", DType.UNKNOWN).bits or 0
+    tables = 2 + int(call.given("segment_table"))
+    found = normalizing(count, tokens, 2) + Cost(elementwise=count * (tables - 1))
+    read = floordiv(count * tables * bits, 8) + tokens * 4 * (1 + int(call.given("segment_ids")))
+    return Cost(found.matmul, found.elementwise, found.transcendental, found.reduction, read=read)
+
+
+def _cost_weight_norm(call: OpCall) -> Cost:
+    count, groups = numel(call.types[0]), numel(call.types[1])
+    return Cost(elementwise=count * 2, reduction=count, transcendental=groups)
+
+
+def _cost_bias_gelu(call: OpCall) -> Cost:
+    count = numel(call.results[0])
+    return Cost(elementwise=count * (4 if call.given("bias") else 3), transcendental=count)
+
+
+def _norm(schema: str, infer: Infer, cost: CostRule, summary: str) -> OpSpec:
+    return op(schema, Family.NORMALIZATION, infer=infer, cost=cost, summary=summary)
+
+
+_BATCH = "float momentum=0.1, float epsilon=1e-05, int axis=1"
+
+OPS = (
+    _norm(
+        f"nn.batch_norm(Tensor x, Tensor? scale, Tensor? bias, Tensor? mean, Tensor? var, *, bool training=False, {_BATCH}, "
+        "str statistics='full') -> (Tensor y, Tensor? mean_out, Tensor? var_out, Tensor? saved_mean, Tensor? saved_var)",
+        _infer_batch,
+        _cost_batch,
+        "Normalizes each channel by given statistics, or in training by the batch's; new statistics are further results. "
+        "`statistics='empty'` says that those results have no elements.",
+    ),
+    _norm(
+        f"nn.batch_norm_training(Tensor x, Tensor? scale, Tensor? bias, Tensor(a!)? mean, Tensor(b!)? var, *, {_BATCH}) -> "
+        "(Tensor y, Tensor? saved_mean, Tensor? saved_deviation, Tensor? reserve)",
+        _infer_batch_training,
+        _cost_batch_training,
+        "Normalizes each channel by the batch's statistics and writes running statistics in place.",
+    ),
+    _norm(
+        "nn.layer_norm(Tensor x, Tensor? scale, Tensor? bias, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
+        "(Tensor y, Tensor? mean, Tensor? deviation)",
+        _infer_layer,
+        _layer_cost(centred=True),
+        "Normalizes over the axes from `axis` to the last; optional results are means and reciprocal deviations.",
+    ),
+    _norm(
+        "nn.rms_norm(Tensor x, Tensor? scale, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
+        "(Tensor y, Tensor? deviation)",
+        _infer_rms,
+        _layer_cost(centred=False),
+        "Divides by the root of the mean square over the axes from `axis` to the last.",
+    ),
+    _norm(
+        "nn.group_norm(Tensor x, Tensor? scale, Tensor? bias, *, int num_groups, float epsilon=1e-05, dtype? dtype) -> "
+        "(Tensor y, Tensor? mean, Tensor? deviation)",
+        _infer_group,
+        _cost_group,
+        "Normalizes groups of channels of each example.",
+    ),
+    _norm(
+        "nn.instance_norm(Tensor x, Tensor? scale, Tensor? bias, *, float epsilon=1e-05) -> Tensor",
+        like("x"),
+        _cost_instance,
+        "Normalizes each channel of each example.",
+    ),
+    _norm(
+        "nn.lrn(Tensor x, *, int size, float alpha=0.0001, float beta=0.75, float bias=1.0) -> Tensor",
+        like("x"),
+        _cost_lrn,
+        "Divides by a power of the squares of neighbouring channels.",
+    ),
+    _norm(
+        "nn.mean_variance_norm(Tensor x, *, int[] axes=[0, 2, 3]) -> Tensor",
+        like("x"),
+        _cost_mean_variance,
+        "Subtracts the mean and divides by the deviation over some axes.",
+    ),
+    _norm(
+        "nn.skip_layer_norm(Tensor x, Tensor skip, Tensor? scale, Tensor? bias, Tensor? added_bias, *, int axis=-1, "
+        "float epsilon=1e-12) -> (Tensor y, Tensor? mean, Tensor? deviation, Tensor? sum)",
+        _infer_skip,
+        _layer_cost(centred=True, added=2),
+        "Adds a skip connection and a bias, then layer normalization; the sum is an optional result.",
+    ),
+    _norm(
+        "nn.skip_group_norm(Tensor x, Tensor? scale, Tensor? bias, Tensor skip, Tensor? added_bias, *, int num_groups, "
+        "float epsilon=1e-05, bool channels_last=False) -> (Tensor y, Tensor? sum)",
+        _infer_skip_group,
+        _cost_skip_group,
+        "Adds a skip connection and a bias, then normalizes groups of channels; the sum is an optional result.",
+    ),
+    _norm(
+        "nn.skip_rms_norm(Tensor x, Tensor skip, Tensor? scale, Tensor? added_bias, *, int axis=-1, float epsilon=1e-05) -> "
+        "(Tensor y, Tensor? mean, Tensor? deviation, Tensor? sum)",
+        _infer_skip,
+        _layer_cost(centred=False, added=2),
+        "Adds a skip connection and a bias, then divides by the root of the mean square; the sum is an optional result.",
+    ),
+    _norm(
+        "nn.embed_layer_norm(Tensor ids, Tensor? segment_ids, Tensor word_table, Tensor position_table, Tensor? segment_table, "
+        "Tensor scale, Tensor bias, Tensor? mask, Tensor? position_ids, *, float epsilon=1e-12) -> "
+        "(Tensor y, Tensor? mask_index, Tensor? sum)",
+        _infer_embedding,
+        _cost_embedding,
+        "Adds word, position and segment embeddings and normalizes them.",
+    ),
+    _norm(
+        "nn.bias_gelu(Tensor x, Tensor? bias, *, str approximate='none') -> Tensor",
+        like("x"),
+        _cost_bias_gelu,
+        "Adds a bias and applies GELU.",
+    ),
+    _norm(
+        "nn.weight_norm(Tensor v, Tensor g, *, int axis=0) -> (Tensor w, Tensor? norms)",
+        lambda call: call.fit(call.tensor("v"), call.tensor("g")),
+        _cost_weight_norm,
+        "Weights of a given direction and length.",
+    ),
+)

@@ -1,0 +1,303 @@
+"""Quantizing, dequantizing, and elementwise work on quantized tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from irscope.ir.dims import product
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.cost import Cost
+from irscope.ops.matmul import plain
+from irscope.ops.pool import WINDOW, infer_global, pooled_shape, window_cost
+from irscope.ops.rules import broadcast_shapes, dtype_attr, moved, total_bytes
+from irscope.ops.spec import Family, numel, op, sizes
+from irscope.ops.values import Array, numpy_dtype, round_to
+from irscope.ops.work import like, softmax_work
+
+_PARAMETERS = "int axis=1, int block_size=0, float? scale_value, int? zero_point_value"
+
+
+def _infer_quantize(call: OpCall) -> Type:
+    x, zero = call.tensor("x"), call.maybe("zero_point")
+    return tensor(dtype_attr(call, zero.dtype if zero is not None else DType.U8), x.shape, x.device)
+
+
+def _infer_dequantize(call: OpCall) -> Type:
+    x, scale = call.tensor("x"), call.maybe("scale")
+    return tensor(dtype_attr(call, scale.dtype if scale is not None else DType.F32), x.shape, x.device)
+
+
+def stretched(array: Array, shape: tuple[int, ...], axis: int, block_size: int) -> Array | None:
+    """A scale or zero point for every element: one for all, one a slice along an axis, or one a block of it."""
+    if array.size == 1:
+        return array.reshape(())
+    rank = len(shape)
+    if not -rank <= axis < rank:
+        return None
+    axis %= rank
+    if array.ndim == 1 and not block_size:
+        return array.reshape([-1 if other == axis else 1 for other in range(rank)])
+    if array.ndim != rank:
+        return None
+    repeated = np.repeat(array, block_size or -(-shape[axis] // array.shape[axis]), axis=axis)
+    return np.take(repeated, range(shape[axis]), axis=axis)
+
+
+def limits(dtype: DType) -> tuple[int, int] | None:
+    """The smallest and largest integer of a type; None for other types."""
+    if not dtype.is_integer or dtype.bits is None:
+        return None
+    return (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.kind is DTypeKind.INT else (0, (1 << dtype.bits) - 1)
+
+
+def _parameter(call: OpCall, name: str, shape: tuple[int, ...]) -> Array | None:
+    """Values of `scale` or `zero_point`, from the operand or the attribute; None where they are not known."""
+    number = call.attr(f"{name}_value")
+    if number is not None:
+        return np.asarray(number)
+    if not call.given(name):
+        return np.asarray(0) if name == "zero_point" else None
+    known = plain(call, name)
+    return None if known is None else stretched(known[0], shape, call.int_attr("axis"), call.int_attr("block_size"))
+
+
+def _evaluate_quantize(call: OpCall) -> Known | None:
+    known, result = plain(call, "x"), call.results[0]
+    if known is None or not isinstance(result, TensorType):
+        return None
+    x = known[0]
+    scale, zero = _parameter(call, "scale", x.shape), _parameter(call, "zero_point", x.shape)
+    if scale is None or zero is None:
+        return None
+    with np.errstate(all="ignore"):
+        scaled = x.astype(np.result_type(x, scale)) / scale
+    found = limits(result.dtype)
+    if found is None:
+        return round_to((scaled + zero).astype(np.float64), result.dtype, bool(call.attr("saturate"))) if result.dtype.is_float else None
+    made: Array = np.clip(np.rint(scaled) + zero.astype(np.float64), *found).astype(numpy_dtype(result.dtype))
+    return made
+
+
+def _evaluate_dequantize(call: OpCall) -> Known | None:
+    known, result = plain(call, "x"), call.results[0]
+    if known is None or not isinstance(result, TensorType):
+        return None
+    x = known[0]
+    scale, zero = _parameter(call, "scale", x.shape), _parameter(call, "zero_point", x.shape)
+    if scale is None or zero is None:
+        return None
+    held = numpy_dtype(result.dtype)
+    shifted: Array = (x.astype(np.float64) - zero.astype(np.float64)).astype(held)
+    made: Array = shifted * scale.astype(held)
+    return made
+
+
+def _cost_dequantize(call: OpCall) -> Cost:
+    return Cost(elementwise=numel(call.results[0]) * (2 if call.given("zero_point") or call.attr("zero_point_value") else 1))
+
+
+def _infer_dynamic(call: OpCall) -> tuple[Type, ...]:
+    x = call.tensor("x")
+    dtype = dtype_attr(call, DType.U8)
+    return tensor(dtype, x.shape, x.device), tensor(DType.F32, (), x.device), tensor(dtype, (), x.device)
+
+
+def _evaluate_dynamic(call: OpCall) -> tuple[Known | None, ...] | None:
+    known = plain(call, "x")
+    if known is None or dtype_attr(call, DType.U8) is not DType.U8 or not known[0].size:
+        return None
+    x = known[0].astype(np.float32)
+    low, high = np.float32(min(0, x.min())), np.float32(max(0, x.max()))
+    scale = (high - low) / np.float32(255)
+    if not scale:
+        return None
+    zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
+    return np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), np.asarray(scale), np.asarray(zero)
+
+
+def _infer_fake(call: OpCall) -> tuple[Type, ...]:
+    x = call.tensor("x")
+    return call.fit(tensor(x.dtype, x.shape, x.device), tensor(DType.BOOL, x.shape, x.device))
+
+
+def _infer_binary(call: OpCall) -> Type:
+    a = call.tensor("a")
+    return tensor(a.dtype, broadcast_shapes(call, [a.shape, call.shape("b")]), a.device)
+
+
+def _infer_where(call: OpCall) -> Type:
+    x = call.tensor("x")
+    return tensor(x.dtype, broadcast_shapes(call, [call.shape("condition"), x.shape, call.shape("y")]), x.device)
+
+
+def _infer_concat(call: OpCall) -> Type:
+    """Behind scale and zero point of the result stand a tensor, a scale and a zero point for each part."""
+    parts = call.rest("parts")[::3]
+    if not parts:
+        raise RuleError("quant.qlinear_concat has nothing to join")
+    first = parts[0]
+    shapes = [part.shape for part in parts if part.shape is not None]
+    dtype = call.dtype("y_zero_point")
+    if len(shapes) < len(parts):
+        return tensor(dtype, None, first.device)
+    axis = call.axis(call.int_attr("axis"), len(shapes[0]))
+    result = list(shapes[0])
+    for shape in shapes[1:]:
+        if len(shape) != len(result):
+            raise RuleError("quant.qlinear_concat joins tensors of different ranks")
+        for other, (old, new) in enumerate(zip(result, shape, strict=True)):
+            result[other] = old + new if other == axis else call.same(old, new, "other sizes must agree")
+    return tensor(dtype, result, first.device)
+
+
+def _cost_unary(call: OpCall) -> Cost:
+    count = numel(call.results[0])
+    if call.attr("op") == "softmax":
+        return softmax_work(count) + Cost(elementwise=count * 4)
+    return Cost(elementwise=count * 4, transcendental=count if call.attr("op") == "sigmoid" else 0)
+
+
+def _infer_average(call: OpCall) -> Type:
+    x = call.tensor("x")
+    return tensor(x.dtype, pooled_shape(call), x.device)
+
+
+def _infer_gather(call: OpCall) -> Type:
+    data, indices, scales = call.tensor("data"), call.tensor("indices"), call.tensor("scales")
+    shape: Shape = None
+    if data.shape is not None and indices.shape is not None:
+        axis = call.axis(call.int_attr("gather_axis"), len(data.shape))
+        packed = 8 // call.int_attr("bits") if data.dtype is DType.U8 else 1
+        unpacked = (*data.shape[:-1], data.shape[-1] * packed)
+        shape = (*unpacked[:axis], *indices.shape, *unpacked[axis + 1 :])
+    return tensor(scales.dtype, shape, data.device)
+
+
+def _cost_gather(call: OpCall) -> Cost:
+    """Each element is unpacked, shifted and scaled; of the table only what is looked up is read."""
+    count = numel(call.results[0])
+    read = count * call.int_attr("bits") // 8 + total_bytes([call.types[1]])
+    if call.int_attr("block_size"):
+        bits = call.dtype("scales").bits or 0
+        read = read + count * bits // (8 * call.int_attr("block_size"))
+    return Cost(elementwise=count * 2, read=read)
+
+
+def _infer_parameters(call: OpCall) -> tuple[Type, ...]:
+    device = call.tensor("x").device
+    shape: Shape = ()
+    if call.attr("axis") is not None:
+        known = call.shape("x")
+        shape = None if known is None else (known[call.axis(call.int_attr("axis"), len(known))],)
+    elif call.attr("as_vector"):
+        shape = (1,)
+    return tensor(dtype_attr(call, DType.F64, "scale_dtype"), shape, device), tensor(DType.I64, shape, device)
+
+
+def _cost_statistics(call: OpCall) -> Cost:
+    return Cost(reduction=numel(call.types[0]) * 2)
+
+
+def _cost_dynamic(call: OpCall) -> Cost:
+    count = product(sizes(call.types[0]))
+    return Cost(reduction=count * 2, elementwise=count * 3)
+
+
+OPS = (
+    op(
+        f"quant.quantize(Tensor x, Tensor? scale, Tensor? zero_point, *, {_PARAMETERS}, bool saturate=True, dtype? dtype) -> Tensor",
+        Family.QUANTIZATION,
+        infer=_infer_quantize,
+        cost=lambda call: Cost(elementwise=numel(call.results[0]) * 3),
+        evaluate=_evaluate_quantize,
+        summary="Divides by a scale, rounds, shifts by a zero point; for all elements, along an axis, or by blocks of it.",
+    ),
+    op(
+        f"quant.dequantize(Tensor x, Tensor? scale, Tensor? zero_point, *, {_PARAMETERS}, dtype? dtype) -> Tensor",
+        Family.QUANTIZATION,
+        infer=_infer_dequantize,
+        cost=_cost_dequantize,
+        evaluate=_evaluate_dequantize,
+        summary="Shifts by a zero point and multiplies by a scale; for all elements, along an axis, or by blocks of it.",
+    ),
+    op(
+        "quant.dynamic_quantize(Tensor x, *, dtype? dtype) -> (Tensor y, Tensor scale, Tensor zero_point)",
+        Family.QUANTIZATION,
+        infer=_infer_dynamic,
+        cost=_cost_dynamic,
+        evaluate=_evaluate_dynamic,
+        summary="Quantizes with scale and zero point from the smallest and largest element.",
+    ),
+    op(
+        "quant.parameters(Tensor x, *, int? axis, bool as_vector=False, dtype? scale_dtype) -> (Tensor scale, Tensor zero_point)",
+        Family.QUANTIZATION,
+        infer=_infer_parameters,
+        cost=_cost_statistics,
+        summary="Scale and zero point from the smallest and largest element, for all or along an axis.",
+    ),
+    op(
+        f"quant.fake_quantize(Tensor x, Tensor? scale, Tensor? zero_point, *, {_PARAMETERS}, int quant_min=0, int quant_max=255) -> "
+        "(Tensor y, Tensor? mask)",
+        Family.QUANTIZATION,
+        infer=_infer_fake,
+        cost=lambda call: Cost(elementwise=numel(call.results[0]) * 5),
+        summary="Quantizes and dequantizes at once, which training uses to feel the rounding.",
+    ),
+    op(
+        "quant.qlinear_binary(Tensor a, Tensor a_scale, Tensor? a_zero_point, Tensor b, Tensor b_scale, Tensor? b_zero_point, "
+        "Tensor y_scale, Tensor? y_zero_point, *, str op) -> Tensor",
+        Family.QUANTIZATION,
+        infer=_infer_binary,
+        cost=lambda call: Cost(elementwise=numel(call.results[0]) * 8),
+        summary="A function of two quantized tensors (`op`: add, mul, ...) with a quantized result.",
+    ),
+    op(
+        "quant.qlinear_unary(Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y_scale, Tensor? y_zero_point, *, "
+        "str op, int axis=-1) -> Tensor",
+        Family.QUANTIZATION,
+        infer=like("x"),
+        cost=_cost_unary,
+        summary="A function of a quantized tensor (`op`: sigmoid, leaky_relu, softmax, ...) with a quantized result.",
+    ),
+    op(
+        "quant.qlinear_where(Tensor condition, Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y, Tensor y_scale, "
+        "Tensor? y_zero_point, Tensor z_scale, Tensor? z_zero_point) -> Tensor",
+        Family.QUANTIZATION,
+        infer=_infer_where,
+        cost=lambda call: Cost(elementwise=numel(call.results[0]) * 5),
+        summary="Takes one of two quantized tensors where a condition holds, the other elsewhere.",
+    ),
+    op(
+        "quant.qlinear_concat(Tensor y_scale, Tensor y_zero_point, Tensor[] parts, *, int axis) -> Tensor",
+        Family.QUANTIZATION,
+        infer=_infer_concat,
+        cost=moved,
+        summary="Joins quantized tensors; behind the result's scale and zero point stand tensor, scale and zero point of each part.",
+    ),
+    op(
+        "quant.qlinear_avg_pool(Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y_scale, Tensor? y_zero_point, *, "
+        f"{WINDOW}, bool channels_last=False) -> Tensor",
+        Family.QUANTIZATION,
+        infer=_infer_average,
+        cost=window_cost(elementwise=4),
+        summary="Mean of each window of a quantized tensor.",
+    ),
+    op(
+        "quant.qlinear_global_avg_pool(Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y_scale, Tensor? y_zero_point, *, "
+        "bool channels_last=False) -> Tensor",
+        Family.QUANTIZATION,
+        infer=infer_global,
+        cost=lambda call: Cost(reduction=numel(call.types[0]), elementwise=numel(call.results[0]) * 4),
+        summary="Mean of each channel of a quantized tensor.",
+    ),
+    op(
+        "quant.gather_block_quantized(Tensor data, Tensor indices, Tensor scales, Tensor? zero_points, *, int gather_axis=0, "
+        "int quantize_axis=1, int block_size=128, int bits=4) -> Tensor",
+        Family.QUANTIZATION,
+        infer=_infer_gather,
+        cost=_cost_gather,
+        summary="Looks up slices of a table quantized by blocks, and dequantizes them.",
+    ),
+)

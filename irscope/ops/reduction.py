@@ -1,0 +1,332 @@
+"""Reductions over some or all axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, Literal
+
+import numpy as np
+
+from irscope.ir.dims import Dim, dim_max, dim_min
+from irscope.ir.dtypes import DType
+from irscope.ir.types import Shape, TensorType, tensor
+from irscope.ops.call import Infer, Known, OpCall, RuleError
+from irscope.ops.cost import Cost
+from irscope.ops.promotion import to_float
+from irscope.ops.rules import dtype_attr
+from irscope.ops.sizes import length_of, unknown_sizes
+from irscope.ops.spec import CostRule, Family, OpSpec, numel, op
+from irscope.ops.values import Array, as_objects, is_symbolic, objects, settle
+
+Kind = Literal["same", "sum", "float", "bool", "count"]
+Reducer = Callable[[OpCall, Array, "tuple[int, ...]"], Any]
+
+_SCHEMA = "(Tensor x, Dims? axes, *, bool keepdims=False, bool noop_with_empty_axes=False, bool promote=False, {extra}dtype? dtype)"
+
+
+def reduced_axes(call: OpCall, rank: int) -> tuple[int, ...] | None:
+    """Axes that go, counted from the front; None where they are not known."""
+    axes = call.dims("axes")
+    if axes is None and call.given("axes") and length_of(call, "axes") != 0:
+        return None
+    if not axes:
+        return () if call.attr("noop_with_empty_axes") else tuple(range(rank))
+    chosen = [call.axis(axis, max(rank, 1)) for axis in axes]
+    if len(set(chosen)) < len(chosen):
+        raise RuleError(f"{call.spec.name}: axes {list(axes)} name one axis twice")
+    return tuple(sorted(chosen)) if rank else ()
+
+
+def reduced_shape(call: OpCall, shape: Shape) -> Shape:
+    """Sizes after the reduction."""
+    keep = bool(call.attr("keepdims"))
+    if shape is None:
+        is_full = not call.given("axes") and not keep and not call.attr("noop_with_empty_axes")
+        return () if is_full else None
+    axes = reduced_axes(call, len(shape))
+    if axes is not None:
+        return without_axes(shape, axes, keep)
+    count = length_of(call, "axes")
+    if keep:
+        return tuple(_kept_or_one(call, size, count == len(shape)) for size in shape)
+    return unknown_sizes(call, "axes", None if count is None else len(shape) - count)
+
+
+def without_axes(shape: Sequence[Dim], axes: Sequence[int], keep: bool) -> tuple[Dim, ...]:
+    """Sizes without some axes, or with 1 in their place."""
+    if keep:
+        return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _kept_or_one(call: OpCall, size: Dim, is_reduced: bool) -> Dim:
+    if is_reduced or size == 1:
+        return 1
+    return call.unknown(f"it is 1 or {size}, by the values of operand 'axes'", "give the values of 'axes'", 0, dim_max(size, 1))
+
+
+def _dtype(call: OpCall, dtype: DType, kind: Kind) -> DType:
+    if kind == "bool":
+        return DType.BOOL
+    if kind == "count":
+        return DType.I64
+    if kind == "sum" and call.attr("promote") and (dtype.is_integer or dtype is DType.BOOL):
+        dtype = DType.I64
+    elif kind == "float" and call.attr("promote"):
+        dtype = to_float(dtype)
+    return dtype_attr(call, dtype)
+
+
+def _infer(kind: Kind) -> Infer:
+    def infer(call: OpCall) -> TensorType:
+        x = call.tensor("x")
+        return tensor(_dtype(call, x.dtype, kind), reduced_shape(call, x.shape), x.device)
+
+    return infer
+
+
+def _evaluate(function: Reducer, on_dims: Callable[..., Dim] | None) -> Callable[[OpCall], Known | None]:
+    def evaluate(call: OpCall) -> Known | None:
+        x, result = call.value("x"), call.results[0]
+        axes = None if x is None else reduced_axes(call, x.ndim)
+        if x is None or axes is None or not isinstance(result, TensorType):
+            return None
+        if is_symbolic(x):
+            return None if on_dims is None else settle(reduce_dims(x, axes, on_dims, bool(call.attr("keepdims"))), result.dtype)
+        with np.errstate(all="ignore"):
+            return settle(np.asarray(function(call, x, axes)), result.dtype)
+
+    return evaluate
+
+
+def reduce_dims(x: Array, axes: tuple[int, ...], on_dims: Callable[..., Dim], keep: bool) -> Array:
+    """A reduction of elements that may be symbolic."""
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    rows = as_objects(x).transpose(*kept, *axes).reshape(int(np.prod([x.shape[axis] for axis in kept], dtype=np.int64)), -1)
+    shape = [1 if axis in axes else size for axis, size in enumerate(x.shape)] if keep else [x.shape[axis] for axis in kept]
+    return objects([reduce(on_dims, row.tolist()) for row in rows], shape)
+
+
+def _costs(elementwise: int, reductions: int, out: tuple[int, int] = (0, 0), transcendental: int = 0) -> CostRule:
+    """Operations by element of the input, and elementwise and transcendental ones by element of the result."""
+
+    def cost(call: OpCall) -> Cost:
+        count, results = numel(call.types[0]), numel(call.results[0])
+        return Cost(
+            elementwise=count * elementwise + results * out[0],
+            reduction=count * reductions,
+            transcendental=count * transcendental + results * out[1],
+        )
+
+    return cost
+
+
+def _limit(x: Array, is_max: bool) -> Any:
+    """What the extreme of nothing is."""
+    if x.dtype.kind == "f":
+        return -np.inf if is_max else np.inf
+    if x.dtype.kind == "b":
+        return not is_max
+    info = np.iinfo(x.dtype)
+    return info.min if is_max else info.max
+
+
+def _keep(call: OpCall) -> bool:
+    return bool(call.attr("keepdims"))
+
+
+def _wide(x: Array) -> Array:
+    """Short types are summed in a longer one."""
+    return x.astype({"f": np.float64, "i": np.int64, "b": np.int64, "u": np.uint64, "c": np.complex128}[x.dtype.kind])
+
+
+def _sum(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
+    return _wide(x).sum(axis=axes, keepdims=_keep(call))
+
+
+def _count(x: Array, axes: tuple[int, ...]) -> int:
+    return int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+
+
+def _mean(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
+    total, count = _sum(call, x, axes), _count(x, axes)
+    return total // max(count, 1) if x.dtype.kind in "iu" else total / np.float64(count)
+
+
+def _maximum(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
+    return np.max(x, axis=axes, keepdims=_keep(call), initial=_limit(x, True))
+
+
+def _minimum(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
+    return np.min(x, axis=axes, keepdims=_keep(call), initial=_limit(x, False))
+
+
+def _log_sum_exp(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
+    wide = x.astype(np.float64)
+    top = np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0)
+    total = np.log(np.exp(wide - top).sum(axis=axes, keepdims=True)) + top
+    return total if _keep(call) else total.squeeze(axes)
+
+
+def _variance(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
+    wide, count = _wide(x), _count(x, axes)
+    middle = wide.sum(axis=axes, keepdims=True) / np.float64(count)
+    return (np.abs(wide - middle) ** 2).sum(axis=axes, keepdims=_keep(call)) / np.float64(max(count - float(call.attr("correction")), 0))
+
+
+def _norm(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
+    p, size = float(call.attr("p")), np.abs(_wide(x))
+    if p == np.inf:
+        return np.max(size, axis=axes, keepdims=_keep(call), initial=0)
+    if p == -np.inf:
+        return np.min(size, axis=axes, keepdims=_keep(call), initial=np.inf)
+    if p == 0:
+        return (size != 0).sum(axis=axes, keepdims=_keep(call))
+    return (size**p).sum(axis=axes, keepdims=_keep(call)) ** (1 / p)
+
+
+def _reduce(
+    name: str,
+    kind: Kind,
+    costs: CostRule,
+    function: Reducer | None,
+    summary: str,
+    on_dims: Callable[..., Dim] | None = None,
+    extra: str = "",
+) -> OpSpec:
+    return op(
+        f"reduce.{name}{_SCHEMA.format(extra=extra)} -> Tensor",
+        Family.REDUCTION,
+        infer=_infer(kind),
+        cost=costs,
+        evaluate=None if function is None else _evaluate(function, on_dims),
+        summary=summary,
+    )
+
+
+_PLAIN = (
+    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b),
+    _reduce(
+        "prod", "sum", _costs(0, 1), lambda call, x, axes: _wide(x).prod(axis=axes, keepdims=_keep(call)), "Product.", lambda a, b: a * b
+    ),
+    _reduce("mean", "float", _costs(0, 1, (1, 0)), _mean, "Mean."),
+    _reduce("max", "same", _costs(0, 1), _maximum, "Largest element.", dim_max),
+    _reduce("min", "same", _costs(0, 1), _minimum, "Smallest element.", dim_min),
+    _reduce("any", "bool", _costs(0, 1), lambda call, x, axes: np.any(x, axis=axes, keepdims=_keep(call)), "Whether some element holds."),
+    _reduce("all", "bool", _costs(0, 1), lambda call, x, axes: np.all(x, axis=axes, keepdims=_keep(call)), "Whether every element holds."),
+    _reduce("l1", "same", _costs(1, 1), lambda call, x, axes: _sum(call, np.abs(x), axes), "Sum of absolute values."),
+    _reduce(
+        "l2",
+        "same",
+        _costs(1, 1, (0, 1)),
+        lambda call, x, axes: np.sqrt(_sum(call, _wide(x) ** 2, axes)),
+        "Square root of the sum of squares.",
+    ),
+    _reduce("sum_square", "same", _costs(1, 1), lambda call, x, axes: _sum(call, _wide(x) ** 2, axes), "Sum of squares."),
+    _reduce("log_sum", "float", _costs(0, 1, (0, 1)), lambda call, x, axes: np.log(_sum(call, x, axes)), "Logarithm of the sum."),
+    _reduce("log_sum_exp", "float", _costs(1, 2, (1, 1), 1), _log_sum_exp, "Logarithm of the sum of exponentials."),
+    _reduce("var", "float", _costs(2, 2, (1, 0)), _variance, "Variance.", extra="any correction=1, "),
+    _reduce(
+        "std",
+        "float",
+        _costs(2, 2, (1, 1)),
+        lambda call, x, axes: np.sqrt(_variance(call, x, axes)),
+        "Standard deviation.",
+        extra="any correction=1, ",
+    ),
+    _reduce("norm", "float", _costs(1, 1, (0, 1)), _norm, "Vector norm of order `p`.", extra="any p=2, "),
+    _reduce(
+        "count_nonzero",
+        "count",
+        _costs(1, 1),
+        lambda call, x, axes: np.count_nonzero(x, axis=axes, keepdims=_keep(call)),
+        "How many elements are not zero.",
+    ),
+)
+
+
+def _infer_two(call: OpCall) -> Sequence[TensorType]:
+    x = call.tensor("x")
+    one = tensor(_dtype(call, x.dtype, "float"), reduced_shape(call, x.shape), x.device)
+    return one, one
+
+
+def _infer_extremes(call: OpCall) -> Sequence[TensorType]:
+    x = call.tensor("x")
+    one = x.with_shape(reduced_shape(call, x.shape))
+    return one, one
+
+
+def axis_result(call: OpCall, x: TensorType) -> Shape:
+    """Sizes after one axis is reduced."""
+    if x.shape is None:
+        return None
+    axis = call.axis(call.int_attr("axis"), max(len(x.shape), 1))
+    return without_axes(x.shape, (axis,), _keep(call)) if x.shape else ()
+
+
+def with_index(call: OpCall) -> Sequence[TensorType]:
+    """Infer rule: one element of an axis each, and where it stood."""
+    x = call.tensor("x")
+    shape = axis_result(call, x)
+    return x.with_shape(shape), tensor(DType.I64, shape, x.device)
+
+
+def _evaluate_with_index(function: Callable[..., Any]) -> Callable[[OpCall], list[Known] | None]:
+    def evaluate(call: OpCall) -> list[Known] | None:
+        x = call.value("x")
+        if x is None or is_symbolic(x) or not x.size:
+            return None
+        axis = call.axis(call.int_attr("axis"), max(x.ndim, 1))
+        if not x.ndim:
+            return [x, np.zeros((), dtype=np.int64)]
+        places = np.expand_dims(function(x, axis=axis), axis)
+        found = np.take_along_axis(x, places, axis)
+        return [found, places] if _keep(call) else [found.squeeze(axis), places.squeeze(axis)]
+
+    return evaluate
+
+
+_DOUBLE = (
+    op(
+        f"reduce.var_mean{_SCHEMA.format(extra='any correction=1, ')} -> (Tensor, Tensor)",
+        Family.REDUCTION,
+        infer=_infer_two,
+        cost=_costs(2, 2, (2, 0)),
+        summary="Variance and mean.",
+    ),
+    op(
+        f"reduce.std_mean{_SCHEMA.format(extra='any correction=1, ')} -> (Tensor, Tensor)",
+        Family.REDUCTION,
+        infer=_infer_two,
+        cost=_costs(2, 2, (2, 1)),
+        summary="Standard deviation and mean.",
+    ),
+    op(
+        f"reduce.min_max{_SCHEMA.format(extra='')} -> (Tensor, Tensor)",
+        Family.REDUCTION,
+        infer=_infer_extremes,
+        cost=_costs(0, 2),
+        summary="Smallest and largest element.",
+    ),
+    op(
+        "reduce.max_with_index(Tensor x, *, int axis, bool keepdims=False) -> (Tensor, Tensor)",
+        Family.REDUCTION,
+        infer=with_index,
+        cost=_costs(0, 1),
+        evaluate=_evaluate_with_index(np.argmax),
+        summary="Largest element of an axis and its position.",
+    ),
+    op(
+        "reduce.min_with_index(Tensor x, *, int axis, bool keepdims=False) -> (Tensor, Tensor)",
+        Family.REDUCTION,
+        infer=with_index,
+        cost=_costs(0, 1),
+        evaluate=_evaluate_with_index(np.argmin),
+        summary="Smallest element of an axis and its position.",
+    ),
+)
+
+OPS = (*_PLAIN, *_DOUBLE)

@@ -1,0 +1,119 @@
+"""Finding an operator's record by name. Families load on first use; plugins add theirs by entry point."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterable, Iterator
+
+from irscope.errors import UsageError
+from irscope.ops.spec import OpSpec
+
+FAMILY_MODULES: tuple[str, ...] = (
+    "elementwise",
+    "binary",
+    "comparison",
+    "casts",
+    "creation",
+    "reshapes",
+    "views",
+    "splits",
+    "move",
+    "rearrange",
+    "indexing",
+    "scattering",
+    "reduction",
+    "softmax",
+    "activation",
+    "random",
+    "sorting",
+    "detection",
+    "sequence",
+    "matmul",
+    "einsum",
+    "linalg",
+    "conv",
+    "pool",
+    "norm",
+    "quantization",
+    "quantized_matmul",
+    "attention",
+    "attention_ort",
+    "transformer",
+    "recurrent",
+    "resize",
+    "loss",
+    "signal",
+    "text",
+    "learning",
+    "training",
+    "control",
+)
+"""Modules with a tuple `OPS` of records each."""
+ENTRY_POINT_GROUP = "irscope.ops"
+
+
+class OpRegistry:
+    """Operators by name. Registering a name twice is an error that names both owners."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, OpSpec] = {}
+        self._owner: dict[str, str] = {}
+        self._plugins_loaded = False
+
+    def register(self, specs: Iterable[OpSpec], owner: str) -> None:
+        """Add records; `owner` is named when two claim one operator."""
+        for spec in specs:
+            if spec.name in self._specs:
+                raise UsageError(
+                    f"operator {spec.name!r} comes from both {self._owner[spec.name]} and {owner}", code="IRS602", hint="uninstall one of them"
+                )
+            self._specs[spec.name] = spec
+            self._owner[spec.name] = owner
+
+    def get(self, name: str) -> OpSpec | None:
+        """The record of an operator, None for a foreign one."""
+        found = self._specs.get(name)
+        if found is None and not self._plugins_loaded:
+            self._load_plugins()
+            found = self._specs.get(name)
+        return found
+
+    def extend(self, name: str, **rules: object) -> None:
+        """Replace rules of an existing record, for plugins that know better: extend("nn.conv", cost=my_rule)."""
+        spec = self.get(name)
+        if spec is None:
+            raise UsageError(f"no operator {name!r} to extend", code="IRS603", hint="`irscope ops` lists them")
+        self._specs[name] = dataclasses.replace(spec, **rules)  # type: ignore[arg-type]  # checked by replace()
+
+    def __iter__(self) -> Iterator[OpSpec]:
+        return iter(sorted(self._specs.values(), key=lambda spec: spec.name))
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def _load_plugins(self) -> None:
+        from importlib.metadata import entry_points
+
+        self._plugins_loaded = True
+        for point in entry_points(group=ENTRY_POINT_GROUP):
+            self.register(point.load(), owner=point.dist.name if point.dist else point.value)
+
+
+_default: OpRegistry | None = None
+
+
+def default_registry() -> OpRegistry:
+    """The operators that come with irscope, and those of installed plugins."""
+    global _default
+    if _default is None:
+        registry = OpRegistry()
+        for module in FAMILY_MODULES:
+            registry.register(importlib.import_module(f"irscope.ops.{module}").OPS, owner=f"irscope.ops.{module}")
+        _default = registry
+    return _default
+
+
+def find_op(name: str) -> OpSpec | None:
+    """The record of an operator in the default registry, None for a foreign one."""
+    return default_registry().get(name)

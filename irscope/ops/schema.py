@@ -1,0 +1,141 @@
+"""Operator schemas: one line of text that names operands, attributes, defaults, results and aliases.
+
+    nn.conv(Tensor x, Tensor w, Tensor? b, *, int[] strides=[], int groups=1) -> Tensor
+    view.reshape(Tensor(a?) x, Dims shape, *, bool allowzero=False) -> Tensor(a?)
+
+Before `*` stand operands, after it attributes. `Tensor?` may be absent, `Tensor[]` takes the rest of the operands (as a
+result: any number of results). `Dims` is a list of sizes that may come as an operand or as the attribute of the same name,
+`Dim` a single one. `(a)` on an operand and a result says that they share storage, `(a?)` that they may, `(a!)` that the
+operand is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import re
+from dataclasses import dataclass
+
+
+class AliasMark(enum.Enum):
+    """What a schema says about the storage of an operand and a result with the same letter."""
+
+    MUST = ""
+    MAY = "?"
+    WRITES = "!"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One operand or attribute."""
+
+    name: str
+    kind: str
+    """Tensor, Dims or Dim for operands; the attribute's type else."""
+    optional: bool = False
+    variadic: bool = False
+    default: object = None
+    required: bool = True
+    alias: str = ""
+    mark: AliasMark = AliasMark.MUST
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A parsed operator schema."""
+
+    name: str
+    operands: tuple[Param, ...]
+    attrs: tuple[Param, ...]
+    results: tuple[Param, ...]
+    text: str
+
+    @property
+    def is_variadic(self) -> bool:
+        return bool(self.operands) and self.operands[-1].variadic
+
+
+_HEAD = re.compile(r"^([a-z_][\w.]*)\((.*)\) -> (.+)$", re.S)
+_PARAM = re.compile(r"^([A-Za-z]\w*)(?:\(([a-z])([!?]?)\))?(\[\])?(\?)?(?:\s+([A-Za-z_]\w*))?(?:\s*=\s*(.+))?$")
+_OPERAND_KINDS = frozenset({"Tensor", "Dims", "Dim"})
+_ATTR_KINDS = frozenset({"int", "int[]", "float", "float[]", "bool", "str", "str[]", "dtype", "Dim", "Dims", "Type", "any"})
+
+
+class SchemaError(ValueError):
+    """A schema text that does not parse: a mistake in an operator's record."""
+
+
+def parse_schema(text: str) -> Schema:
+    """Read a schema; raises SchemaError with the offending part."""
+    head = _HEAD.match(text)
+    if head is None:
+        raise SchemaError(f"not of the form name(...) -> results: {text!r}")
+    name, arguments, results = head.groups()
+    operands: list[Param] = []
+    attrs: list[Param] = []
+    target, kinds = operands, _OPERAND_KINDS
+    for part in _split(arguments):
+        if part == "*":
+            target, kinds = attrs, _ATTR_KINDS
+            continue
+        param = _parse_param(part, text)
+        if param.kind not in kinds:
+            raise SchemaError(f"{param.kind!r} cannot stand there: {part!r} in {text!r}")
+        if not param.name:
+            raise SchemaError(f"an argument without a name: {part!r} in {text!r}")
+        target.append(param)
+    names = [param.name for param in (*operands, *attrs)]
+    if len(set(names)) != len(names):
+        raise SchemaError(f"two arguments share a name in {text!r}")
+    if any(param.variadic for param in operands[:-1]):
+        raise SchemaError(f"only the last operand may be a list: {text!r}")
+    return Schema(name, tuple(operands), tuple(attrs), _parse_results(results.strip(), text), text)
+
+
+def _parse_results(text: str, schema: str) -> tuple[Param, ...]:
+    if text == "()":
+        return ()
+    inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+    return tuple(_parse_param(part, schema) for part in _split(inner))
+
+
+def _parse_param(part: str, schema: str) -> Param:
+    match = _PARAM.match(part)
+    if match is None:
+        raise SchemaError(f"cannot read {part!r} in {schema!r}")
+    kind, alias, mark, brackets, question, name, default = match.groups()
+    is_list = bool(brackets)
+    variadic = is_list and kind == "Tensor"
+    return Param(
+        name=name or "",
+        kind=f"{kind}[]" if is_list and not variadic else kind,
+        optional=bool(question),
+        variadic=variadic,
+        default=_literal(default, part) if default is not None else None,
+        required=default is None and not question,
+        alias=alias or "",
+        mark=AliasMark(mark or ""),
+    )
+
+
+def _literal(text: str, part: str) -> object:
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError) as error:
+        raise SchemaError(f"the default in {part!r} is no literal") from error
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _split(text: str) -> list[str]:
+    parts: list[str] = []
+    depth, start = 0, 0
+    for position, char in enumerate(text):
+        if char in "([":
+            depth += 1
+        elif char in ")]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    tail = text[start:].strip()
+    return [part for part in (*parts, tail) if part]

@@ -1,0 +1,228 @@
+"""Lists, tuples, optional values and dictionaries of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from irscope.ir.dims import Dim, SymDim, bounds, dim_max, equal, exact_div
+from irscope.ir.dtypes import DType
+from irscope.ir.types import (
+    UNKNOWN_TYPE,
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    map_of,
+    optional,
+    sequence,
+    tensor,
+    tuple_of,
+)
+from irscope.ops.call import OpCall, RuleError
+from irscope.ops.rules import dtype_attr, free, moved
+from irscope.ops.sizes import axis_attr, replaced
+from irscope.ops.spec import CostRule, Family, OpSpec, op
+
+
+def join(call: OpCall, left: Type, right: Type) -> Type:
+    """The type of something that has one of two types: sizes that differ are unknown."""
+    if left is right:
+        return left
+    if isinstance(left, TensorType) and isinstance(right, TensorType):
+        dtype = left.dtype if left.dtype is right.dtype else DType.UNKNOWN
+        if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
+            return tensor(dtype, None, left.device)
+        return tensor(dtype, [_join_dims(call, a, b) for a, b in zip(left.shape, right.shape, strict=True)], left.device)
+    return UNKNOWN_TYPE
+
+
+def _join_dims(call: OpCall, left: Dim, right: Dim) -> Dim:
+    if equal(left, right) is True:
+        return left
+    lows = (bounds(left)[0], bounds(right)[0])
+    return call.unknown("elements of the list have different sizes", "", min(low or 0 for low in lows), dim_max(left, right))
+
+
+def _operand(call: OpCall, index: int = 0) -> Type:
+    found = call.types[index] if index < len(call.types) else None
+    if found is None:
+        raise RuleError(f"operand {index} of {call.spec.name} is absent")
+    return found
+
+
+def _list(call: OpCall) -> SequenceType | None:
+    """The list operand; None where its type is not known."""
+    first = _operand(call)
+    if isinstance(first, OptionalType):
+        first = first.element
+    if isinstance(first, SequenceType):
+        return first
+    if first is UNKNOWN_TYPE or (isinstance(first, TensorType) and first.shape is None):
+        return None
+    raise RuleError(f"the operand of {call.spec.name} is {first}, not a list")
+
+
+def _infer_construct(call: OpCall) -> Type:
+    types = [type_ for type_ in call.types if type_ is not None]
+    if not types:
+        return sequence(UNKNOWN_TYPE)
+    joined = types[0]
+    for type_ in types[1:]:
+        joined = join(call, joined, type_)
+    return sequence(joined)
+
+
+def _infer_insert(call: OpCall) -> Type:
+    found, added = _list(call), _operand(call, 1)
+    if found is None:
+        return UNKNOWN_TYPE
+    return sequence(added if _says_nothing(found.element, added) else join(call, found.element, added))
+
+
+def _says_nothing(element: Type, added: Type) -> bool:
+    """Whether the element type is that of a list that was made empty."""
+    if element is UNKNOWN_TYPE:
+        return True
+    return isinstance(element, TensorType) and element.shape is None and isinstance(added, TensorType) and element.dtype is DType.UNKNOWN
+
+
+def _infer_at(call: OpCall) -> Type:
+    first = _operand(call)
+    if isinstance(first, TupleType):
+        raise RuleError(f"{call.spec.name}: a tuple is no list")
+    found = _list(call)
+    return UNKNOWN_TYPE if found is None else found.element
+
+
+def _infer_unpack(call: OpCall) -> Sequence[Type]:
+    first = _operand(call)
+    if isinstance(first, TupleType):
+        return first.elements
+    found = _list(call)
+    return [UNKNOWN_TYPE if found is None else found.element] * len(call.results)
+
+
+def _infer_split(call: OpCall) -> Type:
+    x = call.tensor("x")
+    if x.shape is None:
+        return sequence(x.with_shape(None))
+    axis = axis_attr(call, len(x.shape))
+    if not call.given("split"):
+        return sequence(x.with_shape(replaced(x.shape, axis, *((1,) if call.attr("keepdims") else ()))))
+    return sequence(x.with_shape(replaced(x.shape, axis, _part_size(call, x.shape[axis]))))
+
+
+def _part_size(call: OpCall, whole: Dim) -> Dim:
+    """The size of every part, where all have one."""
+    given, split = call.dims("split"), call.tensor("split")
+    if given is None or split.shape is None:
+        return call.unknown("it depends on the values of operand 'split'", "give the values of 'split'", 0, whole)
+    if split.shape == ():
+        size = given[0]
+        if exact_div(whole, size) is not None:
+            return size
+        return call.unknown("the parts of the list have different sizes", "", 0, size if not isinstance(size, SymDim) else whole)
+    if given and all(equal(dim, given[0]) is True for dim in given):
+        return given[0]
+    return call.unknown("the parts of the list have different sizes", "", 0, whole)
+
+
+def _infer_joined(call: OpCall) -> Type:
+    found = _list(call)
+    element = None if found is None else found.element
+    if not isinstance(element, TensorType):
+        return tensor(DType.UNKNOWN, None)
+    if element.shape is None:
+        return element
+    count = call.unknown("it depends on how many tensors the list holds", "")
+    if call.attr("new_axis"):
+        axis = call.axis(call.int_attr("axis"), len(element.shape) + 1)
+        return element.with_shape((*element.shape[:axis], count, *element.shape[axis:]))
+    axis = call.axis(call.int_attr("axis"), len(element.shape))
+    return element.with_shape(replaced(element.shape, axis, count))
+
+
+def _infer_make_optional(call: OpCall) -> Type:
+    if call.types and call.types[0] is not None:
+        return optional(call.types[0])
+    declared = call.attr("type")
+    return optional(declared if isinstance(declared, Type) else UNKNOWN_TYPE)
+
+
+def _infer_get_optional(call: OpCall) -> Type:
+    first = _operand(call)
+    return first.element if isinstance(first, OptionalType) else first
+
+
+def _infer_tuple(call: OpCall) -> Type:
+    return tuple_of(UNKNOWN_TYPE if type_ is None else type_ for type_ in call.types)
+
+
+def _infer_tuple_get(call: OpCall) -> Type:
+    first = _operand(call)
+    if not isinstance(first, TupleType):
+        return UNKNOWN_TYPE
+    index = call.int_attr("index")
+    if not -len(first.elements) <= index < len(first.elements):
+        raise RuleError(f"{call.spec.name}: index {index} of a tuple of {len(first.elements)}")
+    return first.elements[index]
+
+
+def _infer_map(call: OpCall) -> Type:
+    types = [type_ for type_ in call.types if type_ is not None]
+    joined: Type = types[0] if types else UNKNOWN_TYPE
+    for type_ in types[1:]:
+        joined = join(call, joined, type_)
+    return map_of(dtype_attr(call, DType.STR, "key_dtype"), joined)
+
+
+def _infer_map_get(call: OpCall) -> Type:
+    first = _operand(call)
+    return first.value if isinstance(first, MapType) else UNKNOWN_TYPE
+
+
+def _single(dtype: DType) -> Callable[[OpCall], Type]:
+    return lambda call: tensor(dtype, ())
+
+
+def _empty(call: OpCall) -> Type:
+    declared = call.attr("element")
+    return sequence(declared if isinstance(declared, Type) else tensor(dtype_attr(call, DType.F32), None))
+
+
+def _record(schema: str, infer: Callable[[OpCall], Type | Sequence[Type]], summary: str, cost: CostRule = free) -> OpSpec:
+    return op(schema, Family.SEQUENCE, infer=infer, cost=cost, summary=summary)
+
+
+OPS = (
+    _record("seq.empty(*, dtype? dtype, Type? element) -> Tensor", _empty, "A list without elements."),
+    _record("seq.construct(Tensor(a)[] xs) -> Tensor(a)", _infer_construct, "A list of the operands."),
+    _record("seq.insert(Tensor(a) list, Tensor(a) x, Dim? position) -> Tensor(a)", _infer_insert, "A list with one more element."),
+    _record(
+        "seq.erase(Tensor(a) list, Dim? position) -> Tensor(a)", lambda call: _list(call) or UNKNOWN_TYPE, "A list with one element less."
+    ),
+    _record("seq.at(Tensor(a) list, Dim position) -> Tensor(a)", _infer_at, "One element of a list."),
+    _record("seq.length(Tensor list) -> Tensor", _single(DType.I64), "How many elements a list has."),
+    _record("seq.unpack(Tensor(a) list) -> Tensor(a)[]", _infer_unpack, "Every element of a list or tuple."),
+    _record(
+        "seq.split(Tensor x, Tensor? split, *, int axis=0, bool keepdims=True) -> Tensor",
+        _infer_split,
+        "Cuts an axis into a list of parts: single positions, parts of one size, or of given sizes.",
+        moved,
+    ),
+    _record(
+        "seq.concat_from(Tensor list, *, int axis, bool new_axis=False) -> Tensor",
+        _infer_joined,
+        "Joins the elements of a list along an axis.",
+        moved,
+    ),
+    _record("optional.make(Tensor(a)? x, *, Type? type) -> Tensor(a)", _infer_make_optional, "A value that may be absent."),
+    _record("optional.has(Tensor? x) -> Tensor", _single(DType.BOOL), "Whether an optional value is there."),
+    _record("optional.get(Tensor(a) x) -> Tensor(a)", _infer_get_optional, "The value of an optional one."),
+    _record("tuple.make(Tensor(a)[] xs) -> Tensor(a)", _infer_tuple, "A tuple of the operands."),
+    _record("tuple.get(Tensor(a) x, *, int index) -> Tensor(a)", _infer_tuple_get, "One element of a tuple."),
+    _record("map.make(Tensor(a)[] xs, *, str[]? keys, dtype? key_dtype) -> Tensor(a)", _infer_map, "A dictionary of the operands."),
+    _record("map.get(Tensor(a) x, *, any? key) -> Tensor(a)", _infer_map_get, "One value of a dictionary."),
+)

@@ -1,0 +1,72 @@
+"""Sizes that come as values of operands: what they say, and what is left where they are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from irscope.ir.dims import Dim, SymDim, bounds, dim_max
+from irscope.ir.types import Shape
+from irscope.ops.call import OpCall, RuleError
+
+
+def length_of(call: OpCall, name: str) -> int | None:
+    """How many numbers a list holds, even where their values are unknown."""
+    known = call.dims(name)
+    if known is not None:
+        return len(known)
+    operand = call.maybe(name) if name in call.spec.operand_index else None
+    if operand is None or operand.shape is None or len(operand.shape) > 1:
+        return None
+    count = operand.shape[0] if operand.shape else 1
+    return None if isinstance(count, SymDim) else count
+
+
+def unknown_sizes(call: OpCall, name: str, count: int | None) -> Shape:
+    """Sizes that depend on the values of an operand; None where even their number is unknown."""
+    if count is None:
+        call.context.explain(f"the number of axes depends on operand {name!r}", f"give the values of {name!r}")
+        return None
+    return tuple(call.unknown(f"it depends on the values of operand {name!r}", f"give the values of {name!r}") for _ in range(count))
+
+
+def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
+    """A given number as a size; `special` says that a negative one has a meaning of its own, so that a symbol says little."""
+    if isinstance(dim, float):
+        if not dim.is_integer():
+            raise RuleError(f"{name!r} of {call.spec.name} holds {dim}, not a whole number")
+        dim = int(dim)
+    low = bounds(dim)[0]
+    if low is not None and low >= 0:
+        return dim
+    if isinstance(dim, SymDim):
+        return call.unknown(f"it depends on the values of operand {name!r}", f"give the values of {name!r}") if special else dim_max(dim, 0)
+    raise RuleError(f"{name!r} of {call.spec.name} holds the negative size {dim}")
+
+
+def given_shape(call: OpCall, name: str = "shape") -> Shape:
+    """A result's shape that is given as a list of sizes."""
+    known = call.dims(name)
+    if known is None:
+        return unknown_sizes(call, name, length_of(call, name))
+    return tuple(as_size(call, dim, name) for dim in known)
+
+
+def given_axes(call: OpCall, name: str, rank: int) -> tuple[int, ...] | None:
+    """Axes counted from the front; None where they are not given or not known."""
+    known = call.dims(name)
+    if known is None:
+        return None
+    axes = tuple(call.axis(axis, rank) for axis in known)
+    if len(set(axes)) < len(axes):
+        raise RuleError(f"{call.spec.name}: axes {list(known)} name one axis twice")
+    return axes
+
+
+def axis_attr(call: OpCall, rank: int, name: str = "axis") -> int:
+    """A single axis counted from the front; tensors without axes pass as if they had one."""
+    return call.axis(call.int_attr(name), max(rank, 1))
+
+
+def replaced(shape: Sequence[Dim], axis: int, *sizes: Dim) -> tuple[Dim, ...]:
+    """The shape with one axis replaced by any number of sizes."""
+    return (*shape[:axis], *sizes, *shape[axis + 1 :])

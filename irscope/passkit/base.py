@@ -1,0 +1,114 @@
+"""The two kinds of pass. Both are frozen dataclasses whose fields are their options.
+
+@dataclass(frozen=True)
+class Widest(Analysis[int]):
+    \"\"\"Most results any node has.\"\"\"
+
+    name: ClassVar[str] = "widest"
+
+    def compute(self, graph, ctx):
+        return max((len(node.outputs) for node in graph.walk()), default=0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.ir.graph import Facet, Graph
+from irscope.ir.program import Program
+from irscope.report.report import Report
+
+if TYPE_CHECKING:
+    from irscope.passkit.settings import Settings
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Something that runs over a program under a name."""
+
+    name: ClassVar[str]
+
+    @property
+    def text(self) -> str:
+        """The pass as an element of a pipeline, options that differ from their defaults included."""
+        from irscope.passkit.options import options_text
+
+        return f"{self.name}{options_text(self)}"
+
+    @classmethod
+    def summary(cls) -> str:
+        """First sentence of the docstring, for listings."""
+        return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ").strip()
+
+
+@dataclass(frozen=True)
+class Analysis(Pass, Generic[R]):
+    """Computes something and changes nothing. Equal instances share one cached result."""
+
+    reads: ClassVar[tuple[Facet, ...]] = tuple(Facet)
+    """Sides of the graph the result depends on; it is computed again when one of them has changed."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> R:
+        """The result; it must depend on nothing but the program, the options and what `ctx` gives."""
+        raise NotImplementedError
+
+    def report(self, result: R, ctx: PassContext) -> Report:
+        """The result for people and scripts."""
+        return Report(pass_name=self.name, options=self.text, summary={"result": str(result)})
+
+
+@dataclass(frozen=True)
+class Transform(Pass):
+    """Changes the graph and says whether it did."""
+
+    def apply(self, graph: Graph, ctx: PassContext) -> bool:
+        """Change the graph through its methods; True when something changed."""
+        raise NotImplementedError
+
+    def report(self, changed: bool, ctx: PassContext) -> Report:
+        """What the transform did: its statistics."""
+        return Report(pass_name=self.name, options=self.text, summary={"changed": changed, **ctx.stats(self)})
+
+
+class PassContext(Protocol):
+    """What a pass is given besides the graph."""
+
+    program: Program
+    settings: Settings
+
+    @property
+    def sink(self) -> DiagnosticSink:
+        """Where diagnostics of the pass that runs go."""
+        ...
+
+    @overload
+    def get(self, wanted: Analysis[T]) -> T: ...
+    @overload
+    def get(self, wanted: type[Analysis[T]]) -> T: ...
+    @overload
+    def get(self, wanted: str) -> Any: ...
+    def get(self, wanted: Analysis[Any] | type[Analysis[Any]] | str) -> Any:
+        """The result of another analysis, computed when it is not at hand."""
+        ...
+
+    def each(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+        """The items, with progress shown and cancellation checked on the way. Use it around long loops."""
+        ...
+
+    def apply(self, transform: Transform) -> bool:
+        """Run another transform; True when it changed the graph."""
+        ...
+
+    def stat(self, key: str, amount: int = 1) -> None:
+        """Count something for the statistics of the pass that runs."""
+        ...
+
+    def stats(self, owner: Pass) -> dict[str, int]:
+        """What `owner` counted in its last run."""
+        ...

@@ -1,0 +1,126 @@
+"""Instruments that come with irscope: timing, dumps of the graph when it changed, statistics, progress on a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import TextIO
+
+from irscope.errors import OutputError
+from irscope.ir.printer import print_program
+from irscope.passkit.base import Pass
+from irscope.passkit.events import Instrument, PassEvent
+from irscope.report.table import Table
+
+
+@dataclass
+class _Timed:
+    """One run of one pass."""
+
+    text: str
+    kind: str
+    depth: int
+    number: int
+    seconds: float = 0.0
+    inner: float = 0.0
+
+
+@dataclass
+class Timing(Instrument):
+    """Wall time of every pass, inner passes indented under the one that asked; a pass computed again is counted."""
+
+    finished: list[_Timed] = field(default_factory=list)
+    _open: list[tuple[_Timed, float]] = field(default_factory=list)
+
+    def before(self, event: PassEvent) -> None:
+        self._open.append((_Timed(event.subject.text, event.kind, event.depth, event.number), perf_counter()))
+
+    def after(self, event: PassEvent, changed: bool) -> None:
+        self._close()
+
+    def failed(self, event: PassEvent, error: BaseException) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        timed, started = self._open.pop()
+        timed.seconds = perf_counter() - started
+        if self._open:
+            self._open[-1][0].inner += timed.seconds
+        self.finished.append(timed)
+
+    def table(self) -> Table:
+        """Passes in the order they started, with their own and their total time."""
+        runs: dict[str, int] = {}
+        rows = []
+        for timed in sorted(self.finished, key=lambda one: one.number):
+            runs[timed.text] = runs.get(timed.text, 0) + 1
+            mark = " (A)" if timed.kind == "analysis" else ""
+            rows.append(("  " * timed.depth + timed.text + mark, timed.seconds - timed.inner, timed.seconds, runs[timed.text]))
+        return Table.of(rows, columns=["pass:text", "own:seconds", "total:seconds", "run:count"], title="Time by pass")
+
+
+@dataclass
+class DumpOnChange(Instrument):
+    """Writes the graph into a folder, once at the start and after each transform that changed it: 000_start.irs, 001_dce.irs."""
+
+    folder: Path
+    written: int = 0
+
+    def before(self, event: PassEvent) -> None:
+        if event.kind == "transform" and not self.written:
+            self._write("start", event)
+
+    def after(self, event: PassEvent, changed: bool) -> None:
+        if event.kind == "transform" and changed:
+            self._write(event.subject.name, event)
+
+    def _write(self, name: str, event: PassEvent) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            target = self.folder / f"{self.written:03}_{name}.irs"
+            target.write_text(print_program(event.program), encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"cannot dump the graph: {error.strerror}", where=str(self.folder)) from None
+        self.written += 1
+
+
+@dataclass
+class ProgressLine(Instrument):
+    """One line on a terminal that shows which pass is how far; cleared when the pass ends. Quick passes show nothing."""
+
+    stream: TextIO
+    delay: float = 0.5
+    _started: float = field(default_factory=perf_counter)
+    _shown: bool = False
+
+    def progress(self, event: PassEvent | None, done: int, total: int | None, what: str) -> None:
+        if perf_counter() - self._started < self.delay:
+            return
+        share = f"{done / total:4.0%}" if total else f"{done:,}"
+        name = event.subject.name if event is not None else ""
+        self.stream.write(f"\r\x1b[K{name}: {what} {share}")
+        self.stream.flush()
+        self._shown = True
+
+    def after(self, event: PassEvent, changed: bool) -> None:
+        self._clear()
+
+    def failed(self, event: PassEvent, error: BaseException) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._shown:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+            self._shown = False
+
+
+@dataclass
+class SkipPasses(Instrument):
+    """Leaves out transforms by name, to find the one at fault."""
+
+    names: frozenset[str]
+
+    def should_run(self, subject: Pass) -> bool:
+        return subject.name not in self.names

@@ -1,0 +1,265 @@
+"""Runs passes over a program: results are cached, and computed again only when what they read has changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, overload
+
+from irscope.diagnostics import Diagnostic, DiagnosticSink
+from irscope.errors import Cancelled, IrscopeError, PassError
+from irscope.ir.graph import Facet
+from irscope.ir.printer import print_program
+from irscope.ir.program import Program
+from irscope.ir.verify import verify
+from irscope.passkit.base import Analysis, Pass, Transform
+from irscope.passkit.events import Instrument, Kind, PassEvent
+from irscope.passkit.options import build
+from irscope.passkit.pipeline import parse_pipeline
+from irscope.passkit.registry import PassRegistry, default_registry
+from irscope.passkit.repro import raised_at, write_reproducer
+from irscope.passkit.settings import Settings
+from irscope.report.report import Report
+
+T = TypeVar("T")
+_TICK = 1024
+_Versions = tuple[tuple[int, ...], ...]
+
+
+@dataclass
+class _Cached:
+    """A result with what it was computed from."""
+
+    result: Any
+    versions: _Versions
+    settings: Settings
+    needs: list[Analysis[Any]]
+    diagnostics: list[Diagnostic]
+
+
+@dataclass
+class _Frame:
+    """A pass that runs now: what it asked for and what it counted."""
+
+    event: PassEvent
+    needs: list[Analysis[Any]] = field(default_factory=list)
+    diagnostics: DiagnosticSink = field(default_factory=DiagnosticSink)
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What one element of a pipeline gave."""
+
+    subject: Pass
+    value: Any
+    """An analysis's result; for a transform whether it changed the graph."""
+    made_report: Report
+
+    def report(self) -> Report:
+        """The result as tables and numbers."""
+        return self.made_report
+
+
+class Manager:
+    """Runs analyses and transforms over one program. This is the `ctx` that passes are given."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        settings: Settings | None = None,
+        instruments: Sequence[Instrument] = (),
+        registry: PassRegistry | None = None,
+        verify_each: bool = False,
+        reproducers: bool = False,
+    ) -> None:
+        self.program = program
+        self.settings = settings if settings is not None else Settings()
+        self.instruments: list[Instrument] = list(instruments)
+        self.registry = registry if registry is not None else default_registry()
+        self.verify_each = verify_each
+        self.reproducers = reproducers
+        self.cancelled = threading.Event()
+        """Set it from any thread to stop the run at the next item of a long loop."""
+        self._general = DiagnosticSink()
+        self._cache: dict[Analysis[Any], _Cached] = {}
+        self._running: list[_Frame] = []
+        self._stats: dict[Pass, dict[str, int]] = {}
+        self._count = 0
+
+    # -- what passes see ---------------------------------------------------------------------------------------
+
+    @property
+    def sink(self) -> DiagnosticSink:
+        """Where the pass that runs now puts its diagnostics; they stay with its cached result."""
+        return self._running[-1].diagnostics if self._running else self._general
+
+    @overload
+    def get(self, wanted: Analysis[T]) -> T: ...
+    @overload
+    def get(self, wanted: type[Analysis[T]]) -> T: ...
+    @overload
+    def get(self, wanted: str) -> Any: ...
+    def get(self, wanted: Analysis[Any] | type[Analysis[Any]] | str) -> Any:
+        """The result of an analysis, from the cache when it still holds."""
+        analysis = self._instance(wanted)
+        if self._running:
+            self._running[-1].needs.append(analysis)
+        cached = self._cache.get(analysis)
+        if cached is not None and self._is_valid(analysis, cached):
+            return cached.result
+        if any(frame.event.subject == analysis for frame in self._running):
+            chain = " -> ".join(frame.event.subject.name for frame in self._running)
+            raise PassError(f"analysis {analysis.name!r} needs its own result ({chain} -> {analysis.name})", code="IRS501")
+        versions = self._versions(analysis)
+        with self._running_pass(analysis, "analysis") as frame:
+            result = analysis.compute(self.program.graph, self)
+        self._cache[analysis] = _Cached(result, versions, self.settings, frame.needs, list(frame.diagnostics))
+        return result
+
+    def peek(self, wanted: Analysis[T]) -> T | None:
+        """The cached result if it still holds; computes nothing."""
+        cached = self._cache.get(wanted)
+        return cached.result if cached is not None and self._is_valid(wanted, cached) else None
+
+    def each(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+        """The items, ticking progress and checking for cancellation every 1,024 of them."""
+        for done, item in enumerate(items):
+            if done % _TICK == 0:
+                self.check_cancelled()
+                for instrument in self.instruments:
+                    instrument.progress(self._running[-1].event if self._running else None, done, total, what)
+            yield item
+
+    def check_cancelled(self) -> None:
+        """Raise Cancelled when somebody asked for the run to stop."""
+        if self.cancelled.is_set():
+            raise Cancelled("stopped on request")
+
+    def stat(self, key: str, amount: int = 1) -> None:
+        """Count something for the statistics of the pass that runs."""
+        counts = self._stats.setdefault(self._running[-1].event.subject, {})
+        counts[key] = counts.get(key, 0) + amount
+
+    def stats(self, owner: Pass) -> dict[str, int]:
+        """What a pass counted in its last run."""
+        return dict(self._stats.get(owner, {}))
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def apply(self, transform: Transform) -> bool:
+        """Run a transform; True when it changed the graph."""
+        if not all(instrument.should_run(transform) for instrument in self.instruments):
+            return False
+        self._stats.pop(transform, None)
+        before = self._versions(None)
+        with self._running_pass(transform, "transform") as frame:
+            changed = transform.apply(self.program.graph, self)
+            if not changed and self._versions(None) != before:
+                raise PassError(f"transform {transform.name!r} changed the graph but says that it did not", code="IRS502")
+            if changed and self.verify_each:
+                broken = verify(self.program)
+                if broken:
+                    raise PassError(f"transform {transform.name!r} left a broken graph: {broken[0].message}", code="IRS503")
+            frame.changed = bool(changed)
+        for diagnostic in frame.diagnostics:
+            self.sink.add(diagnostic)
+        return frame.changed
+
+    def run(self, pipeline: str | Sequence[Pass]) -> list[PassResult]:
+        """Run a pipeline; one result per element, in order."""
+        passes = parse_pipeline(pipeline, self.registry) if isinstance(pipeline, str) else tuple(pipeline)
+        return [self.run_one(subject) for subject in passes]
+
+    def run_one(self, subject: Pass) -> PassResult:
+        """Run one pass and make its report."""
+        if isinstance(subject, Transform):
+            changed = self.apply(subject)
+            with self._guarded(subject):
+                return PassResult(subject, changed, subject.report(changed, self))
+        if not isinstance(subject, Analysis):
+            raise PassError(f"{subject.name!r} is neither an analysis nor a transform", code="IRS607")
+        value = self.get(subject)
+        with self._guarded(subject):
+            report = subject.report(value, self)
+        found = self.diagnostics_of(subject)
+        return PassResult(subject, value, replace(report, diagnostics=(*report.diagnostics, *found)))
+
+    def diagnostics_of(self, subject: Analysis[Any]) -> list[Diagnostic]:
+        """What an analysis had to say when it ran."""
+        cached = self._cache.get(subject)
+        return list(cached.diagnostics) if cached is not None else []
+
+    # -- keeping results true ----------------------------------------------------------------------------------
+
+    def _instance(self, wanted: Analysis[Any] | type[Analysis[Any]] | str) -> Analysis[Any]:
+        if isinstance(wanted, str):
+            (found,) = parse_pipeline(wanted, self.registry)
+            if not isinstance(found, Analysis):
+                raise PassError(f"{wanted!r} is not an analysis, so it has no result to get", code="IRS504")
+            return found
+        return build(wanted, {}) if isinstance(wanted, type) else wanted
+
+    def _versions(self, analysis: Analysis[Any] | None) -> _Versions:
+        facets = analysis.reads if analysis is not None else tuple(Facet)
+        mains = (self.program.graph, *self.program.functions.values())
+        return tuple(tuple(graph.versions[facet] for facet in facets) for graph in mains)
+
+    def _is_valid(self, analysis: Analysis[Any], cached: _Cached) -> bool:
+        # Needs are checked through a worklist: a chain of analyses may be longer than the stack allows.
+        pending, seen = [(analysis, cached)], {analysis}
+        while pending:
+            subject, entry = pending.pop()
+            if entry.settings != self.settings or entry.versions != self._versions(subject):
+                return False
+            for need in entry.needs:
+                if need not in seen:
+                    seen.add(need)
+                    found = self._cache.get(need)
+                    if found is None:
+                        return False
+                    pending.append((need, found))
+        return True
+
+    # -- errors and instruments --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _running_pass(self, subject: Pass, kind: Kind) -> Iterator[_Frame]:
+        """Tell the instruments about one pass, and turn what it raises into one clear error."""
+        self.check_cancelled()
+        frame = _Frame(PassEvent(subject, kind, self.program, len(self._running), self._count))
+        self._count += 1
+        for instrument in self.instruments:
+            instrument.before(frame.event)
+        self._running.append(frame)
+        try:
+            with self._guarded(subject):
+                yield frame
+        except BaseException as error:
+            self._running.pop()
+            for instrument in reversed(self.instruments):
+                instrument.failed(frame.event, error)
+            raise
+        self._running.pop()
+        for instrument in reversed(self.instruments):
+            instrument.after(frame.event, frame.changed)
+
+    @contextmanager
+    def _guarded(self, subject: Pass) -> Iterator[None]:
+        """Anything but irscope's own errors becomes a PassError, with a reproducer where those are wanted."""
+        snapshot = print_program(self.program) if self.reproducers and isinstance(subject, Transform) else None
+        try:
+            yield
+        except (IrscopeError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            hint = ""
+            if self.reproducers:
+                text = snapshot if snapshot is not None else print_program(self.program)
+                written = write_reproducer(text, subject.text, error)
+                hint = f"reproduce it with: irscope repro {written}" if written else ""
+            message = f"pass {subject.name!r} failed: {type(error).__name__}: {error}"
+            raise PassError(message, where=raised_at(error), hint=hint) from error

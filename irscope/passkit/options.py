@@ -1,0 +1,165 @@
+"""Options of passes: dataclass fields from text, and back."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from irscope.errors import PipelineError
+
+_BARE = re.compile(r"^[A-Za-z0-9_./:+~-]+$")
+
+
+class BadValue(ValueError):
+    """A text that is no value of an option's type; the message says what would be."""
+
+
+def option_types(cls: type) -> Mapping[str, Any]:
+    """Types of the options of a pass class by name."""
+    hints = get_type_hints(cls)
+    return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def convert(text: str | None, type_: Any) -> Any:
+    """One option's value from its text; None is a bare flag. Raises BadValue."""
+    origin, arguments = get_origin(type_), get_args(type_)
+    if type_ is bool:
+        return _boolean(text)
+    if origin in (Union, types.UnionType):
+        if text == "none" and type(None) in arguments:
+            return None
+        return _first_that_fits(text, [kind for kind in arguments if kind is not type(None)])
+    if text is None:
+        raise BadValue(f"needs a value: {describe(type_)}")
+    if origin is tuple:
+        return () if text == "[]" else tuple(convert(part, arguments[0]) for part in split_list(text))
+    text = unquote(text)
+    choices = _choices(type_)
+    if choices is not None:
+        if text not in choices:
+            raise BadValue(f"must be {describe(type_)}, not {text!r}")
+        return choices[text]
+    try:
+        return _PLAIN[type_](text)
+    except KeyError:
+        raise BadValue(f"has a type that cannot be written as text: {type_}") from None
+    except ValueError:
+        raise BadValue(f"must be {describe(type_)}, not {text!r}") from None
+
+
+_PLAIN: Mapping[Any, Callable[[str], Any]] = {str: str, Path: Path, int: int, float: float}
+
+
+def _choices(type_: Any) -> dict[str, Any] | None:
+    """What may be written for a Literal or an Enum, None for other types."""
+    if get_origin(type_) is Literal:
+        return {str(choice): choice for choice in get_args(type_)}
+    if isinstance(type_, type) and issubclass(type_, enum.Enum):
+        return {text: member for member in type_ for text in (member.name.lower(), str(member.value))}
+    return None
+
+
+def _boolean(text: str | None) -> bool:
+    if text in (None, "true", "yes", "1"):
+        return True
+    if text in ("false", "no", "0"):
+        return False
+    raise BadValue(f"must be true or false, not {text!r}")
+
+
+def _first_that_fits(text: str | None, kinds: list[Any]) -> Any:
+    problem: BadValue | None = None
+    for kind in kinds:
+        try:
+            return convert(text, kind)
+        except BadValue as error:
+            problem = problem or error
+    raise problem or BadValue("has no possible value")
+
+
+def describe(type_: Any) -> str:
+    """A type in words, for messages and help."""
+    origin, arguments = get_origin(type_), get_args(type_)
+    if origin is tuple:
+        return f"a list of {describe(arguments[0])} separated by commas"
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if origin in (Union, types.UnionType):
+        return " or ".join("none" if kind is type(None) else describe(kind) for kind in arguments)
+    if isinstance(type_, type) and issubclass(type_, enum.Enum):
+        return "one of " + ", ".join(str(member.value) for member in type_)
+    return {int: "an integer", float: "a number", bool: "true or false", str: "a text", Path: "a path"}.get(type_, str(type_))
+
+
+def to_text(value: Any) -> str:
+    """An option's value as text that `convert` reads back."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(to_text(item) for item in value) or "[]"
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, int | float):
+        return str(value)
+    text = str(value)
+    return text if _BARE.match(text) and text != "none" else json.dumps(text)
+
+
+def unquote(text: str) -> str:
+    """A text without the quotes it may have."""
+    if text.startswith('"'):
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            raise BadValue(f"is a broken quotation: {text}") from None
+    return text
+
+
+def split_list(text: str) -> list[str]:
+    """Items separated by commas; commas inside quotes do not count."""
+    return re.findall(r'(?:"(?:\\.|[^"\\])*"|[^,])+', text)
+
+
+def options_text(owner: Any) -> str:
+    """Options that differ from their defaults as `{key=value key}`, empty when none does."""
+    parts = []
+    for field in fields(owner):
+        value = getattr(owner, field.name)
+        if field.name == "body" or _is_default(field, value):
+            continue
+        parts.append(field.name if value is True else f"{field.name}={to_text(value)}")
+    return "{" + " ".join(parts) + "}" if parts else ""
+
+
+def _is_default(field: Field[Any], value: Any) -> bool:
+    if field.default is not MISSING:
+        return bool(value == field.default and type(value) is type(field.default))
+    return field.default_factory is not MISSING and bool(value == field.default_factory())
+
+
+def build(cls: type, given: Mapping[str, str | None], **extra: Any) -> Any:
+    """An instance of a pass class from texts of options. Raises PipelineError naming the option and what is valid."""
+    known = option_types(cls)
+    values: dict[str, Any] = dict(extra)
+    name = getattr(cls, "name", cls.__name__)
+    for written, text in given.items():
+        key = written.replace("-", "_")
+        if key not in known or key == "body":
+            valid = ", ".join(option for option in known if option != "body") or "it has none"
+            raise PipelineError(f"pass {name!r} has no option {written!r}", code="IRS605", hint=f"options: {valid}")
+        try:
+            values[key] = convert(text, known[key])
+        except BadValue as error:
+            raise PipelineError(f"option {written!r} of pass {name!r} {error}", code="IRS606") from None
+    missing = [f.name for f in fields(cls) if f.name not in values and f.default is MISSING and f.default_factory is MISSING]
+    if missing:
+        raise PipelineError(f"pass {name!r} needs option {missing[0]!r}: {describe(known[missing[0]])}", code="IRS606")
+    return cls(**values)

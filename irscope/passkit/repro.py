@@ -1,0 +1,67 @@
+"""Crash reproducers: the graph before the failing pass and the pass, in one file that `irscope repro` runs again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import tempfile
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from irscope import __version__
+from irscope.errors import LoadError
+
+FOLDER_VARIABLE = "IRSCOPE_CRASH_DIR"
+_RUN_LINE = re.compile(r"^# RUN: (.+)$", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Reproducer:
+    """What a reproducer file asks for."""
+
+    pipeline: str
+    text: str
+
+
+def write_reproducer(text: str, pipeline: str, error: BaseException) -> Path | None:
+    """Write a reproducer to the current folder (or $IRSCOPE_CRASH_DIR, or the temporary folder); None if nowhere is writable."""
+    trace = "".join(traceback.format_exception(error))
+    digest = hashlib.sha256((text + pipeline).encode()).hexdigest()[:10]
+    header = [
+        f"# irscope {__version__}, Python {platform.python_version()}, {platform.system()}",
+        "# A pass failed on this graph. It holds no weights. Run it again with: irscope repro FILE",
+        f"# RUN: {pipeline}",
+        *(f"# {line}" for line in trace.splitlines()),
+    ]
+    body = "\n".join(header) + "\n" + text
+    for folder in (os.environ.get(FOLDER_VARIABLE), ".", tempfile.gettempdir()):
+        if folder is None:
+            continue
+        target = Path(folder) / f"irscope-crash-{digest}.irs"
+        try:
+            target.write_text(body, encoding="utf-8")
+        except OSError:
+            continue
+        return target
+    return None
+
+
+def read_reproducer(path: Path) -> Reproducer:
+    """The pipeline and graph text of a reproducer file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoadError(f"cannot read the reproducer: {error}", where=str(path)) from None
+    match = _RUN_LINE.search(text)
+    if match is None:
+        raise LoadError("no '# RUN:' line: this is not a reproducer", where=str(path), hint="irscope run FILE analyses any .irs file")
+    return Reproducer(match[1], text)
+
+
+def raised_at(error: BaseException) -> str:
+    """File and line that raised an error, for a message without a traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

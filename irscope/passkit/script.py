@@ -1,0 +1,81 @@
+"""Passes from a user's own file: `./my_pass.py:MyPass`. Naming a file runs it, as `python file.py` would."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from irscope.errors import IrscopeError, UsageError
+from irscope.passkit.base import Pass
+from irscope.passkit.options import unquote
+
+_SCRIPT = re.compile(r'^(?P<path>"(?:\\.|[^"\\])*"|.*?\.py)(?::(?P<symbol>[A-Za-z_]\w*))?$')
+
+
+def is_script_reference(reference: str) -> bool:
+    """Whether a pipeline element names a file rather than a registered pass."""
+    match = _SCRIPT.match(reference)
+    return match is not None and unquote(match["path"]).endswith(".py")
+
+
+def load_script_pass(reference: str) -> type[Pass]:
+    """The pass class that a reference names; without `:Name` the file must define exactly one."""
+    match = _SCRIPT.match(reference)
+    assert match is not None
+    path, symbol = Path(unquote(match["path"])), match["symbol"]
+    module = _load(path)
+    defined = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Pass) and value.__module__ == module.__name__
+    }
+    if symbol is None:
+        if len(defined) != 1:
+            names = ", ".join(sorted(defined)) or "none"
+            raise UsageError(f"{path} defines {len(defined)} passes ({names})", code="IRS608", hint=f"name one: {path}:Name")
+        return next(iter(defined.values()))
+    found = defined.get(symbol) or next((cls for cls in defined.values() if cls.name == symbol), None)
+    if found is None:
+        other = getattr(module, symbol, None)
+        if isinstance(other, type) and issubclass(other, Pass):
+            return other
+        names = ", ".join(sorted(defined)) or "none"
+        raise UsageError(f"{path} has no pass {symbol!r}", code="IRS608", hint=f"passes there: {names}")
+    return found
+
+
+def _load(path: Path) -> ModuleType:
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"the script {str(path)!r} cannot be read: {error.strerror}", code="IRS608") from None
+    # One module per content: a second run finds the same classes, so cached results stay valid.
+    digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + source).hexdigest()[:16]
+    name = f"_irscope_user_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except IrscopeError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"the script raised {type(error).__name__}: {error}", code="IRS609", where=_origin(error, path)) from error
+    return module
+
+
+def _origin(error: Exception, path: Path) -> str:
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"{path}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"{path}:{lines[-1]}" if lines else str(path)

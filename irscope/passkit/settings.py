@@ -1,0 +1,17 @@
+"""What a user says about a run besides its passes; analyses that read a setting are computed again when it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Defaults for options that many passes share."""
+
+    device: str = ""
+    """Device profile that sizes, kernels and times are meant for."""
+    torch: str = ""
+    """Version of torch whose rules are meant, for example 2.13."""
+    strict: bool = False
+    """Whether anything unknown is an error."""

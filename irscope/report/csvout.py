@@ -1,0 +1,116 @@
+"""Tables as CSV: raw numbers, an empty cell where something is unknown, lists as JSON.
+
+What is said about numbers follows the table's own columns, in columns such as `size.provenance`, where there is anything to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from irscope.report.options import RenderOptions
+from irscope.report.printable import printable
+from irscope.report.report import Document, Report
+from irscope.report.summary import provenance_of
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
+
+_DETAILS: dict[str, Callable[[Quantity], object]] = {
+    "formula": lambda quantity: quantity.formula if quantity.value is not None else None,
+    "low": lambda quantity: quantity.lo,
+    "high": lambda quantity: quantity.hi,
+    "note": lambda quantity: quantity.note or None,
+}
+_QUOTED = re.compile(r'[",\n\r]|^$|^\s|\s$')
+_FORMULA = re.compile(r"[=+@]|-(?![\w .*+/()%,-]*$)")
+"""What a spreadsheet would compute instead of show; a name out of a model file must not get that far."""
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table with the pass it belongs to."""
+
+    pass_name: str
+    table: Table
+
+
+def render(document: Document, options: RenderOptions) -> Iterator[str]:
+    """Tables and series one below the other, with a comment line each where there are several; summaries only where there is neither."""
+    sections = [section for report in document.reports for section in _sections(report)]
+    sections = sections or [section for report in document.reports for section in _summary(report)]
+    for number, section in enumerate(sections):
+        if len(sections) > 1:
+            yield "\n" if number else ""
+            yield f"# {printable(section.pass_name)}: {printable(section.table.title)}\n"
+        yield from csv_lines(section.table)
+
+
+def render_files(document: Document, options: RenderOptions) -> Iterator[tuple[str, Iterator[str]]]:
+    """File names with their content, one file for each table, series and summary."""
+    taken: set[str] = set()
+    for report in document.reports:
+        for section in (*_summary(report), *_sections(report)):
+            yield _file_name(section, taken), csv_lines(section.table)
+
+
+def csv_lines(table: Table) -> Iterator[str]:
+    """A head of column keys, then the rows."""
+    heads: list[str] = []
+    cells: list[Sequence[Cell]] = []
+    details: list[tuple[str, list[Cell]]] = []
+    for column in table.columns:
+        values = table.cells(column.key)
+        heads.append(column.key)
+        cells.append(values)
+        details.extend(_details(column, values))
+    heads.extend(head for head, _ in details)
+    cells.extend(values for _, values in details)
+    for row in chain([heads], zip(*cells, strict=True)):
+        yield (",".join(map(_cell, row)) or '""') + "\n"  # readers skip a line with nothing on it
+
+
+def _details(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
+    found = [provenance_of(cell, column.kind, column.provenance) for cell in cells]
+    if any(where in (Provenance.MODELLED, Provenance.MEASURED) for where in found):
+        yield f"{column.key}.provenance", [where.value for where in found]
+    for name, read in _DETAILS.items():
+        values = [read(cell) if isinstance(cell, Quantity) else None for cell in cells]
+        if any(value is not None for value in values):
+            yield f"{column.key}.{name}", [value if isinstance(value, int | float | str) else None for value in values]
+
+
+def _cell(cell: Cell) -> str:
+    value = bare(cell)
+    if value is None:
+        return ""
+    text = printable(raw_text(value))
+    if isinstance(value, str) and _FORMULA.match(text):
+        text = f"\\x{ord(text[0]):02x}{text[1:]}"
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    for table in (*report.tables, *(series.table() for series in report.series)):
+        yield Section(report.pass_name, table)
+
+
+def _summary(report: Report) -> Iterator[Section]:
+    rows = [(entry.key, entry.cell, entry.kind.value) for entry in report.entries()]
+    if rows:
+        yield Section(report.pass_name, Table.of(rows, [Column("key"), Column("value", Kind.NUMBER), Column("kind")], "summary"))
+
+
+def _file_name(section: Section, taken: set[str]) -> str:
+    """A name that every file system takes, and that no other table of the document has."""
+    words = re.sub(r"[^a-z0-9._]+", "-", f"{section.pass_name}-{section.table.title or 'table'}".lower())
+    stem = words.strip("-.")[:_LONGEST_NAME] or "table"
+    name, number = stem, 1
+    while name in taken:
+        number += 1
+        name = f"{stem}-{number}"
+    taken.add(name)
+    return f"{name}.csv"

@@ -1,0 +1,145 @@
+"""The document as one page that needs nothing else: no script, nothing loaded from anywhere.
+
+Every cell that shows a number with a unit carries the raw value in `data-value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from irscope.report.celltext import CellWriter
+from irscope.report.options import RenderOptions
+from irscope.report.report import Coverage, Document, ModelInfo, Report
+from irscope.report.summary import Entry
+from irscope.report.svgchart import chart, text
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
+
+ROWS = 1000
+"""Rows of a table that are shown where nobody asked for more or fewer."""
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; margin: 0; overflow-wrap: anywhere; }
+h2 { font: 600 1.1rem ui-monospace, monospace; margin: 2.5rem 0 .5rem; border-bottom: 1px solid #8888; overflow-wrap: anywhere; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font: 13px/1.5 ui-monospace, monospace; }
+th, td { padding: .15rem .7rem; text-align: left; vertical-align: top; white-space: pre; }
+thead th { border-bottom: 1px solid #8888; }
+tbody tr:nth-child(even) { background: #8881; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+.summary .number { text-align: left; }
+.unknown, .quiet { opacity: .75; }
+.error, .warning { font-weight: 600; }
+svg { width: 100%; max-width: 61rem; }
+svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
+.axis, .mark { fill: none; stroke: currentColor; }
+.mark { stroke-dasharray: 2 3; }
+.legend span { margin-right: 1rem; white-space: nowrap; }
+.legend i { display: inline-block; width: .8em; height: .8em; margin-right: .35em; }
+"""
+
+
+def render(document: Document, options: RenderOptions) -> Iterator[str]:
+    """The page in pieces."""
+    title = text(f"{document.model.path} - irscope")
+    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+    yield from _model(document.model)
+    for report in document.reports:
+        yield from _report(report, options)
+    yield f'<p class="quiet">Written by irscope {text(document.version)}.</p>\n</body>\n</html>\n'
+
+
+def _model(model: ModelInfo) -> Iterator[str]:
+    facts = [model.format, f"{model.nodes:,} nodes"]
+    facts.append(f"{humanise(model.parameters, Kind.COUNT)} parameters")
+    facts.append(f"{humanise(model.parameter_bytes, Kind.BYTES)} of parameters")
+    facts.extend(f"{symbol}={size}" for symbol, size in model.bind.items())
+    yield f"<h1>{text(model.path)}</h1>\n<p>{text(', '.join(facts))}"
+    yield f'<br><span class="quiet">sha256 {text(model.sha256)}</span></p>\n' if model.sha256 else "</p>\n"
+
+
+def _report(report: Report, options: RenderOptions) -> Iterator[str]:
+    writer = CellWriter(RenderOptions(humanise=options.humanise))
+    yield f"<section>\n<h2>{text(report.options or report.pass_name)}</h2>\n"
+    yield from _summary(report.entries(), writer)
+    for note in report.notes:
+        yield f'<p class="quiet">{text(note)}</p>\n'
+    if report.coverage is not None and report.coverage.total:
+        yield _coverage(report.coverage)
+    for table in report.tables:
+        yield from _table(table, writer, options)
+    for series in report.series if options.charts else ():
+        picture = list(chart(series))
+        if picture:
+            yield f"<h3>{text(series.title)}</h3>\n"
+            yield from picture
+    for diagnostic in report.diagnostics:
+        yield f'<p class="{diagnostic.severity.text}">{text(str(diagnostic))}</p>\n'
+    if writer.legend():
+        yield f'<p class="quiet">{text(writer.legend())}</p>\n'
+    yield "</section>\n"
+
+
+def _coverage(coverage: Coverage) -> str:
+    unknown = f"; unknown: {', '.join(coverage.unknown)}" if coverage.unknown else ""
+    share = humanise(coverage.known / coverage.total, Kind.RATIO)
+    return f"<p>{text(f'coverage: {coverage.known:,} of {coverage.total:,} known ({share}){unknown}')}</p>\n"
+
+
+def _summary(entries: Sequence[Entry], writer: CellWriter) -> Iterator[str]:
+    if not entries:
+        return
+    yield '<div class="scroll"><table class="summary">\n<tbody>\n'
+    for entry in entries:
+        cell = _cell(entry.cell, entry.kind, Provenance.EXACT, writer)
+        yield f'<tr><th scope="row">{text(entry.key)}</th>{cell}<td>{text(_details(entry.cell))}</td></tr>\n'
+    yield "</tbody>\n</table></div>\n"
+
+
+def _table(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator[str]:
+    limit = ROWS if options.rows is None else options.rows
+    heads = "".join(map(_head, table.columns))
+    yield f'<h3>{text(table.title)}</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
+    for row in table.rows(limit or None):
+        cells = (_cell(cell, column.kind, column.provenance, writer) for column, cell in zip(table.columns, row, strict=True))
+        yield f"<tr>{''.join(cells)}</tr>\n"
+    yield "</tbody>\n</table></div>\n"
+    if limit and len(table) > limit:
+        yield f'<p class="quiet">{len(table) - limit:,} more rows; {text(options.all_rows)}</p>\n'
+    elif not len(table):
+        yield '<p class="quiet">no rows</p>\n'
+
+
+def _head(column: Column) -> str:
+    style = ' class="number"' if column.kind.is_number else ""
+    help_text = f' title="{text(column.help)}"' if column.help else ""
+    return f'<th scope="col"{style}{help_text}>{text(column.heading)}</th>'
+
+
+def _cell(cell: Cell, kind: Kind, provenance: Provenance, writer: CellWriter) -> str:
+    value = bare(cell)
+    shown = writer.write(cell, kind, provenance)
+    raw = raw_text(cell)
+    classes = " ".join(name for name, applies in (("number", kind.is_number), ("unknown", value is None)) if applies)
+    attributes = f' class="{classes}"' if classes else ""
+    if value is not None and raw != shown:
+        attributes += f' data-value="{text(raw)}"'
+    details = _details(cell)
+    if details:
+        attributes += f' title="{text(details)}"'
+    return f"<td{attributes}>{text(shown)}</td>"
+
+
+def _details(cell: Cell) -> str:
+    """Formula and remark of a quantity."""
+    if not isinstance(cell, Quantity):
+        return ""
+    formula = cell.formula if cell.value is not None else None
+    return "  ".join(part for part in (formula, cell.note) if part)

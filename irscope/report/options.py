@@ -1,0 +1,78 @@
+"""What a renderer may be told: how wide, how many rows, with colour or without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from irscope.report.printable import can_encode
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The characters that tables and charts are drawn with."""
+
+    rule: str
+    ellipsis: str
+    separator: str
+    mark: str
+    axis: str
+    corner: str
+    blocks: str
+    """From empty to full."""
+
+
+UNICODE = Glyphs(rule="─", ellipsis="…", separator=" · ", mark="▼", axis="│", corner="└", blocks=" ▁▂▃▄▅▆▇█")
+ASCII = Glyphs(rule="-", ellipsis="...", separator=" | ", mark="v", axis="|", corner="+", blocks=" .:-=+*%#")
+
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """How to write a document; a renderer takes what concerns it."""
+
+    width: int | None = None
+    """Columns of the terminal; None does not cut anything."""
+    rows: int | None = None
+    """Rows shown of each table; None is the format's own limit, 0 shows all."""
+    colour: bool = False
+    humanise: bool = True
+    """Numbers with units in text; otherwise raw."""
+    charts: bool = True
+    encoding: str = "utf-8"
+    all_rows: str = "--rows 0 shows all"
+    """How the reader gets the rows that are not shown."""
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """Plain ASCII where the output cannot take more."""
+        drawn = "".join((UNICODE.rule, UNICODE.ellipsis, UNICODE.separator, UNICODE.mark, UNICODE.axis, UNICODE.corner, UNICODE.blocks))
+        return UNICODE if can_encode(drawn, self.encoding) else ASCII
+
+    @classmethod
+    def for_stream(
+        cls,
+        stream: TextIO,
+        *,
+        rows: int | None = None,
+        humanise: bool = True,
+        colour: bool | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> RenderOptions:
+        """Options that suit a stream: a terminal has a width and may have colours, a pipe has neither unless it is asked for."""
+        from shutil import get_terminal_size  # it brings the archive modules along
+
+        terminal = is_terminal(stream)
+        if colour is None:
+            colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        width = get_terminal_size().columns if terminal or environ.get("COLUMNS", "").isdigit() else None
+        return cls(width=width, rows=rows, colour=colour, humanise=humanise, encoding=stream.encoding or "utf-8")
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether somebody is looking."""
+    try:
+        return stream.isatty()
+    except ValueError:  # a closed stream
+        return False

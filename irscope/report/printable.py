@@ -1,0 +1,93 @@
+"""Text from a model file made safe to show: nothing in it can move the cursor, change colours or reorder a line."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """The text with every control, format, bidirectional and surrogate character escaped the way Python's repr does.
+
+    Characters that `encoding` lacks are escaped too, so the result can always be written.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    shown = "".join(character if character.isprintable() else _escape(character) for character in text)
+    return shown if can_encode(shown, encoding) else shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def can_encode(text: str, encoding: str) -> bool:
+    """Whether a stream of this encoding can take the text."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def well_formed(text: str) -> str:
+    """The text with lone surrogates escaped: other programs refuse JSON and UTF-8 that hold them."""
+    if text.isascii() or can_encode(text, "utf-8"):
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return _SHORT.get(character) or f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def display_width(text: str) -> int:
+    """Columns a terminal needs for printable text: East Asian wide characters take two, combining marks none."""
+    return len(text) if text.isascii() else sum(map(_cell_width, text))
+
+
+@functools.cache
+def _cell_width(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """The text filled with spaces to a display width; `right` puts the spaces before it."""
+    fill = " " * (width - display_width(text))
+    return fill + text if right else text + fill
+
+
+def cut_middle(text: str, width: int, ellipsis: str = "…") -> str:
+    """The text within a display width, cut in the middle: both ends of a module path tell something."""
+    if display_width(text) <= width:
+        return text
+    room = width - display_width(ellipsis)
+    if room <= 0:
+        return _head(text, width)
+    head = _head(text, (room + 1) // 2)
+    return head + ellipsis + _tail(text, room - display_width(head))
+
+
+def _head(text: str, width: int) -> str:
+    used = 0
+    for index, character in enumerate(text):
+        used += _cell_width(character)
+        if used > width:
+            return text[:index]
+    return text
+
+
+def _tail(text: str, width: int) -> str:
+    used = 0
+    start = len(text)
+    for index in range(len(text) - 1, -1, -1):
+        size = _cell_width(text[index])
+        used += size
+        if used > width:
+            break
+        if size:  # a combining mark is kept only together with the character it belongs to
+            start = index
+    return text[start:]

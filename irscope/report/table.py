@@ -1,0 +1,140 @@
+"""Tables and series: columns of cells with a kind each. Rows exist only where a renderer writes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from irscope.errors import PassError
+from irscope.report.units import Kind
+from irscope.report.values import Cell, Provenance, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; `provenance` holds for every cell that does not say otherwise."""
+
+    key: str
+    kind: Kind = Kind.TEXT
+    title: str = ""
+    help: str = ""
+    provenance: Provenance = Provenance.EXACT
+
+    @property
+    def heading(self) -> str:
+        """What a reader sees above the column."""
+        return self.title or self.key.replace("_", " ")
+
+    @classmethod
+    def parse(cls, text: str) -> Column:
+        """A column from `key:kind`, or from `key` alone: then a key that is a kind's own name has that kind, any other is text."""
+        key, colon, kind = text.partition(":")
+        try:
+            return cls(key, Kind(kind if colon else key))
+        except ValueError:
+            if not colon:
+                return cls(key)
+        known = ", ".join(kind.value for kind in Kind)
+        raise PassError(f"column {text!r} has no such kind: {kind!r}", code="IRS510", hint=f"kinds are {known}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length; numpy arrays or sequences. `keys` names the node or value of each row, so that a reader can jump there."""
+
+    title: str
+    columns: tuple[Column, ...]
+    data: Mapping[str, Sequence[object]]
+    keys: Sequence[object] | None = None
+
+    def __post_init__(self) -> None:
+        check_columns(self.title, self.columns, self.data)
+        if self.keys is not None and len(self.keys) != len(self):
+            raise PassError(f"table {self.title!r} has {len(self)} rows and {len(self.keys)} keys", code="IRS510")
+
+    def __len__(self) -> int:
+        return len(self.data[self.columns[0].key]) if self.columns else 0
+
+    @classmethod
+    def of(
+        cls,
+        rows: Iterable[Sequence[object]],
+        columns: Iterable[str | Column],
+        title: str = "",
+        keys: Sequence[object] | None = None,
+    ) -> Table:
+        """A table from row tuples and columns such as `["node", "channels:count", "flops:flops"]`."""
+        parsed = tuple(column if isinstance(column, Column) else Column.parse(column) for column in columns)
+        cells: list[list[object]] = [[] for _ in parsed]
+        for number, row in enumerate(rows):
+            if len(row) != len(parsed):
+                raise PassError(f"table {title!r}: row {number} has {len(row)} cells for {len(parsed)} columns", code="IRS510")
+            for into, cell in zip(cells, row, strict=True):
+                into.append(plain(cell))
+        return cls(title, parsed, {column.key: into for column, into in zip(parsed, cells, strict=True)}, keys)
+
+    def cells(self, key: str) -> list[Cell]:
+        """One column as plain cells."""
+        return column_cells(self.data[key])
+
+    def rows(self, limit: int | None = None) -> Iterator[tuple[Cell, ...]]:
+        """The rows in order, at most `limit` of them."""
+        return zip(*(column_cells(self.data[column.key][:limit]) for column in self.columns), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place on a series' x axis with a label, such as the peak."""
+
+    x: int | float
+    label: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """Columns over an x axis: a timeline or a histogram. `stacked` columns are parts of a whole; each holds until the next x."""
+
+    title: str
+    x: Column
+    y: tuple[Column, ...]
+    data: Mapping[str, Sequence[object]]
+    marks: tuple[Mark, ...] = ()
+    stacked: bool = True
+
+    def __post_init__(self) -> None:
+        check_columns(self.title, self.columns, self.data)
+        if not all(abs(mark.x) < math.inf for mark in self.marks):
+            raise PassError(f"series {self.title!r} has a mark at no place", code="IRS510")
+
+    def __len__(self) -> int:
+        return len(self.data[self.x.key])
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.x, *self.y)
+
+    def cells(self, key: str) -> list[Cell]:
+        """One column as plain cells."""
+        return column_cells(self.data[key])
+
+    def table(self) -> Table:
+        """The same numbers as a table."""
+        return Table(self.title, self.columns, self.data)
+
+
+def column_cells(data: Sequence[object]) -> list[Cell]:
+    """Plain cells of a list or a numpy array."""
+    to_list = getattr(data, "tolist", None)
+    return [plain(cell) for cell in (data if to_list is None else to_list())]
+
+
+def check_columns(title: str, columns: Sequence[Column], data: Mapping[str, Sequence[object]]) -> None:
+    """Raise PassError unless every column has data of one length, and no data is without a column."""
+    keys = [column.key for column in columns]
+    if len(set(keys)) != len(keys) or set(keys) != set(data):
+        raise PassError(f"table {title!r} has columns {', '.join(keys)} and data for {', '.join(data)}", code="IRS510")
+    lengths = {key: len(data[key]) for key in keys}
+    if len(set(lengths.values())) > 1:
+        sizes = ", ".join(f"{key} {length}" for key, length in lengths.items())
+        raise PassError(f"the columns of table {title!r} have different lengths: {sizes}", code="IRS510")

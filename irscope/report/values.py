@@ -1,0 +1,152 @@
+"""What a report's cell may hold, and where its number comes from."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from irscope.errors import PassError
+from irscope.report.printable import well_formed
+
+Number: TypeAlias = int | float
+Scalar: TypeAlias = int | float | str | bool | None
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Plain: TypeAlias = "Scalar | tuple[Plain, ...] | dict[str, Plain]"
+Cell: TypeAlias = "Plain | Quantity"
+"""None means unknown, a string where a number is expected is its formula. For "none" in a text column use an empty string."""
+
+
+_PLAIN = frozenset({int, float, str, bool, type(None)})
+
+
+class Provenance(enum.Enum):
+    """Where a number comes from."""
+
+    EXACT = "exact"
+    MODELLED = "modelled"
+    MEASURED = "measured"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number that says where it comes from, the formula it was computed by, and the interval it lies in.
+
+    numpy numbers become plain ones, symbolic sizes their formula.
+    """
+
+    value: Scalar
+    provenance: Provenance = Provenance.EXACT
+    formula: str | None = None
+    """The symbolic form; with `value=None` the number itself is symbolic."""
+    note: str = ""
+    """How the number came about, in a few words."""
+    lo: Number | str | None = None
+    hi: Number | str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("value", "lo", "hi", "formula"):
+            given = getattr(self, name)
+            if type(given) not in _PLAIN:
+                object.__setattr__(self, name, str(given) if name == "formula" else bare(plain(given)))
+
+    @property
+    def shown(self) -> Scalar:
+        """What stands in the cell: the value, else the formula, else None."""
+        return self.formula if self.value is None else self.value
+
+    @property
+    def interval(self) -> tuple[Number | str | None, Number | str | None] | None:
+        """Lower and upper bound, None where the number has neither."""
+        return None if self.lo is None and self.hi is None else (self.lo, self.hi)
+
+
+def plain(value: object) -> Cell:
+    """A cell from whatever a pass put there: numpy scalars and arrays, dtypes, symbolic sizes and graph objects become plain values."""
+    if type(value) in _PLAIN:
+        return value  # type: ignore[return-value]  # exactly one of these types
+    if isinstance(value, Quantity):
+        return value
+    if isinstance(value, enum.Enum) and not isinstance(value, int | float | str):
+        return _enum_value(value)
+    to_list = getattr(value, "tolist", None)
+    if to_list is not None:
+        return plain(to_list())
+    return _from_subclass(value)
+
+
+def _enum_value(member: enum.Enum) -> Cell:
+    if type(member).__str__ is not enum.Enum.__str__:
+        return str(member)
+    return member.value if isinstance(member.value, str) else member.name.lower()
+
+
+def _from_subclass(value: object) -> Cell:
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        return {str(key): bare(plain(item)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple([bare(plain(item)) for item in value])
+    return _label(value)
+
+
+def _label(value: object) -> str | None:
+    """How a graph's objects are called: by their text if they have one, else by name."""
+    if type(value).__str__ is not object.__str__ and not isinstance(value, bytes | set | frozenset):
+        return str(value)
+    name = getattr(value, "name", 0)
+    if name is None or isinstance(name, str):
+        return name
+    raise PassError(
+        f"a report cannot show a {type(value).__name__}",
+        code="IRS510",
+        hint="give numbers, strings, booleans, None, or lists and dictionaries of them",
+    )
+
+
+def bare(cell: Cell) -> Plain:
+    """The cell without what a Quantity says about it."""
+    return cell.shown if isinstance(cell, Quantity) else cell
+
+
+def json_value(cell: Cell) -> Json:
+    """The raw value as JSON has it: NaN and infinities as strings, integers exact whatever their size."""
+    if isinstance(cell, Quantity):
+        cell = cell.shown
+    if isinstance(cell, float):
+        return cell if math.isfinite(cell) else str(cell)
+    if isinstance(cell, str):
+        return well_formed(cell)
+    if isinstance(cell, dict):
+        return {well_formed(key): json_value(item) for key, item in cell.items()}
+    if isinstance(cell, tuple):
+        return [json_value(item) for item in cell]
+    return cell
+
+
+def compact_json(value: object) -> str:
+    """One line of JSON in ASCII, without any control character."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False)
+
+
+def raw_text(cell: Cell, unknown: str = "") -> str:
+    """The raw value as text: full precision, no units; lists and dictionaries as JSON."""
+    value = bare(cell)
+    if value is None:
+        return unknown
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, tuple | dict):
+        return compact_json(json_value(value))
+    return str(value)

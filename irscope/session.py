@@ -1,0 +1,116 @@
+"""A loaded model with its pass manager: what the command line, the UI and scripts work with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from irscope import __version__
+from irscope.diagnostics import Diagnostic, DiagnosticSink
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.load import load_program
+from irscope.ir.builder import paused_gc
+from irscope.ir.graph import Graph
+from irscope.ir.program import Program
+from irscope.passes.annotate import Annotate
+from irscope.passes.params import count_parameters
+from irscope.passkit.base import Pass
+from irscope.passkit.events import Instrument
+from irscope.passkit.manager import Manager, PassResult
+from irscope.passkit.settings import Settings
+from irscope.report.report import Document, ModelInfo, Report
+
+_HASH_LIMIT = 256 << 20
+
+
+class Results(Mapping[str, PassResult]):
+    """Results of a pipeline by the name of the pass; `items_in_order` keeps passes that ran twice apart."""
+
+    def __init__(self, items: Sequence[PassResult]) -> None:
+        self.items_in_order = tuple(items)
+        self._by_name = {item.subject.name: item for item in items}
+
+    def __getitem__(self, name: str) -> PassResult:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def reports(self) -> tuple[Report, ...]:
+        return tuple(item.report() for item in self.items_in_order)
+
+
+@dataclass
+class Model:
+    """A program that was read, its types inferred; run passes over it."""
+
+    manager: Manager
+    diagnostics: tuple[Diagnostic, ...]
+    """What the frontend had to say."""
+    options: LoadOptions
+
+    @property
+    def program(self) -> Program:
+        return self.manager.program
+
+    @property
+    def graph(self) -> Graph:
+        return self.program.graph
+
+    def run(self, pipeline: str | Sequence[Pass]) -> Results:
+        """Run a pipeline; analyses that ran before and still hold are not run again."""
+        return Results(self.manager.run(pipeline))
+
+    def document(self, results: Results) -> Document:
+        """Results as the document that renderers take."""
+        return Document(__version__, self.info(), results.reports)
+
+    def info(self) -> ModelInfo:
+        """What reports say about the model itself."""
+        program = self.program
+        totals = count_parameters(program)
+        return ModelInfo(
+            path=program.path,
+            format=program.format,
+            sha256=file_digest(Path(program.path)) if program.path else "",
+            nodes=program.node_count,
+            parameters=totals.count if isinstance(totals.count, int) else None,
+            parameter_bytes=totals.bytes if isinstance(totals.bytes, int) else None,
+            bind=dict(self.options.bind),
+        )
+
+
+def open_model(
+    path: Path,
+    options: LoadOptions | None = None,
+    *,
+    settings: Settings | None = None,
+    instruments: Sequence[Instrument] = (),
+    verify_each: bool = False,
+    reproducers: bool = False,
+) -> Model:
+    """Read a model and infer its types."""
+    options = options or LoadOptions()
+    sink = DiagnosticSink()
+    with paused_gc():
+        program = load_program(path, options, sink)
+        manager = Manager(program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers)
+        manager.apply(Annotate())
+    return Model(manager, tuple(sink), options)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, empty where it is gone or so large that hashing would dominate the run."""
+    try:
+        if path.stat().st_size > _HASH_LIMIT:
+            return ""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""

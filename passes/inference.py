@@ -1,0 +1,351 @@
+"""The engine of the `shapes` pass: types and small values of every node, in program order, never giving up on the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from irscope.ir.bind import element_stem
+from irscope.ir.dims import Dim, SymDim, symbol, unknown
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.payload import Blob, Literal
+from irscope.ir.program import Program
+from irscope.ir.types import UNKNOWN_TENSOR, ScalarType, TensorType, Type
+from irscope.ops.call import Known, OpCall, RuleContext, RuleError
+from irscope.ops.registry import find_op
+from irscope.ops.spec import OpSpec
+from irscope.ops.values import MAX_ELEMENTS, from_bytes, objects, static_shape, to_array
+
+SYMBOLIC_ELEMENTS = 64
+"""Integer tensors up to this size get a symbol per element when a shape depends on them."""
+MAX_REGION_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is unknown: the node it began at, in words, and the shortest way to make it known."""
+
+    node: str
+    text: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """Two sizes taken as equal because an operator requires it."""
+
+    left: Dim
+    right: Dim
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A node whose rule could not be applied; `fault` says whether the model contradicts itself or irscope has a bug."""
+
+    node: Node
+    text: str
+    fault: str
+
+
+class Item(NamedTuple):
+    """One element of a list."""
+
+    type: Type
+    known: Known | None = None
+
+
+class Fact(NamedTuple):
+    """What is known of a value besides its type."""
+
+    known: Known | None = None
+    items: tuple[Item, ...] | None = None
+
+
+NO_FACT = Fact()
+
+
+@dataclass
+class Inferred:
+    """Everything the engine found."""
+
+    types: dict[Value, Type] = field(default_factory=dict)
+    """Types of node results and region arguments; what graphs declare keeps its own type."""
+    values: dict[Value, Known] = field(default_factory=dict)
+    lists: dict[Value, tuple[Item, ...]] = field(default_factory=dict)
+    """Elements of lists whose length is known."""
+    reasons: dict[str, Reason] = field(default_factory=dict)
+    """By the text of an unknown symbol."""
+    rank_reasons: dict[Value, Reason] = field(default_factory=dict)
+    """For values whose rank or element type is unknown."""
+    assumptions: list[Assumption] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    foreign: dict[str, int] = field(default_factory=dict)
+    """Operators without a record, with the number of nodes."""
+
+    def type_of(self, value: Value) -> Type:
+        """The best known type of a value."""
+        return self.types.get(value, value.type)
+
+
+class Inference(RuleContext):
+    """One run over a program."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.program = program
+        self.found = Inferred()
+        self.depth = 0
+        self._node: Node | None = None
+        self._explained: Reason | None = None
+        self._assumed: set[tuple[Dim, Dim]] = set()
+        self._faulty: set[Node] = set()
+        self._controls: dict[str, Callable[[Inference, Node], list[Type]]] = {}
+        self._list_rules: dict[str, Callable[[Inference, Node, list[Type]], None]] = {}
+
+    def run(self, nodes: Callable[[Graph], Iterable[Node]] = iter) -> Inferred:
+        """Infer the main graph and every function."""
+        from irscope.passes.inference_lists import LIST_RULES
+        from irscope.passes.inference_regions import CONTROLS
+
+        self._controls, self._list_rules = CONTROLS, LIST_RULES
+        self.graph(self.program.graph, nodes)
+        for function in self.program.functions.values():
+            self.graph(function, nodes)
+        return self.found
+
+    def graph(self, graph: Graph, nodes: Callable[[Graph], Iterable[Node]] = iter) -> None:
+        """Infer the nodes of a graph or region, whose arguments have their types."""
+        for weight in graph.weights:
+            data = graph.data.get(weight)
+            if isinstance(data, Literal) and isinstance(weight.type, TensorType) and _fits(weight.type):
+                known = to_array(data.values, weight.type)
+                if known is not None:
+                    self.found.values[weight] = known
+        for node in nodes(graph):
+            self.node(node)
+
+    def node(self, node: Node) -> None:
+        """Infer one node; whatever goes wrong costs only its own results."""
+        outer = self._node
+        self._node, self._explained = node, None
+        if self.depth:
+            # What a region's earlier inference knew about its values may not hold now.
+            for output in node.outputs:
+                self.forget(output)
+        control = self._controls.get(node.op)
+        if control is not None:
+            types = self._control(control, node)
+        else:
+            spec = find_op(node.op)
+            types = self._foreign(node) if spec is None else self._infer(node, spec)
+        found = self.found.types
+        for output, type_ in zip(node.outputs, types, strict=False):
+            found[output] = type_
+            if type(type_) is TensorType and (type_.shape is None or type_.dtype is DType.UNKNOWN):
+                self._inherit_reason(node, output)
+        self._node = outer
+
+    # -- operators ---------------------------------------------------------------------------------------------
+
+    def _infer(self, node: Node, spec: OpSpec) -> list[Type]:
+        found = self.found
+        known_types, values = found.types, found.values
+        types = [None if value is None else known_types.get(value, value.type) for value in node.inputs]
+        known = [None if value is None else values.get(value) for value in node.inputs]
+        call = OpCall(spec, types, node.attrs, known, [output.type for output in node.outputs], self)
+        try:
+            inferred = list(spec.infer_types(call))
+            if len(inferred) < len(node.outputs):
+                inferred.extend([UNKNOWN_TENSOR] * (len(node.outputs) - len(inferred)))
+            if spec.evaluate is not None and not spec.random:
+                self._evaluate(node, spec, call, inferred)
+            list_rule = self._list_rules.get(node.op)
+            if list_rule is not None:
+                list_rule(self, node, inferred)
+        except RuleError as error:
+            return self._give_up(node, str(error), "model")
+        except Exception as error:  # one rule's bug must cost one node, not the model
+            return self._give_up(node, f"{type(error).__name__}: {error}", "rule")
+        return inferred
+
+    def _give_up(self, node: Node, text: str, fault: str) -> list[Type]:
+        if node not in self._faulty:
+            self._faulty.add(node)
+            self.found.problems.append(Problem(node, text, fault))
+        self._explained = Reason(node.name, text, "")
+        return [UNKNOWN_TENSOR] * len(node.outputs)
+
+    def _foreign(self, node: Node) -> list[Type]:
+        """An operator without a record has the types its file declares."""
+        self.found.foreign[node.op] = self.found.foreign.get(node.op, 0) + 1
+        self._explained = Reason(
+            node.name, f"irscope does not know the operator {node.op}", "add a record for it: see docs/add-an-operator.md"
+        )
+        return [output.type for output in node.outputs]
+
+    def _control(self, control: Callable[[Inference, Node], list[Type]], node: Node) -> list[Type]:
+        if self.depth >= MAX_REGION_DEPTH:
+            return self._give_up(node, f"regions are nested deeper than {MAX_REGION_DEPTH}", "model")
+        self.depth += 1
+        try:
+            return control(self, node)
+        except RuleError as error:
+            return self._give_up(node, str(error), "model")
+        finally:
+            self.depth -= 1
+
+    def _evaluate(self, node: Node, spec: OpSpec, call: OpCall, inferred: list[Type]) -> None:
+        if spec.needs_values:
+            present = [(value, known) for value, known in zip(node.inputs, call.values, strict=True) if value is not None]
+            if present and not any(known is not None for _, known in present):
+                return
+            if any(known is None and not self.may_be_symbolic(value) for value, known in present):
+                return
+        shapes = [_value_shape(type_) for type_ in inferred]
+        if any(shape is None for shape in shapes) or sum(_count(shape) for shape in shapes if shape is not None) > MAX_ELEMENTS:
+            return
+        assert spec.evaluate is not None
+        call.results = inferred
+        answer = spec.evaluate(call)
+        if answer is None:
+            return
+        arrays = (answer,) if isinstance(answer, np.ndarray) else answer
+        for output, array, shape in zip(node.outputs, arrays, shapes, strict=False):
+            if array is not None and array.shape == shape:
+                self.found.values[output] = array
+
+    # -- what rules ask ----------------------------------------------------------------------------------------
+
+    def value_of(self, call: OpCall, index: int) -> Known | None:
+        """A symbol for each element of a small integer operand."""
+        assert self._node is not None
+        value = self._node.inputs[index]
+        if value is None:
+            return None
+        if value.declared_in is not None and value not in self.found.values:
+            self._read_weight(value, value.declared_in)
+        found = self.found.values.get(value)
+        return self.symbolic_value(value) if found is None and self.may_be_symbolic(value) else found
+
+    def _read_weight(self, weight: Value, graph: Graph) -> None:
+        """Values of a weight that stands packed in the graph, read only when a rule asks."""
+        data = graph.data.get(weight)
+        if isinstance(data, Blob) and isinstance(weight.type, TensorType) and _fits(weight.type):
+            known = from_bytes(data.data, weight.type)
+            if known is not None:
+                self.found.values[weight] = known
+
+    def symbolic_value(self, value: Value) -> Known:
+        """Symbols for the elements of a small integer tensor, the same whenever it is asked for."""
+        known = self.found.values.get(value)
+        if known is None:
+            shape = static_shape(self.found.type_of(value))
+            assert shape is not None
+            known = self.found.values[value] = objects(self._element_symbols(value, _count(shape)), shape)
+        return known
+
+    def _element_symbols(self, value: Value, count: int) -> list[Dim]:
+        type_ = self.found.type_of(value)
+        low, high = (0, 1) if isinstance(type_, TensorType) and type_.dtype is DType.BOOL else (None, None)
+        if value.role is not Role.INPUT or value.name is None:
+            source = value.name or (value.node.name if value.node else "a region's argument")
+            return [self.fresh(f"it depends on the values of {source}", "", low, high) for _ in range(count)]
+        stem = element_stem(value.name)
+        scalar = isinstance(type_, TensorType) and type_.shape == ()
+        elements: list[Dim] = []
+        for index in range(count):
+            name = stem if scalar else f"{stem}_{index}"
+            bound = self.program.given.get(name)
+            elements.append(bound if bound is not None else symbol(name, low, high))
+        return elements
+
+    def fact(self, value: Value | None) -> Fact:
+        """What is known of a value besides its type."""
+        return NO_FACT if value is None else Fact(self.found.values.get(value), self.found.lists.get(value))
+
+    def learn(self, value: Value, fact: Fact) -> None:
+        """Replace what is known of a value besides its type."""
+        self.forget(value)
+        if fact.known is not None:
+            self.found.values[value] = fact.known
+        if fact.items is not None:
+            self.found.lists[value] = fact.items
+
+    def forget(self, value: Value) -> None:
+        """Drop what is known of a value besides its type."""
+        self.found.values.pop(value, None)
+        self.found.lists.pop(value, None)
+
+    def retract(self, problems: int) -> None:
+        """Take back the problems found after the first so many: they are in code that does not run."""
+        for problem in self.found.problems[problems:]:
+            self._faulty.discard(problem.node)
+        del self.found.problems[problems:]
+
+    def may_be_symbolic(self, value: Value) -> bool:
+        type_ = self.found.types.get(value, value.type)
+        if type(type_) is not TensorType or type_.shape is None or type_.dtype.kind not in _INTEGERS:
+            return False
+        shape = static_shape(type_)
+        return shape is not None and _count(shape) <= SYMBOLIC_ELEMENTS
+
+    def fresh(self, reason: str, fix: str, lo: int | None, hi: int | None) -> SymDim:
+        """A new unknown size, blamed on the node whose rule asks."""
+        name = f"u{self._fresh}"
+        self._fresh += 1
+        made = unknown(name, lo, hi)
+        self.found.reasons[str(made)] = Reason(self._node.name if self._node else "", reason, fix)
+        return made
+
+    def assume(self, left: Dim, right: Dim, why: str) -> None:
+        """Record an equality once."""
+        if (left, right) not in self._assumed:
+            self._assumed.add((left, right))
+            self.found.assumptions.append(Assumption(left, right, self._node.name if self._node else "", why))
+
+    def explain(self, reason: str, fix: str) -> None:
+        """Why the results of the current node have no rank."""
+        self._explained = Reason(self._node.name if self._node else "", reason, fix)
+
+    def _inherit_reason(self, node: Node, output: Value) -> None:
+        reasons = self.found.rank_reasons
+        if self._explained is None:
+            for value in node.inputs:
+                if value is not None and value in reasons:
+                    reasons[output] = reasons[value]
+                    return
+            for value in node.inputs:
+                type_ = self.found.type_of(value) if value is not None else None
+                if value is not None and value.node is None and isinstance(type_, TensorType) and type_.shape is None:
+                    label = value.name or "an input"
+                    reasons[output] = Reason(
+                        label, f"the file does not say how many axes {label} has", f"give its type: --input {label}=f32[...]"
+                    )
+                    return
+        reasons[output] = self._explained or Reason(node.name, f"the rule of {node.op} cannot tell the shape from what is known", "")
+
+
+_INTEGERS = frozenset({DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL})
+
+
+def _value_shape(type_: Type) -> tuple[int, ...] | None:
+    """The shape of an array that holds the values of this type."""
+    return () if isinstance(type_, ScalarType) else static_shape(type_)
+
+
+def _fits(type_: TensorType) -> bool:
+    shape = static_shape(type_)
+    return shape is not None and _count(shape) <= MAX_ELEMENTS
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count

@@ -1,0 +1,300 @@
+"""Types through control flow: branches are joined, loop state is widened to a fixpoint, short known loops are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+import numpy as np
+
+from irscope.ir.bind import element_stem
+from irscope.ir.dims import Dim, SymDim, bounds
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, sequence, tensor
+from irscope.ops.call import Known, RuleError
+from irscope.ops.values import is_symbolic
+from irscope.passes.inference import NO_FACT, Fact, Inference, Item
+from irscope.passes.inference_join import join
+
+UNROLL_LIMIT = 64
+"""A loop of known trip count up to this is run step by step, so that state whose shape changes stays exact."""
+WIDENING_LIMIT = 64
+
+
+def _outputs(engine: Inference, region: Graph) -> list[Type]:
+    return [engine.found.type_of(value) for value in region.outputs]
+
+
+def _known(engine: Inference, value: Value | None) -> int | None:
+    """A scalar value if it is a plain number."""
+    if value is None:
+        return None
+    known = engine.found.values.get(value)
+    if known is None and value.role is Role.INPUT and engine.may_be_symbolic(value):
+        # A user may have bound it.
+        known = engine.symbolic_value(value)
+    if known is None or known.size != 1 or is_symbolic(known):
+        return None
+    return int(known.reshape(-1)[0])
+
+
+# -- if, call --------------------------------------------------------------------------------------------------------
+
+
+def infer_if(engine: Inference, node: Node) -> list[Type]:
+    """Both branches; the one that a known condition takes, else the join."""
+    condition = _known(engine, node.inputs[0] if node.inputs else None)
+    if condition is not None and len(node.regions) == 2:
+        return _infer_taken(engine, node, *(node.regions if condition else reversed(node.regions)))
+    for region in node.regions:
+        engine.graph(region)
+    branches = [_outputs(engine, region) for region in node.regions]
+    why = "it depends on which branch is taken"
+    fix = _binding_of(node.inputs[0] if node.inputs else None)
+    joined = branches[0] if branches else []
+    for branch in branches[1:]:
+        joined = [join(engine, a, b, why, fix=fix) for a, b in zip(joined, branch, strict=False)]
+    return joined
+
+
+def _infer_taken(engine: Inference, node: Node, taken: Graph, other: Graph) -> list[Type]:
+    """The branch that runs. The other one is inferred for readers only: what is wrong in it does not matter."""
+    problems = len(engine.found.problems)
+    engine.graph(other)
+    engine.retract(problems)
+    engine.graph(taken)
+    for output, value in zip(node.outputs, taken.outputs, strict=False):
+        engine.learn(output, engine.fact(value))
+    return _outputs(engine, taken)
+
+
+def _binding_of(condition: Value | None) -> str:
+    """How a user can decide a condition that is an input of the model."""
+    if condition is None or condition.role is not Role.INPUT or condition.name is None:
+        return ""
+    return f"decide it: --bind {element_stem(condition.name)}=1 (or 0)"
+
+
+def infer_call(engine: Inference, node: Node) -> list[Type]:
+    """A function's body with this call's argument types."""
+    callee = engine.program.functions.get(str(node.attrs.get("callee")))
+    if callee is None:
+        raise RuleError(f"there is no function {node.attrs.get('callee')!r}")
+    _set_arguments(engine, callee, [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in node.inputs])
+    engine.graph(callee)
+    return _outputs(engine, callee)
+
+
+def _set_arguments(engine: Inference, region: Graph, types: Sequence[Type], facts: Sequence[Fact] = ()) -> None:
+    for index, (argument, type_) in enumerate(zip(region.inputs, types, strict=False)):
+        engine.found.types[argument] = type_
+        engine.learn(argument, facts[index] if index < len(facts) else NO_FACT)
+
+
+# -- loops -----------------------------------------------------------------------------------------------------------
+
+
+def infer_loop(engine: Inference, node: Node) -> list[Type]:
+    """`cf.loop`: inputs (trip count, condition, state...); the body takes (iteration, condition, state...)
+    and yields (condition, state..., one value per step and scan output...)."""
+    (body,) = node.regions
+    trip, condition, *state = node.inputs
+    count = _known(engine, trip)
+    first = 1 if condition is None else _known(engine, condition)
+    if first == 0:
+        count = 0
+    ran = _run_loop(engine, node, body, count, first is not None) if count is not None or first is not None else None
+    if ran is not None:
+        return ran
+    # The body runs only while the condition holds; of one that is not there, nobody says what the body is given.
+    truth = NO_FACT if condition is None else Fact(np.asarray(True))
+    types = _fixpoint(engine, body, state, [(_COUNTER, NO_FACT), (_TRUTH, truth)], [], 1)
+    results = _outputs(engine, body)
+    steps: Dim
+    if trip is not None and first == 1 and _condition_stays_true(engine, body):
+        steps = _trip_dim(engine, trip)
+    else:
+        steps = engine.fresh("it is the number of times a loop runs", "", 0, count)
+    return [*types, *(_stacked(type_, steps) for type_ in results[1 + len(state) :])]
+
+
+def _trip_dim(engine: Inference, trip: Value) -> Dim:
+    element = engine.symbolic_value(trip).reshape(-1)[0] if engine.may_be_symbolic(trip) else None
+    if isinstance(element, int) or (isinstance(element, SymDim) and (bounds(element)[0] or -1) >= 0):
+        return element if isinstance(element, SymDim) else max(int(element), 0)
+    return engine.fresh("it is the number of times a loop runs", "", 0, None)
+
+
+def _condition_stays_true(engine: Inference, body: Graph) -> bool:
+    if not body.outputs:
+        return False
+    if len(body.inputs) > 1 and body.outputs[0] is body.inputs[1]:
+        return True
+    return _known(engine, body.outputs[0]) == 1
+
+
+def _run_loop(engine: Inference, node: Node, body: Graph, count: int | None, known_condition: bool) -> list[Type] | None:
+    """Run a loop step by step while its condition is known; None when that cannot be done."""
+    if not known_condition or (count is not None and count > UNROLL_LIMIT):
+        return None
+    state = node.inputs[2:]
+    types = [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in state]
+    facts = [engine.fact(value) for value in state]
+    rows: list[list[tuple[Type, Fact]]] = []
+    alive = count != 0
+    while alive and len(rows) != count:
+        if len(rows) >= UNROLL_LIMIT:
+            return None
+        step, truth = Fact(np.asarray(len(rows), np.int64)), Fact(np.asarray(True))
+        _set_arguments(engine, body, [_COUNTER, _TRUTH, *types], [step, truth, *facts])
+        engine.graph(body)
+        going_on = _known(engine, body.outputs[0])
+        if going_on is None:
+            return None
+        results = [(engine.found.type_of(value), engine.fact(value)) for value in body.outputs[1:]]
+        types, facts = [type_ for type_, _ in results[: len(state)]], [fact for _, fact in results[: len(state)]]
+        rows.append(results[len(state) :])
+        alive = bool(going_on)
+    for output, fact in zip(node.outputs, facts, strict=False):
+        engine.learn(output, fact)
+    if rows:
+        for at, output in enumerate(node.outputs[len(state) :]):
+            engine.learn(output, Fact(_stack([row[at][1].known for row in rows])))
+        elements = [[row[at][0] for row in rows] for at in range(len(rows[0]))]
+    else:
+        # The body never runs; its types are inferred all the same so that a reader sees them.
+        _set_arguments(engine, body, [_COUNTER, _TRUTH, *types])
+        engine.graph(body)
+        elements = [[type_] for type_ in _outputs(engine, body)[1 + len(state) :]]
+    return [*types, *(_stacked(reduce(lambda a, b: join(engine, a, b, "steps of a loop disagree"), each), len(rows)) for each in elements)]
+
+
+_COUNTER = tensor(DType.I64, ())
+_TRUTH = tensor(DType.BOOL, ())
+
+
+def _stack(parts: Sequence[Known | None]) -> Known | None:
+    """Values of all steps as one array, None where a step's are unknown or differ in shape."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or any(part.shape != known[0].shape for part in known):
+        return None
+    return np.stack(known)
+
+
+def _stacked(element: Type, steps: Dim) -> Type:
+    if not isinstance(element, TensorType):
+        return UNKNOWN_TENSOR
+    return tensor(element.dtype, None if element.shape is None else (steps, *element.shape), element.device)
+
+
+def _fixpoint(
+    engine: Inference,
+    body: Graph,
+    state: Sequence[Value | None],
+    lead: Sequence[tuple[Type, Fact]],
+    tail: Sequence[Type],
+    skip: int,
+) -> list[Type]:
+    """State types that one more step does not change. The body takes (lead..., state..., tail...); its state follows `skip` results."""
+    current = [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in state]
+    lead_types, lead_facts = [type_ for type_, _ in lead], [fact for _, fact in lead]
+    lasting: list[Fact] = []
+    first: list[Fact] = []
+    for position, value in enumerate(state):
+        argument, result = len(lead) + position, skip + position
+        untouched = result < len(body.outputs) and argument < len(body.inputs) and body.outputs[result] is body.inputs[argument]
+        fact = engine.fact(value)
+        # A state that every step hands on untouched keeps its value; a list that begins empty is told to the first step.
+        lasting.append(fact if untouched else NO_FACT)
+        first.append(fact if untouched or fact.items == () else NO_FACT)
+    widened: set[Dim] = set()
+    why = "it changes from step to step of a loop"
+    facts = first
+    for _ in range(WIDENING_LIMIT):
+        _set_arguments(engine, body, [*lead_types, *current, *tail], [*lead_facts, *facts])
+        engine.graph(body)
+        after = _outputs(engine, body)[skip : skip + len(current)]
+        joined = [
+            b if fact.items == () and isinstance(b, SequenceType) else join(engine, a, b, why, widened)
+            for a, b, fact in zip(current, after, facts, strict=False)
+        ]
+        if facts == lasting and all(a is b for a, b in zip(joined, current, strict=False)):
+            return current
+        current = joined + current[len(joined) :]
+        facts = lasting
+    raise RuleError("the types of the loop's state do not settle")
+
+
+def infer_scan(engine: Inference, node: Node) -> list[Type]:
+    """`cf.scan`: inputs (state..., sequences...); the body takes (state..., slices...) and yields (state..., results per step...)."""
+    (body,) = node.regions
+    scanned = int(node.attrs.get("num_scan_inputs", 0))
+    types = [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in node.inputs]
+    state, sequences = node.inputs[: len(types) - scanned], types[len(types) - scanned :]
+    in_axes = tuple(node.attrs.get("input_axes") or (0,) * scanned)
+    steps: Dim | None = None
+    slices: list[Type] = []
+    for type_, axis in zip(sequences, in_axes, strict=False):
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            slices.append(UNKNOWN_TENSOR)
+            continue
+        place = axis % len(type_.shape)
+        if steps is None or (isinstance(steps, SymDim) and isinstance(type_.shape[place], int)):
+            steps = type_.shape[place]
+        slices.append(tensor(type_.dtype, type_.shape[:place] + type_.shape[place + 1 :], type_.device))
+    if steps is None:
+        steps = engine.fresh("it is the number of steps of a scan over a tensor of unknown rank", "", 0, None)
+    final = _fixpoint(engine, body, state, [], slices, 0)
+    results = _outputs(engine, body)[len(state) :]
+    out_axes = tuple(node.attrs.get("output_axes") or (0,) * len(results))
+    stacked: list[Type] = []
+    for type_, axis in zip(results, out_axes, strict=False):
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            stacked.append(_stacked(type_, steps))
+            continue
+        place = axis % (len(type_.shape) + 1)
+        stacked.append(tensor(type_.dtype, (*type_.shape[:place], steps, *type_.shape[place:]), type_.device))
+    return [*final, *stacked]
+
+
+def infer_map(engine: Inference, node: Node) -> list[Type]:
+    """`cf.map`: the body runs for each element of the first sequence, other sequences in step, other values as they are."""
+    (body,) = node.regions
+    types = [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in node.inputs]
+    facts = [engine.fact(value) for value in node.inputs]
+    lengths = {len(fact.items) for fact in facts if fact.items is not None}
+    unrolled = len(lengths) == 1 and 0 < max(lengths) <= UNROLL_LIMIT
+    if unrolled and all(fact.items is not None for fact, type_ in zip(facts, types, strict=True) if isinstance(type_, SequenceType)):
+        return _map_items(engine, node, types, facts, lengths.pop())
+    arguments = [type_.element if isinstance(type_, SequenceType) else type_ for type_ in types]
+    facts = [NO_FACT if isinstance(type_, SequenceType) else fact for type_, fact in zip(types, facts, strict=True)]
+    _set_arguments(engine, body, arguments, facts)
+    engine.graph(body)
+    return [sequence(type_) for type_ in _outputs(engine, body)]
+
+
+def _map_items(engine: Inference, node: Node, types: Sequence[Type], facts: Sequence[Fact], length: int) -> list[Type]:
+    """Run the body for each of the elements, which are known one by one."""
+    (body,) = node.regions
+    rows: list[list[Item]] = []
+    for place in range(length):
+        items = [Item(type_, fact.known) if fact.items is None else fact.items[place] for type_, fact in zip(types, facts, strict=True)]
+        _set_arguments(engine, body, [item.type for item in items], [Fact(item.known) for item in items])
+        engine.graph(body)
+        rows.append([Item(engine.found.type_of(value), engine.found.values.get(value)) for value in body.outputs])
+    results: list[Type] = []
+    for at, output in enumerate(node.outputs):
+        column = tuple(row[at] for row in rows)
+        engine.learn(output, Fact(items=column))
+        results.append(sequence(reduce(lambda a, b: join(engine, a, b, "elements of the list differ"), [item.type for item in column])))
+    return results
+
+
+CONTROLS: dict[str, Callable[[Inference, Node], list[Type]]] = {
+    "cf.if": infer_if,
+    "cf.call": infer_call,
+    "cf.loop": infer_loop,
+    "cf.scan": infer_scan,
+    "cf.map": infer_map,
+}

@@ -1,0 +1,78 @@
+"""What a plain start of irscope leaves in sys.modules: none of the heavy packages."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import irscope
+
+HEAVY = {"networkx", "onnx", "onnxruntime", "rich", "sympy", "textual", "torch"}
+
+PROGRAM = """
+import json, sys
+{statement}
+print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})), file=sys.stderr)
+"""
+
+COMMAND = """
+from irscope.cli.main import main
+try:
+    code = main({arguments!r})
+except SystemExit as end:
+    code = end.code
+assert not code, f"irscope ended with {{code}}"
+"""
+
+needs_cli = pytest.mark.skipif(importlib.util.find_spec("irscope.cli.main") is None, reason="there is no command line")
+
+
+def modules_after(statement: str, folder: Path) -> set[str]:
+    """The top-level modules that a fresh interpreter holds after a statement."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(statement=statement)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def modules_after_command(arguments: list[str], folder: Path) -> set[str]:
+    """The top-level modules that a fresh interpreter holds after a run of the command line."""
+    return modules_after(COMMAND.format(arguments=arguments), folder)
+
+
+def test_import_is_light(tmp_path: Path) -> None:
+    assert modules_after("import irscope", tmp_path) & (HEAVY | {"numpy"}) == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["passes"], ["explain", "IRS100"]], ids=" ".join)
+@needs_cli
+def test_commands_without_a_model_are_light(arguments: list[str], tmp_path: Path) -> None:
+    assert modules_after_command(arguments, tmp_path) & (HEAVY | {"numpy"}) == set()
+
+
+@needs_cli
+def test_running_a_text_model_is_light(tmp_path: Path, root: Path) -> None:
+    models = sorted((root / "samples").glob("*.irs"))
+    assert models, "samples/ holds no .irs model"
+    assert modules_after_command(["run", str(models[0])], tmp_path) & HEAVY == set()
+
+
+def test_the_probe_sees_a_heavy_import(tmp_path: Path) -> None:
+    assert "onnx" in modules_after("import irscope, onnx", tmp_path)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("irscope.api") is None, reason="there is no irscope.api")
+def test_every_public_name_is_there() -> None:
+    assert [name for name in irscope.__all__ if not hasattr(irscope, name)] == []
+    assert set(irscope.__all__) <= set(dir(irscope))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nonesuch"):
+        irscope.nonesuch  # noqa: B018

@@ -1,0 +1,243 @@
+"""The IR under random programs: what is printed reads back the same, edits keep the rules, the index agrees with a walk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from irscope.errors import IrscopeError, LoadError
+from irscope.ir.compare import difference
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.index import OUTSIDE, GraphIndex, build_index, index_of
+from irscope.ir.parser import parse_program
+from irscope.ir.printer import print_program
+from irscope.ir.program import Program
+from irscope.ir.runs import runs
+from irscope.ir.types import tensor
+from irscope.ir.typetext import parse_type
+from irscope.ir.verify import verify
+from irscope.ops.registry import find_op
+from tests.property.strategies import programs, size_tables, tensor_programs, types
+
+
+@given(programs())
+def test_what_is_printed_reads_back_the_same(program: Program) -> None:
+    text = print_program(program)
+    assert text.isascii()
+    assert [char for char in text if not (char.isprintable() or char == "\n")] == []
+    again = parse_program(text)
+    assert difference(program, again) is None
+    assert difference(again, program) is None
+    assert print_program(again) == text
+    assert verify(again) == []
+
+
+@given(programs())
+def test_random_programs_keep_the_rules(program: Program) -> None:
+    assert verify(program) == []
+
+
+@given(tensor_programs())
+def test_tensor_programs_keep_the_rules_and_use_known_operators(program: Program) -> None:
+    assert verify(program) == []
+    assert [node.op for node in program.graph.walk() if not node.regions and find_op(node.op) is None] == []
+    assert difference(program, parse_program(print_program(program))) is None
+
+
+@given(st.data())
+def test_types_read_back_as_themselves(data: st.DataObject) -> None:
+    table = data.draw(size_tables())
+    type_ = data.draw(types(table))
+    assert parse_type(str(type_), lambda name: table[name]) is type_
+
+
+# -- the index against a plain walk ------------------------------------------------------------------------------
+
+
+def naive_order(graph: Graph, parent: int, depth: int, found: list[tuple[Node, int, int, Graph]]) -> None:
+    """Nodes in pre-order with the number of the node around them, by plain recursion."""
+    for node in graph:
+        found.append((node, parent, depth, graph))
+        at = len(found) - 1
+        for region in node.regions:
+            naive_order(region, at, depth + 1, found)
+
+
+def inside(node: Node) -> Iterator[Node]:
+    for region in node.regions:
+        yield from region.walk()
+
+
+def check_index(index: GraphIndex, bodies: list[Graph]) -> None:
+    order: list[tuple[Node, int, int, Graph]] = []
+    for body in bodies:
+        naive_order(body, -1, 0, order)
+    assert index.nodes == [node for node, *_ in order]
+    assert index.graphs == [graph for body in bodies for graph in body.graphs()]
+    assert index.parent_node.tolist() == [parent for _, parent, _, _ in order]
+    assert index.depth.tolist() == [depth for _, _, depth, _ in order]
+    assert [index.graphs[number] for number in index.node_graph] == [graph for *_, graph in order]
+    assert [index.ops[number] for number in index.op_of] == [node.op for node in index.nodes]
+    assert [index.scopes[number] for number in index.scope_of] == [node.scope for node in index.nodes]
+    for number, scope in enumerate(index.scopes):
+        above = index.scope_parents[number]
+        assert scope.parent is (index.scopes[above] if above >= 0 else None)
+        assert above < number
+        assert index.scope_depths[number] == scope.depth
+    check_edges(index)
+
+
+def check_edges(index: GraphIndex) -> None:
+    def values(numbers: object) -> list[Value | None]:
+        return [index.values[number] if number >= 0 else None for number in numbers]  # type: ignore[attr-defined]
+
+    readers: dict[Value, list[int]] = {value: [] for value in index.values}
+    for number, node in enumerate(index.nodes):
+        assert index.node_of[node] == number
+        assert values(index.inputs(number)) == list(node.inputs)
+        assert values(index.outputs(number)) == list(node.outputs)
+        assert index.nodes[number + 1 : index.span_end[number]] == list(inside(node))
+        for value in node.inputs:
+            if value is not None:
+                readers[value].append(number)
+    for number, value in enumerate(index.values):
+        assert index.value_of[value] == number
+        assert index.uses(number).tolist() == readers[value]
+        assert index.producer[number] == (-1 if value.node is None else index.node_of[value.node])
+        assert index.graphs[index.value_graph[number]] is value.graph
+    for number, graph in enumerate(index.graphs):
+        assert values(index.returns(number)) == list(graph.outputs)
+        assert index.graph_owner[number] == (-1 if graph.owner is None else index.node_of[graph.owner])
+
+
+@given(programs())
+def test_the_index_agrees_with_a_walk(program: Program) -> None:
+    bodies = [program.graph, *program.functions.values()]
+    check_index(build_index(program), bodies)
+    for body in bodies:
+        check_index(build_index(body), [body])
+
+
+@given(programs())
+def test_the_index_of_a_region_marks_values_from_outside(program: Program) -> None:
+    for body in program.bodies():
+        index = build_index(body)
+        own = set(index.values)
+        for number, node in enumerate(index.nodes):
+            outside = [value is not None and value not in own for value in node.inputs]
+            assert (index.inputs(number) == OUTSIDE).tolist() == outside
+
+
+@given(programs())
+def test_runs_hold_every_node_once_and_close_what_they_open(program: Program) -> None:
+    opened: list[Graph] = []
+    nodes: list[Node] = []
+    for run in runs(program.graph):
+        if run.opens:
+            opened.append(run.graph)
+        assert opened[-1] is run.graph
+        assert run.depth == len(opened) - 1
+        assert all(not node.regions for node in run.nodes[:-1])
+        nodes.extend(run.nodes)
+        if run.closes:
+            opened.pop()
+    assert opened == []
+    assert nodes == list(program.graph.walk())
+
+
+# -- edits -------------------------------------------------------------------------------------------------------
+
+
+SOME_DTYPES = (DType.F32, DType.I64)
+
+
+def edit(program: Program, data: st.DataObject) -> None:
+    """One change through the methods of Graph."""
+    nodes = list(program.graph.walk())
+    if not nodes:
+        return
+    node = data.draw(st.sampled_from(nodes))
+    graph = node.graph
+    assert graph is not None
+    kind = data.draw(st.sampled_from(["erase", "attr", "retype", "insert", "replace", "unset", "weight"]))
+    if kind == "erase" and not any(output.users for output in node.outputs):
+        graph.erase(node)
+    elif kind == "attr":
+        graph.set_attr(node, "axis", data.draw(st.integers(-3, 3)))
+    elif kind == "retype" and node.outputs:
+        graph.set_type(node.outputs[0], tensor(data.draw(st.sampled_from(SOME_DTYPES)), None))
+    elif kind == "insert":
+        graph.insert_before(node, "math.neg", node.inputs[:1], [value.type for value in node.inputs[:1] if value is not None])
+    elif kind == "replace" and node.outputs and node.inputs and node.inputs[0] is not None:
+        graph.replace_uses(node.outputs[0], node.inputs[0])
+    elif kind == "unset" and node.inputs and node.attrs.get("inplace") != 0:
+        graph.set_input(node, 0, None)
+    elif kind == "weight":
+        graph.add_weight(tensor(SOME_DTYPES[0], (2,)))
+
+
+@given(programs(), st.data())
+def test_edits_keep_the_rules_and_renew_the_index(program: Program, data: st.DataObject) -> None:
+    index_of(program.graph)
+    for _ in range(data.draw(st.integers(1, 6))):
+        edit(program, data)
+    assert verify(program) == []
+    assert difference(program, parse_program(print_program(program))) is None
+    check_index(index_of(program.graph), [program.graph])
+
+
+# -- differences and damage --------------------------------------------------------------------------------------
+
+
+@given(programs(), programs())
+def test_two_programs_are_the_same_only_if_their_texts_are(a: Program, b: Program) -> None:
+    same = difference(a, b) is None
+    assert same == (difference(b, a) is None)
+    if same:
+        assert print_program(a) == print_program(b) or a.metadata == b.metadata
+    else:
+        assert print_program(a) != print_program(b)
+
+
+@given(programs(), st.data())
+def test_damaged_text_is_refused_in_one_way_or_still_sound(program: Program, data: st.DataObject) -> None:
+    text = print_program(program)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        kind = data.draw(st.sampled_from(["cut", "drop", "put", "double"]))
+        piece = data.draw(
+            st.sampled_from(list('%{}[]()<>@!":=,#*\\ \n0a_?.-') + ["region x {", "return", "\u202e", "9" * 5000, "(" * 3000])
+        )
+        text = {
+            "cut": text[:at],
+            "drop": text[:at] + text[at + 1 :],
+            "put": text[:at] + piece + text[at:],
+            "double": text[:at] + text[max(0, at - 9) :],
+        }[kind]
+    try:
+        read = parse_program(text, path="damaged.irs")
+    except LoadError as error:
+        assert error.code == "IRS121"
+        assert str(error).startswith("damaged.irs:")
+        assert error.message.endswith("^")
+    else:
+        assert difference(read, parse_program(print_program(read))) is None
+
+
+@given(st.text())
+def test_any_text_is_refused_cleanly(text: str) -> None:
+    with pytest.raises(LoadError):
+        parse_program(text)
+
+
+@given(st.text(alphabet='f32[]<>(),?*@"seqtuplmap 9b-', max_size=30))
+def test_any_type_text_is_read_or_refused(text: str) -> None:
+    try:
+        type_ = parse_type(text)
+    except IrscopeError:
+        return
+    assert parse_type(str(type_)) is type_

@@ -1,0 +1,54 @@
+"""Numbers put in place of symbols, for what is shown only: the model keeps its formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from irscope.errors import UsageError
+from irscope.ir.dims import Dim, SymDim, bind
+
+_HINT = "for example batch=8 length=128"
+
+
+class Binding:
+    """Replaces symbols; each distinct formula is computed once."""
+
+    def __init__(self, env: Mapping[str, int] | None = None) -> None:
+        self.env = dict(env or {})
+        self._done: dict[SymDim, Dim | None] = {}
+
+    def of(self, value: Dim | None) -> Dim | None:
+        """The number with sizes put in; None where it has no value for them."""
+        if not self.env or not isinstance(value, SymDim):
+            return value
+        if value not in self._done:
+            try:
+                self._done[value] = bind(value, self.env)
+            except UsageError:
+                self._done[value] = None
+        return self._done[value]
+
+    @property
+    def text(self) -> str:
+        """What was put in, as it is typed."""
+        return " ".join(f"{name}={size}" for name, size in self.env.items())
+
+
+def parse_binding(text: str, symbols: Mapping[str, SymDim]) -> Binding:
+    """The sizes a text such as `batch=8 length=128` names; raises UsageError with one clear line."""
+    env: dict[str, int] = {}
+    for part in text.replace(",", " ").split():
+        name, equals, number = part.partition("=")
+        if not equals or not (number.isascii() and number.isdigit()):
+            raise UsageError(f"{part!r} is not of the form NAME=N", hint=_HINT)
+        if name not in symbols:
+            raise UsageError(f"there is no symbol {name!r}", hint=f"symbols: {', '.join(symbols) or 'none'}")
+        env[name] = int(number)
+        bind(symbols[name], {name: env[name]})
+    return Binding(env)
+
+
+def example(symbols: Mapping[str, SymDim], binding: Binding) -> tuple[Binding, str]:
+    """Sizes for a drawing, which needs a number for everything: the smallest useful one for what is not bound, and its text."""
+    assumed = {name: max(1, size.lo or 1) for name, size in symbols.items() if name not in binding.env}
+    return Binding({**assumed, **binding.env}), ", ".join(f"{name}={size}" for name, size in assumed.items())

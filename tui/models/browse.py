@@ -1,0 +1,221 @@
+"""The state of the browse screen: which row is selected, what is filtered, what has been found so far."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from irscope.diagnostics import Severity
+from irscope.errors import UsageError
+from irscope.ir.graph import Node
+from irscope.ir.program import Program
+from irscope.tui.models.binding import parse_binding
+from irscope.tui.models.command import Source, run_command, show_command
+from irscope.tui.models.detail import detail_lines
+from irscope.tui.models.filter import Matcher, parse_filter
+from irscope.tui.models.header import header_lines
+from irscope.tui.models.outline import build_outline
+from irscope.tui.models.results import Results, Update
+from irscope.tui.models.spans import Line, Role, Span
+from irscope.tui.models.symbols import Symbols
+from irscope.tui.models.table import TreeTable
+from irscope.tui.models.tree import TreeModel
+
+PASSES = "params,flops,liveness"
+"""What the numbers on the screen come from."""
+_ROLES: dict[Severity, Role] = {Severity.ERROR: "error", Severity.WARNING: "unknown", Severity.NOTE: "faint"}
+
+
+class Browse:
+    """All logic of the browse screen. Widgets read it and call its methods; nothing here knows of them."""
+
+    def __init__(self, program: Program, source: Source, symbols: Symbols) -> None:
+        self.program = program
+        self.source = source
+        self.symbols = symbols
+        self.node_count = program.node_count
+        self.outline = build_outline(program)
+        self.tree = TreeModel(self.outline)
+        self.matcher = Matcher(self.outline)
+        self.selected = 0
+        """The selected row of the outline; meaningless while the model is empty."""
+        self.filter_text = ""
+        self.filter_error = ""
+        self.generation = -1
+        self.restart()
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """Forget all results; what older workers still send is no longer taken."""
+        self.generation += 1
+        self.results = Results(self.program.symbols)
+        self.table = TreeTable(self.outline, self.results, self.symbols)
+
+    def take(self, generation: int, update: Update) -> bool:
+        """Apply an answer, unless it belongs to results that were dropped."""
+        if generation != self.generation:
+            return False
+        update.apply(self.results)
+        return True
+
+    # -- selection ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not len(self.outline)
+
+    @property
+    def step(self) -> int | None:
+        """The step of the main graph that belongs to the selection."""
+        return None if self.is_empty else self.outline.step[self.selected]
+
+    def select(self, row: int) -> None:
+        """Select a row that is shown."""
+        self.selected = row
+
+    def reveal(self, row: int) -> None:
+        """Select a row wherever it is; whatever hides it is expanded."""
+        self.tree.reveal(row)
+        if self.tree.matches is None:
+            self.filter_text = self.filter_error = ""
+        self.selected = row
+
+    def reveal_step(self, step: int) -> None:
+        """Select the node of a step; steps before the first or after the last are taken for those."""
+        if self.outline.row_of_step:
+            self.reveal(self.outline.row_of_step[min(max(step, 0), len(self.outline.row_of_step) - 1)])
+
+    def reveal_peak(self) -> bool:
+        """Select the node at which most bytes are alive; False where nobody knows it."""
+        timeline = self.results.timeline
+        if timeline is None or timeline.peak is None:
+            return False
+        self.reveal_step(timeline.peak)
+        return True
+
+    # -- sizes -------------------------------------------------------------------------------------------------
+
+    def set_sizes(self, text: str) -> str:
+        """Show numbers for sizes such as `batch=8`; returns what is wrong with the text, if anything is."""
+        try:
+            binding = parse_binding(text, self.program.symbols)
+        except UsageError as error:
+            return str(error)
+        self.results.bind(binding)
+        if self.filter_text:
+            self.set_filter(self.filter_text)
+        return ""
+
+    # -- filter ------------------------------------------------------------------------------------------------
+
+    def set_filter(self, text: str) -> None:
+        """Filter by the text; one that makes no sense leaves the rows as they are and sets the error."""
+        self.filter_error = ""
+        try:
+            terms = parse_filter(text)
+        except UsageError as error:
+            self.filter_error = str(error)
+            return
+        self.filter_text = text.strip()
+        self.tree.set_filter(self.matcher.matches(terms, self.results.flops, self.results.sizes) if terms else None)
+        if len(self.tree):
+            self._keep_selection_visible()
+
+    def _keep_selection_visible(self) -> None:
+        if not self.tree.is_visible(self.selected):
+            if self.tree.matches is None:
+                self.tree.reveal(self.selected)
+            else:
+                self.selected = self.tree.row(self._first_match())
+
+    def _first_match(self) -> int:
+        """Where the first node is shown; the rows above it only lead there."""
+        for index, row in enumerate(self.tree.visible[:1000].tolist()):
+            if isinstance(self.outline.items[row], Node):
+                return index
+        return 0
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def header(self, width: int, height: int) -> list[Line]:
+        """The totals."""
+        return header_lines(self.program, self.node_count, self.results, width, height, self.symbols)
+
+    def detail(self) -> list[Line]:
+        """Everything about the selection."""
+        if self.is_empty:
+            return [(Span("This model has no nodes.", "faint"),)]
+        return detail_lines(self.outline, self.selected, self.results, self.symbols)
+
+    def tree_title(self, progress: str = "") -> str:
+        """What stands above the tree: the filter, remarks that wait to be read, and what is being computed."""
+        parts = ["Modules"]
+        if self.filter_text:
+            found = self.tree.matches or 0
+            parts.append(f"filter {self.symbols.clean(self.filter_text)}: {found:,} {'node' if found == 1 else 'nodes'}")
+        remarks = self.remarks
+        if remarks:
+            parts.append(remarks)
+        if self.results.binding.env:
+            parts.append(f"for {self.symbols.clean(self.results.binding.text)}")
+        elif self.results.free_symbols:
+            parts.append("c puts in sizes")
+        if progress:
+            parts.append(progress)
+        return self.symbols.glyphs.separator.join(parts)
+
+    @property
+    def remarks(self) -> str:
+        """How many errors and warnings there are."""
+        found = [diagnostic.severity for diagnostic in self.results.diagnostics]
+        errors, warnings = found.count(Severity.ERROR), found.count(Severity.WARNING)
+        parts = [f"{count} {word}{'' if count == 1 else 's'}" for count, word in ((errors, "error"), (warnings, "warning")) if count]
+        return f"{', '.join(parts)} (w)" if parts else ""
+
+    def timeline_title(self) -> str:
+        """What stands above the timeline: how much is alive at the selected step."""
+        timeline, step = self.results.timeline, self.step
+        title = "Live bytes"
+        if timeline is not None and step is not None:
+            title += f"{self.symbols.glyphs.separator}{timeline.text_at(step, self.symbols)} at step {step:,}"
+        live = self.results.live
+        if live is not None and live.unsized:
+            title += f"{self.symbols.glyphs.separator}{len(live.unsized):,} tensors of unknown size not counted"
+        if self.results.assumed:
+            title += f"{self.symbols.glyphs.separator}drawn for {self.symbols.clean(self.results.assumed)}"
+        return title
+
+    def timeline_lines(self, width: int, height: int) -> list[Line]:
+        """The chart, or a word on why there is none."""
+        timeline = self.results.timeline
+        if timeline is not None and len(timeline):
+            return timeline.lines(width, height, self.step, self.symbols)
+        text = "computing" if self.results.live is None else "nothing to draw: the model has no steps"
+        if self.results.has_failed("liveness"):
+            text = f"{self.symbols.unknown} liveness failed: press w to see why"
+        lines: list[Line] = [(Span(text, "faint"),)]
+        return (lines + [()] * height)[:height]
+
+    def remark_lines(self) -> list[Line]:
+        """Every remark about the model, worst first."""
+        clean = self.symbols.clean
+        lines: list[Line] = []
+        for diagnostic in sorted(self.results.diagnostics, key=lambda one: -one.severity):
+            role = _ROLES[diagnostic.severity]
+            count = f" ({diagnostic.count:,} times)" if diagnostic.count > 1 else ""
+            lines.append((Span(f"{diagnostic.severity.text} {diagnostic.code}", role), Span(f" {clean(diagnostic.message)}{count}")))
+            place = " ".join(part for part in (diagnostic.node and f"node {diagnostic.node}", diagnostic.location) if part)
+            if place:
+                lines.append((Span(f"    at {clean(place)}", "faint"),))
+            if diagnostic.hint:
+                lines.append((Span(f"    {clean(diagnostic.hint)}", "faint"),))
+        return lines or [(Span("There is nothing to remark.", "faint"),)]
+
+    def commands(self) -> list[str]:
+        """Command lines for what is on the screen: first the numbers, then the selected node as text."""
+        source = replace(self.source, bind={**self.source.bind, **self.results.binding.env})
+        commands = [run_command(source, PASSES)]
+        item = None if self.is_empty else self.outline.items[self.selected]
+        if isinstance(item, Node):
+            commands.append(show_command(source, item))
+        return [self.symbols.clean(command) for command in commands]

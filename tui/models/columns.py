@@ -1,0 +1,113 @@
+"""Numbers by row: a node's own, and for modules and functions the sum of their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Node, Value
+from irscope.ir.types import ScalarType, TensorType, Type
+from irscope.report.units import Kind, humanise
+from irscope.tui.models.binding import Binding
+from irscope.tui.models.outline import Group, Outline
+from irscope.tui.models.symbols import Symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number per row: the sum of what is known, None where nothing is, and how many nodes are not in it."""
+
+    kind: Kind
+    values: list[Dim | None]
+    missing: list[int]
+    is_symbolic: bool = False
+    """Whether some of the numbers are formulas."""
+
+    def text(self, row: int, symbols: Symbols) -> str:
+        """The number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out."""
+        value = self.values[row]
+        if value is None:
+            return symbols.unknown
+        return f"{symbols.at_least if self.missing[row] else ''}{short_amount(value, self.kind, symbols)}"
+
+    def bound(self, binding: Binding) -> Column:
+        """The same column with sizes put in for symbols."""
+        return column_of(self.kind, [binding.of(value) for value in self.values], self.missing) if binding.env else self
+
+
+def column_of(kind: Kind, values: list[Dim | None], missing: list[int]) -> Column:
+    """A column of these numbers."""
+    return Column(kind, values, missing, any(isinstance(value, SymDim) for value in values))
+
+
+def sum_up(outline: Outline, kind: Kind, value_of: Callable[[Node], Dim | None]) -> Column:
+    """A column of a node's values. What is inside a region is part of its node's own number and added to no other."""
+    count = len(outline)
+    values: list[Dim | None] = [None] * count
+    missing = [0] * count
+    for row in range(count - 1, -1, -1):
+        item = outline.items[row]
+        if not isinstance(item, Group):
+            values[row] = value_of(item)
+            missing[row] = int(values[row] is None)
+        above = outline.parent[row]
+        if above >= 0 and isinstance(outline.items[above], Group):
+            missing[above] += missing[row]
+            value = values[row]
+            if value is not None:
+                total = values[above]
+                values[above] = value if total is None else total + value
+    return column_of(kind, values, missing)
+
+
+def amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str:
+    """A number with its unit, a formula as it is."""
+    if value is None:
+        return symbols.unknown
+    text = str(value) if isinstance(value, SymDim) else value
+    return symbols.clean(humanise(text, kind))
+
+
+def short_amount(value: Dim, kind: Kind, symbols: Symbols) -> str:
+    """A number for a column whose heading says what it counts."""
+    if isinstance(value, SymDim):
+        return symbols.clean(str(value))
+    text = humanise(value, kind)
+    return text.removesuffix("FLOPs").rstrip() if kind is Kind.FLOPS else text
+
+
+class ByteSizes:
+    """Sizes of values by their types, each type looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Type, Dim | None] = {}
+
+    def of(self, value: Value) -> Dim | None:
+        """Bytes of one value; None where its size is unknown."""
+        type_ = value.type
+        if type_ not in self._known:
+            self._known[type_] = type_bytes(type_)
+        return self._known[type_]
+
+    def of_results(self, node: Node) -> Dim | None:
+        """Bytes of all results of a node; None where the size of one is unknown."""
+        total: Dim = 0
+        for output in node.outputs:
+            size = self.of(output)
+            if size is None:
+                return None
+            total = total + size
+        return total
+
+
+def type_bytes(type_: Type) -> Dim | None:
+    """Bytes of a tensor. A plain number needs no storage of its own."""
+    if isinstance(type_, TensorType):
+        return known(type_.nbytes)
+    return 0 if isinstance(type_, ScalarType) else None
+
+
+def known(value: Dim | None) -> Dim | None:
+    """The number, or None where it depends on what only a run can tell."""
+    return None if isinstance(value, SymDim) and value.is_unknown else value

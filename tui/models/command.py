@@ -1,0 +1,45 @@
+"""The command line that gives the same answers as the screen."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from irscope.ir.graph import Node
+from irscope.ir.types import Type
+from irscope.passkit.settings import Settings
+
+
+@dataclass(frozen=True)
+class Source:
+    """How the model on the screen was opened."""
+
+    path: str
+    inputs: Mapping[str, Type] = field(default_factory=dict)
+    bind: Mapping[str, int] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+
+    def arguments(self) -> list[str]:
+        """MODEL and its options."""
+        arguments = [self.path or "MODEL"]
+        for name, type_ in self.inputs.items():
+            arguments += ["--input", f"{name}={type_}"]
+        if self.bind:
+            arguments += ["--bind", ",".join(f"{name}={size}" for name, size in self.bind.items())]
+        if self.settings.device:
+            arguments += ["--device", self.settings.device]
+        if self.settings.torch:
+            arguments += ["--torch", self.settings.torch]
+        return arguments
+
+
+def run_command(source: Source, passes: str) -> str:
+    """The command that prints the numbers of the screen."""
+    return shlex.join(["irscope", "run", *source.arguments(), "--passes", passes])
+
+
+def show_command(source: Source, node: Node) -> str:
+    """The command that prints the nodes of this operator in this module."""
+    scope = ["--scope", node.scope.path] if node.scope.path else []
+    return shlex.join(["irscope", "show", *source.arguments(), *scope, "--op", node.op, "--locations"])

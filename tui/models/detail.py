@@ -1,0 +1,242 @@
+"""Everything known about one row: a node's operands, results, attributes, origin and cost, or what a module contains."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.places import Loc
+from irscope.ir.spelling import attr_text
+from irscope.ir.types import TensorType, Type
+from irscope.ops.cost import FLOP_CLASSES, Cost
+from irscope.report.units import Kind
+from irscope.tui.models.columns import ByteSizes, Column, amount
+from irscope.tui.models.outline import Group, Outline
+from irscope.tui.models.results import Reason, Results
+from irscope.tui.models.spans import Line, Span, cut_end
+from irscope.tui.models.symbols import Symbols
+
+V = TypeVar("V")
+
+_MOST_VALUES = 50
+_MOST_TEXT = 300
+_MOST_CALLERS = 10
+_TOP = 5
+
+
+def detail_lines(outline: Outline, row: int, results: Results, symbols: Symbols) -> list[Line]:
+    """The lines about a row, not yet wrapped."""
+    item = outline.items[row]
+    if isinstance(item, Group):
+        return list(_GroupDetail(outline, row, item, results, symbols).lines())
+    return list(_NodeDetail(item, results, symbols).lines())
+
+
+def label(value: Value | None, results: Results, symbols: Symbols) -> str:
+    """A value as people refer to it; an operand that is left out is `_`."""
+    if value is None:
+        return "_"
+    return f"%{symbols.clean(value.name)}" if value.name is not None else results.names[value]
+
+
+class _NodeDetail:
+    """The card of a node."""
+
+    def __init__(self, node: Node, results: Results, symbols: Symbols) -> None:
+        self.node = node
+        self.results = results
+        self.symbols = symbols
+        self.sizes = ByteSizes()
+
+    def lines(self) -> Iterator[Line]:
+        node, clean = self.node, self.symbols.clean
+        yield (Span(clean(node.op), "operator"),)
+        yield from self.cost()
+        yield _heading("outputs")
+        yield from self.values(node.outputs, self.output)
+        yield _heading("inputs")
+        yield from self.values(node.inputs, self.input)
+        if node.attrs:
+            yield _heading("attributes")
+            for key, value in node.attrs.items():
+                text = cut_end(clean(attr_text(value)), _MOST_TEXT, self.symbols)
+                yield (Span(f"  {clean(key)}", "name"), Span(f" = {text}"))
+        yield from self.origin()
+        if node.regions:
+            yield _heading("regions")
+            for region in node.regions:
+                yield (Span(f"  {clean(region.name)}", "name"), Span(f"  {len(region):,} nodes"))
+
+    def cost(self) -> Iterator[Line]:
+        costs = self.results.costs
+        cost = costs.by_node.get(self.node) if costs is not None else None
+        if cost is not None:
+            yield from _cost_lines(cost, self.results, self.symbols)
+        elif costs is None and not self.results.has_failed("flops"):
+            yield (Span("cost  ", "faint"), Span(self.symbols.waiting, "faint"))
+        else:
+            yield (Span("cost  ", "faint"), Span(f"{self.symbols.unknown} irscope cannot tell what this operator costs here", "unknown"))
+
+    def values(self, values: Sequence[V], lines_of: Callable[[V], Iterator[Line]]) -> Iterator[Line]:
+        if not values:
+            yield (Span("  none", "faint"),)
+        for value in values[:_MOST_VALUES]:
+            yield from lines_of(value)
+        if len(values) > _MOST_VALUES:
+            yield (Span(f"  and {len(values) - _MOST_VALUES:,} more", "faint"),)
+
+    def input(self, value: Value | None) -> Iterator[Line]:
+        if value is None:
+            yield (Span("  _", "name"), Span("  left out", "faint"))
+            return
+        origin = f"from {self.symbols.clean(value.node.op)}" if value.node is not None else value.role.value
+        yield (*self.typed(value), Span(f"  {origin}", "faint"))
+
+    def output(self, value: Value) -> Iterator[Line]:
+        size = self.results.binding.of(self.sizes.of(value))
+        yield (*self.typed(value), Span(f"  {amount(size, Kind.BYTES, self.symbols)}", "unknown" if size is None else "plain"))
+        alive = self.results.ranges.get(value)
+        if alive is not None:
+            last = "the end" if alive.held_by == "output" else f"step {alive.dies:,}, last needed by {self.symbols.clean(alive.held_by)}"
+            yield (Span(f"    alive from step {alive.born:,} to {last}", "faint"),)
+        yield (Span(f"    {self.users(value)}", "faint"),)
+        reason = self.reason(value)
+        if reason is not None:
+            yield (Span(f"    unknown because {self.symbols.clean(reason.text)}", "unknown"),)
+            if reason.fix:
+                yield (Span(f"    to make it known: {self.symbols.clean(reason.fix)}", "faint"),)
+
+    def typed(self, value: Value) -> Line:
+        return (Span(f"  {label(value, self.results, self.symbols)}", "name"), Span(f"  {self.symbols.clean(value.type.text)}"))
+
+    def users(self, value: Value) -> str:
+        users = list(value.users or ())
+        if not users:
+            return "read by nothing"
+        clean = self.symbols.clean
+        names = [f"the result of {clean(user.name)}" if isinstance(user, Graph) else clean(user.op) for user in users[:3]]
+        more = f" and {len(users) - 3:,} more" if len(users) > 3 else ""
+        return f"read by {', '.join(names)}{more}"
+
+    def reason(self, value: Value) -> Reason | None:
+        """Why the type of a value is not known."""
+        explanations = self.results.explanations
+        if explanations is None:
+            return None
+        found = explanations.rank_reasons.get(value)
+        if found is None:
+            for name in _unknown_sizes(value.type):
+                found = found or explanations.reasons.get(name)
+        return found
+
+    def origin(self) -> Iterator[Line]:
+        node, clean = self.node, self.symbols.clean
+        yield _heading("origin")
+        yield (Span("  scope     ", "faint"), Span(clean(node.scope.path) or "(the model itself)"), *_class(node.scope.cls, self.symbols))
+        if node.source:
+            yield (Span("  operator  ", "faint"), Span(clean(node.source)))
+        yield from self.location(node.loc)
+
+    def location(self, loc: Loc | None) -> Iterator[Line]:
+        lead = "  at        "
+        clean = self.symbols.clean
+        for _ in range(_MOST_CALLERS):
+            if loc is None:
+                return
+            function = f" in {clean(loc.function)}" if loc.function else ""
+            yield (Span(lead, "faint"), Span(f"{clean(str(loc))}{function}"))
+            if loc.statement:
+                yield (Span(f"            {cut_end(clean(loc.statement.strip()), _MOST_TEXT, self.symbols)}", "name"),)
+            lead, loc = "  called at ", loc.caller
+
+
+class _GroupDetail:
+    """What a module, function or region contains."""
+
+    def __init__(self, outline: Outline, row: int, group: Group, results: Results, symbols: Symbols) -> None:
+        self.outline = outline
+        self.row = row
+        self.group = group
+        self.results = results
+        self.symbols = symbols
+
+    def lines(self) -> Iterator[Line]:
+        group, symbols = self.group, self.symbols
+        scope = group.scope
+        name = scope.path if scope is not None else group.name
+        cls = scope.cls if scope is not None else ""
+        yield (Span(f"{group.kind} ", "faint"), Span(symbols.clean(name), "module"), *_class(cls, symbols))
+        counts = Counter(node.op for node in self.outline.nodes_below(self.row))
+        yield (Span("nodes       ", "faint"), Span(f"{counts.total():,}"))
+        yield self.total("FLOPs       ", self.results.flops, "flops")
+        yield self.total("result bytes ", self.results.sizes, "sizes")
+        yield from self.dearest()
+        yield _heading("operators")
+        for op, count in counts.most_common(_TOP):
+            yield (Span(f"  {symbols.clean(op)}", "operator"), Span(f"  {count:,}"))
+        if len(counts) > _TOP:
+            yield (Span(f"  and {len(counts) - _TOP:,} more kinds", "faint"),)
+
+    def total(self, title: str, column: Column | None, part: str) -> Line:
+        if column is None:
+            text = self.symbols.unknown if self.results.has_failed(part) else self.symbols.waiting
+            return (Span(title, "faint"), Span(text, "faint"))
+        missing = column.missing[self.row]
+        tail = f" ({missing:,} nodes unknown and not in it)" if missing and column.values[self.row] is not None else ""
+        sign = self.symbols.at_least if tail else ""
+        value = column.values[self.row]
+        text = f"{sign}{amount(value, column.kind, self.symbols)}{tail}"
+        return (Span(title, "faint"), Span(text, "unknown" if value is None else "plain"))
+
+    def dearest(self) -> Iterator[Line]:
+        """The rows directly below that cost most, with their share."""
+        column = self.results.flops
+        if column is None:
+            return
+        end = int(self.outline.end[self.row])
+        child, costs = self.row + 1, []
+        while child < end:
+            value = column.values[child]
+            if isinstance(value, int) and value > 0:
+                costs.append((value, child))
+            child = int(self.outline.end[child])
+        total = column.values[self.row]
+        if not costs or not isinstance(total, int):
+            return
+        yield _heading("costs most")
+        for value, child in sorted(costs, key=lambda cost: (-cost[0], cost[1]))[:_TOP]:
+            item = self.outline.items[child]
+            name = item.name if isinstance(item, Group) else f"{item.op} {item.name}"
+            yield (Span(f"  {self.symbols.clean(name)}", "name"), Span(f"  {amount(value, Kind.FLOPS, self.symbols)}, {value / total:.0%}"))
+
+
+def _cost_lines(cost: Cost, results: Results, symbols: Symbols) -> Iterator[Line]:
+    def text(value: Dim | None, kind: Kind) -> str:
+        return amount(results.binding.of(value), kind, symbols)
+
+    yield (Span("FLOPs  ", "faint"), Span(text(cost.flops, Kind.FLOPS)))
+    parts = [(name, getattr(cost, name)) for name in FLOP_CLASSES]
+    present = [(name, part) for name, part in parts if not (isinstance(part, int) and part == 0)]
+    if len(present) > 1:
+        yield (Span(f"  {', '.join(f'{name} {text(part, Kind.FLOPS)}' for name, part in present)}", "faint"),)
+    elif present:
+        yield (Span(f"  all of it {present[0][0]}", "faint"),)
+    yield (Span("reads  ", "faint"), Span(text(cost.read, Kind.BYTES)))
+    yield (Span("writes ", "faint"), Span(text(cost.written, Kind.BYTES)))
+
+
+def _heading(text: str) -> Line:
+    return (Span(text, "heading"),)
+
+
+def _class(cls: str, symbols: Symbols) -> Line:
+    return (Span(f"  {symbols.clean(cls)}", "faint"),) if cls else ()
+
+
+def _unknown_sizes(type_: Type) -> list[str]:
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return []
+    return [name for dim in type_.shape if isinstance(dim, SymDim) and dim.is_unknown for name in dim.symbol_names()]

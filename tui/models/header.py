@@ -1,0 +1,115 @@
+"""The totals above everything else: size of the model, cost, peak, and how much of it all is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from irscope.ir.dims import Dim
+from irscope.ir.program import Program
+from irscope.report.printable import cut_middle, display_width
+from irscope.report.report import Report
+from irscope.report.units import Kind, humanise
+from irscope.report.values import plain
+from irscope.tui.models.columns import amount
+from irscope.tui.models.results import Results
+from irscope.tui.models.spans import Line, Span, cut_line
+from irscope.tui.models.symbols import Symbols
+
+_LONGEST_PATH = 40
+_LONGEST_FORMULA = 36
+
+
+def header_lines(program: Program, nodes: int, results: Results, width: int, height: int, symbols: Symbols) -> list[Line]:
+    """The totals in `height` lines; what does not fit is cut at the end."""
+    items = list(_items(program, nodes, results, symbols))
+    separator = symbols.glyphs.separator
+    lines: list[list[Span]] = [[]]
+    used = 0
+    for item in items:
+        size = display_width(item.text)
+        if lines[-1] and used + len(separator) + size > width and len(lines) < height:
+            lines.append([])
+            used = 0
+        if lines[-1]:
+            lines[-1].append(Span(separator, "faint"))
+            used += len(separator)
+        lines[-1].append(item)
+        used += size
+    return [cut_line(line, width, symbols) for line in lines] + [()] * (height - len(lines))
+
+
+def _items(program: Program, nodes: int, results: Results, symbols: Symbols) -> Iterator[Span]:
+    name = program.path.replace("\\", "/").rpartition("/")[2] or program.graph.name
+    yield Span(cut_middle(symbols.clean(name), _LONGEST_PATH, symbols.glyphs.ellipsis), "heading")
+    yield Span(f"{symbols.clean(program.format)}, {nodes:,} {'node' if nodes == 1 else 'nodes'}")
+    yield _parameters(results, symbols)
+    yield _flops(results, symbols)
+    yield _peak(results, symbols)
+    yield _known(results, symbols)
+
+
+def _parameters(results: Results, symbols: Symbols) -> Span:
+    report = results.params
+    if report is None:
+        return _waiting("parameters", results.has_failed("params"), symbols)
+    count, size = _cell(report, "count", Kind.COUNT, symbols), _cell(report, "bytes", Kind.BYTES, symbols)
+    coverage = report.coverage
+    partial = coverage is not None and coverage.known < coverage.total
+    sign = symbols.at_least if partial else ""
+    return Span(f"{sign}{count} parameters ({sign}{size})")
+
+
+def _flops(results: Results, symbols: Symbols) -> Span:
+    costs = results.costs
+    if costs is None:
+        return _waiting("FLOPs", results.has_failed("flops"), symbols)
+    missing = sum(len(nodes) for nodes in costs.unknown.values())
+    if missing and missing >= costs.counted:
+        return Span(f"{symbols.unknown} FLOPs", "unknown")
+    text = _short(results.binding.of(costs.total.flops), Kind.FLOPS, symbols)
+    if text is None:
+        return Span(f"FLOPs depend on {_names(results, symbols)}")
+    return Span(f"{symbols.at_least if missing else ''}{text}")
+
+
+def _peak(results: Results, symbols: Symbols) -> Span:
+    live, timeline = results.live, results.timeline
+    if live is None or timeline is None:
+        return _waiting("peak", results.has_failed("liveness"), symbols)
+    sign = symbols.at_least if live.unsized else ""
+    if live.unsized and not live.ranges:
+        return Span(f"activation peak {symbols.unknown}", "unknown")
+    if timeline.peak is not None and not results.assumed and None not in timeline.values:
+        return Span(f"activation peak {sign}{timeline.text_at(timeline.peak, symbols)} at step {timeline.peak:,}")
+    text = _short(results.binding.of(live.peak), Kind.BYTES, symbols)
+    return Span(f"activation peak {sign}{text}" if text is not None else f"activation peak depends on {_names(results, symbols)}")
+
+
+def _short(value: Dim | None, kind: Kind, symbols: Symbols) -> str | None:
+    """A number, or a formula short enough to be read; None for a longer one."""
+    text = amount(value, kind, symbols)
+    return text if len(text) <= _LONGEST_FORMULA else None
+
+
+def _names(results: Results, symbols: Symbols) -> str:
+    names = symbols.clean(", ".join(results.free_symbols)) or "the data"
+    return cut_middle(names, _LONGEST_FORMULA, symbols.glyphs.ellipsis)
+
+
+def _known(results: Results, symbols: Symbols) -> Span:
+    parts: list[str] = []
+    if results.costs is not None:
+        missing = sum(len(nodes) for nodes in results.costs.unknown.values())
+        parts.append(f"costs {results.costs.counted - missing:,}/{results.costs.counted:,}")
+    if results.live is not None:
+        sized = len(results.live.ranges)
+        parts.append(f"sizes {sized:,}/{sized + len(results.live.unsized):,}")
+    return Span(f"known: {', '.join(parts)}") if parts else _waiting("known", results.has_failed("flops", "liveness"), symbols)
+
+
+def _waiting(what: str, failed: bool, symbols: Symbols) -> Span:
+    return Span(f"{what} {symbols.unknown if failed else symbols.waiting}", "unknown" if failed else "faint")
+
+
+def _cell(report: Report, key: str, kind: Kind, symbols: Symbols) -> str:
+    return symbols.clean(humanise(plain(report.summary.get(key)), kind, symbols.unknown))

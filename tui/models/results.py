@@ -1,0 +1,243 @@
+"""What is known about a model so far. Analyses answer one after another, each with an update that is applied on the UI's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import IrscopeError
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Node, Value
+from irscope.ir.naming import ValueNames, loose_names
+from irscope.ops.cost import Cost
+from irscope.report.report import Report
+from irscope.report.units import Kind
+from irscope.tui.models.binding import Binding, example
+from irscope.tui.models.columns import Column
+from irscope.tui.models.timeline import Timeline
+
+
+class CostTable(Protocol):
+    """The part of the flops pass's result that the UI reads."""
+
+    @property
+    def by_node(self) -> Mapping[Node, Cost]: ...
+    @property
+    def total(self) -> Cost: ...
+    @property
+    def unknown(self) -> Mapping[str, Sequence[Node]]: ...
+    @property
+    def counted(self) -> int: ...
+
+
+class LiveRange(Protocol):
+    """One storage with its life, as the liveness pass found it."""
+
+    @property
+    def value(self) -> Value: ...
+    @property
+    def size(self) -> Dim: ...
+    @property
+    def born(self) -> int: ...
+    @property
+    def dies(self) -> int: ...
+    @property
+    def held_by(self) -> str: ...
+
+
+class Reason(Protocol):
+    """Why something is unknown, and what would make it known."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def fix(self) -> str: ...
+
+
+class Explanations(Protocol):
+    """The part of the shapes pass's result that the UI reads."""
+
+    @property
+    def reasons(self) -> Mapping[str, Reason]: ...
+    @property
+    def rank_reasons(self) -> Mapping[Value, Reason]: ...
+
+
+class LiveTensors(Protocol):
+    """The part of the liveness pass's result that the UI reads."""
+
+    @property
+    def ranges(self) -> Sequence[LiveRange]: ...
+    @property
+    def alive(self) -> Sequence[Dim]: ...
+    @property
+    def peak(self) -> Dim: ...
+    @property
+    def unsized(self) -> Sequence[Value]: ...
+
+
+@dataclass
+class Results:
+    """Everything found so far; None where an analysis has not answered."""
+
+    symbols: Mapping[str, SymDim] = field(default_factory=dict)
+    binding: Binding = field(default_factory=Binding)
+    """Sizes that are shown in place of symbols."""
+    names: ValueNames = field(default_factory=loose_names)
+    raw_sizes: Column | None = None
+    raw_flops: Column | None = None
+    sizes: Column | None = None
+    """Bytes of the results by row, with the binding applied."""
+    flops: Column | None = None
+    costs: CostTable | None = None
+    explanations: Explanations | None = None
+    params: Report | None = None
+    live: LiveTensors | None = None
+    ranges: Mapping[Value, LiveRange] = field(default_factory=dict)
+    timeline: Timeline | None = None
+    assumed: str = ""
+    """Sizes the timeline is drawn with because nobody gave any."""
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
+    """Names of the parts that ended with an error."""
+    finished: bool = False
+
+    def bind(self, binding: Binding) -> None:
+        """Show numbers for these sizes."""
+        self.binding = binding
+        self.show_flops()
+        self.show_sizes()
+        self.show_timeline()
+
+    def show_flops(self) -> None:
+        self.flops = None if self.raw_flops is None else self.raw_flops.bound(self.binding)
+
+    def show_sizes(self) -> None:
+        self.sizes = None if self.raw_sizes is None else self.raw_sizes.bound(self.binding)
+
+    def show_timeline(self) -> None:
+        if self.live is None:
+            return
+        self.assumed = ""
+        binding = self.binding
+        if any(isinstance(self.binding.of(value), SymDim) for value in self.live.alive):
+            binding, self.assumed = example(self.symbols, self.binding)
+        values = [binding.of(value) for value in self.live.alive]
+        self.timeline = Timeline([None if isinstance(value, SymDim) else value for value in values], Kind.BYTES)
+
+    @property
+    def free_symbols(self) -> list[str]:
+        """Symbols that have no size yet and on which something shown depends."""
+        totals = [self.costs.total.flops if self.costs is not None else 0, self.live.peak if self.live is not None else 0]
+        names = {name for value in totals if isinstance(value, SymDim) for name in value.symbol_names()}
+        return [name for name in self.symbols if name in names and name not in self.binding.env]
+
+    def has_failed(self, *parts: str) -> bool:
+        """Whether one of these parts ended with an error, so that waiting for it is no use."""
+        return not self.failed.isdisjoint(parts)
+
+
+class Update(Protocol):
+    """One answer."""
+
+    def apply(self, results: Results) -> None:
+        """Put the answer where the UI looks for it."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names for values that have none of their own."""
+
+    names: ValueNames
+
+    def apply(self, results: Results) -> None:
+        results.names = self.names
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of results by row."""
+
+    column: Column
+
+    def apply(self, results: Results) -> None:
+        results.raw_sizes = self.column
+        results.show_sizes()
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Why types are unknown."""
+
+    explanations: Explanations
+    diagnostics: Sequence[Diagnostic]
+
+    def apply(self, results: Results) -> None:
+        results.explanations = self.explanations
+        results.diagnostics.extend(self.diagnostics)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameter totals."""
+
+    report: Report
+
+    def apply(self, results: Results) -> None:
+        results.params = self.report
+        results.diagnostics.extend(self.report.diagnostics)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Costs by node and by row."""
+
+    costs: CostTable
+    column: Column
+    diagnostics: Sequence[Diagnostic]
+
+    def apply(self, results: Results) -> None:
+        results.costs = self.costs
+        results.raw_flops = self.column
+        results.show_flops()
+        results.diagnostics.extend(self.diagnostics)
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Live bytes over the steps, and the life of each storage."""
+
+    live: LiveTensors
+    diagnostics: Sequence[Diagnostic]
+
+    def apply(self, results: Results) -> None:
+        results.live = self.live
+        results.ranges = {one.value: one for one in self.live.ranges}
+        results.diagnostics.extend(self.diagnostics)
+        results.show_timeline()
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A part that ended with an error; the others go on."""
+
+    part: str
+    error: IrscopeError
+
+    def apply(self, results: Results) -> None:
+        error = self.error
+        text = f"{self.part}: {error.message}"
+        results.failed.add(self.part)
+        results.diagnostics.append(Diagnostic(Severity.ERROR, error.code, text, location=error.where, hint=error.hint))
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Nothing more will come."""
+
+    def apply(self, results: Results) -> None:
+        results.finished = True

@@ -1,0 +1,100 @@
+"""Lines of text in parts, each with a role that a widget gives a style: what view models hand to widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+from irscope.report.printable import cut_middle, display_width, pad
+from irscope.tui.models.symbols import Symbols
+
+Role: TypeAlias = Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error"]
+ROLES: tuple[Role, ...] = ("plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error")
+
+
+class Span(NamedTuple):
+    """A piece of a line. Its text is safe to show."""
+
+    text: str
+    role: Role = "plain"
+
+
+Line: TypeAlias = tuple[Span, ...]
+
+
+def text_of(line: Iterable[Span]) -> str:
+    """A line without its roles."""
+    return "".join(span.text for span in line)
+
+
+def fit(text: str, width: int, symbols: Symbols, *, right: bool = False) -> str:
+    """The text in exactly this many columns, cut in its middle or filled up."""
+    return pad(cut_middle(text, width, symbols.glyphs.ellipsis), width, right=right) if width > 0 else ""
+
+
+def cut_end(text: str, width: int, symbols: Symbols) -> str:
+    """The text in at most this many columns, cut at its end."""
+    if display_width(text) <= width:
+        return text
+    ellipsis = symbols.glyphs.ellipsis
+    if width <= display_width(ellipsis):
+        return ellipsis[: max(width, 0)]
+    while text and display_width(text) + display_width(ellipsis) > width:
+        text = text[: -max(1, (display_width(text) + display_width(ellipsis) - width) // 2)]
+    return text + ellipsis
+
+
+def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
+    """The parts that fit into a width, the last of them cut."""
+    kept: list[Span] = []
+    for span in line:
+        room = width - sum(display_width(one.text) for one in kept)
+        if room <= 0:
+            break
+        kept.append(Span(cut_end(span.text, room, symbols), span.role))
+    return tuple(kept)
+
+
+def wrap(line: Line, width: int, indent: str = "") -> Iterator[Line]:
+    """The line in rows of at most this width, broken at blanks where there are any; rows after the first are indented."""
+    width = max(width, len(indent) + 1, 2)
+    row: list[Span] = []
+    used = 0
+    for piece in _words(line):
+        for span in _pieces(piece, width - len(indent)):
+            size = display_width(span.text)
+            if used + size > width:
+                yield tuple(row)
+                row, used = ([Span(indent)] if indent else []), len(indent)
+                if span.text.isspace():
+                    continue
+            row.append(span)
+            used += size
+    yield tuple(row)
+
+
+def _words(line: Line) -> Iterator[Span]:
+    """Words and the blanks between them."""
+    for text, role in line:
+        start = 0
+        for at in range(1, len(text) + 1):
+            if at == len(text) or (text[at] == " ") != (text[at - 1] == " "):
+                yield Span(text[start:at], role)
+                start = at
+
+
+def _pieces(span: Span, width: int) -> Iterator[Span]:
+    """The span itself, or parts of a width where it is too long for one row."""
+    if display_width(span.text) <= width:
+        yield span
+        return
+    part, used = "", 0
+    for character in span.text:
+        size = display_width(character)
+        if used + size > width and part:
+            yield Span(part, span.role)
+            part, used = "", 0
+        part += character
+        used += size
+    if part:
+        yield Span(part, span.role)

@@ -1,0 +1,47 @@
+"""The characters the UI draws with, in Unicode or plain ASCII."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from irscope.report.options import ASCII as ASCII_GLYPHS
+from irscope.report.options import UNICODE as UNICODE_GLYPHS
+from irscope.report.options import Glyphs
+from irscope.report.printable import can_encode, printable
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """Signs that carry meaning without colour, and the glyphs of charts."""
+
+    glyphs: Glyphs
+    encoding: str
+    expanded: str
+    collapsed: str
+    cursor: str
+    here: str
+    """Marks the selected step on the axis of a chart."""
+    at_least: str
+    """Stands before a sum of which parts are unknown."""
+    waiting: str
+    """Stands where a number is still being computed."""
+    unknown: str = "?"
+
+    def clean(self, text: str) -> str:
+        """Text from a model made safe to show."""
+        return printable(text, self.encoding)
+
+
+UNICODE = Symbols(UNICODE_GLYPHS, "utf-8", expanded="▾", collapsed="▸", cursor="▌", here="▲", at_least="≥", waiting="…")
+ASCII = Symbols(ASCII_GLYPHS, "ascii", expanded="v", collapsed=">", cursor="|", here="^", at_least=">", waiting="..")
+
+_PLAIN_TERMINALS = frozenset({"linux", "dumb", "vt100", "vt220"})
+
+
+def symbols_for(encoding: str, environ: Mapping[str, str]) -> Symbols:
+    """Unicode where the terminal takes it; plain ASCII on a Linux console or with IRSCOPE_ASCII set."""
+    if environ.get("IRSCOPE_ASCII") or environ.get("TERM") in _PLAIN_TERMINALS:
+        return ASCII
+    drawn = "".join((UNICODE.glyphs.blocks, UNICODE.glyphs.mark, UNICODE.expanded, UNICODE.collapsed, UNICODE.cursor, UNICODE.here))
+    return UNICODE if can_encode(drawn + UNICODE.at_least, encoding) else ASCII

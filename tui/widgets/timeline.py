@@ -1,0 +1,66 @@
+"""The bytes that are alive at each step, small enough to stay on the screen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from irscope.tui.actions import bindings
+from irscope.tui.models.browse import Browse
+from irscope.tui.models.spans import Line
+from irscope.tui.widgets.paint import Painted
+
+
+class TimelinePane(Painted, can_focus=True):
+    """Shows the timeline of a browse model; its cursor is the selected step."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
+
+    class StepChosen(Message):
+        """The cursor was moved to a step."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+    def __init__(self, browse: Browse, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.browse = browse
+        self._drawn: tuple[Size, list[Line]] | None = None
+
+    def redraw(self) -> None:
+        """Draw again after the selection or the numbers have changed."""
+        self._drawn = None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        if self._drawn is None or self._drawn[0] != self.size:
+            self._drawn = (self.size, self.browse.timeline_lines(self.size.width, self.size.height))
+        lines = self._drawn[1]
+        return self.strip(lines[y] if y < len(lines) else (), self.size.width)
+
+    def _choose(self, step: int) -> None:
+        self.post_message(self.StepChosen(step))
+
+    def action_step(self, by: int) -> None:
+        self._choose((self.browse.step or 0) + by)
+
+    def action_first(self) -> None:
+        self._choose(0)
+
+    def action_last(self) -> None:
+        self._choose(len(self.browse.outline.row_of_step) - 1)
+
+    def on_click(self, event: events.Click) -> None:
+        timeline = self.browse.results.timeline
+        if timeline is None or not len(timeline):
+            return
+        offset = event.get_content_offset(self)
+        margin = timeline.margin(self.browse.symbols)
+        if offset is not None and offset.x >= margin:
+            self._choose(timeline.step_of(offset.x - margin, self.size.width - margin))
