@@ -14,12 +14,11 @@ from irscope.ops.cost import FLOP_CLASSES, Cost
 from irscope.ops.registry import find_op
 from irscope.passes.inference import Inferred
 from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION, plain, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Table
 from irscope.report.units import Kind
-
-CONVENTION = "a multiply-add is 2 FLOPs; MiB = 2^20 bytes"
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Flops(Analysis[Costs]):
     def report(self, result: Costs, ctx: PassContext) -> Report:
         items = list(result.by_node.items())
         if self.top:
-            items = sorted(items, key=lambda item: -(item[1].flops if isinstance(item[1].flops, int) else 0))[: self.top]
+            items = sorted(items, key=lambda item: -scale(item[1].flops))[: self.top]
         rows = [(node.name, node.op, node.scope.path, *_numbers(cost, node in result.partial)) for node, cost in items]
         missing = sum(len(nodes) for nodes in result.unknown.values())
         # Where no cost is known at all, a total of zero would be a lie.
@@ -131,7 +130,7 @@ class _Counter:
             self.costs.partial.add(node)
         if node.op == "cf.if":
             # The dearer branch: an upper bound, as a run takes one of them.
-            return max(bodies, key=lambda cost: cost.flops if isinstance(cost.flops, int) else 0)
+            return max(bodies, key=lambda cost: scale(cost.flops))
         trips = self.trips(node)
         if trips is None or (isinstance(trips, SymDim) and trips.is_unknown):
             self.costs.unknown.setdefault(node.op, []).append(node)
@@ -163,8 +162,3 @@ def _depends_on_unknown(cost: Cost) -> bool:
     """Whether a size that nobody can know is part of it."""
     parts = (cost.flops, cost.macs, cost.read, cost.written)
     return any(part is None or (isinstance(part, SymDim) and part.is_unknown) for part in parts)
-
-
-def plain(number: Dim | None) -> int | str | None:
-    """A number as reports hold it: symbolic ones as their formula."""
-    return number if number is None or isinstance(number, int) else str(number)

@@ -18,7 +18,7 @@ from irscope.ir.types import UNKNOWN_TENSOR, ScalarType, TensorType, Type
 from irscope.ops.call import Known, OpCall, RuleContext, RuleError
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpSpec
-from irscope.ops.values import MAX_ELEMENTS, from_bytes, objects, static_shape, to_array
+from irscope.ops.values import MAX_ELEMENTS, from_bytes, objects, settle, static_shape, to_array
 
 SYMBOLIC_ELEMENTS = 64
 """Integer tensors up to this size get a symbol per element when a shape depends on them."""
@@ -245,9 +245,12 @@ class Inference(RuleContext):
         """Symbols for the elements of a small integer tensor, the same whenever it is asked for."""
         known = self.found.values.get(value)
         if known is None:
-            shape = static_shape(self.found.type_of(value))
+            type_ = self.found.type_of(value)
+            shape = static_shape(type_)
             assert shape is not None
-            known = self.found.values[value] = objects(self._element_symbols(value, _count(shape)), shape)
+            symbols = objects(self._element_symbols(value, _count(shape)), shape)
+            # Elements may have been bound, or there may be none at all.
+            known = self.found.values[value] = settle(symbols, type_.dtype) if isinstance(type_, TensorType) else symbols
         return known
 
     def _element_symbols(self, value: Value, count: int) -> list[Dim]:

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from irscope.ir.bind import element_stem
-from irscope.ir.dims import Dim, SymDim, bounds
+from irscope.ir.dims import Dim, SymDim, bounds, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, sequence, tensor
@@ -226,6 +226,44 @@ def _fixpoint(
     raise RuleError("the types of the loop's state do not settle")
 
 
+def _unchanged(engine: Inference, node: Node, body: Graph, state: Sequence[Value | None], slices: Sequence[Type]) -> list[Type]:
+    """State types of a scan, which every step must leave as they are; sizes that a step spells otherwise are taken as equal."""
+    current = [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in state]
+    _set_arguments(engine, body, [*current, *slices])
+    engine.graph(body)
+    settled = [_agreed(engine, a, b) for a, b in zip(current, _outputs(engine, body), strict=False)]
+    if any(type_ is None for type_ in settled):
+        raise RuleError(f"{node.op}: a step changes the shape or element type of the state")
+    final = [type_ for type_ in settled if type_ is not None]
+    if any(a is not b for a, b in zip(final, current, strict=False)):
+        _set_arguments(engine, body, [*final, *slices])
+        engine.graph(body)
+    return final
+
+
+def _agreed(engine: Inference, before: Type, after: Type) -> Type | None:
+    """The one type of a state before and after a step; None where the two cannot be the same."""
+    if before is after or not (isinstance(before, TensorType) and isinstance(after, TensorType)):
+        return before
+    if DType.UNKNOWN not in (before.dtype, after.dtype) and before.dtype is not after.dtype:
+        return None
+    dtype = after.dtype if before.dtype is DType.UNKNOWN else before.dtype
+    if before.shape is None or after.shape is None:
+        return tensor(dtype, after.shape if before.shape is None else before.shape, before.device)
+    if len(before.shape) != len(after.shape):
+        return None
+    sizes: list[Dim] = []
+    for old, new in zip(before.shape, after.shape, strict=True):
+        verdict = equal(old, new)
+        if verdict is False:
+            return None
+        if verdict is None:
+            engine.assume(old, new, "cf.scan: every step leaves the shape of the state as it is")
+        is_better = isinstance(old, SymDim) and (not isinstance(new, SymDim) or (old.is_unknown and not new.is_unknown))
+        sizes.append(new if is_better else old)
+    return tensor(dtype, sizes, before.device)
+
+
 def infer_scan(engine: Inference, node: Node) -> list[Type]:
     """`cf.scan`: inputs (state..., sequences...); the body takes (state..., slices...) and yields (state..., results per step...)."""
     (body,) = node.regions
@@ -245,7 +283,7 @@ def infer_scan(engine: Inference, node: Node) -> list[Type]:
         slices.append(tensor(type_.dtype, type_.shape[:place] + type_.shape[place + 1 :], type_.device))
     if steps is None:
         steps = engine.fresh("it is the number of steps of a scan over a tensor of unknown rank", "", 0, None)
-    final = _fixpoint(engine, body, state, [], slices, 0)
+    final = _unchanged(engine, node, body, state, slices)
     results = _outputs(engine, body)[len(state) :]
     out_axes = tuple(node.attrs.get("output_axes") or (0,) * len(results))
     stacked: list[Type] = []

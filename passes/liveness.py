@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
@@ -10,13 +9,13 @@ from operator import add
 from typing import ClassVar, Literal
 
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.ir.dims import Dim, SymDim, bind, dim_max, less_equal
+from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.registry import find_op
-from irscope.passes.flops import CONVENTION, plain
 from irscope.passes.inference import Inferred
 from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION, largest, plain, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
@@ -184,27 +183,6 @@ def _alive(ranges: list[LiveRange], steps: int) -> list[Dim]:
         if one.dies < steps:
             change[one.dies + 1] = change[one.dies + 1] - one.size
     return list(accumulate(change[:steps], add))
-
-
-def largest(sizes: Sequence[Dim]) -> tuple[Dim, int]:
-    """The largest size and the first place that has it. Where sizes cross as symbols grow, all that may be the largest count."""
-    best: dict[Dim, int] = {}
-    for place, size in enumerate(sizes):
-        if size in best or any(less_equal(size, other) for other in best):
-            continue
-        best = {other: at for other, at in best.items() if not less_equal(other, size)}
-        best[size] = place
-    if not best:
-        return 0, 0
-    return dim_max(*best), best[max(best, key=scale)]
-
-
-def scale(size: Dim) -> int:
-    """A number to sort sizes by: the size itself, or the formula with every symbol at 64."""
-    if isinstance(size, int):
-        return size
-    found = bind(size, {name: 64 for name in size.symbol_names()}) if not size.is_unknown else 0
-    return found if isinstance(found, int) else 0
 
 
 def _maker(one: LiveRange) -> str:

@@ -10,6 +10,7 @@ from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.ir.payload import Blob, FileRegion
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType
+from irscope.passes.sizes import plain
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Table
@@ -46,19 +47,17 @@ class Params(Analysis[ParameterTotals]):
             type_ = weight.type
             tied = result.tied_to.get(weight)
             if isinstance(type_, TensorType):
-                rows.append(
-                    (weight.name, weight.role.value, type_.dtype.text, type_.shape, _plain(type_.nbytes), tied.name if tied else "")
-                )
+                rows.append((weight.name, weight.role.value, type_.dtype.text, type_.shape, plain(type_.nbytes), tied.name if tied else ""))
         sized = len(result.weights) - len(result.unsized)
         return Report(
             pass_name=self.name,
             options=self.text,
             summary={
-                "count": _plain(result.count),
-                "bytes": _plain(result.bytes),
-                "buffer_bytes": _plain(result.buffer_bytes),
-                "constant_bytes": _plain(result.constant_bytes),
-                "tied_bytes_saved": _plain(result.tied_bytes_saved),
+                "count": plain(result.count),
+                "bytes": plain(result.bytes),
+                "buffer_bytes": plain(result.buffer_bytes),
+                "constant_bytes": plain(result.constant_bytes),
+                "tied_bytes_saved": plain(result.tied_bytes_saved),
             },
             units={"bytes": Kind.BYTES, "tied_bytes_saved": Kind.BYTES},
             tables=(
@@ -103,7 +102,3 @@ def _storage(program: Program, weight: Value) -> str:
     if isinstance(data, FileRegion):
         return data.storage or f"{data.path}:{data.offset}"
     return data.storage if isinstance(data, Blob) else ""
-
-
-def _plain(number: Dim | None) -> int | str | None:
-    return number if number is None or isinstance(number, int) else str(number)

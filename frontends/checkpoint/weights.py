@@ -45,4 +45,4 @@ class WeightTable:
                 where=str(self.path),
                 hint="save the model's state_dict, or export it with torch.export",
             )
-        return Program(self._graph, {}, {}, "checkpoint", str(self.path), self.metadata)
+        return Program(self._graph, {}, {}, "checkpoint", str(self.path), metadata=self.metadata)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
@@ -79,7 +77,7 @@ class _Model:
             "schema": f"{version['major']}.{version['minor']}",
             "dialect": ", ".join(str(item) for item in self._document.get("verifiers") or ()),
         }
-        return Program(graph, {}, dict(symbols.named), "pt2", str(Path(self._archive.path)), metadata)
+        return Program(graph, {}, dict(symbols.named), "pt2", str(self._archive.path), metadata=metadata)
 
     def _check_version(self) -> None:
         version = self._document["schema_version"]

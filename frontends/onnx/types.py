@@ -31,6 +31,7 @@ class Symbols:
         self.spelling: dict[str, str] = {}
         """Identifiers that stand for names which the file spells otherwise."""
         self._by_text: dict[str, Dim | None] = {}
+        self._moved: dict[str, str] = {}
         self._sink = sink
         self._nameless = 0
 
@@ -73,6 +74,15 @@ class Symbols:
         known = self.named.get(name)
         return known if known is not None else unknown(f"file.{name.removeprefix('?')}")
 
+    def _spelled(self, name: str) -> SymDim:
+        """The symbol of a name as the file has it, which may be taken by another one's replacement."""
+        if name in self.spelling:
+            if name not in self._moved:
+                self._moved[name] = self._free(name)
+                self.spelling[self._moved[name]] = name
+            name = self._moved[name]
+        return self._symbol(name)
+
     def _symbol(self, name: str) -> SymDim:
         found = self.named.get(name)
         if found is None:
@@ -81,11 +91,11 @@ class Symbols:
 
     def _read(self, text: str) -> Dim | None:
         if _PLAIN_NAME.fullmatch(text):
-            return self._symbol(text)
+            return self._spelled(text)
         if "?" not in text and not text[0].isspace():
             before = set(self.named)
             try:
-                return _not_negative(parse_dim(text, self._symbol))
+                return _not_negative(parse_dim(text, self._spelled))
             except UsageError:
                 for name in [name for name in self.named if name not in before]:
                     del self.named[name]

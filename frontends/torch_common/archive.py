@@ -6,6 +6,7 @@ Weights are never read; `region` says where they are.
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zlib
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ class Archive:
             if not entry.name.endswith("/"):
                 entries.append(entry)
         ordered = sorted(entries, key=lambda entry: entry.header)
-        for before, after in zip(ordered, ordered[1:], strict=False):
+        for before, after in itertools.pairwise(ordered):
             if before.header + _LOCAL.size + before.packed > after.header:
                 raise self._error(f"has entries that overlap: {before.name!r} and {after.name!r}")
         return entries

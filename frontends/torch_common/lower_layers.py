@@ -140,7 +140,7 @@ def _recurrent(op: str) -> Rule:
         if not all(isinstance(state, Value) for state in states):
             raise CannotLower("no initial state")
         weights = call.tensors("params")
-        hidden_size, projection = _hidden_size(weights, call.flag("has_biases"))
+        hidden_size, projection = _hidden_size(weights)
         attrs: dict[str, Attr] = {
             "hidden_size": hidden_size,
             "num_layers": call["num_layers"],
@@ -156,15 +156,12 @@ def _recurrent(op: str) -> Rule:
     return rule
 
 
-def _hidden_size(weights: list[Value | None], has_biases: bool) -> tuple[Dim, Dim]:
+def _hidden_size(weights: list[Value | None]) -> tuple[Dim, Dim]:
     """Units of a layer and of its projection, from the weights that act on the state."""
     recurrent = weights[1].type if len(weights) > 1 and weights[1] is not None else None
     if not isinstance(recurrent, TensorType) or recurrent.shape is None or len(recurrent.shape) != 2:
         raise CannotLower("the weights' sizes are unknown")
     gates, features = recurrent.shape
-    last = weights[4 if has_biases else 2].type if len(weights) in (5, 3) and weights[-1] is not None else None
-    if isinstance(last, TensorType) and last.shape is not None and len(last.shape) == 2 and last.shape[0] == features:
-        return last.shape[1], features
     if isinstance(gates, SymDim) or isinstance(features, SymDim):
         raise CannotLower("the weights' sizes are unknown")
     return (features, 0) if gates in (features, 3 * features, 4 * features) else (gates // 4, features)

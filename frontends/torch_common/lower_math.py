@@ -7,7 +7,9 @@ from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
 
-_UNARY = """neg abs sign floor ceil trunc frac sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh
+_UNARY = """neg abs sign floor ceil trunc frac
+sqrt rsqrt exp exp2 expm1 log log2 log10 log1p
+sin cos tan asin acos atan sinh
 cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma reciprocal square bitwise_not isnan isfinite isinf signbit sinc real imag angle"""
 _ACTIVATIONS = "relu relu6 selu mish silu sigmoid hardswish softsign"
 _BINARY = """mul maximum minimum atan2 hypot logaddexp copysign bitwise_and bitwise_or bitwise_xor"""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from irscope.frontends.torch_common.lowering import AtenCall, CannotLower, Lowered, Rule
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Attr, Value
@@ -69,7 +71,8 @@ TEMPLATES: dict[str, str] = {
     "pixel_shuffle": "tensor.depth_to_space self ; blocksize=upscale_factor mode:CRD",
     "pixel_unshuffle": "tensor.space_to_depth self ; blocksize=downscale_factor mode:CRD",
     "im2col": "tensor.im2col self ; kernel_shape=[kernel_size] dilations=[dilation] pads=[padding] strides=[stride]",
-    "col2im": "tensor.col2im self ; image_shape=[output_size] block_shape=[kernel_size] dilations=[dilation] pads=[padding] strides=[stride]",
+    "col2im": "tensor.col2im self ; image_shape=[output_size] block_shape=[kernel_size] dilations=[dilation] "
+    "pads=[padding] strides=[stride]",
     "gather": "tensor.take_along self index ; axis=dim",
     "take_along_dim": "tensor.take_along self indices ; axis=dim",
     "index_select": "tensor.gather self index ; axis=dim",
@@ -187,7 +190,7 @@ def _split_at(call: AtenCall) -> Lowered:
     if any(isinstance(place, SymDim | Value) for place in places) or isinstance(size, SymDim):
         raise CannotLower("places are not known")
     bounds = [0, *(min(max(place + size if place < 0 else place, 0), size) for place in places), size]
-    sizes = tuple(max(after - before, 0) for before, after in zip(bounds, bounds[1:], strict=False))
+    sizes = tuple(max(after - before, 0) for before, after in itertools.pairwise(bounds))
     if sum(sizes) != size:
         raise CannotLower("places that are not in order")
     return Lowered("view.split", (call.tensor("self"),), {"sizes": sizes, "axis": axis})

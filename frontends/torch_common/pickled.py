@@ -263,7 +263,7 @@ class PickleReader:
 
 def _hashable(key: object) -> object:
     """A dictionary key that cannot surprise: what is not plain becomes its description."""
-    if isinstance(key, str | int | float | bool | None) or isinstance(key, Global):
+    if isinstance(key, str | int | float | bool | Global | None):
         return key
     if isinstance(key, tuple) and all(isinstance(item, str | int | float | bool | None) for item in key):
         return key

@@ -123,11 +123,7 @@ def _kind(base: str, rest: str) -> str:
 
 def _parse(name: str, text: str) -> Signature:
     overload, _, tail = text.partition("(")
-    depth, end = 1, 0
-    for end, char in enumerate(tail):
-        depth += {"(": 1, ")": -1}.get(char, 0)
-        if depth == 0:
-            break
+    end = _closing(tail)
     params: list[Param] = []
     keyword_only = False
     for part in _split(tail[:end]):
@@ -142,6 +138,16 @@ def _parse(name: str, text: str) -> Signature:
     results = tail[end + 1 :].partition("->")[2].strip()
     inner = results[1:-1] if results.startswith("(") and results.endswith(")") else results
     return Signature(name, overload, tuple(params), tuple(_result_kind(part) for part in _split(inner)))
+
+
+def _closing(text: str) -> int:
+    """Where the parenthesis closes that was opened before the text."""
+    depth = 1
+    for position, char in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if depth == 0:
+            return position
+    return len(text)
 
 
 def _result_kind(part: str) -> str:
@@ -199,7 +205,7 @@ _TESTS: dict[str, Callable[[Argument], bool]] = {
     "int": _is_int,
     "float": lambda value: isinstance(value, float) or _is_int(value),
     "Scalar": _is_number,
-    "bool": lambda value: isinstance(value, bool) or isinstance(value, SymDim),
+    "bool": lambda value: isinstance(value, bool | SymDim),
     "str": lambda value: isinstance(value, str),
     "ScalarType": lambda value: isinstance(value, DType) or _is_int(value),
     "Layout": _is_int,

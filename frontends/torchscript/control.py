@@ -132,8 +132,8 @@ class _Merge:
             return a if a == b else self._tensors(a, b)
         if is_integer(a) and is_integer(b):
             return self._integers(a, b)
-        if isinstance(a, tuple | list) and type(a) is type(b) and len(a) == len(b):  # type: ignore[arg-type]  # both are sequences
-            merged = [self.pair(x, y) for x, y in zip(a, b, strict=True)]  # type: ignore[arg-type]  # both are sequences
+        if isinstance(a, tuple | list) and type(a) is type(b) and len(a) == len(b):
+            merged = [self.pair(x, y) for x, y in zip(a, b, strict=True)]
             return merged if isinstance(a, list) else tuple(merged)
         if isinstance(a, float | str) and a == b:
             return a
@@ -236,7 +236,7 @@ class _Loop:
         # A graph without an owner calls its inputs the user's; the owner comes once the types have settled.
         placeholder = Node()
         self.body.owner = placeholder
-        counter = self.body.add_input(scalar(DType.I64))
+        self.body.add_input(scalar(DType.I64))
         self.body.add_input(scalar(DType.BOOL))
         for name in self._tensors:
             inner[name] = self.body.add_input(_value(outer_env[name]).type)
@@ -254,7 +254,6 @@ class _Loop:
             after = [_value(emitter.value_of(inner[name])) for name in self._tensors]
         finally:
             emitter.graph, frame.env = outer_graph, outer_env
-        del counter
         if self._widened(outer_env, after):
             return False
         for name, item in self._others.items():
@@ -276,7 +275,7 @@ class _Loop:
 
     def finish(self) -> None:
         """Make the loop's node and set the variables after it."""
-        interpreter, emitter, env = self._interpreter, self._interpreter.emitter, self._interpreter.env
+        emitter, env = self._interpreter.emitter, self._interpreter.env
         state = [_value(env[name]) for name in self._tensors]
         condition = self._until if isinstance(self._until, Value) else None
         trip = emitter.value_of(KnownTensor(self._until, DType.I64)) if isinstance(self._until, SymDim) else None

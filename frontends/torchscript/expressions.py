@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from irscope.frontends.torchscript.folding import TRUTHS, fold
 from irscope.frontends.torchscript.plain import BUILTINS, NotKnown, is_plain_call
 from irscope.frontends.torchscript.queries import QUERIES
 from irscope.frontends.torchscript.source import Function
-from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, Uninitialized, is_integer, is_number
+from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, Uninitialized, is_integer
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
@@ -108,7 +109,7 @@ class Expressions:
             bounds = [None if part is None else self.eval(part) for part in (node.slice.lower, node.slice.upper, node.slice.step)]
             return BUILTINS["slice"](owner, *bounds)
         if isinstance(owner, ScriptObject):
-            return self.unpack(owner)[self.eval(node.slice)]  # type: ignore[index]  # a TypeError is reported
+            return BUILTINS["__getitem__"](self.unpack(owner), self.eval(node.slice))
         return BUILTINS["__getitem__"](owner, self.eval(node.slice))
 
     def _if_expression(self, node: ast.IfExp) -> Item:
@@ -220,8 +221,9 @@ class Expressions:
         raise self._interpreter.error(f"the function {name!r} is not understood")
 
     def _range(self, args: list[Item]) -> Item:
-        if all(isinstance(arg, int) for arg in args):
-            return range(*args)  # type: ignore[arg-type]  # just checked
+        whole = [arg for arg in args if isinstance(arg, int)]
+        if len(whole) == len(args):
+            return range(*whole)
         if len(args) == 1 and isinstance(args[0], SymDim):
             return args[0]
         raise NotKnown
@@ -300,7 +302,7 @@ class Expressions:
             return self.number(_CONVERSIONS[name], first)
         if isinstance(first, Value) and isinstance(first.type, ScalarType) and name == "__not__":
             name = "logical_not"
-        folded = _fold(name, args, named)
+        folded = fold(name, args, named)
         if folded is not None:
             return folded
         return self._interpreter.emitter.call("aten", name, args, named)
@@ -310,7 +312,7 @@ class Expressions:
         try:
             return BUILTINS[name](*args, **named)
         except NotKnown:
-            if name not in _TRUTHS or not all(is_integer(arg) for arg in args):
+            if name not in TRUTHS or not all(is_integer(arg) for arg in args):
                 raise
         known = [KnownTensor(arg, DType.I64) for arg in args if isinstance(arg, int | SymDim)]
         return self._interpreter.emitter.call("aten", name, known, {})
@@ -326,70 +328,6 @@ _CONVERSIONS = {
     "ScalarImplicit": "float",
     "item": "float",
 }
-_FOLDED = frozenset(
-    {
-        "add",
-        "sub",
-        "mul",
-        "floor_divide",
-        "floordiv",
-        "remainder",
-        "neg",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "min",
-        "max",
-        "minimum",
-        "maximum",
-        "div",
-        "rsub",
-        "abs",
-    }
-)
-_TRUTHS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-
-
-def _fold(name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
-    """Arithmetic on known tensors of one element stays known; None where the call is an ordinary operator."""
-    if not args or not any(isinstance(arg, KnownTensor) for arg in args):
-        return None
-    if name in ("to", "detach", "clone", "contiguous", "squeeze", "cpu", "type_as", "alias", "lift_fresh"):
-        return args[0] if isinstance(args[0], KnownTensor) and args[0].dtype is DType.I64 and name != "to" else None
-    mode = named.get("rounding_mode")
-    if name not in _FOLDED or (name == "div" and mode is None and not any(_is_real(arg) for arg in args)):
-        return None
-    if not all(isinstance(arg, KnownTensor) or is_number(arg) for arg in args):
-        return None
-    numbers = [arg.number if isinstance(arg, KnownTensor) else arg for arg in args]
-    if name in ("add", "sub", "rsub") and len(numbers) == 3:
-        if numbers[2] != 1:
-            return None
-        numbers.pop()
-    if name == "rsub":
-        name, numbers = "sub", numbers[::-1]
-    if (name == "div" and mode == "trunc" and any(isinstance(number, SymDim) for number in numbers)) or (
-        name == "div" and mode is not None
-    ):
-        name = "floordiv"
-    try:
-        found = BUILTINS[{"minimum": "min", "maximum": "max"}.get(name, name)](*numbers)
-    except (NotKnown, ArithmeticError, TypeError):
-        return None
-    if not isinstance(found, bool | int | float | SymDim):
-        return None
-    dtypes = [arg.dtype for arg in args if isinstance(arg, KnownTensor)]
-    dtype = DType.BOOL if name in _TRUTHS else next((dtype for dtype in dtypes if dtype.is_float), dtypes[0])
-    if isinstance(found, float) and not dtype.is_float:
-        dtype = DType.F32
-    return KnownTensor(found, dtype)
-
-
-def _is_real(item: Item) -> bool:
-    return isinstance(item, float) or (isinstance(item, KnownTensor) and isinstance(item.number, float))
 
 
 def dotted(node: ast.expr) -> str | None:
@@ -403,7 +341,7 @@ def dotted(node: ast.expr) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
-_EVALUATORS = {
+_EVALUATORS: dict[type[ast.expr], Callable[..., Item]] = {
     ast.Constant: Expressions._constant,
     ast.Name: Expressions._name,
     ast.List: Expressions._list,

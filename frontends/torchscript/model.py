@@ -77,7 +77,7 @@ class _Model:
             self._symbols,
             "torchscript",
             str(self._archive.path),
-            {"producer": "TorchScript", "dialect": kind, "class": module.cls.name},
+            metadata={"producer": "TorchScript", "dialect": kind, "class": module.cls.name},
         )
 
     # -- inputs ----------------------------------------------------------------------------------------------------

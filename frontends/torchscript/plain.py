@@ -135,6 +135,11 @@ def _extend(items: Item, more: Item) -> None:
     items.extend(more)
 
 
+def _extended(items: Item, more: Item) -> Item:
+    _extend(items, more)
+    return items
+
+
 def _get(items: Item, key: Item, *default: Item) -> Item:
     if isinstance(items, dict):
         if default or key not in items:
@@ -207,7 +212,7 @@ def _values(items: Item, what: str) -> Item:
 
 BUILTINS: dict[str, Callable[..., Item]] = {
     "add": _add,
-    "add_": lambda a, b: _extend(a, b) or a,
+    "add_": lambda a, b: _extended(a, b),
     "sub": lambda a, b: a - b,
     "mul": _multiply,
     "div": _true_division,

@@ -104,7 +104,9 @@ class State:
         data = pickled_payload(self._archive, folder, found, small)
         value = self._emitter.main.add_weight(type_, self._emitter.names.unique(path), role, data)
         if isinstance(data, Literal):
-            self._emitter.remember(value, to_array(data.values, type_))
+            known = to_array(data.values, type_)
+            if known is not None:
+                self._emitter.remember(value, known)
         self._tensors.setdefault(_identity(found, folder), value)
         return value
 

@@ -96,7 +96,12 @@ class TypeReader:
         return dtype_named(word[0], at), word.end()
 
     def _shape(self, inner: str, at: int) -> Shape:
-        return None if inner == "*" else self._sizes(inner, at)
+        if inner == "*":
+            return None
+        sizes = self._sizes(inner, at)
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            raise TextProblem("a size cannot be negative", at)
+        return sizes
 
     def _layout(self, inner: str | None, at: int) -> Layout:
         if inner is None:

@@ -9,7 +9,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
-from irscope.ops.matmul import plain
+from irscope.ops.matmul import as_result, plain
 from irscope.ops.pool import WINDOW, infer_global, pooled_shape, window_cost
 from irscope.ops.rules import broadcast_shapes, dtype_attr, moved, total_bytes
 from irscope.ops.spec import Family, numel, op, sizes
@@ -89,9 +89,7 @@ def _evaluate_dequantize(call: OpCall) -> Known | None:
     if scale is None or zero is None:
         return None
     held = numpy_dtype(result.dtype)
-    shifted: Array = (x.astype(np.float64) - zero.astype(np.float64)).astype(held)
-    made: Array = shifted * scale.astype(held)
-    return made
+    return as_result(call, (x.astype(np.float64) - zero.astype(np.float64)).astype(held) * scale.astype(held))
 
 
 def _cost_dequantize(call: OpCall) -> Cost:

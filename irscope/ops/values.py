@@ -113,8 +113,8 @@ def to_array(values: Iterable[Scalar], type_: TensorType) -> Array | None:
 def from_bytes(data: bytes, type_: TensorType) -> Array | None:
     """Packed little-endian elements as an array; None for element types that do not fill whole bytes as numpy has them."""
     shape, dtype = static_shape(type_), type_.dtype
-    held = np.dtype("<u2") if dtype is DType.BF16 else _NUMPY.get(dtype)
-    if shape is None or held is None or held.itemsize * 8 != dtype.bits or len(data) != held.itemsize * int(np.prod(shape, dtype=np.int64)):
+    held = np.dtype("<u2") if dtype is DType.BF16 else numpy_dtype(dtype)
+    if shape is None or held.itemsize * 8 != dtype.bits or len(data) != held.itemsize * int(np.prod(shape, dtype=np.int64)):
         return None
     array = np.frombuffer(data, held.newbyteorder("<"))
     if dtype is DType.BF16:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 from collections.abc import Callable
@@ -33,11 +32,8 @@ from irscope.ir.dims import (
     unknown,
 )
 
-many = settings(
-    max_examples=10_000 if os.environ.get("IRSCOPE_TEST_FULL") == "1" else 200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+many = settings(max_examples=max(200, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+"""At least 200 examples; 10,000 where conftest.py has loaded the full profile."""
 
 Tree: TypeAlias = Any
 """A formula as nested tuples: an int, a name, or (operation, tree, ...)."""

@@ -57,7 +57,7 @@ def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
 
 def wrap(line: Line, width: int, indent: str = "") -> Iterator[Line]:
     """The line in rows of at most this width, broken at blanks where there are any; rows after the first are indented."""
-    width = max(width, len(indent) + 1, 2)
+    width = max(width, len(indent) + 2)
     row: list[Span] = []
     used = 0
     for piece in _words(line):

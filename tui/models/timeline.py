@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from irscope.report.printable import display_width, pad
 from irscope.report.units import Kind, humanise
-from irscope.tui.models.spans import Line, Span, cut_line
+from irscope.tui.models.spans import Line, Span, cut_end, cut_line
 from irscope.tui.models.symbols import Symbols
 
 Heights: TypeAlias = NDArray[np.float64]
@@ -81,10 +81,11 @@ class Timeline:
             return ()
         at = self.column_of(self.peak, count)
         mark, label = symbols.glyphs.mark, f"peak {self.text_at(self.peak, symbols)} at step {self.peak:,}"
-        if at + 2 + len(label) > count:
-            start = max(0, at - len(label) - 1)
-            return (Span(" " * (margin + start)), Span(f"{label} "[: max(at - start, 0)]), Span(mark, "mark"))
-        return (Span(" " * (margin + at)), Span(mark, "mark"), Span(f" {label}"))
+        before, behind = at - 1, count - at - 2
+        if len(label) <= behind or behind >= before:
+            return (Span(" " * (margin + at)), Span(mark, "mark"), Span(f" {cut_end(label, behind, symbols)}"))
+        label = cut_end(label, before, symbols)
+        return (Span(f"{' ' * (margin + before - len(label))}{label} "), Span(mark, "mark"))
 
     def _bar_lines(self, margin: int, count: int, rows: int, symbols: Symbols) -> list[Line]:
         heights = self.heights(count)

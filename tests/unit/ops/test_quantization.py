@@ -14,6 +14,7 @@ X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6)
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:torch.quantize_per:UserWarning")
 @pytest.mark.parametrize("axis", [0, 1])
 def test_values_along_an_axis_are_those_of_torch(axis: int) -> None:
     import torch

@@ -12,6 +12,7 @@ from tests.unit.ops.calls import agrees_with_symbols, cost, f32, infer
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.parametrize("seed", range(30))
 def test_stacks_are_those_of_torch(seed: int) -> None:
     import torch

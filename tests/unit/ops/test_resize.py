@@ -36,7 +36,7 @@ def test_formulas_hold_for_every_size(scale: float) -> None:
     assert found is not None
     assert isinstance(found[1], SymDim)
     if found[1].symbol_names()[0].startswith("?"):
-        assert scale in (0.1, 0.7, 1.3, 0.3), "only scales that a float rounds down may stay unknown"
+        assert scale in (0.7, 1.3), "only scales that a float rounds down may stay unknown"
         return
     for number in (*range(1, 3000), 65535, 99999):
         assert (1, bind(found[1], {"H": number})) == shape_of("vision.resize", f32(1, number), *types, values=values)

@@ -1,0 +1,38 @@
+"""Numbers that may be formulas: how reports hold them, how they are sorted, which of them is the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from irscope.ir.dims import Dim, SymDim, bind, dim_max, less_equal
+
+CONVENTION = "a multiply-add is 2 FLOPs; MiB = 2^20 bytes"
+_TYPICAL = 64
+
+
+def plain(number: Dim | None) -> int | str | None:
+    """A number as reports hold it: formulas as text, None for what depends on sizes that nobody can know."""
+    if isinstance(number, SymDim):
+        return None if number.is_unknown else str(number)
+    return number
+
+
+def largest(sizes: Sequence[Dim]) -> tuple[Dim, int]:
+    """The largest size and the first place that has it. Where sizes cross as symbols grow, all that may be the largest count."""
+    best: dict[Dim, int] = {}
+    for place, size in enumerate(sizes):
+        if size in best or any(less_equal(size, other) for other in best):
+            continue
+        best = {other: at for other, at in best.items() if not less_equal(other, size)}
+        best[size] = place
+    if not best:
+        return 0, 0
+    return dim_max(*best), best[max(best, key=scale)]
+
+
+def scale(size: Dim) -> int:
+    """A number to sort sizes by: the size itself, or the formula with every symbol at a typical size."""
+    if isinstance(size, int):
+        return size
+    found = bind(size, {name: _TYPICAL for name in size.symbol_names()}) if not size.is_unknown else 0
+    return found if isinstance(found, int) else 0

@@ -1,0 +1,117 @@
+"""What the documentation shows is what a reader gets: commands are run and compared, tables are checked against the code.
+
+A line `...` in shown output stands for any lines. IRSCOPE_UPDATE_DOCS=1 writes the outputs anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from irscope.cli.main import COMMANDS, main
+from irscope.codes import CODES
+from irscope.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+_CONSOLE = re.compile(r"```console\n(.*?)```", re.S)
+_PYTHON = re.compile(r"```python\n(.*?)```", re.S)
+
+
+@pytest.fixture(scope="session")
+def samples() -> Path:
+    """The sample models, where the documentation says they are."""
+    folder = ROOT / "samples" / "models"
+    if not (folder / "control_flow.onnx").exists():
+        subprocess.run([sys.executable, str(ROOT / "samples" / "build_samples.py")], check=True, capture_output=True)
+    return folder
+
+
+def outputs(block: str) -> list[tuple[str, str]]:
+    """Commands of a console block with what is shown under each."""
+    parts = re.split(r"^\$ (.+)\n", block, flags=re.M)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def run(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a documented command prints on stdout."""
+    name, *arguments = shlex.split(command)
+    assert name == "irscope"
+    main(arguments)
+    return capsys.readouterr().out
+
+
+def agree(shown: str, printed: str) -> bool:
+    """Whether shown output is what was printed, with `...` for left-out lines."""
+    pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n" for line in shown.splitlines())
+    return re.fullmatch(pattern, printed) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_print_what_is_shown(
+    page: Path, samples: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    text = page.read_text(encoding="utf-8")
+    for block in _CONSOLE.findall(text):
+        updated = ""
+        for command, shown in outputs(block):
+            printed = "".join(line.rstrip() + "\n" for line in run(command, capsys).splitlines())
+            updated += f"$ {command}\n{shown if '...' in shown else printed}"
+            if not os.environ.get("IRSCOPE_UPDATE_DOCS"):
+                assert agree(shown, printed), f"{page.name}: {command}\n{printed}"
+        if os.environ.get("IRSCOPE_UPDATE_DOCS"):
+            text = text.replace(block, updated)
+            page.write_text(text, encoding="utf-8")
+
+
+def test_the_readme_pass_is_the_sample_pass() -> None:
+    shown = next(block for block in _PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "NarrowConvs" in block)
+    assert shown.strip() in (ROOT / "samples" / "custom_pass.py").read_text(encoding="utf-8")
+
+
+def test_the_readme_script_runs(samples: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    script = next(block for block in _PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "irscope.load" in block)
+    exec(script, {})
+    flops, peak = capsys.readouterr().out.split()
+    assert int(flops) > 8 * 400_000_000 and int(peak) > 2**20
+
+
+def test_the_exit_codes_are_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.M)] == [code.value for code in ExitCode]
+
+
+def test_the_commands_are_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `irscope (\w+)", page, re.M)) == set(COMMANDS)
+
+
+def codes_page() -> str:
+    """docs/codes.md as the table of codes gives it."""
+    lines = ["# Codes", "", "Every diagnostic and error has a code; `irscope explain CODE` prints the same text.", ""]
+    for code, doc in sorted(CODES.items()):
+        lines += [f"## {code}: {doc.title}", "", doc.text, ""]
+    return "\n".join(lines)
+
+
+def test_the_page_of_codes_is_fresh() -> None:
+    page = ROOT / "docs" / "codes.md"
+    if os.environ.get("IRSCOPE_UPDATE_DOCS"):
+        page.write_text(codes_page(), encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == codes_page()
+
+
+def test_every_code_in_the_source_has_a_record_and_every_record_is_used() -> None:
+    folders = ("irscope", "frontends", "passes", "tui")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if path.name != "codes.py"]
+    used = {code for path in sources for code in re.findall(r"\bIRS\d{3}\b", path.read_text(encoding="utf-8"))}
+    assert used == set(CODES)

@@ -1,0 +1,87 @@
+"""Numbers by row: sums, unknowns, formulas, and sizes put in for symbols."""
+
+from __future__ import annotations
+
+import pytest
+
+from irscope.errors import UsageError
+from irscope.ir.dims import symbol
+from irscope.report.units import Kind
+from irscope.tui.models.binding import Binding, example, parse_binding
+from irscope.tui.models.columns import column_of, short_amount
+from irscope.tui.models.symbols import ASCII, UNICODE
+from tests.tui.models import FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse
+
+
+def test_modules_sum_their_nodes() -> None:
+    results = browse(TWO_LAYERS).results
+    assert results.sizes is not None
+    assert results.sizes.values == [9216, 4096, 4096, 4096, 1024, 1024, 1024]
+    assert results.flops is not None
+    first, second = 4 * 256 * 64 * 2 + 4 * 256, 4 * 64 * 256 * 2
+    assert results.flops.values == [first + 1024 + second, first, first, 1024, second, second, 256]
+    assert not any(results.flops.missing)
+
+
+def test_unknown_is_never_a_zero() -> None:
+    results = browse(FOREIGN).results
+    assert results.sizes is not None
+    assert [results.sizes.text(row, UNICODE) for row in range(5)] == ["24 B", "24 B", "?", "?", "?"]
+    assert results.flops is not None
+    assert results.flops.values[3] is None
+
+
+def test_a_sum_that_leaves_something_out_says_so() -> None:
+    column = column_of(Kind.BYTES, [2048, None], [1, 1])
+    assert column.text(0, UNICODE) == "≥2.00 KiB"
+    assert column.text(0, ASCII) == ">2.00 KiB"
+    assert column.text(1, UNICODE) == "?"
+
+
+def test_what_is_inside_a_region_counts_for_its_node_only() -> None:
+    model = browse(NESTED)
+    assert model.results.sizes is not None
+    values = model.results.sizes.values
+    assert values[0] == 24 + 24  # before and the if; not the nodes inside it
+    assert values[3] == 48  # the region sums its own
+    assert values[10] == 16
+
+
+def test_huge_numbers_stay_exact() -> None:
+    column = column_of(Kind.FLOPS, [10**30], [0])
+    assert column.values[0] == 10**30
+    assert short_amount(4_110_000_000, Kind.FLOPS, UNICODE) == "4.11 G"
+
+
+def test_formulas_become_numbers_with_sizes() -> None:
+    model = browse(SYMBOLIC)
+    assert model.results.sizes is not None
+    assert model.results.sizes.is_symbolic
+    assert model.results.sizes.text(2, UNICODE) == "1024*batch"
+    assert model.set_sizes("batch=4") == ""
+    assert model.results.sizes.values == browse(TWO_LAYERS).results.sizes.values  # type: ignore[union-attr]
+    assert model.results.flops.values == browse(TWO_LAYERS).results.flops.values  # type: ignore[union-attr]
+    assert model.results.timeline.values == browse(TWO_LAYERS).results.timeline.values  # type: ignore[union-attr]
+    assert model.set_sizes("") == ""
+    assert model.results.sizes.text(2, UNICODE) == "1024*batch"
+
+
+@pytest.mark.parametrize("text", ["batch", "batch=", "batch=x", "batch=-1", "other=3", "batch=0", "batch=129", "=3", "batch=²"])
+def test_sizes_that_make_no_sense_are_refused_and_change_nothing(text: str) -> None:
+    model = browse(SYMBOLIC)
+    before = model.results.sizes
+    assert model.set_sizes(text) != ""
+    assert model.results.sizes is before
+
+
+def test_parse_binding_takes_commas_and_blanks() -> None:
+    symbols = {"a": symbol("a"), "b": symbol("b")}
+    assert parse_binding(" a=1, b=2 ", symbols).env == {"a": 1, "b": 2}
+    with pytest.raises(UsageError, match="no symbol 'c'"):
+        parse_binding("c=1", symbols)
+
+
+def test_a_drawing_assumes_small_sizes_and_says_which() -> None:
+    binding, assumed = example({"a": symbol("a"), "b": symbol("b")}, Binding({"a": 7}))
+    assert binding.env["a"] == 7
+    assert assumed.startswith("b=")

@@ -1,0 +1,254 @@
+"""Details, header, table lines, remarks and commands as text."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from irscope.errors import PassError
+from irscope.report.printable import display_width
+from irscope.tui.models.browse import Browse
+from irscope.tui.models.results import Failed, Names
+from irscope.tui.models.spans import Line, Span, cut_end, text_of, wrap
+from irscope.tui.models.symbols import ASCII, UNICODE, symbols_for
+from irscope.tui.models.table import heading_line, widths_for
+from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse
+
+ALL = [EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS]
+
+
+def text(lines: list[Line]) -> str:
+    return "\n".join(text_of(line) for line in lines)
+
+
+def everything(model: Browse, width: int = 80) -> list[Line]:
+    """Every line the screen could show of a model."""
+    lines = [*model.header(width, 2), *model.timeline_lines(width, 8), *model.remark_lines(), *model.detail()]
+    for row in range(len(model.outline)):
+        model.select(row)
+        lines += model.detail()
+        lines.append(model.table.line(row, width, selected=False, expanded=True))
+    titles = (model.tree_title(), model.timeline_title(), *model.commands())
+    return lines + [(Span(title),) for title in titles]
+
+
+def test_details_of_a_node() -> None:
+    model = browse(TWO_LAYERS)
+    model.select(2)
+    shown = text(model.detail())
+    for part in (
+        "nn.linear",
+        "FLOPs  132.10 KFLOPs",
+        "%hidden  f32[4,256]  4.00 KiB",
+        "read by nn.relu",
+        "%x  f32[4,64]  input",
+        "%w1  f32[256,64]  param",
+        "scope     block/fc1",
+        "operator  aten::linear",
+        "model.py:45 in forward",
+        "h = self.fc1(x)",
+        "alive from step 0 to step 1, last needed by active",
+    ):
+        assert part in shown
+
+
+def test_details_of_a_module_name_what_costs_most() -> None:
+    model = browse(TWO_LAYERS)
+    model.select(0)
+    shown = text(model.detail())
+    assert "module block" in shown
+    assert "nodes       3" in shown
+    assert "fc1  132.10 KFLOPs, 50%" in shown
+    assert "nn.linear  2" in shown
+
+
+def test_details_say_why_something_is_unknown_and_what_to_do() -> None:
+    model = browse(FOREIGN)
+    model.select(3)
+    shown = text(model.detail())
+    assert "cost  ?" in shown
+    assert "unknown because irscope does not know the operator acme.magic" in shown
+    assert "to make it known: " in shown
+
+
+def test_long_lists_say_what_is_hidden() -> None:
+    inputs = ", ".join(["%x"] * 60)
+    model = browse(f"irscope 1\ngraph @main {{\n  input %x: f32[2]\n  %y: ?[*] = tensor.concat({inputs}) {{axis=0}}\n  return %y\n}}\n")
+    shown = text(model.detail())
+    assert "and 10 more" in shown
+    assert "axis = 0" in shown
+
+
+def test_operands_that_are_left_out_are_shown_as_such() -> None:
+    model = browse("irscope 1\ngraph @main {\n  input %x: f32[2]\n  %y: ?[*] = acme.op(%x, _)\n  return %y\n}\n")
+    assert "_  left out" in text(model.detail())
+
+
+def test_header_of_a_known_model() -> None:
+    shown = text(browse(TWO_LAYERS).header(200, 2))
+    assert shown.startswith("two.irs · irs, 4 nodes · 33,024 parameters (129.00 KiB) · 264.45 KFLOPs · activation peak ")
+    assert "known: costs 4/4, sizes 4/4" in shown
+
+
+def test_header_before_any_answer_waits_and_shows_no_zero() -> None:
+    shown = text(browse(TWO_LAYERS, analysed=False).header(200, 2))
+    assert "parameters … · FLOPs … · peak …" in shown
+    assert " 0 " not in shown
+
+
+def test_header_of_a_partly_unknown_model() -> None:
+    shown = text(browse(FOREIGN).header(200, 2))
+    assert "≥6 FLOPs" in shown
+    assert "activation peak ≥24 B" in shown
+    assert "known: costs 1/3, sizes 1/3" in shown
+
+
+def test_header_where_nothing_is_known() -> None:
+    shown = text(browse("irscope 1\ngraph @main {\n  input %x: f32[2]\n  %y: ?[*] = acme.op(%x)\n  return %y\n}\n").header(200, 2))
+    assert "? FLOPs" in shown
+    assert "activation peak ?" in shown
+
+
+def test_header_of_formulas() -> None:
+    model = browse(SYMBOLIC)
+    assert "66112*batch FLOPs" in text(model.header(200, 2))
+    model.set_sizes("batch=4")
+    assert "264.45 KFLOPs" in text(model.header(200, 2))
+
+
+@pytest.mark.parametrize("width", [80, 20, 5, 0])
+def test_the_header_stays_inside_its_lines(width: int) -> None:
+    lines = browse(TWO_LAYERS).header(width, 2)
+    assert len(lines) == 2
+    assert all(display_width(text_of(line)) <= width for line in lines)
+
+
+def test_table_lines_at_80_columns() -> None:
+    model = browse(TWO_LAYERS)
+    assert [text_of(model.table.line(row, 80, selected=row == 2, expanded=True)).rstrip() for row in range(3)] == [
+        " ▾ block                                                264.19 K      9.00 KiB",
+        "   ▾ fc1                                                132.10 K      4.00 KiB",
+        "▌      nn.linear %hidden      f32[4,256]                132.10 K      4.00 KiB",
+    ]
+
+
+def test_the_heading_stands_above_its_columns() -> None:
+    model = browse(TWO_LAYERS)
+    heading = text_of(heading_line(80, model.results, UNICODE))
+    line = text_of(model.table.line(2, 80, selected=False, expanded=False))
+    assert heading.index("result type") == line.index("f32[")
+    assert heading.rstrip().endswith("result bytes")
+    assert len(heading) == len(line) == 80
+
+
+@pytest.mark.parametrize("source", ALL)
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
+@pytest.mark.parametrize("width", [120, 80, 40, 20, 3, 1])
+def test_table_lines_have_exactly_their_width(source: str, symbols: object, width: int) -> None:
+    model = browse(source, symbols=symbols)  # type: ignore[arg-type]
+    for row in range(len(model.outline)):
+        assert display_width(text_of(model.table.line(row, width, selected=True, expanded=False))) == width
+
+
+@given(st.integers(0, 300), st.booleans())
+def test_columns_never_overflow(width: int, symbolic: bool) -> None:
+    widths = widths_for(width, symbolic)
+    used = 1 + widths.tree + sum(column + 1 for column in (widths.type, widths.flops, widths.bytes) if column)
+    assert used == width
+    if width >= 80:
+        assert min(widths.type, widths.flops, widths.bytes) > 0
+        assert widths.tree >= 22
+
+
+@pytest.mark.parametrize("source", ALL)
+def test_nothing_from_a_model_reaches_the_terminal_raw(source: str) -> None:
+    for line in everything(browse(source)):
+        assert text_of(line).isprintable(), line
+
+
+@pytest.mark.parametrize("source", ALL)
+def test_plain_terminals_get_plain_ascii(source: str) -> None:
+    for line in everything(browse(source, symbols=ASCII)):
+        assert text_of(line).isascii(), line
+
+
+def test_hostile_names_are_escaped_not_dropped() -> None:
+    shown = text(everything(browse(HOSTILE)))
+    assert "\\x1b" in shown
+    assert "\\u202e" in shown
+    assert "[/bold]" in shown
+    assert "名" in shown
+
+
+def test_an_empty_model_says_so() -> None:
+    model = browse(EMPTY)
+    assert text(model.detail()) == "This model has no nodes."
+    assert "nothing to draw" in text(model.timeline_lines(80, 4))
+    assert model.step is None
+    assert not model.reveal_peak()
+    model.reveal_step(3)
+    model.set_filter("x")
+    assert len(model.commands()) == 1
+
+
+def test_a_failed_part_is_unknown_and_explained() -> None:
+    model = browse(TWO_LAYERS, analysed=False)
+    error = PassError("it broke", code="IRS500", where="flops.py:3", hint="try again")
+    for part in ("flops", "liveness", "params", "sizes"):
+        assert model.take(0, Failed(part, error))
+    assert "FLOPs ?" in text(model.header(200, 2))
+    assert "press w" in text(model.timeline_lines(80, 4))
+    assert text_of(model.table.line(2, 80, selected=False, expanded=False)).count("?") == 2
+    assert "4 errors (w)" in model.tree_title()
+    remarks = text(model.remark_lines())
+    assert "error IRS500 flops: it broke" in remarks
+    assert "try again" in remarks
+
+
+def test_stale_answers_are_dropped() -> None:
+    model = browse(TWO_LAYERS)
+    model.restart()
+    assert model.results.flops is None
+    assert not model.take(0, Names(model.results.names))
+    assert model.take(1, Names(model.results.names))
+
+
+def test_commands_can_be_pasted_into_a_shell() -> None:
+    model = browse(SYMBOLIC)
+    model.set_sizes("batch=4")
+    model.select(2)
+    run, show = model.commands()
+    assert shlex.split(run) == ["irscope", "run", "some folder/two.irs", "--bind", "batch=4", "--passes", "params,flops,liveness"]
+    assert shlex.split(show)[-5:] == ["--scope", "block/fc1", "--op", "nn.linear", "--locations"]
+
+
+@given(st.lists(st.text(alphabet="ab 名\u0301", max_size=30), max_size=4), st.integers(1, 30))
+def test_wrapping_keeps_the_text_and_the_width(parts: list[str], width: int) -> None:
+    line = tuple(Span(part) for part in parts)
+    rows = list(wrap(line, width, "  "))
+    assert all(display_width(text_of(row)) <= max(width, 4) for row in rows)
+    assert "".join(text_of(row) for row in rows).replace(" ", "") == "".join(parts).replace(" ", "")
+
+
+@given(st.text(alphabet="ab名前", max_size=30), st.integers(-2, 30))
+def test_cutting_at_the_end(word: str, width: int) -> None:
+    cut = cut_end(word, width, UNICODE)
+    assert display_width(cut) <= max(width, 0)
+    assert cut == word or display_width(word) > width
+
+
+@pytest.mark.parametrize(
+    ("encoding", "environ", "expected"),
+    [
+        ("utf-8", {"TERM": "xterm-256color"}, UNICODE),
+        ("ascii", {"TERM": "xterm"}, ASCII),
+        ("latin-1", {}, ASCII),
+        ("utf-8", {"TERM": "linux"}, ASCII),
+        ("utf-8", {"IRSCOPE_ASCII": "1"}, ASCII),
+    ],
+)
+def test_symbols_suit_the_terminal(encoding: str, environ: dict[str, str], expected: object) -> None:
+    assert symbols_for(encoding, environ) is expected

@@ -1,0 +1,57 @@
+"""Every operator's record says everything, and every family is listed."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from irscope.ops.registry import FAMILY_MODULES, default_registry
+from irscope.ops.schema import AliasMark, parse_schema
+from irscope.ops.spec import Absent, Family, OpSpec
+
+OPS_FOLDER = Path(__file__).parents[3] / "irscope" / "ops"
+SPECS = list(default_registry())
+
+
+def _modules_with_records() -> set[str]:
+    return {path.stem for path in OPS_FOLDER.glob("*.py") if "\nOPS" in path.read_text(encoding="utf-8")}
+
+
+def test_every_module_with_records_is_listed() -> None:
+    assert set(FAMILY_MODULES) == _modules_with_records()
+    assert len(FAMILY_MODULES) == len(set(FAMILY_MODULES))
+
+
+def test_no_record_is_lost_or_doubled() -> None:
+    names = [spec.name for module in FAMILY_MODULES for spec in importlib.import_module(f"irscope.ops.{module}").OPS]
+    assert sorted(names) == [spec.name for spec in SPECS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_record_is_complete(spec: OpSpec) -> None:
+    assert callable(spec.infer) or isinstance(spec.infer, Absent)
+    assert callable(spec.cost) or isinstance(spec.cost, Absent)
+    assert isinstance(spec.family, Family)
+    assert spec.summary.endswith(".")
+    assert "\n" not in spec.summary
+    assert parse_schema(spec.schema.text) == spec.schema
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_alias_marks_are_paired(spec: OpSpec) -> None:
+    written = {param.alias for param in spec.schema.operands if param.mark is AliasMark.WRITES}
+    given = {param.alias for param in spec.schema.operands if param.alias}
+    shared = {param.alias for param in spec.schema.results if param.alias}
+    assert shared <= given
+    assert given - written <= shared
+    may_share = any(rule.may for rule in spec.aliases)
+    assert may_share == (spec.shares is not None), "a (a?) mark needs a rule that decides it"
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_what_takes_values_without_operands_says_so(spec: OpSpec) -> None:
+    if spec.evaluate is not None and not spec.schema.operands:
+        assert not spec.needs_values
