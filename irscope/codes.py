@@ -47,7 +47,7 @@ CODES: dict[str, CodeDoc] = {
     "IRS140": CodeDoc("The ONNX file cannot be opened", "It is missing, empty, not readable or not a regular file."),
     "IRS141": CodeDoc(
         "Not an ONNX model",
-        "The file is damaged, cut short, nested deeper than protobuf allows, or something else than an ONNX model. Export or download it again.",
+        "The file is damaged, cut short, nested deeper than protobuf allows, or no ONNX model at all. Export or download it again.",
     ),
     "IRS142": CodeDoc("An ONNX graph is not well formed", "A name is used that nothing makes, or two things have one name."),
     "IRS143": CodeDoc("An ONNX graph has a cycle", "A node needs its own result, so the graph can never run."),
@@ -72,7 +72,7 @@ CODES: dict[str, CodeDoc] = {
     ),
     "IRS152": CodeDoc(
         "An ONNX operator that irscope does not know",
-        "Its results keep the types that the file declares, and its cost is unknown. `irscope ops` lists what is known; plugins can add operators.",
+        "Its results keep the types that the file declares, and its cost is unknown. `irscope ops` lists what is known; plugins add more.",
     ),
     "IRS153": CodeDoc(
         "An ONNX node does not fit its operator",

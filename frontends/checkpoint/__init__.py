@@ -19,8 +19,11 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
     with path.open("rb") as file:
         head = file.read(16)
     with paused_gc():
-        if head.startswith(b"PK"):
+        # The length that starts a safetensors file may look like the first byte of a pickle; its brace cannot be missed.
+        if head.startswith(b"PK\x03\x04"):
             read_zip(path, table)
+        elif head[8:9] == b"{" and not head[4:8].strip(b"\0"):
+            read_safetensors(path, table)
         elif head.startswith(b"\x80"):
             read_legacy(path, table)
         elif head.lstrip().startswith(b"{"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import onnx
@@ -11,6 +12,7 @@ from irscope.frontends.onnx.elements import DTYPES, pack_field, packed_size, unp
 from irscope.frontends.onnx.external import ExternalFiles, check_within, region
 from irscope.frontends.onnx.failures import BAD_TENSOR, MISSING_DATA, refuse, short
 from irscope.frontends.onnx.reader import ModelFile
+from irscope.frontends.onnx.types import MOST_AXES
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.payload import Blob, FileRegion, Literal, Payload, Scalar
 from irscope.ir.types import TensorType, tensor
@@ -144,11 +146,12 @@ def _read_typed(proto: onnx.TensorProto, name: str, dtype: DType, count: int) ->
 
 
 def _count(dims: tuple[int, ...], name: str) -> int:
-    count = 1
-    for dim in dims:
-        if dim < 0:
-            raise _bad(name, f"the size {dim} is negative")
-        count *= dim
+    if len(dims) > MOST_AXES:
+        raise _bad(name, f"it has {len(dims)} axes")
+    negative = next((dim for dim in dims if dim < 0), None)
+    if negative is not None:
+        raise _bad(name, f"the size {negative} is negative")
+    count = math.prod(dims)
     if count > _MOST_ELEMENTS:
         raise _bad(name, "its sizes multiply to more elements than any file can hold")
     return count

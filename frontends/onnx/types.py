@@ -19,6 +19,11 @@ from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, map_of, optional, s
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _NAMELESS = frozenset({"", "?", "None", "none", "unk", "-1"})
 
+MOST_AXES = 256
+"""No library computes with tensors of more axes."""
+_MOST_NAMELESS = 20_000
+"""Sizes without a name of which each is made a symbol of its own."""
+
 NamedDim = Callable[[str], "Dim | None"]
 """The size that a text stands for, None where it says nothing."""
 
@@ -56,12 +61,12 @@ class Symbols:
         except UsageError:
             return unknown(f"file.{identifier(text)[:100]}")
 
-    def nameless(self, prefix: str = "") -> SymDim:
-        """A size without a name: of an input it is a symbol, else an unknown."""
-        if prefix:
-            return self._symbol(self._free(identifier(prefix)[:100]))
+    def nameless(self, prefix: str = "") -> SymDim | None:
+        """A size without a name: of an input it is a symbol, else an unknown; None after too many of them."""
         self._nameless += 1
-        return unknown(f"file.{self._nameless}")
+        if self._nameless > _MOST_NAMELESS:
+            return None
+        return self._symbol(self._free(identifier(prefix)[:100])) if prefix else unknown(f"file.{self._nameless}")
 
     def adopt(self, type_: Type) -> None:
         """Make the symbols of a type that a user gave symbols of the program."""
@@ -124,18 +129,9 @@ class TypeReader:
 
     def of_input(self, proto: onnx.TypeProto, name: str) -> Type:
         """The type of an input of the model; sizes without a name become symbols named after it."""
-        nth = 0
 
-        def anonymous() -> SymDim:
-            return self.symbols.nameless(f"{name}_dim{nth}")
-
-        def shape_of(dims: onnx.TensorShapeProto) -> list[Dim]:
-            nonlocal nth
-            sizes: list[Dim] = []
-            for nth, dim in enumerate(dims.dim):  # noqa: B007  # `anonymous` reads it
-                size = _size(dim, self.symbols.of_input)
-                sizes.append(anonymous() if size is None else size)
-            return sizes
+        def shape_of(dims: onnx.TensorShapeProto) -> list[Dim] | None:
+            return _sizes(dims, self.symbols.of_input, lambda axis: self.symbols.nameless(f"{name}_dim{axis}"))
 
         return _convert(proto, shape_of, name)
 
@@ -143,11 +139,25 @@ class TypeReader:
         """The declared type of something computed; with `bindable` its named sizes become symbols of the program."""
         named = self.symbols.of_input if bindable else self.symbols.of_result
 
-        def shape_of(dims: onnx.TensorShapeProto) -> list[Dim]:
-            sizes = [_size(dim, named) for dim in dims.dim]
-            return [self.symbols.nameless() if size is None else size for size in sizes]
+        def shape_of(dims: onnx.TensorShapeProto) -> list[Dim] | None:
+            return _sizes(dims, named, lambda axis: self.symbols.nameless())
 
         return _convert(proto, shape_of, "")
+
+
+def _sizes(dims: onnx.TensorShapeProto, named: NamedDim, nameless: Callable[[int], Dim | None]) -> list[Dim] | None:
+    """The sizes of a shape; None where they cannot all be told, as if the file had none."""
+    if len(dims.dim) > MOST_AXES:
+        return None
+    sizes: list[Dim] = []
+    for axis, dim in enumerate(dims.dim):
+        size = _size(dim, named)
+        if size is None:
+            size = nameless(axis)
+        if size is None:
+            return None
+        sizes.append(size)
+    return sizes
 
 
 def _size(dim: onnx.TensorShapeProto.Dimension, named: NamedDim) -> Dim | None:
@@ -160,7 +170,7 @@ def _size(dim: onnx.TensorShapeProto.Dimension, named: NamedDim) -> Dim | None:
     return 0 if value == 0 and dim.HasField("dim_value") else None
 
 
-def _convert(proto: onnx.TypeProto, shape_of: Callable[[onnx.TensorShapeProto], list[Dim]], name: str) -> Type:
+def _convert(proto: onnx.TypeProto, shape_of: Callable[[onnx.TensorShapeProto], list[Dim] | None], name: str) -> Type:
     kind = proto.WhichOneof("value")
     if kind == "tensor_type" or kind == "sparse_tensor_type":
         inner = proto.tensor_type if kind == "tensor_type" else proto.sparse_tensor_type

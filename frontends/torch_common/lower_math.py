@@ -7,11 +7,10 @@ from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
 
-_UNARY = """neg abs sign floor ceil trunc frac
-sqrt rsqrt exp exp2 expm1 log log2 log10 log1p
-sin cos tan asin acos atan sinh
-cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma reciprocal square bitwise_not isnan isfinite isinf signbit sinc real imag angle"""
-_ACTIVATIONS = "relu relu6 selu mish silu sigmoid hardswish softsign"
+_UNARY = """neg abs sign floor ceil trunc frac sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
+sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma reciprocal square bitwise_not isnan isfinite isinf signbit
+sinc real imag angle"""
+_ACTIVATIONS = "relu relu6 selu mish silu sigmoid hardswish"
 _BINARY = """mul maximum minimum atan2 hypot logaddexp copysign bitwise_and bitwise_or bitwise_xor"""
 _COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 

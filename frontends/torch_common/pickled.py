@@ -350,6 +350,7 @@ _REDUCERS: dict[str, _Reducer] = {
     "torch.jit._pickle build_doublelist": _first,
     "torch.jit._pickle build_boollist": _first,
     "torch.jit._pickle build_tensorlist": _first,
+    "_codecs encode": lambda args: str(args[0]).encode("latin1", "replace"),
     "collections OrderedDict": _ordered,
     "collections defaultdict": lambda args: {},
     "torch Size": lambda args: tuple(args[0]) if isinstance(args[0], list | tuple) else (),

@@ -253,6 +253,8 @@ BUILTINS: dict[str, Callable[..., Item]] = {
     "__derive_index": lambda index, start, step: start + index * step,
     "__getitem__": _get,
     "_set_item": _set,
+    "all": lambda items: all(items),
+    "any": lambda items: any(items),
     "len": lambda items: len(items),
     "append": _append,
     "extend": _extend,

@@ -134,7 +134,7 @@ def negate(a: Interval) -> Interval:
 
 
 def refine(poly: Raw, found: Interval) -> Interval:
-    """Tighten interval bounds where terms of opposite sign depend on the same symbols, as in x - x//2."""
+    """Tighten interval bounds where terms that rise and terms that fall depend on the same symbols, as in x - x//2."""
     if len(poly) > SEARCH_TERMS or not _tangled(poly):
         return found
     values = sample(poly.items(), sample_points({leaf for mono in poly for atom in mono for leaf in atom.leaves or (atom,)}))
@@ -333,19 +333,18 @@ def monomial_interval(atoms: Factors) -> Interval:
 
 
 def _tangled(poly: Raw) -> list[Atom]:
-    """Atoms over symbols that occur both with a positive and with a negative coefficient."""
-    positive: set[str] = set()
-    negative: set[str] = set()
+    """Atoms over symbols that pull the value up in one term and down in another."""
+    rising: set[str] = set()
+    falling: set[str] = set()
+    repeated: set[str] = set()
     for mono, coeff in poly.items():
-        names = positive if coeff > 0 else negative
         for atom in mono:
-            names |= atom.names
-    shared = positive & negative
+            repeated |= atom.names & (rising | falling)
+            if coeff > 0 or not atom.rising:
+                rising |= atom.names
+            if coeff < 0 or not atom.rising:
+                falling |= atom.names
+    shared = rising & falling & repeated
     if not shared:
         return []
-    atoms: dict[Atom, None] = {}
-    for mono in poly:
-        for atom in mono:
-            if not shared.isdisjoint(atom.names):
-                atoms[atom] = None
-    return list(atoms)
+    return list(dict.fromkeys(atom for mono in poly for atom in mono if not shared.isdisjoint(atom.names)))

@@ -7,9 +7,10 @@ import operator
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from irscope.ir.dimatoms import lone_atom, operation
 from irscope.ir.dimbounds import Interval, interval_of, max_interval, min_interval, raw
 from irscope.ir.dimdiv import expand_mods, has_mods
-from irscope.ir.dimpoly import ONE, Dim, SymDim, as_dim, collapsed, lone_atom, operation
+from irscope.ir.dimpoly import ONE, Dim, SymDim, as_dim, collapsed
 from irscope.ir.dimsample import sample, sample_points
 
 MAX_ARGUMENTS = 64

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from irscope.errors import UsageError
+from irscope.ir.dimatoms import known_operation, lone_atom, operation
 from irscope.ir.dimbounds import floordiv_interval, interval_of
 from irscope.ir.dimpoly import (
     ONE,
@@ -18,11 +19,8 @@ from irscope.ir.dimpoly import (
     atom_dim,
     from_terms,
     intern_terms,
-    known_operation,
-    lone_atom,
     monomial,
     monomial_product,
-    operation,
 )
 
 MAX_DIVISION_STEPS = 2_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 import threading
 from collections.abc import Iterable
 from typing import Literal, NoReturn, TypeAlias
@@ -12,11 +11,6 @@ from weakref import WeakValueDictionary
 from irscope.errors import UsageError
 from irscope.ir.dimbounds import (
     Interval,
-    floordiv_interval,
-    interval_of,
-    max_interval,
-    min_interval,
-    mod_interval,
     monomial_interval,
     product_interval,
     refine,
@@ -33,12 +27,9 @@ MAX_TERMS = 1_000
 MAX_DEGREE = 64
 MAX_DEPTH = 60
 MAX_LENGTH = 9_000
-MAX_NAME_LENGTH = 200
 MAX_COEFFICIENT_BITS = 4_000
 MAX_PRODUCT_TERMS = 20_000
 HUGE = 2**1_000
-
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 # Reentrant, because the collector may run somebody's finaliser in the middle of an insertion.
 _LOCK = threading.RLock()
@@ -47,7 +38,22 @@ _LOCK = threading.RLock()
 class Atom:
     """What polynomials are made of: a symbol, or an operation that is no polynomial. Interned."""
 
-    __slots__ = ("__weakref__", "args", "depth", "factor", "hi", "is_unknown", "kind", "leaves", "lo", "name", "names", "rank", "text")
+    __slots__ = (
+        "__weakref__",
+        "args",
+        "depth",
+        "factor",
+        "hi",
+        "is_unknown",
+        "kind",
+        "leaves",
+        "lo",
+        "name",
+        "names",
+        "rank",
+        "rising",
+        "text",
+    )
 
     def __init__(self, kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval, serial: int) -> None:
         self.kind = kind
@@ -61,11 +67,14 @@ class Atom:
         self.leaves: frozenset[Atom] = frozenset()
         """The symbols inside of an operation; a symbol itself has none, as it would keep itself alive."""
         self.is_unknown = kind == "unknown"
+        self.rising = kind != "mod" and not (kind == "floordiv" and isinstance(args[1], SymDim))
+        """Whether it never falls where one of its symbols grows."""
         self.depth = 1
         for arg in args:
             if isinstance(arg, SymDim):
                 self.leaves |= arg.leaves
                 self.is_unknown = self.is_unknown or arg.is_unknown
+                self.rising = self.rising and arg.rising
                 self.depth = max(self.depth, 1 + arg.depth)
         self.names = frozenset([leaf.text for leaf in self.leaves]) if args else frozenset((self.text,))
 
@@ -79,13 +88,13 @@ class Atom:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _intern_atom, (self.kind, self.name, self.args, (self.lo, self.hi))
+        return intern_atom, (self.kind, self.name, self.args, (self.lo, self.hi))
 
 
 class Monomial:
     """A product of atoms, sorted. Interned."""
 
-    __slots__ = ("__weakref__", "atoms", "depth", "factor", "hi", "is_unknown", "lo", "order", "text")
+    __slots__ = ("__weakref__", "atoms", "depth", "factor", "hi", "is_unknown", "lo", "order", "rising", "text")
 
     def __init__(self, atoms: tuple[Atom, ...]) -> None:
         self.atoms = atoms
@@ -94,12 +103,13 @@ class Monomial:
             atom = atoms[0]
             self.lo, self.hi = atom.lo, atom.hi
             self.text, self.factor = atom.text, atom.factor
-            self.depth, self.is_unknown = atom.depth, atom.is_unknown
+            self.depth, self.is_unknown, self.rising = atom.depth, atom.is_unknown, atom.rising
             return
         self.lo, self.hi = monomial_interval(atoms)
         self.text = self.factor = monomial_text(atoms)
         self.depth = max((atom.depth for atom in atoms), default=0)
         self.is_unknown = any(atom.is_unknown for atom in atoms)
+        self.rising = all(atom.rising and atom.lo is not None and atom.lo >= 0 for atom in atoms)
 
     def __repr__(self) -> str:
         return f"Monomial({self.text})"
@@ -249,6 +259,11 @@ class SymDim:
         return _restore, (tuple((mono.atoms, coeff) for mono, coeff in self.terms),)
 
     @property
+    def rising(self) -> bool:
+        """Whether it certainly never falls where one of its symbols grows."""
+        return all(coeff > 0 and mono.rising for mono, coeff in self.terms if mono is not ONE)
+
+    @property
     def leaves(self) -> frozenset[Atom]:
         """The symbols it depends on, also inside of operations."""
         return frozenset([leaf for mono, _ in self.terms for atom in mono.atoms for leaf in atom.leaves or (atom,)])
@@ -284,46 +299,8 @@ def as_dim(value: Dim) -> Dim:
     return value if type(value) is int or isinstance(value, SymDim) else operator.index(value)
 
 
-def symbol(name: str, lo: int | None = 1, hi: int | None = None) -> SymDim:
-    """A named size such as the batch; at least 1 unless told otherwise."""
-    return _leaf("symbol", name, lo, hi)
-
-
-def unknown(name: str, lo: int | None = 0, hi: int | None = None) -> SymDim:
-    """A size that depends on the data, printed with a question mark in front."""
-    return _leaf("unknown", name.removeprefix("?"), lo, hi)
-
-
-def _leaf(kind: Kind, name: str, lo: int | None, hi: int | None) -> SymDim:
-    if not NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
-        hint = f"a name starts with a letter or underscore and goes on with letters, digits, _ and ., up to {MAX_NAME_LENGTH}"
-        raise UsageError(f"{name[:MAX_NAME_LENGTH]!r} cannot name a dimension", code="IRS621", hint=hint)
-    if lo is not None and hi is not None and lo > hi:
-        raise UsageError(f"the dimension {name} has no possible size: at least {lo} and at most {hi}", code="IRS620")
-    return atom_dim(_intern_atom(kind, name, (), (lo, hi)))
-
-
-def known_operation(kind: Kind, args: tuple[Dim, ...]) -> SymDim | None:
-    """The operation if it exists already, which proves that it cannot be simplified."""
-    found = _ATOMS.get((kind, args))
-    return None if found is None else atom_dim(found)
-
-
-def operation(kind: Kind, args: tuple[Dim, ...]) -> Dim:
-    """An operation on arguments that are already as simple as they get; a number where its bounds leave just one."""
-    intervals = [interval_of(arg) for arg in args]
-    if kind == "floordiv":
-        bounds = floordiv_interval(*intervals)
-    elif kind == "mod":
-        bounds = mod_interval(*intervals)
-    else:
-        bounds = max_interval(intervals) if kind == "max" else min_interval(intervals)
-    if bounds[0] is not None and bounds[0] == bounds[1]:
-        return bounds[0]
-    return atom_dim(_intern_atom(kind, "", args, bounds))
-
-
-def _intern_atom(kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval) -> Atom:
+def intern_atom(kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval) -> Atom:
+    """The symbol or operation with this name or these arguments."""
     key = (kind, args) if args else (kind, name, *bounds)
     found = _ATOMS.get(key)
     if found is None:
@@ -333,20 +310,16 @@ def _intern_atom(kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval)
     return found
 
 
+def known_atom(kind: Kind, args: tuple[Dim, ...]) -> Atom | None:
+    """The operation on these arguments, if it is in use already."""
+    return _ATOMS.get((kind, args))
+
+
 def atom_dim(atom: Atom) -> SymDim:
     """The polynomial that is just this atom."""
     result = intern_terms(((monomial((atom,)), 1),))
     assert isinstance(result, SymDim)
     return result
-
-
-def lone_atom(dim: Dim) -> Atom | None:
-    """The atom a polynomial consists of, if it is just one."""
-    if isinstance(dim, SymDim) and len(dim.terms) == 1:
-        mono, coeff = dim.terms[0]
-        if coeff == 1 and len(mono.atoms) == 1:
-            return mono.atoms[0]
-    return None
 
 
 def monomial(atoms: tuple[Atom, ...]) -> Monomial:
@@ -398,37 +371,36 @@ def intern_terms(terms: tuple[Term, ...]) -> Dim:
 def _create(terms: tuple[Term, ...]) -> SymDim:
     lo: int | None = 0
     hi: int | None = 0
-    positive = negative = is_unknown = False
+    rising = falling = is_unknown = False
     depth = length = 0
     for mono, coeff in terms:
         if coeff > 0:
             low, high = mono.lo, mono.hi
-            positive = positive or mono is not ONE
         else:
             low, high = mono.hi, mono.lo
-            negative = negative or mono is not ONE
         lo = None if lo is None or low is None else lo + coeff * low
         hi = None if hi is None or high is None else hi + coeff * high
+        if mono is not ONE:
+            rising = rising or coeff > 0 or not mono.rising
+            falling = falling or coeff < 0 or not mono.rising
         depth = max(depth, mono.depth)
-        if mono.is_unknown:
-            is_unknown = True
+        is_unknown = is_unknown or mono.is_unknown
         length += len(mono.factor) + 5 + coeff.bit_length() // 3
-    if (
-        len(terms) > MAX_TERMS
-        or length > MAX_LENGTH
-        or depth > MAX_DEPTH
-        or len(terms[0][0].atoms) > MAX_DEGREE
-        or any(coeff.bit_length() > MAX_COEFFICIENT_BITS for _, coeff in terms)
-    ):
+    if length > MAX_LENGTH or depth > MAX_DEPTH or _too_large(terms):
         return collapsed("sum", [f"{coeff:x}*{mono.text}" for mono, coeff in terms], (lo, hi))
     made = object.__new__(SymDim)
     made.terms = terms
     made._bounds = (lo, hi)
-    made._tight = not (positive and negative)
+    made._tight = not (rising and falling)
     made.is_unknown = is_unknown
     made.depth = depth
     made._text = None
     return made
+
+
+def _too_large(terms: tuple[Term, ...]) -> bool:
+    too_many = len(terms) > MAX_TERMS or len(terms[0][0].atoms) > MAX_DEGREE
+    return too_many or any(coeff.bit_length() > MAX_COEFFICIENT_BITS for _, coeff in terms)
 
 
 def collapsed(what: str, texts: Iterable[str], bounds: Interval) -> SymDim:
@@ -441,7 +413,7 @@ def collapsed(what: str, texts: Iterable[str], bounds: Interval) -> SymDim:
     # Weaker limits, or the digits of repeated squares would outgrow the formula that was given up.
     lo = None if lo is None or lo < -HUGE else min(lo, HUGE)
     hi = None if hi is None or hi > HUGE else max(hi, -HUGE)
-    return unknown(f"large_{digest}", lo, hi)
+    return atom_dim(intern_atom("unknown", f"large_{digest}", (), (lo, hi)))
 
 
 def _add_number(terms: tuple[Term, ...], number: int) -> Dim:

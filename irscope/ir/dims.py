@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from irscope.errors import UsageError
+from irscope.ir.dimatoms import symbol, unknown
 from irscope.ir.dimbounds import Interval, interval_of
 from irscope.ir.dimcompare import broadcast, dim_max, dim_min, equal, less, less_equal
 from irscope.ir.dimdiv import ceildiv, exact_div, floordiv, mod, substitute
-from irscope.ir.dimpoly import Atom, Dim, SymDim, as_dim, atom_dim, symbol, unknown
+from irscope.ir.dimpoly import Atom, Dim, SymDim, as_dim, atom_dim
 from irscope.ir.dimtext import parse_dim
 
 __all__ = [

@@ -9,9 +9,10 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from irscope.errors import UsageError
+from irscope.ir.dimatoms import symbol, unknown
 from irscope.ir.dimcompare import dim_max, dim_min
 from irscope.ir.dimdiv import ceildiv, floordiv, mod
-from irscope.ir.dimpoly import MAX_DEGREE, Dim, as_dim, symbol, unknown
+from irscope.ir.dimpoly import MAX_DEGREE, Dim, as_dim
 
 T = TypeVar("T")
 
@@ -177,7 +178,7 @@ class _Reader:
     def _symbol(self, name: str, column: int) -> Dim:
         if name not in self._known:
             try:
-                self._known[name] = as_dim(self._symbols(name))
+                self._known[name] = as_dim(self._guarded(column, partial(self._symbols, name)))
             except KeyError:
                 self._fail(column, f"there is no dimension named {name}")
         return self._known[name]

@@ -1,6 +1,8 @@
-"""Which symbols a program mentions in its types and attributes."""
+"""Which tensor types and symbols a program mentions."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Attr
@@ -11,33 +13,48 @@ PLAIN = frozenset({bool, int, float, complex, str, type(None)})
 """Types of attribute values that hold nothing else; most attributes are of these."""
 
 
-def mentioned_symbols(program: Program) -> list[SymDim]:
-    """Symbols in types and attributes, in the order in which they first occur."""
-    types: dict[Type, None] = {}
-    attrs: dict[SymDim | Type, None] = {}
-    for root in (program.graph, *program.functions.values()):
-        for body in root.graphs():
-            types.update([(value.type, None) for value in body.inputs])
-            types.update([(value.type, None) for value in body.weights])
-        for node in root.walk():
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """What occurs in the types and attributes of a program, each once, in the order in which it first occurs."""
+
+    tensors: list[TensorType]
+    symbols: list[SymDim]
+
+
+def mentions(program: Program) -> Mentions:
+    """The tensor types and symbols in a program, also those inside other types and inside attributes."""
+    tensors: dict[TensorType, None] = {}
+    dims: dict[SymDim, None] = {}
+    for item in _types_and_sizes(program):
+        if isinstance(item, SymDim):
+            dims[item] = None
+            continue
+        for tensor in _tensors(item):
+            tensors[tensor] = None
+            strides = tensor.layout if isinstance(tensor.layout, tuple) else ()
+            dims.update([(size, None) for size in (*(tensor.shape or ()), *strides) if isinstance(size, SymDim)])
+    return Mentions(list(tensors), list(dict.fromkeys(symbol for dim in dims for symbol in dim.symbols())))
+
+
+def _types_and_sizes(program: Program) -> list[Type | SymDim]:
+    """Types of values, and types and sizes in attributes."""
+    found: dict[Type | SymDim, None] = {}
+    for body in program.bodies():
+        found.update([(value.type, None) for value in body.inputs])
+        found.update([(value.type, None) for value in body.weights])
+        for node in body:
             for value in node.outputs:
-                types[value.type] = None
+                found[value.type] = None
             if node.attrs:
                 for attr in node.attrs.values():
                     if type(attr) not in PLAIN:
-                        attrs.update(dict.fromkeys(_parts(attr)))
-    dims: dict[SymDim, None] = {}
-    for item in (*types, *attrs):
-        if isinstance(item, SymDim):
-            dims[item] = None
-        else:
-            dims.update(dict.fromkeys(_sizes(item)))
-    return list(dict.fromkeys(symbol for dim in dims for symbol in dim.symbols()))
+                        found.update(dict.fromkeys(_parts(attr)))
+    return list(found)
 
 
-def _parts(attr: Attr) -> list[SymDim | Type]:
+def _parts(attr: Attr) -> list[Type | SymDim]:
     """The types and sizes in an attribute, however nested."""
-    found: list[SymDim | Type] = []
+    found: list[Type | SymDim] = []
     todo: list[Attr] = [attr]
     while todo:
         item = todo.pop()
@@ -48,15 +65,14 @@ def _parts(attr: Attr) -> list[SymDim | Type]:
     return found
 
 
-def _sizes(type_: Type) -> list[SymDim]:
-    """The symbolic sizes and strides in a type."""
-    found: list[SymDim] = []
+def _tensors(type_: Type) -> list[TensorType]:
+    """The tensor types that a type consists of."""
+    found: list[TensorType] = []
     todo = [type_]
     while todo:
         item = todo.pop()
         if isinstance(item, TensorType):
-            strides = item.layout if isinstance(item.layout, tuple) else ()
-            found.extend([size for size in (*(item.shape or ()), *strides) if isinstance(size, SymDim)])
+            found.append(item)
         elif isinstance(item, SequenceType | OptionalType):
             todo.append(item.element)
         elif isinstance(item, TupleType):

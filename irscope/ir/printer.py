@@ -8,7 +8,7 @@ from typing import Protocol
 
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node
-from irscope.ir.mentions import mentioned_symbols
+from irscope.ir.mentions import mentions
 from irscope.ir.naming import ValueNames, loose_names, value_names
 from irscope.ir.places import Loc, Scope
 from irscope.ir.program import Program
@@ -111,7 +111,7 @@ def _header_lines(program: Program) -> Iterator[str]:
         yield f"given {quote(name)} {number}"
     for name, size in program.symbols.items():
         yield f"symbol {name} {_bounds_text(size)}"
-    for size in mentioned_symbols(program):
+    for size in mentions(program).symbols:
         name = str(size)
         if name not in program.symbols and (size.lo, size.hi) != (0 if size.is_unknown else 1, None):
             yield f"bound {name} {_bounds_text(size)}"

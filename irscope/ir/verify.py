@@ -8,7 +8,7 @@ from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.findings import Findings
 from irscope.ir.graph import Attr, Graph, Node
-from irscope.ir.mentions import PLAIN, mentioned_symbols
+from irscope.ir.mentions import PLAIN, mentions
 from irscope.ir.places import Scope
 from irscope.ir.program import Program
 from irscope.ir.spelling import MAX_NESTING
@@ -28,7 +28,7 @@ def verify(program: Program) -> list[Diagnostic]:
             ValueChecker(findings).check(body)
             check_names(body, findings)
             _check_nodes(body, program, findings)
-        _check_symbols(program, findings)
+        _check_sizes(program, findings)
         _check_recursion(program, findings)
     return findings.finish()
 
@@ -94,14 +94,18 @@ def _is_attr(value: Attr) -> bool:
     return True
 
 
-def _check_symbols(program: Program, findings: Findings) -> None:
-    """A name of a size always has the same bounds."""
+def _check_sizes(program: Program, findings: Findings) -> None:
+    """A name of a size always has the same bounds, and no size is negative."""
+    found = mentions(program)
+    for tensor in found.tensors:
+        if any(isinstance(size, int) and size < 0 for size in tensor.shape or ()):
+            findings.add("IRS120", f"the type {tensor} has a negative size")
     sizes: dict[str, SymDim] = {}
     for name, size in program.symbols.items():
         if size.symbols() != (size,) or str(size) != name:
             findings.add("IRS127", f"the symbol table lists {size} under the name {name!r}")
         sizes[name] = size
-    for size in mentioned_symbols(program):
+    for size in found.symbols:
         first = sizes.setdefault(str(size), size)
         if first is not size:
             findings.add("IRS127", f"the size {size} has the bounds {_bounds(first)} in one place and {_bounds(size)} in another")

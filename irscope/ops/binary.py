@@ -183,6 +183,10 @@ def _power(a: Array, b: Array) -> Any:
     return np.power(a, b)
 
 
+def _xlogy(a: Array, b: Array) -> Any:
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b))
+
+
 def _copysign(a: Array, b: Array) -> Any:
     return np.copysign(a, b)
 
@@ -221,6 +225,10 @@ _ARITHMETIC = (
     binary("math.atan2", "Angle of the point (y, x).", np.arctan2, costs=(0, 1), rule=_as_float),
     binary("math.hypot", "Length of the hypotenuse.", np.hypot, costs=(3, 1)),
     binary("math.logaddexp", "Logarithm of the sum of two exponentials.", np.logaddexp, costs=(2, 2)),
+    binary(
+        "math.xlogy", "The first side times the logarithm of the second, zero where the first is.", _xlogy, costs=(1, 1), rule=_as_float
+    ),
+    binary("math.heaviside", "0 where negative, 1 where positive, and the second side at zero.", np.heaviside),
     binary("math.copysign", "The first side's size with the second side's sign.", _copysign, rule=_as_float),
 )
 
@@ -246,9 +254,7 @@ def _evaluate_where(call: OpCall) -> Known | None:
     condition, x, y = call.value("condition"), _side(call, "x"), _side(call, "y")
     if condition is None or x is None or y is None:
         return None
-    dims = None
-    if all(side.dtype == object or side.dtype.kind in "iub" for side in (x, y)) and result_element(call) is not DType.STR:
-        dims = lambda c, a, b: select(call, c, a, b)  # noqa: E731  # the rule needs the call
+    dims = (lambda c, a, b: select(call, c, a, b)) if _is_whole((x, y)) and result_element(call) is not DType.STR else None
     return apply([condition, x, y], lambda c, a, b: np.where(c.astype(np.bool_), a, b), dims, result_element(call))
 
 

@@ -75,7 +75,7 @@ class OpCall:
         self.values = values if values else (None,) * len(types)
         """Known values of the operands; None where they are not known."""
         self.results = results
-        """Types of the results: for cost and evaluate rules those inferred, for shape rules what the file declared (its count is binding)."""
+        """Types of the results: inferred ones for cost and evaluate rules; for shape rules what the file declared, whose count binds."""
         self.context = context if context is not None else RuleContext()
 
     # -- operands ----------------------------------------------------------------------------------------------

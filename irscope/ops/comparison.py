@@ -12,7 +12,7 @@ from irscope.ops.binary import OnArrays, OnDims, numbers, pair
 from irscope.ops.call import Known, OpCall
 from irscope.ops.dimrules import is_equal, is_less, is_less_equal, is_not_equal
 from irscope.ops.promotion import result_dtype
-from irscope.ops.rules import broadcast_type, fixed, operands, per_element
+from irscope.ops.rules import broadcast_type, fixed, operands, per_element, with_dtype
 from irscope.ops.spec import Family, OpSpec, op
 from irscope.ops.values import apply, is_symbolic, settle
 
@@ -48,6 +48,13 @@ def _evaluate_all_equal(call: OpCall) -> Known | None:
     return np.asarray(np.array_equal(x, y))
 
 
+def _evaluate_isin(call: OpCall) -> Known | None:
+    x, elements = call.values[0], call.values[1]
+    if x is None or elements is None or is_symbolic(x) or is_symbolic(elements):
+        return None
+    return np.isin(x, elements, invert=bool(call.attr("invert")))
+
+
 def _as_text(x: Any, y: Any, equal: bool) -> Any:
     found = np.equal(x, y)
     return found.astype(np.bool_) if equal else ~found.astype(np.bool_)
@@ -66,6 +73,14 @@ OPS = (
         infer=_infer,
         cost=per_element(4),
         summary="Whether both sides are equal up to a tolerance.",
+    ),
+    op(
+        "compare.isin(Tensor x, Tensor elements, *, bool invert=False) -> Tensor",
+        Family.COMPARISON,
+        infer=lambda call: with_dtype(call.tensor("x"), DType.BOOL),
+        cost=per_element(1),
+        evaluate=_evaluate_isin,
+        summary="Whether each element is among some others.",
     ),
     op(
         "compare.all_equal(Tensor x, Tensor y) -> Tensor",

@@ -187,6 +187,19 @@ def _evaluate_tri(call: OpCall) -> Known | None:
     return np.tri(shape[0], shape[1], k=call.int_attr("k"), dtype=numpy_dtype(result_element(call)))
 
 
+def _tri_indices(call: OpCall) -> Known:
+    shape = (call.int_attr("rows"), call.int_attr("columns"))
+    below = np.tri(*shape, k=call.int_attr("offset") - (1 if call.attr("upper") else 0), dtype=np.bool_)
+    return np.argwhere(~below if call.attr("upper") else below).T
+
+
+def _infer_tri_indices(call: OpCall) -> Type:
+    rows, columns, offset = call.int_attr("rows"), call.int_attr("columns"), call.int_attr("offset")
+    below = offset if call.attr("upper") else offset + 1
+    count = sum(min(max(row + below, 0), columns) for row in range(rows))
+    return tensor(dtype_attr(call, DType.I64), (2, rows * columns - count if call.attr("upper") else count), device_attr(call))
+
+
 def _infer_one_hot(call: OpCall) -> Type:
     indices, values = call.tensor("indices"), call.maybe("values")
     dtype = dtype_attr(call, values.dtype if values is not None else DType.I64)
@@ -279,6 +292,15 @@ _RANGES = (
         evaluate=_evaluate_tri,
         needs_values=False,
         summary="Ones on and below a diagonal, zeros above.",
+    ),
+    op(
+        "tensor.tri_indices(*, int rows, int columns, int offset=0, bool upper=False, dtype? dtype, str? device) -> Tensor",
+        Family.CREATION,
+        infer=_infer_tri_indices,
+        cost=written_only,
+        evaluate=lambda call: settle(_tri_indices(call), result_element(call)),
+        needs_values=False,
+        summary="Rows and columns of the elements on one side of a diagonal.",
     ),
     op(
         "tensor.one_hot(Tensor indices, Dim depth, Tensor? values, *, int axis=-1, dtype? dtype) -> Tensor",

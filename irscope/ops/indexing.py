@@ -52,12 +52,15 @@ def _infer_take_along(call: OpCall) -> TensorType:
     x, indices = call.tensor("x"), call.tensor("indices")
     if x.shape is not None and indices.shape is not None and len(x.shape) != len(indices.shape) and x.shape and indices.shape:
         raise RuleError(f"{call.spec.name}: {len(indices.shape)} axes of indices for {len(x.shape)} axes")
+    if call.attr("broadcast") and x.shape and indices.shape:
+        axis = axis_attr(call, len(x.shape))
+        return x.with_shape(broadcast_shapes(call, [replaced(x.shape, axis, 1), indices.shape]))
     return x.with_shape(indices.shape)
 
 
 def _evaluate_take_along(call: OpCall) -> Known | None:
     x, indices = call.value("x"), plain(call, "indices")
-    if x is None or indices is None or x.ndim != indices.ndim:
+    if x is None or indices is None or x.ndim != indices.ndim or call.attr("broadcast"):
         return None
     if not x.ndim:
         return x
@@ -318,10 +321,10 @@ OPS = (
         "Takes whole slices of an axis; the axes of the indices replace it.",
     ),
     read(
-        "tensor.take_along(Tensor x, Tensor indices, *, int axis=0) -> Tensor",
+        "tensor.take_along(Tensor x, Tensor indices, *, int axis=0, bool broadcast=False) -> Tensor",
         _infer_take_along,
         _evaluate_take_along,
-        "Takes single elements: an index replaces the position along one axis.",
+        "Takes single elements: an index replaces the position along one axis; with `broadcast` the other axes stretch.",
     ),
     read(
         "tensor.gather_nd(Tensor x, Tensor indices, *, int batch_dims=0) -> Tensor",

@@ -11,8 +11,9 @@ from irscope.ir.dims import Dim, SymDim, equal, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.binary import number_array
 from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.cost import Cost
 from irscope.ops.promotion import result_dtype
-from irscope.ops.rules import broadcast_shapes, device_of, like_first, moved
+from irscope.ops.rules import broadcast_shapes, device_of, like_first, moved, total_bytes
 from irscope.ops.sizes import as_size, axis_attr, given_axes, length_of, replaced, unknown_sizes
 from irscope.ops.spec import Family, OpSpec, op
 from irscope.ops.values import Array, as_ints, as_objects, is_symbolic, settle, static_shape
@@ -291,11 +292,14 @@ def move(schema: str, infer: Any, evaluate: Callable[[OpCall], Any] | None, summ
 
 OPS = (
     move("tensor.copy(Tensor x) -> Tensor", like_first, first_copy, "A copy in storage of its own."),
-    move(
-        "tensor.copy_into(Tensor(a!) x, Tensor source) -> Tensor(a)",
-        _infer_copy_into,
-        _evaluate_copy_into,
-        "Writes one tensor's elements over another's.",
+    op(
+        "tensor.copy_into(Tensor x, Tensor source) -> Tensor",
+        Family.MOVE,
+        infer=_infer_copy_into,
+        cost=lambda call: Cost(read=total_bytes(call.types[1:])),
+        evaluate=_evaluate_copy_into,
+        needs_values=False,
+        summary="One tensor's elements in the sizes and element type of another one, which it overwrites where it works in place.",
     ),
     move("tensor.concat(Tensor[] xs, *, int axis) -> Tensor", _infer_concat, _evaluate_concat, "Joins tensors along an axis."),
     move("tensor.stack(Tensor[] xs, *, int axis=0) -> Tensor", _infer_stack, _evaluate_stack, "Joins tensors along a new axis."),

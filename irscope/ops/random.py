@@ -16,6 +16,7 @@ from irscope.ops.promotion import DEFAULT_FLOAT
 from irscope.ops.rules import dtype_attr, like_first, moved, written_only
 from irscope.ops.sizes import as_size, given_shape
 from irscope.ops.spec import Family, OpSpec, numel, op
+from irscope.ops.values import is_symbolic
 
 
 def _infer_shaped(call: OpCall) -> Type:
@@ -57,7 +58,7 @@ def _is_training(call: OpCall) -> bool | None:
     """Whether elements are dropped; None where that depends on a value that is not known."""
     if call.given("training_mode"):
         mode = call.value("training_mode")
-        if mode is None:
+        if mode is None or is_symbolic(mode):
             return None
         training = bool(mode.reshape(-1)[0])
     else:
@@ -67,7 +68,7 @@ def _is_training(call: OpCall) -> bool | None:
     if not call.given("ratio"):
         return bool(call.attr("p") != 0)
     ratio = call.value("ratio")
-    return None if ratio is None else float(ratio.reshape(-1)[0]) != 0
+    return None if ratio is None or is_symbolic(ratio) else float(ratio.reshape(-1)[0]) != 0
 
 
 def _infer_dropout(call: OpCall) -> Sequence[TensorType]:

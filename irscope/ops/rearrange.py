@@ -82,6 +82,7 @@ def _windows(call: OpCall, size: Sequence[Dim], kernel: Sequence[Dim]) -> list[D
     rank = len(size)
     strides, dilations = _per_axis(call, "strides", rank, 1), _per_axis(call, "dilations", rank, 1)
     pads = _per_axis(call, "pads", 2 * rank, 0)
+    pads = pads * 2 if len(pads) == rank else pads
     return [
         floordiv(size[axis] + pads[axis] + pads[axis + rank] - dilations[axis] * (kernel[axis] - 1) - 1, strides[axis]) + 1
         for axis in range(rank)
@@ -136,7 +137,7 @@ OPS = (
         "tensor.im2col(Tensor x, *, int[] kernel_shape, int[]? strides, int[]? pads, int[]? dilations) -> Tensor",
         _infer_im2col,
         None,
-        "Writes every window as a column.",
+        "Writes every window as a column; one pad an axis counts for both ends.",
     ),
     op(
         "tensor.col2im(Tensor x, Dims image_shape, Dims block_shape, *, int[]? strides, int[]? pads, int[]? dilations) -> Tensor",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from irscope.ops.call import Infer, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.promotion import to_float
 from irscope.ops.rules import dtype_attr
-from irscope.ops.sizes import length_of, unknown_sizes
+from irscope.ops.sizes import MOST_COMBINED, any_of, length_of, unknown_sizes
 from irscope.ops.spec import CostRule, Family, OpSpec, numel, op
 from irscope.ops.values import Array, as_objects, is_symbolic, objects, settle
 
@@ -27,7 +28,7 @@ _SCHEMA = "(Tensor x, Dims? axes, *, bool keepdims=False, bool noop_with_empty_a
 
 def reduced_axes(call: OpCall, rank: int) -> tuple[int, ...] | None:
     """Axes that go, counted from the front; None where they are not known."""
-    axes = call.dims("axes")
+    axes = call.ints("axes")
     if axes is None and call.given("axes") and length_of(call, "axes") != 0:
         return None
     if not axes:
@@ -50,7 +51,9 @@ def reduced_shape(call: OpCall, shape: Shape) -> Shape:
     count = length_of(call, "axes")
     if keep:
         return tuple(_kept_or_one(call, size, count == len(shape)) for size in shape)
-    return unknown_sizes(call, "axes", None if count is None else len(shape) - count)
+    if count is None or not 0 <= count <= len(shape) <= MOST_COMBINED:
+        return unknown_sizes(call, "axes", None if count is None else max(len(shape) - count, 0))
+    return any_of(call, "axes", [without_axes(shape, axes, keep) for axes in combinations(range(len(shape)), count)])
 
 
 def without_axes(shape: Sequence[Dim], axes: Sequence[int], keep: bool) -> tuple[Dim, ...]:

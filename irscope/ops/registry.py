@@ -66,7 +66,9 @@ class OpRegistry:
         for spec in specs:
             if spec.name in self._specs:
                 raise UsageError(
-                    f"operator {spec.name!r} comes from both {self._owner[spec.name]} and {owner}", code="IRS602", hint="uninstall one of them"
+                    f"operator {spec.name!r} comes from both {self._owner[spec.name]} and {owner}",
+                    code="IRS602",
+                    hint="uninstall one of them",
                 )
             self._specs[spec.name] = spec
             self._owner[spec.name] = owner

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 
 from irscope.ir.dims import Dim, SymDim, bounds, equal, exact_div, floordiv, mod, product
 from irscope.ir.types import Shape, TensorType, Type
 from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.layouts import has_memory_format, is_viewable
 from irscope.ops.rules import free, moved
-from irscope.ops.sizes import as_size, given_axes, length_of, replaced, unknown_sizes
+from irscope.ops.sizes import MOST_COMBINED, any_of, as_size, given_axes, length_of, replaced, unknown_sizes
 from irscope.ops.spec import Family, OpSpec, op
 from irscope.ops.values import static_shape
 
@@ -133,7 +134,11 @@ def _infer_squeeze(call: OpCall) -> TensorType:
     if axes is not None:
         return x.with_shape(_without_ones(call, x.shape, axes, strict=bool(call.attr("strict"))))
     count = length_of(call, "axes") if call.attr("strict") else None
-    return x.with_shape(unknown_sizes(call, "axes", None if count is None else len(x.shape) - count))
+    if count is None or not count <= len(x.shape) <= MOST_COMBINED:
+        return x.with_shape(unknown_sizes(call, "axes", None if count is None else max(len(x.shape) - count, 0)))
+    ones = [axis for axis, dim in enumerate(x.shape) if equal(dim, 1) is not False]
+    shapes = [[dim for axis, dim in enumerate(x.shape) if axis not in gone] for gone in combinations(ones, count)]
+    return x.with_shape(any_of(call, "axes", shapes))
 
 
 def _without_ones(call: OpCall, shape: Sequence[Dim], axes: Sequence[int], *, strict: bool) -> Shape:
@@ -159,10 +164,16 @@ def _infer_unsqueeze(call: OpCall) -> TensorType:
         return x.with_shape(None)
     rank = len(x.shape) + count
     axes = given_axes(call, "axes", rank)
-    if axes is None:
+    if axes is not None:
+        return x.with_shape(_with_ones(x.shape, axes))
+    if rank > MOST_COMBINED:
         return x.with_shape(unknown_sizes(call, "axes", rank))
-    kept = iter(x.shape)
-    return x.with_shape(1 if axis in axes else next(kept) for axis in range(rank))
+    return x.with_shape(any_of(call, "axes", [_with_ones(x.shape, places) for places in combinations(range(rank), count)]))
+
+
+def _with_ones(shape: Sequence[Dim], places: Sequence[int]) -> tuple[Dim, ...]:
+    kept = iter(shape)
+    return tuple(1 if axis in places else next(kept) for axis in range(len(shape) + len(places)))
 
 
 def _infer_unflatten(call: OpCall) -> TensorType:

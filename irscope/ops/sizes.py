@@ -8,6 +8,9 @@ from irscope.ir.dims import Dim, SymDim, bounds, dim_max
 from irscope.ir.types import Shape
 from irscope.ops.call import OpCall, RuleError
 
+MOST_COMBINED = 8
+"""Tensors of up to so many axes are looked at with every choice of axes, where the choice is not known."""
+
 
 def length_of(call: OpCall, name: str) -> int | None:
     """How many numbers a list holds, even where their values are unknown."""
@@ -32,7 +35,7 @@ def unknown_sizes(call: OpCall, name: str, count: int | None) -> Shape:
 def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
     """A given number as a size; `special` says that a negative one has a meaning of its own, so that a symbol says little."""
     if isinstance(dim, float):
-        if not dim.is_integer():
+        if dim != int(dim):
             raise RuleError(f"{name!r} of {call.spec.name} holds {dim}, not a whole number")
         dim = int(dim)
     low = bounds(dim)[0]
@@ -53,13 +56,30 @@ def given_shape(call: OpCall, name: str = "shape") -> Shape:
 
 def given_axes(call: OpCall, name: str, rank: int) -> tuple[int, ...] | None:
     """Axes counted from the front; None where they are not given or not known."""
-    known = call.dims(name)
+    known = call.ints(name)
     if known is None:
         return None
     axes = tuple(call.axis(axis, rank) for axis in known)
     if len(set(axes)) < len(axes):
         raise RuleError(f"{call.spec.name}: axes {list(known)} name one axis twice")
     return axes
+
+
+def any_of(call: OpCall, name: str, shapes: Sequence[Sequence[Dim]]) -> Shape:
+    """A shape that is one of several of one rank, by the values of an operand: what they agree on is known."""
+    if not shapes:
+        raise RuleError(f"{call.spec.name}: no values of {name!r} fit the operand's shape")
+    return tuple(_any_size(call, name, sizes) for sizes in zip(*shapes, strict=True))
+
+
+def _any_size(call: OpCall, name: str, sizes: Sequence[Dim]) -> Dim:
+    chosen = sorted(set(sizes), key=str)
+    if len(chosen) == 1:
+        return chosen[0]
+    lows = [bounds(size)[0] for size in chosen]
+    least = min(low for low in lows if low is not None) if None not in lows else 0
+    among = " or ".join(str(size) for size in chosen[:4])
+    return call.unknown(f"it is {among}, by the values of operand {name!r}", f"give the values of {name!r}", least, dim_max(*chosen))
 
 
 def axis_attr(call: OpCall, rank: int, name: str = "axis") -> int:

@@ -96,7 +96,7 @@ def _infer_unique(call: OpCall) -> Sequence[TensorType]:
 
 def _unique(call: OpCall) -> list[Known] | None:
     x = plain(call, "x")
-    if x is None or (call.attr("axis") is None and not x.size):
+    if x is None or call.attr("consecutive") or (call.attr("axis") is None and not x.size):
         return None
     axis = call.attr("axis")
     found, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
@@ -244,10 +244,11 @@ _SORTING = (
         "The k largest or smallest elements of an axis, and where they stood.",
     ),
     _sorting(
-        "tensor.unique(Tensor x, *, int? axis, bool sorted=True, bool inverse_like_input=False) -> (Tensor, Tensor?, Tensor?, Tensor?)",
+        "tensor.unique(Tensor x, *, int? axis, bool sorted=True, bool consecutive=False, bool inverse_like_input=False)"
+        " -> (Tensor, Tensor?, Tensor?, Tensor?)",
         _infer_unique,
         _evaluate_unique,
-        "Different elements; where each first stood, which one each element is, and how often each occurs.",
+        "Different elements (or with `consecutive` runs); where each first stood, which one each element is, how often each occurs.",
     ),
     _sorting(
         "tensor.searchsorted(Tensor boundaries, Tensor x, *, bool right=False, dtype? dtype) -> Tensor",

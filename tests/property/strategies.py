@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
+from typing import TypeAlias
 
 from hypothesis import strategies as st
 
@@ -17,9 +19,6 @@ from irscope.ir.places import Loc, Scope
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, map_of, optional, scalar, sequence, tensor, tuple_of
 
-SIZE_NAMES = ("batch", "seq", "n.1", "none", "inf", "nan", "true", "sparse", "complex", "f32", "?nonzero_3", "?k")
-"""Names of sizes, among them all that other parts of the text form could mistake for something else."""
-
 _texts = st.text(max_size=8) | st.sampled_from(
     ['a"b', "a\\b", "{x}", "(", "# no comment", "\x7f\x00\n", "\u202egnp", "%1", " = ", "]>", ","]
 )
@@ -28,6 +27,16 @@ _dtypes = st.sampled_from(list(DType))
 _integers = st.integers(-(2**70), 2**70) | st.integers(-3, 5)
 _scalars = st.booleans() | _integers | st.floats() | st.complex_numbers() | _texts
 
+_words = st.just("") | _texts
+_files = st.just("model.py") | _texts
+_function_names = st.sampled_from(["", "forward", "Net.forward", "<module>", "<lambda>"]) | _texts
+_scope_names = _plain_names | st.sampled_from(["0", "", "a/b", "a#1", "~", "~1", "=layer.0", "\u00e9"]) | _texts
+_region_names = st.sampled_from(["then", "body"]) | _texts
+_counts = st.sampled_from([0, 0, 1, 1, 2, 3])
+_sources = st.sampled_from(["", "", "aten::add"]) | _texts
+_file_regions = st.builds(FileRegion, _texts, st.integers(0, 2**50), st.integers(0, 2**40), _texts)
+_roles = st.sampled_from([Role.PARAMETER, Role.BUFFER, Role.CONSTANT])
+
 value_names = st.none() | _plain_names | st.sampled_from(["0", "12", "", "x:0", "a b", "a/b", "_", "conv1.weight"]) | _texts
 operator_names = st.sampled_from(["math.add", "nn.conv", "view.reshape", "aten.foo", "return", "region", "input", "a:b-c"]) | _texts
 
@@ -35,14 +44,15 @@ operator_names = st.sampled_from(["math.add", "nn.conv", "view.reshape", "aten.f
 # -- sizes and types ---------------------------------------------------------------------------------------------
 
 
-@st.composite
-def size_tables(draw: st.DrawFn) -> dict[str, SymDim]:
-    """Named sizes with bounds of their own."""
-    table: dict[str, SymDim] = {}
-    for name in draw(st.lists(st.sampled_from(SIZE_NAMES), unique=True, max_size=4)):
-        lo, hi = draw(st.sampled_from([(1, None), (0, None), (1, 64), (2, 2**40), (None, None), (None, 7), (-3, 9)]))
-        table[name] = unknown(name, lo, hi) if name.startswith("?") else symbol(name, lo, hi)
-    return table
+SizeTable: TypeAlias = tuple[SymDim, ...]
+
+SIZE_TABLES: tuple[SizeTable, ...] = (
+    (),
+    (symbol("batch"), symbol("seq", 1, 512), unknown("nonzero_3")),
+    (symbol("batch", 1, 64), symbol("n.1", None, None), symbol("none", -3, 9), symbol("inf", 0), symbol("sparse"), unknown("k", 1, 2**40)),
+    (symbol("true", 2), symbol("nan"), symbol("complex", None, 7), symbol("f32"), symbol("max"), unknown("none", None, 5)),
+)
+"""Sizes a program may use, among them all whose names other parts of the text form could mistake for something else."""
 
 
 def _combined(parts: tuple[str, Dim, Dim]) -> Dim:
@@ -56,23 +66,27 @@ def _combined(parts: tuple[str, Dim, Dim]) -> Dim:
 _functions: dict[str, Callable[[Dim, Dim], Dim]] = {"//": floordiv, "%": mod, "max": dim_max, "min": dim_min}
 
 
-def dims(table: dict[str, SymDim]) -> st.SearchStrategy[Dim]:
+@functools.cache
+def dims(table: SizeTable) -> st.SearchStrategy[Dim]:
     """Sizes: numbers, symbols of the table, and formulas over both."""
     numbers: st.SearchStrategy[Dim] = st.integers(0, 7) | st.integers(0, 2**40)
-    leaves = numbers | st.sampled_from(list(table.values())) if table else numbers
+    leaves = numbers | st.sampled_from(table) if table else numbers
     marks = st.sampled_from(["+", "-", "*", *_functions])
     return st.recursive(leaves, lambda inner: st.tuples(marks, inner, inner).map(_combined), max_leaves=4)
 
 
-def tensor_types(table: dict[str, SymDim]) -> st.SearchStrategy[TensorType]:
+@functools.cache
+def tensor_types(table: SizeTable) -> st.SearchStrategy[TensorType]:
     """Tensor types of any rank, layout and device."""
-    shapes = st.none() | st.lists(dims(table), max_size=4).map(tuple)
+    sizes = dims(table).filter(lambda size: not isinstance(size, int) or size >= 0)
+    shapes = st.none() | st.lists(sizes, max_size=4).map(tuple)
     layouts = st.none() | st.just("sparse") | st.lists(dims(table), max_size=3).map(tuple)
     devices = st.sampled_from(["", "", "cpu", "cuda:0"]) | _texts
     return st.builds(tensor, _dtypes, shapes, devices, layouts)
 
 
-def types(table: dict[str, SymDim]) -> st.SearchStrategy[Type]:
+@functools.cache
+def types(table: SizeTable) -> st.SearchStrategy[Type]:
     """Every kind of type, nested."""
     leaves: st.SearchStrategy[Type] = tensor_types(table) | st.just(UNKNOWN_TYPE) | st.builds(scalar, _dtypes)
     return st.recursive(
@@ -87,10 +101,17 @@ def types(table: dict[str, SymDim]) -> st.SearchStrategy[Type]:
     )
 
 
-def attr_values(table: dict[str, SymDim]) -> st.SearchStrategy[Attr]:
+@functools.cache
+def attr_values(table: SizeTable) -> st.SearchStrategy[Attr]:
     """Everything an attribute may hold."""
     leaves: st.SearchStrategy[Attr] = st.none() | _scalars | dims(table) | _dtypes | types(table)
     return st.recursive(leaves, lambda inner: st.lists(inner, max_size=4).map(tuple), max_leaves=6)
+
+
+@functools.cache
+def attr_tables(table: SizeTable) -> st.SearchStrategy[dict[str, Attr]]:
+    """All attributes of a node."""
+    return st.dictionaries(_plain_names | _texts, attr_values(table), max_size=3)
 
 
 # -- whole programs ----------------------------------------------------------------------------------------------
@@ -100,9 +121,8 @@ def attr_values(table: dict[str, SymDim]) -> st.SearchStrategy[Attr]:
 def locations(draw: st.DrawFn) -> Loc | None:
     """Nothing, or a place in the source with up to three callers."""
     loc: Loc | None = None
-    for _ in range(draw(st.integers(0, 4))):
-        function = draw(st.sampled_from(["", "forward", "Net.forward", "<module>", "<lambda>"]) | _texts)
-        loc = Loc(draw(st.just("model.py") | _texts), draw(st.integers(-1, 500)), function, draw(st.just("") | _texts), loc)
+    for _ in range(draw(_counts)):
+        loc = Loc(draw(_files), draw(st.integers(-1, 500)), draw(_function_names), draw(_words), loc)
     return loc
 
 
@@ -123,17 +143,16 @@ class _Maker:
         self.draw = draw
         self.max_nodes = max_nodes
         self.max_depth = max_depth
-        self.table: dict[str, SymDim] = draw(size_tables())
+        self.table: SizeTable = draw(st.sampled_from(SIZE_TABLES))
         self.functions: dict[str, Graph] = {}
         self.levels: list[_Level] = []
 
     def body(self, graph: Graph) -> None:
-        graph.scope.cls = self.draw(st.just("") | _texts)
+        graph.scope.cls = self.draw(_words)
         self.scopes = [graph.scope]
         for _ in range(self.draw(st.integers(0, 4))):
             above = self.draw(st.sampled_from(self.scopes))
-            name = self.draw(_plain_names | st.sampled_from(["0", "", "a/b", "a#1", "~", "~1", "=layer.0", "é"]) | _texts)
-            self.scopes.append(above.child(name, self.draw(st.just("") | _texts), self.draw(st.integers(0, 2))))
+            self.scopes.append(above.child(self.draw(_scope_names), self.draw(_words), self.draw(st.integers(0, 2))))
         self.fill(graph)
 
     def name(self, level: _Level) -> str | None:
@@ -164,19 +183,18 @@ class _Maker:
 
     def weight(self, level: _Level) -> None:
         draw = self.draw
-        role = draw(st.sampled_from([Role.PARAMETER, Role.BUFFER, Role.CONSTANT]))
         type_: TensorType = draw(tensor_types(self.table))
-        data: Payload | None = draw(st.none() | st.builds(FileRegion, _texts, st.integers(0, 2**50), st.integers(0, 2**40), _texts))
+        data: Payload | None = draw(st.none() | _file_regions)
         if draw(st.booleans()):
             values = tuple(draw(st.lists(_scalars, max_size=4)))
             type_, data = tensor(type_.dtype, (len(values),)), Literal(values)
-        level.values.append(level.graph.add_weight(type_, self.name(level), role, data))
+        level.values.append(level.graph.add_weight(type_, self.name(level), draw(_roles), data))
 
     def node(self, level: _Level) -> None:
         draw = self.draw
         readable: list[Value | None] = [None, *self.readable()]
         inputs = draw(st.lists(st.sampled_from(readable), max_size=4))
-        attrs = draw(st.dictionaries(_plain_names | _texts, attr_values(self.table), max_size=3))
+        attrs = draw(attr_tables(self.table))
         attrs.pop("inplace", None)
         present = [index for index, value in enumerate(inputs) if value is not None]
         if present and draw(st.booleans()):
@@ -188,11 +206,11 @@ class _Maker:
             op, attrs["callee"] = "cf.call", draw(st.sampled_from(list(self.functions)))
         outputs = draw(st.lists(types(self.table), max_size=3))
         names = [self.name(level) for _ in outputs]
-        source = draw(st.just("") | st.just("aten::add") | _texts)
+        source = draw(_sources)
         node = level.graph.append(op, inputs, outputs, attrs, names=names, scope=self.scope(), loc=draw(locations()), source=source)
         if len(self.levels) <= self.max_depth and draw(st.integers(0, 3)) == 0:
             for _ in range(draw(st.integers(1, 2))):
-                self.fill(level.graph.add_region(node, draw(st.sampled_from(["then", "body"]) | _texts)))
+                self.fill(level.graph.add_region(node, draw(_region_names)))
         level.values.extend(node.outputs)
 
     def scope(self) -> Scope:
@@ -210,11 +228,10 @@ def programs(draw: st.DrawFn, max_nodes: int = 8, max_depth: int = 2) -> Program
         maker.functions[name] = function
     graph = Graph(draw(st.just("main") | _texts))
     maker.body(graph)
-    listed = [name for name in maker.table if draw(st.booleans())]
     return Program(
         graph,
         maker.functions,
-        {name: maker.table[name] for name in listed},
+        {str(size): size for size in maker.table if draw(st.booleans())},
         draw(st.sampled_from(["irs", "onnx"]) | _texts),
         "",
         draw(st.dictionaries(_texts, st.integers(-5, 2**65), max_size=2)),

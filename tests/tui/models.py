@@ -68,13 +68,16 @@ func @helper {
 """
 """Rows: 0 m, 1 before, 2 if, 3 then, 4 inner, 5 a, 6 a2, 7 else, 8 b, 9 after, 10 helper, 11 deep, 12 er, 13 r."""
 
-HOSTILE = r"""irscope 1
+HOSTILE = (
+    r"""irscope 1
 graph @main {
   input %"in\u001b[31m": f32[2]
-  %"evil\u001b\u202e[/bold] \u540d": f32[2] = "acme.\u0007bell"(%"in\u001b[31m") {"k\u001b"="v\u009b"} @"sc\u001bope/[red]x" !"s\r\n" ("\u001b.py":3 "fn\t" "st\u0000")
+  %"evil\u001b\u202e[/bold] \u540d": f32[2] = "acme.\u0007bell"(%"in\u001b[31m") """
+    r"""{"k\u001b"="v\u009b"} @"sc\u001bope/[red]x" !"s\r\n" ("\u001b.py":3 "fn\t" "st\u0000")
   return %"evil\u001b\u202e[/bold] \u540d"
 }
 """
+)
 
 EMPTY = """irscope 1
 graph @main {

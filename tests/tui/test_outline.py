@@ -43,15 +43,8 @@ def test_regions_and_functions_have_rows_of_their_own() -> None:
         "    er",
         "      r",
     ]
-    assert [item.kind for item in outline.items if isinstance(item, Group)] == [
-        "module",
-        "region",
-        "module",
-        "region",
-        "function",
-        "module",
-        "module",
-    ]
+    kinds = [item.kind for item in outline.items if isinstance(item, Group)]
+    assert kinds == ["module", "region", "module", "region", "function", "module", "module"]
 
 
 def test_every_row_knows_its_step() -> None:

@@ -13,7 +13,7 @@ from irscope.report.printable import display_width
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.results import Failed, Names
 from irscope.tui.models.spans import Line, Span, cut_end, text_of, wrap
-from irscope.tui.models.symbols import ASCII, UNICODE, symbols_for
+from irscope.tui.models.symbols import ASCII, UNICODE, Symbols, symbols_for
 from irscope.tui.models.table import heading_line, widths_for
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
@@ -129,9 +129,9 @@ def test_the_header_stays_inside_its_lines(width: int) -> None:
 def test_table_lines_at_80_columns() -> None:
     model = browse(TWO_LAYERS)
     assert [text_of(model.table.line(row, 80, selected=row == 2, expanded=True)).rstrip() for row in range(3)] == [
-        " ▾ block                                                264.19 K      9.00 KiB",
-        "   ▾ fc1                                                132.10 K      4.00 KiB",
-        "▌      nn.linear %hidden      f32[4,256]                132.10 K      4.00 KiB",
+        " ▾ block                                                  264.19 K      9.00 KiB",
+        "   ▾ fc1                                                  132.10 K      4.00 KiB",
+        "▌      nn.linear %hidden       f32[4,256]                 132.10 K      4.00 KiB",
     ]
 
 
@@ -147,8 +147,8 @@ def test_the_heading_stands_above_its_columns() -> None:
 @pytest.mark.parametrize("source", ALL)
 @pytest.mark.parametrize("symbols", [UNICODE, ASCII])
 @pytest.mark.parametrize("width", [120, 80, 40, 20, 3, 1])
-def test_table_lines_have_exactly_their_width(source: str, symbols: object, width: int) -> None:
-    model = browse(source, symbols=symbols)  # type: ignore[arg-type]
+def test_table_lines_have_exactly_their_width(source: str, symbols: Symbols, width: int) -> None:
+    model = browse(source, symbols=symbols)
     for row in range(len(model.outline)):
         assert display_width(text_of(model.table.line(row, width, selected=True, expanded=False))) == width
 

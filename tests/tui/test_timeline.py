@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from irscope.report.printable import display_width
 from irscope.report.units import Kind
 from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE
+from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
 from irscope.tui.models.timeline import Timeline
 from tests.tui.models import FOREIGN, SYMBOLIC, TWO_LAYERS, browse
 
@@ -20,12 +20,12 @@ def chart(values: list[int | None], width: int, height: int, here: int | None = 
 
 
 def test_peak_bars_and_cursor_stand_in_the_same_columns() -> None:
-    lines = chart([0, 1024, 2048, 1024], 50, 4, here=2)
+    lines = chart([0, 1024, 2048, 1024], 90, 4, here=2)
     mark, top, below, axis = lines
     at = mark.index("▼")
     assert axis.index("▲") == at == top.index("█")
-    assert top.rstrip().endswith("█" * 10)
-    assert below.count("█") == 30
+    assert top.rstrip().endswith("█" * 20)
+    assert below.count("█") == 60
     assert "peak 2.00 KiB at step 2" in mark
 
 
@@ -59,9 +59,9 @@ def test_every_column_shows_its_largest_step(values: list[int | None], count: in
     st.sampled_from([UNICODE, ASCII]),
 )
 def test_a_chart_always_has_the_size_it_was_given(
-    values: list[int | None], width: int, height: int, here: int | None, symbols: object
+    values: list[int | None], width: int, height: int, here: int | None, symbols: Symbols
 ) -> None:
-    lines = Timeline(values, Kind.BYTES).lines(width, height, here, symbols)  # type: ignore[arg-type]
+    lines = Timeline(values, Kind.BYTES).lines(width, height, here, symbols)
     assert len(lines) == height
     assert all(display_width(text_of(line)) <= width for line in lines)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import re
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +50,8 @@ def test_equal_formulas_are_one_object() -> None:
     assert (batch + 1) * (batch - 1) is batch**2 - 1
     assert hash(batch + seq) == hash(seq + batch)
     assert batch != seq
-    assert batch != 1
+    dim: Dim = batch
+    assert dim != 1
 
 
 def test_bounds_are_part_of_a_symbol() -> None:
@@ -118,13 +121,14 @@ def test_a_pickle_can_be_read_elsewhere() -> None:
 
 def test_order_and_truth_are_refused_with_advice() -> None:
     with pytest.raises(TypeError, match=r"dims\.less"):
-        _ = batch < seq  # type: ignore[operator]
+        _ = batch < seq
     with pytest.raises(TypeError, match=r"dims\.dim_max"):
-        max(batch, 3)  # type: ignore[type-var]
+        max(batch, 3)
     with pytest.raises(TypeError, match=r"dims\.equal"):
         bool(batch)
-    assert (batch == 3) is False
-    assert (batch != 3) is True
+    dim: Dim = batch
+    assert (dim == 3) is False
+    assert (dim != 3) is True
 
 
 # Other kinds of numbers
@@ -152,8 +156,9 @@ def test_integers_on_the_left() -> None:
     assert 3 * batch is batch * 3
     assert str(7 // batch) == "7//batch"
     assert str(7 % batch) == "7%batch"
-    assert np.int64(3) * batch is 3 * batch
-    assert np.int64(3) + batch is 3 + batch
+    three: Any = np.int64(3)
+    assert three * batch is 3 * batch
+    assert three + batch is 3 + batch
 
 
 def test_bools_count_as_integers() -> None:
@@ -282,7 +287,7 @@ def test_formulas_are_read_as_exporters_write_them(text: str, expected: Dim) -> 
     ],
 )
 def test_errors_name_the_column_and_show_it(text: str, column: int, message: str) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
+    with pytest.raises(UsageError, match=re.escape(message)) as caught:
         parse_dim(text)
     assert caught.value.code == "IRS621"
     assert f"column {column}:" in str(caught.value)
@@ -306,9 +311,10 @@ def test_deep_but_legal_texts_need_no_stack() -> None:
 def test_names_are_looked_up_once_and_may_be_missing() -> None:
     asked: list[str] = []
 
-    def find(name: str) -> Dim:
+    def find(name: str) -> Any:
         asked.append(name)
-        return {"a": batch, "?b": 4, "c": np.int64(2)}[name]
+        known: dict[str, Any] = {"a": batch, "?b": 4, "c": np.int64(2)}
+        return known[name]
 
     assert parse_dim("a + a*?b + c", find) is 5 * batch + 2
     assert asked == ["a", "?b", "c"]
@@ -536,12 +542,13 @@ def test_extremes_are_flat_sorted_and_short() -> None:
 
 
 def test_a_maximum_of_many_formulas_keeps_those_that_may_win() -> None:
-    lines = [at * batch + (100 - at) ** 2 for at in range(101)]
+    lines = [at * batch + (40 - at) ** 2 for at in range(41)]
     below = [line - 1 for line in lines]
-    assert dim_max(*below, *lines) is dim_max(*reversed(lines))
-    found = dim_max(*lines)
-    for value in (1, 2, 50, 99, 150, 201):
-        assert bind(found, {"batch": value}) == max(at * value + (100 - at) ** 2 for at in range(101)) or found.is_unknown  # type: ignore[union-attr]
+    found = dim_max(*below, *lines)
+    assert found is dim_max(*reversed(lines))
+    assert str(found).count(",") > 20
+    for value in (1, 2, 20, 39, 60, 81):
+        assert bind(found, {"batch": value}) == max(at * value + (40 - at) ** 2 for at in range(41))
 
 
 def test_broadcasting() -> None:

@@ -122,18 +122,15 @@ class Browse:
             self._keep_selection_visible()
 
     def _keep_selection_visible(self) -> None:
-        if not self.tree.is_visible(self.selected):
-            if self.tree.matches is None:
+        if self.tree.matches is None:
+            if not self.tree.is_visible(self.selected):
                 self.tree.reveal(self.selected)
-            else:
-                self.selected = self.tree.row(self._first_match())
+        elif not self.tree.is_match(self.selected):
+            self.selected = self.tree.row(self._first_match())
 
     def _first_match(self) -> int:
         """Where the first node is shown; the rows above it only lead there."""
-        for index, row in enumerate(self.tree.visible[:1000].tolist()):
-            if isinstance(self.outline.items[row], Node):
-                return index
-        return 0
+        return next((index for index, row in enumerate(self.tree.visible.tolist()) if self.tree.is_match(row)), 0)
 
     # -- what is shown -----------------------------------------------------------------------------------------
 

@@ -50,6 +50,10 @@ class TreeModel:
         """Whether the rows below a row are shown with it."""
         return not self._collapsed[row]
 
+    def is_match(self, row: int) -> bool:
+        """Whether the filter matches a row, rather than one below it."""
+        return self._matches is not None and bool(self._matches[row])
+
     @property
     def matches(self) -> int | None:
         """How many rows the filter matches, None without a filter."""

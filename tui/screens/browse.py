@@ -29,6 +29,12 @@ from irscope.tui.widgets.timeline import TimelinePane
 from irscope.tui.widgets.tree import OutlineTree
 
 
+class _Modules(Vertical):
+    """The tree with the lines to type into below it."""
+
+    ALLOW_MAXIMIZE = True
+
+
 class BrowseScreen(Screen[None]):
     """One model with its numbers."""
 
@@ -62,7 +68,7 @@ class BrowseScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield TotalsHeader(self.browse, id="totals")
         with Container(id="panes"):
-            with Vertical(id="modules"):
+            with _Modules(id="modules"):
                 yield OutlineTree(self.browse, id="tree")
                 yield Prompt("words, op:conv scope:layer3 type:f16 flops>1G mem>1MiB unknown !not", id="filter")
                 yield Prompt(f"sizes, such as {' '.join(f'{name}=8' for name in list(self.browse.program.symbols)[:3])}", id="sizes")

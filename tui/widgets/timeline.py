@@ -19,6 +19,7 @@ from irscope.tui.widgets.paint import Painted
 class TimelinePane(Painted, can_focus=True):
     """Shows the timeline of a browse model; its cursor is the selected step."""
 
+    ALLOW_MAXIMIZE = True
     BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
 
     class StepChosen(Message):

@@ -8,7 +8,7 @@ from irscope.frontends.onnx.call import Call, Mismatch
 from irscope.frontends.onnx.lower.rules import Lower, Table, direct, element_type, flag, integer, integers, read, text
 from irscope.frontends.onnx.tensors import Constant
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Attr, Value
+from irscope.ir.graph import Attr
 from irscope.ir.payload import Literal, Scalar
 from irscope.ir.types import tensor
 
@@ -220,12 +220,6 @@ def _one_hot(call: Call) -> None:
 def window(kind: str) -> Lower:
     """A window function of a given length."""
     return direct("tensor.window", flag("periodic", True), element_type("output_datatype", DType.F32, to="dtype"), kind=kind)
-
-
-def constant_value(call: Call, name: str) -> Value | None:
-    """A tensor attribute as a weight."""
-    proto = call.tensor_attr(name)
-    return None if proto is None else call.body.model.weight(proto, f"{call.body.shown_name(call.name or call.op_type)}.{name}")
 
 
 TABLE: Table = {

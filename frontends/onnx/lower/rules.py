@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from irscope.frontends.onnx.attributes import AttrValue
-from irscope.frontends.onnx.call import Call, Mismatch
+from irscope.frontends.onnx.call import Call
 from irscope.ir.graph import Attr
 
 Lower = Callable[[Call], None]
@@ -100,18 +99,3 @@ def reordered(op: str, order: tuple[int, ...], *rules: Rule, **fixed: Attr) -> L
         call.emit(op, call.operands(*order), read(call, *rules, **fixed))
 
     return lower
-
-
-def is_true(value: AttrValue) -> bool:
-    return isinstance(value, int) and value != 0
-
-
-def single(call: Call, name: str) -> int | None:
-    """An integer attribute that may be absent."""
-    return call.integer(name) if call.has(name) else None
-
-
-def only(call: Call, condition: bool, why: str) -> None:
-    """Give the node up as foreign where it uses a form that has no counterpart."""
-    if not condition:
-        raise Mismatch(why)

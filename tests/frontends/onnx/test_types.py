@@ -63,6 +63,12 @@ def test_input_names_that_are_no_identifiers() -> None:
     assert list(program.symbols) == ["in_0_31m_dim0"]
 
 
+def test_absurd_numbers_of_axes_and_symbols() -> None:
+    assert str(with_input(*[None] * 1000).graph.inputs[0].type) == "f32[*]"
+    inputs = [value(f"x{index}", [None] * 200) for index in range(200)]
+    assert len(load(model([], inputs, [])).symbols) == 20_000
+
+
 def test_sequence_optional_map_and_sparse() -> None:
     element = helper.make_tensor_type_proto(1, [2, "n"])
     inputs = [

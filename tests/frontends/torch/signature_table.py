@@ -72,7 +72,7 @@ PRIVATE = {
     "__lshift__",
     "__rshift__",
 }
-UNWANTED = re.compile(r"backward|_copy$|^(cudnn|miopen|mkldnn|mps|sparse|fbgemm|quantized|q_)|Dimname|_for_sparse|_nested")
+UNWANTED = re.compile(r"backward|(?<!fresh)_copy$|^(cudnn|miopen|mkldnn|mps|sparse|fbgemm|quantized|q_)|Dimname|_for_sparse|_nested")
 
 
 def wanted(name: str, text: str) -> bool:

@@ -30,6 +30,7 @@ TORCH = {
     "c64": torch.complex64,
     "c128": torch.complex128,
 }
+SIZES: dict[str, tuple[int, ...]] = {"[2]": (2,), "[]": ()}
 NAMES = {dtype: text for text, dtype in TORCH.items()}
 
 
@@ -39,7 +40,7 @@ def test_promotion_of_element_types(left: str, right: str) -> None:
     want = NAMES.get(torch.promote_types(TORCH[left], TORCH[right]))
     assert promote_types(DTYPES_BY_TEXT[left], DTYPES_BY_TEXT[right]).text == want
     for a, b in [("[2]", "[]"), ("[]", "[2]"), ("[]", "[]"), ("[2]", "[2]")]:
-        x, y = torch.zeros(eval(a) if a != "[]" else (), dtype=TORCH[left]), torch.zeros(eval(b) if b != "[]" else (), dtype=TORCH[right])
+        x, y = torch.zeros(SIZES[a], dtype=TORCH[left]), torch.zeros(SIZES[b], dtype=TORCH[right])
         result = torch.result_type(x, y)
         if result in NAMES:
             assert result_dtype([t(left + a), t(right + b)]).text == NAMES[result], (left + a, right + b)
@@ -76,6 +77,14 @@ def test_ranges_and_diagonals() -> None:
         check("tensor.linspace", [], {"start": -1.5, "limit": 2, "steps": rows}, [torch.linspace(-1.5, 2, rows).numpy()])
         check("tensor.eye", [], {"rows": rows, "columns": columns}, [torch.eye(rows, columns).numpy()])
         check("tensor.eye", [], {"rows": rows}, [torch.eye(rows).numpy()])
+
+
+def test_triangles_as_indices() -> None:
+    for rng in cases("tri indices", 40):
+        rows, columns, offset = rng.randint(0, 5), rng.randint(0, 5), rng.randint(-6, 6)
+        attrs = {"rows": rows, "columns": columns, "offset": offset}
+        check("tensor.tri_indices", [], attrs, [torch.tril_indices(rows, columns, offset).numpy()])
+        check("tensor.tri_indices", [], {**attrs, "upper": True}, [torch.triu_indices(rows, columns, offset).numpy()])
 
 
 def test_one_hot() -> None:

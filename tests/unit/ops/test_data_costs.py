@@ -98,10 +98,7 @@ def test_dropout_shares_in_evaluation() -> None:
     assert _shares("nn.dropout", "f32[2]", None, "bool[]") is None
 
 
-def test_marks_of_writes_and_views() -> None:
-    copy_into = spec_of("tensor.copy_into")
-    assert copy_into.writes == (0,)
-    assert copy_into.aliases == (AliasRule(0, 0),)
+def test_marks_of_views() -> None:
     assert spec_of("view.permute").aliases == (AliasRule(0, 0),)
     assert spec_of("view.reshape").aliases == (AliasRule(0, 0, may=True),)
     assert spec_of("tensor.copy").aliases == ()

@@ -87,6 +87,7 @@ BINARY: dict[str, Callable[..., Any]] = {
     "math.maximum": torch.maximum,
     "math.minimum": torch.minimum,
     "math.atan2": torch.atan2,
+    "math.xlogy": torch.xlogy,
     "compare.equal": torch.eq,
     "compare.not_equal": torch.ne,
     "compare.less": torch.lt,

@@ -44,6 +44,15 @@ def test_gather_of_elements() -> None:
         index = _indices(rng, tuple(shape), x.shape[axis])
         v, i = torch.from_numpy(x), torch.from_numpy(index)
         against(torch.gather, "tensor.take_along", [x, index], {"axis": axis}, v, axis, i)
+        if x.ndim > 1:
+            index = _indices(
+                rng,
+                tuple(1 if place != axis % x.ndim and rng.random() < 0.5 else size for place, size in enumerate(x.shape)),
+                x.shape[axis],
+            )
+            against(
+                torch.take_along_dim, "tensor.take_along", [x, index], {"axis": axis, "broadcast": True}, v, torch.from_numpy(index), axis
+            )
         flat = _indices(rng, random_shape(rng, 0, 2), x.size)
         against(torch.take, "tensor.take", [x, flat], {}, v, torch.from_numpy(flat))
 

@@ -30,7 +30,7 @@ def dims(*items: Any) -> Array:
         ({"shape": (B, S, 12, -1)}, "f32[b,s,12,64]"),
         ({"shape": (B, -1, 12, 64)}, "f32[b,s,12,64]"),
         ({"shape": (-1, 768)}, "f32[b*s,768]"),
-        ({"shape": (-1, 7)}, "f32[(768*b*s)//7,7]"),
+        ({"shape": (-1, 7)}, "f32[109*b*s + (5*b*s)//7,7]"),
     ],
 )
 def test_reshape(attrs: dict[str, Any], want: str) -> None:
