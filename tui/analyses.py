@@ -75,7 +75,7 @@ class Analyses:
             cost = by_node.get(node)
             return None if cost is None else known(cost.flops)
 
-        column = sum_up(self.outline, Kind.FLOPS, known_flops)
+        column = sum_up(self.outline, Kind.FLOPS, known_flops, includes_regions=True)
         return Counted(costs, column, self.manager.diagnostics_of(analysis))
 
     def liveness(self) -> Update:

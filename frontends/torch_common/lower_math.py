@@ -81,6 +81,7 @@ TEMPLATES: dict[str, str] = {
     "clip": "math.clamp self min|min_value max|max_value",
     "clamp_min": "math.clamp self min|min_value",
     "clamp_max": "math.clamp self _ max|max_value",
+    "diff": "math.diff self prepend append ; n axis=dim",
     "lerp": "math.lerp self end weight|value",
     "addcmul": "math.addcmul self tensor1 tensor2 ; value",
     "addcdiv": "math.addcdiv self tensor1 tensor2 ; value",

@@ -32,6 +32,8 @@ _KIND_TYPES: dict[str, Type] = {
     "Scalar": scalar(DType.UNKNOWN),
 }
 _MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
+# What a size as a tensor stands for here is the number in it.
+_FROM_NUMBERS = frozenset({"arange", "full", "zeros", "ones", "empty", "linspace", "scalar_tensor", "eye"})
 
 
 class _Context(RuleContext):
@@ -98,6 +100,8 @@ class Emitter:
     def call(self, namespace: str, name: str, positional: Sequence[Item], named: Mapping[str, Item]) -> Item:
         """Append the node of one operator call; its results as the code sees them."""
         full = name if namespace == "aten" else f"{namespace}::{name}"
+        if name in _FROM_NUMBERS:
+            positional = [item.number if isinstance(item, KnownTensor) else item for item in positional]
         args = [self._argument(item) for item in positional]
         keywords = {key: self._argument(item) for key, item in named.items()}
         found = resolve(full, args, keywords)

@@ -10,6 +10,7 @@ from irscope.errors import UsageError
 from irscope.ops.spec import OpSpec
 
 FAMILY_MODULES: tuple[str, ...] = (
+    "difference",
     "elementwise",
     "binary",
     "comparison",

@@ -172,7 +172,7 @@ class _Maker:
             level.values.append(graph.add_input(draw(types(self.table)), self.name(level)))
         for _ in range(draw(st.integers(0, 2))):
             self.weight(level)
-        for _ in range(draw(st.integers(0, self.max_nodes if len(self.levels) == 1 else 3))):
+        for _ in range(draw(st.integers(0, self.max_nodes if len(self.levels) == 1 else 2))):
             self.node(level)
         readable = self.readable()
         graph.set_outputs(draw(st.lists(st.sampled_from(readable), max_size=3)) if readable else ())
@@ -219,7 +219,7 @@ class _Maker:
 
 
 @st.composite
-def programs(draw: st.DrawFn, max_nodes: int = 8, max_depth: int = 2) -> Program:
+def programs(draw: st.DrawFn, max_nodes: int = 5, max_depth: int = 2) -> Program:
     """Any program that keeps the rules of the IR: regions, functions, weights, odd names, symbolic sizes, locations."""
     maker = _Maker(draw, max_nodes, max_depth)
     for name in draw(st.lists(_plain_names | _texts, unique=True, max_size=2)):

@@ -47,6 +47,15 @@ def test_what_is_inside_a_region_counts_for_its_node_only() -> None:
     assert values[10] == 16
 
 
+def test_a_node_with_unknown_work_inside_is_a_lower_bound() -> None:
+    model = browse(NESTED.replace("%b: f32[2,3] = nn.relu(%x)", "%b: f32[2,3] = acme.magic(%x)"))
+    assert model.results.flops is not None
+    assert model.results.sizes is not None
+    assert model.results.flops.text(2, UNICODE).startswith("≥")
+    assert model.results.flops.text(0, UNICODE).startswith("≥")
+    assert not model.results.sizes.text(2, UNICODE).startswith("≥")
+
+
 def test_huge_numbers_stay_exact() -> None:
     column = column_of(Kind.FLOPS, [10**30], [0])
     assert column.values[0] == 10**30

@@ -60,7 +60,7 @@ def test_details_of_a_module_name_what_costs_most() -> None:
     model.select(0)
     shown = text(model.detail())
     assert "module block" in shown
-    assert "nodes       3" in shown
+    assert "nodes        3" in shown
     assert "fc1  132.10 KFLOPs, 50%" in shown
     assert "nn.linear  2" in shown
 

@@ -41,8 +41,11 @@ def column_of(kind: Kind, values: list[Dim | None], missing: list[int]) -> Colum
     return Column(kind, values, missing, any(isinstance(value, SymDim) for value in values))
 
 
-def sum_up(outline: Outline, kind: Kind, value_of: Callable[[Node], Dim | None]) -> Column:
-    """A column of a node's values. What is inside a region is part of its node's own number and added to no other."""
+def sum_up(outline: Outline, kind: Kind, value_of: Callable[[Node], Dim | None], *, includes_regions: bool = False) -> Column:
+    """A column of a node's values. What is inside a region is added to no other node.
+
+    `includes_regions` says that a node's value covers its regions, so that what is unknown there is missing in it too.
+    """
     count = len(outline)
     values: list[Dim | None] = [None] * count
     missing = [0] * count
@@ -50,15 +53,22 @@ def sum_up(outline: Outline, kind: Kind, value_of: Callable[[Node], Dim | None])
         item = outline.items[row]
         if not isinstance(item, Group):
             values[row] = value_of(item)
-            missing[row] = int(values[row] is None)
+            missing[row] += int(values[row] is None)
         above = outline.parent[row]
-        if above >= 0 and isinstance(outline.items[above], Group):
+        if above < 0:
+            continue
+        if isinstance(outline.items[above], Group):
             missing[above] += missing[row]
-            value = values[row]
-            if value is not None:
-                total = values[above]
-                values[above] = value if total is None else total + value
+            values[above] = _added(values[above], values[row])
+        elif includes_regions:
+            missing[above] += missing[row]
     return column_of(kind, values, missing)
+
+
+def _added(total: Dim | None, value: Dim | None) -> Dim | None:
+    if value is None:
+        return total
+    return value if total is None else total + value
 
 
 def amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str:

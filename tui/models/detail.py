@@ -170,8 +170,8 @@ class _GroupDetail:
         cls = scope.cls if scope is not None else ""
         yield (Span(f"{group.kind} ", "faint"), Span(symbols.clean(name), "module"), *_class(cls, symbols))
         counts = Counter(node.op for node in self.outline.nodes_below(self.row))
-        yield (Span("nodes       ", "faint"), Span(f"{counts.total():,}"))
-        yield self.total("FLOPs       ", self.results.flops, "flops")
+        yield (Span("nodes        ", "faint"), Span(f"{counts.total():,}"))
+        yield self.total("FLOPs        ", self.results.flops, "flops")
         yield self.total("result bytes ", self.results.sizes, "sizes")
         yield from self.dearest()
         yield _heading("operators")
