@@ -197,6 +197,8 @@ class Inference(RuleContext):
             return control(self, node)
         except RuleError as error:
             return self._give_up(node, str(error), "model")
+        except Exception as error:  # as above: the model must survive it
+            return self._give_up(node, f"{type(error).__name__}: {error}", "rule")
         finally:
             self.depth -= 1
 
@@ -300,6 +302,8 @@ class Inference(RuleContext):
 
     def fresh(self, reason: str, fix: str, lo: int | None, hi: int | None) -> SymDim:
         """A new unknown size, blamed on the node whose rule asks."""
+        if lo is not None and hi is not None and lo > hi:
+            raise RuleError(f"{reason}, and would have to be at least {lo} and at most {hi}")
         name = f"u{self._fresh}"
         self._fresh += 1
         made = unknown(name, lo, hi)

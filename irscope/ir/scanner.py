@@ -71,7 +71,7 @@ def fail_at(path: str, line: int, text: str, problem: TextProblem) -> NoReturn:
     right = "..." if at + _SHOWN_AROUND_ERROR < len(text) else ""
     shown = f"  {left}{before}{behind}{right}".rstrip()
     caret = " " * (2 + len(left) + len(before)) + "^"
-    raise LoadError(f"{problem.what}\n{shown}\n{caret}", code="IRS121", where=f"{path}:{line}:{at + 1}")
+    raise LoadError(f"{problem.what}\n{shown}\n{caret}", code="IRS121", where=f"{path}:{line}:{at + 1}") from None
 
 
 def _visible(text: str) -> str:

@@ -38,11 +38,13 @@ def stretched(array: Array, shape: tuple[int, ...], axis: int, block_size: int) 
         return None
     axis %= rank
     if array.ndim == 1 and not block_size:
-        return array.reshape([-1 if other == axis else 1 for other in range(rank)])
-    if array.ndim != rank:
+        return array.reshape([-1 if other == axis else 1 for other in range(rank)]) if len(array) == shape[axis] else None
+    if array.ndim != rank or block_size < 0 or not array.shape[axis]:
         return None
-    repeated = np.repeat(array, block_size or -(-shape[axis] // array.shape[axis]), axis=axis)
-    return np.take(repeated, range(shape[axis]), axis=axis)
+    blocks = np.arange(shape[axis]) // (block_size or -(-shape[axis] // array.shape[axis]))
+    fits = not shape[axis] or blocks[-1] < array.shape[axis]
+    fits = fits and all(a in (1, b) for other, (a, b) in enumerate(zip(array.shape, shape, strict=True)) if other != axis)
+    return np.take(array, blocks, axis=axis) if fits else None
 
 
 def limits(dtype: DType) -> tuple[int, int] | None:

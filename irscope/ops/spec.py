@@ -10,7 +10,7 @@ from typing import TypeAlias
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, Type
-from irscope.ops.call import Evaluate, Infer, OpCall
+from irscope.ops.call import Evaluate, Infer, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.schema import AliasMark, Schema, parse_schema
 
@@ -119,12 +119,12 @@ class OpSpec:
         return (found,) if isinstance(found, Type) else tuple(found)
 
     def cost_of(self, call: OpCall) -> Cost | None:
-        """The cost of one call, or None where something it depends on is unknown."""
+        """The cost of one call, or None where something it depends on is unknown or the call contradicts itself."""
         if isinstance(self.cost, Absent):
             return None
         try:
             cost = self.cost(call)
-        except UnknownCost:
+        except (UnknownCost, RuleError):
             return None
         read = cost.read if cost.read is not None else _traffic(call.types)
         written = cost.written if cost.written is not None else _traffic(call.results)

@@ -120,7 +120,7 @@ class _Maker:
         last = self.shape(x)[-1]
         if isinstance(last, int) and last:
             weight = self.graph.add_weight(tensor(DType.F32, (last, 4)), f"w{len(self.graph)}")
-            self.add("math.matmul", [x, weight] if len(self.shape(x)) > 1 else [x, weight])
+            self.add("math.matmul", [x, weight])
 
 
 _STEPS = (

@@ -123,7 +123,11 @@ leaves = names | names | st.integers(-4, 12) | st.sampled_from([1, 2, 3, 4, 8, 1
 operations = st.sampled_from(["+", "-", "*", "+", "-", "*", "//", "%", "ceil", "max", "min"])
 trees = st.recursive(leaves, lambda inner: st.tuples(operations, inner, inner), max_leaves=9)
 small_trees = st.recursive(leaves, lambda inner: st.tuples(operations, inner, inner), max_leaves=4)
-undivided = st.recursive(leaves, lambda inner: st.tuples(st.sampled_from(["+", "-", "*", "max", "min"]), inner, inner), max_leaves=6)
+polynomials = st.recursive(
+    st.sampled_from(["x", "y", "wild", "?u"]) | st.integers(-4, 12),
+    lambda inner: st.tuples(st.sampled_from(["+", "-", "*"]), inner, inner),
+    max_leaves=6,
+)
 bindings = st.fixed_dictionaries({name: numbers(name) for name in LIMITS})
 divisors = st.integers(1, 12)
 
@@ -209,11 +213,17 @@ def test_multiples_of_a_symbol_leave_a_division(first: Tree, second: Tree) -> No
 
 
 @many
-@given(undivided, undivided, divisors, divisors)
+@given(polynomials, polynomials, divisors, divisors)
 def test_nested_divisions_become_one(first: Tree, second: Tree, inner: int, outer: int) -> None:
     a, b = build(first), build(second)
     assert floordiv(floordiv(a, inner), outer) == floordiv(a, inner * outer)
-    # Bounds may settle one of these before they see the other.
+    assert floordiv(floordiv(a, inner) + b, outer) == floordiv(a + inner * b, inner * outer)
+
+
+@many
+@given(trees, small_trees, divisors, divisors)
+def test_nested_divisions_never_differ_from_one(first: Tree, second: Tree, inner: int, outer: int) -> None:
+    a, b = built(first), built(second)
     assert equal(floordiv(floordiv(a, inner) + b, outer), floordiv(a + inner * b, inner * outer)) is not False
 
 

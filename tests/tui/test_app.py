@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
+from rich.color_triplet import ColorTriplet
+from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -409,3 +411,29 @@ def test_the_palette_offers_what_the_keys_do() -> None:
         assert {"Filter", "Peak", "Command", "Help", "Quit"} <= titles
 
     drive(model(TWO_LAYERS), steps)
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
+def test_everything_is_legible(theme: str) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        app.theme = theme
+        await pilot.pause()
+        tree = app.screen.query_one(OutlineTree)
+        looks = {name: tree.get_component_rich_style(name) for name in sorted(OutlineTree.COMPONENT_CLASSES)}
+        weak = {name: round(contrast(look), 2) for name, look in looks.items() if contrast(look) < 4.5}
+        assert weak == {}
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def contrast(style: Style) -> float:
+    """The contrast ratio of text and background as WCAG defines it."""
+    assert style.color is not None
+    assert style.bgcolor is not None
+    lights = sorted(luminance(colour.get_truecolor()) for colour in (style.color, style.bgcolor))
+    return (lights[1] + 0.05) / (lights[0] + 0.05)
+
+
+def luminance(colour: ColorTriplet) -> float:
+    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]

@@ -21,6 +21,6 @@ class Painted(Widget):
     def strip(self, line: Iterable[Span], width: int, row_class: str = "") -> Strip:
         """A line in exactly `width` cells; `row_class` names a look for the whole row."""
         base = self.rich_style
-        row = self.get_component_rich_style(row_class, partial=True) if row_class else Style.null()
+        row = self.get_component_rich_style(row_class) if row_class else Style.null()
         segments = [Segment(text, self.get_component_rich_style(f"role--{role}") + row) for text, role in line if text]
         return Strip(segments).adjust_cell_length(width, base + row)
