@@ -33,9 +33,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)
 	@$(PY) samples/build_samples.py
 	@for model in samples/models/*.*; do \
-		printf '\n==> irscope run %s\n' "$$model"; \
-		$(VENV)/bin/irscope run "$$model" || exit $$?; \
+		printf '\n==> irscope run --rows 5 %s\n' "$$model"; \
+		$(VENV)/bin/irscope run --rows 5 --passes 'params,flops{top=5},liveness{top=5}' "$$model" 2>/dev/null || exit $$?; \
 	done
+	@printf '\nBrowse one with: %s tui %s\n' $(VENV)/bin/irscope samples/models/cnn.onnx
 
 test: $(INSTALLED)
 	$(PY) -m pytest -n $(JOBS) -m 'not full'

@@ -271,7 +271,10 @@ def _coarser(a: SymDim, b: int) -> tuple[Dim, int, Dim] | None:
 
     Where a is g*p + q with 0 <= q < g, and g divides b, the q never matters: (10*x + y) // 20 is x // 2 for y up to 9.
     """
-    for scale in sorted({math.gcd(coeff, b) for _, coeff in a.terms} - {1}, reverse=True):
+    scales = {b}
+    for _, coeff in a.terms:
+        scales |= {math.gcd(scale, coeff) for scale in scales}
+    for scale in sorted(scales - {1, b}, reverse=True):
         loose = intern_terms(tuple([term for term in a.terms if term[1] % scale]))
         constant = _constant_quotient(loose, scale)
         if constant is not None:

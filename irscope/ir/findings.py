@@ -49,7 +49,7 @@ class Findings:
     def finish(self) -> list[Diagnostic]:
         """All problems; the last one tells how many more there are."""
         if self._unreported:
-            more = Diagnostic(Severity.ERROR, "IRS120", f"there are {self._unreported} more problems", count=self._unreported)
+            more = Diagnostic(Severity.ERROR, "IRS120", f"there are {self._unreported} more problems")
             self.diagnostics.append(more)
             self._unreported = 0
         return self.diagnostics

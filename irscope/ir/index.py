@@ -162,7 +162,7 @@ class _Builder:
         nodes, values = self.nodes, self.values
         value_of = dict(zip(values, range(len(values)), strict=True))
         numbers: dict[Value | None, int] = {None: -1}
-        numbers.update(value_of)
+        numbers.update(zip(values, range(len(values)), strict=True))
         output_counts = _column([len(node.outputs) for node in nodes])
         output_offsets = _offsets(output_counts)
         producer = self._producers(output_counts)

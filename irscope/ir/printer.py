@@ -98,7 +98,8 @@ def _program_lines(program: Program, locations: bool, limit: int | None) -> Iter
         yield from _class_lines(body, "  ")
         yield from _body_lines(body, printer, budget)
     if budget.is_spent:
-        yield f"# {program.node_count - budget.total} more nodes"
+        more = program.node_count - budget.total
+        yield f"# {more} more {'node' if more == 1 else 'nodes'}"
 
 
 def _header_lines(program: Program) -> Iterator[str]:

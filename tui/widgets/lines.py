@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from irscope.tui.actions import Pane, bindings
+from irscope.tui.actions import bindings
 from irscope.tui.models.spans import Line, wrap
 from irscope.tui.widgets.paint import Painted
 
@@ -54,5 +56,4 @@ class TextPane(Painted, ScrollView, can_focus=True):
 class DetailPane(TextPane):
     """The details of the selection."""
 
-    BINDINGS = bindings("detail")
-    PANE: Pane = "detail"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("detail")

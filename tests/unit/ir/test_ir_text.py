@@ -1,0 +1,393 @@
+"""The text form by example: what each part looks like, and that it reads back as what it was."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from irscope.ir.compare import difference
+from irscope.ir.dims import dim_max, symbol, unknown
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Attr, Graph, Role
+from irscope.ir.parser import parse_program
+from irscope.ir.payload import Blob, FileRegion, Literal, Payload
+from irscope.ir.places import Loc
+from irscope.ir.printer import print_node, print_program, write_program
+from irscope.ir.program import Program
+from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, scalar, sequence, tensor, tuple_of
+
+EVERYTHING = """\
+irscope 1
+format "onnx"
+meta "opset" "17"
+given "k" 3
+symbol batch [1,64]
+symbol ?nonzero_3 [0,*]
+bound heads [2,16]
+class "" "ResNet"
+class layer1/0 "BasicBlock"
+graph @main {
+  input %x: f32[batch,3,224,224]
+  input %c: bool[]
+  input %h: f32[heads]
+  param %conv1.weight: f32[64,3,7,7] = file("w.bin", 0, 37632, "storage-key")
+  buffer %bn1.running_mean: f32[64]
+  const %shape: i64[2] = [1, -1]
+  %0: f32[batch,64,112,112] = nn.conv(%x, %conv1.weight, _) {stride=[2, 2], pad=[3, 3]} @conv1 !"aten::conv2d" \
+("model.py":12 forward "x = self.conv1(x)") < ("train.py":3)
+  %a: f32[2], %"b:0": f32[2] = view.split(%0) {inplace=0} @layer1/0/split#2
+  cf.check(%x)
+  %1: f32[4] = cf.if(%c) @gate
+  region then {
+    return %a
+  }
+  region else {
+    arg %i: i64[]
+    %2: f32[4] = math.neg(%"b:0") @gate
+    return %2
+  }
+  %"5": i64[?nonzero_3] = tensor.nonzero(%1)
+  %3: f32[4] = cf.call(%1) {callee="helper"}
+  return %1, %1
+}
+func @helper {
+  class block "Block"
+  input %x: f32[4]
+  %0: f32[4] = math.neg(%x) @block
+  return %0
+}
+"""
+
+
+def test_a_text_with_every_construct_prints_as_it_was_written() -> None:
+    program = parse_program(EVERYTHING)
+    assert print_program(program) == EVERYTHING
+    assert difference(program, parse_program(print_program(program))) is None
+
+
+def test_what_the_text_says_is_what_the_program_holds() -> None:
+    program = parse_program(EVERYTHING, path="model.irs")
+    graph = program.graph
+    assert program.path == "model.irs"
+    assert (program.format, program.metadata, program.given) == ("onnx", {"opset": "17"}, {"k": 3})
+    assert program.symbols == {"batch": symbol("batch", 1, 64), "?nonzero_3": unknown("nonzero_3", 0, None)}
+    assert [value.name for value in graph.inputs] == ["x", "c", "h"]
+    assert graph.inputs[2].type is tensor(DType.F32, [symbol("heads", 2, 16)])
+    assert [value.role for value in graph.weights] == [Role.PARAMETER, Role.BUFFER, Role.CONSTANT]
+    assert list(graph.data.values()) == [FileRegion("w.bin", 0, 37632, "storage-key"), Literal((1, -1))]
+    conv, split, check, gate, nonzero, _ = graph
+    assert conv.attrs == {"stride": (2, 2), "pad": (3, 3)}
+    assert conv.inputs == (graph.inputs[0], graph.weights[0], None)
+    assert conv.loc == Loc("model.py", 12, "forward", "x = self.conv1(x)", Loc("train.py", 3))
+    assert (conv.source, conv.scope.path, conv.outputs[0].name) == ("aten::conv2d", "conv1", None)
+    assert [scope.cls for scope in split.scope.chain] == ["", "BasicBlock", ""]
+    assert (split.scope.name, split.scope.call, graph.scope.cls) == ("split", 2, "ResNet")
+    assert check.outputs == ()
+    then, otherwise = gate.regions
+    assert then.outputs == (split.outputs[0],)
+    assert otherwise.inputs[0].role is Role.ARGUMENT
+    assert otherwise.first is not None
+    assert otherwise.first.inputs == (split.outputs[1],)
+    assert nonzero.outputs[0].name == "5"
+    assert graph.outputs == (gate.outputs[0], gate.outputs[0])
+    assert program.functions["helper"].scope.children[0].cls == "Block"
+    assert program.functions["helper"].scope is not graph.scope
+
+
+def test_layout_of_the_text_does_not_matter() -> None:
+    loose = (
+        "\ufeff# made by hand\r\n\r\nirscope 1   # version\r\nsymbol batch\r\ngraph @main {   # the model\r\n"
+        "\tinput   %x :  f32[ batch, 2*batch ]\n"
+        '      %"y"  :f32[2]=math.add( %x ,%"x",_ )  { axis = 1 ,  mode="a" , }   @"layer" # tail\n'
+        " return  %y\n}  # end\n#\n"
+    )
+    tight = (
+        "irscope 1\nsymbol batch [1,*]\ngraph @main {\n  input %x: f32[batch,2*batch]\n"
+        '  %y: f32[2] = math.add(%x, %x, _) {axis=1, mode="a"} @layer\n  return %y\n}\n'
+    )
+    assert print_program(parse_program(loose)) == tight
+
+
+def attr_of(text: str) -> Attr:
+    program = parse_program(f"irscope 1\nbound inf [2,*]\ngraph @g {{\n  a() {{v={text}}}\n  return\n}}\n")
+    assert program.graph.first is not None
+    return program.graph.first.attrs["v"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "none"),
+        (True, "true"),
+        (1, "1"),
+        (-(2**80), str(-(2**80))),
+        (1.0, "1.0"),
+        (1e300, "1e+300"),
+        (-0.0, "-0.0"),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+        (math.nan, "nan"),
+        (1 - 2j, "complex(1.0,-2.0)"),
+        ("", '""'),
+        ('a"\n\u202e\x7f', r'"a\"\n\u202e\u007f"'),
+        ("\U0001f600", r'"\ud83d\ude00"'),
+        (symbol("batch"), "batch"),
+        (symbol("inf", 2, None), "(inf)"),
+        (-symbol("inf", 2, None), "(-inf)"),
+        (2 * symbol("batch") + 1, "2*batch + 1"),
+        (dim_max(symbol("batch"), symbol("seq")), "max(batch, seq)"),
+        (unknown("n"), "?n"),
+        (DType.F32, "<f32>"),
+        (DType.UNKNOWN, "<?>"),
+        (UNKNOWN_TYPE, "<type ?>"),
+        (tensor(DType.F32, []), "<f32[]>"),
+        (tensor(DType.F32, (2, 3), layout=(3, 1)), "<f32[2,3]<3,1>>"),
+        ((), "[]"),
+        ((1, (2.0, ("x",)), None), '[1, [2.0, ["x"]], none]'),
+    ],
+    ids=lambda item: item if isinstance(item, str) else "",
+)
+def test_attribute_values(value: Attr, text: str) -> None:
+    graph = Graph("g")
+    graph.append("a", attrs={"v": value})
+    graph.set_outputs([])
+    printed = print_program(Program(graph))
+    assert f"  a() {{v={text}}}\n" in printed
+    read = attr_of(text)
+    assert type(read) is type(value)
+    assert repr(read) == repr(value)
+
+
+def test_values_that_no_attribute_may_hold_are_printed_as_words() -> None:
+    graph = Graph()
+    deep: Attr = ()
+    for _ in range(200):
+        deep = (deep,)
+    node = graph.append("a", attrs={"bytes": b"x", "list": [1], "deep": deep, "odd key": 1})
+    text = print_node(node)
+    assert text.startswith("""a() {bytes="b'x'", list=[1], deep=[[""")
+    assert '"..."' in text
+    assert text.endswith('"odd key"=1}')
+    graph.set_outputs([])
+    parse_program(print_program(Program(graph)))
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        (tensor(DType.F32, (2, 3)), "f32[2,3]"),
+        (tensor(DType.F32, None), "f32[*]"),
+        (tensor(DType.UNKNOWN, (2,)), "?[2]"),
+        (tensor(DType.F32, (2, 3), layout=(1, 2)), "f32[2,3]<1,2>"),
+        (tensor(DType.F32, (), layout=()), "f32[]<>"),
+        (tensor(DType.F32, (2,), layout="sparse"), "f32[2]<sparse>"),
+        (tensor(DType.F32, (2,), layout=(symbol("sparse"),)), "f32[2]<(sparse)>"),
+        (tensor(DType.F32, (2,), "cuda:0", "sparse"), "f32[2]<sparse>@cuda:0"),
+        (tensor(DType.F32, (2,), "my device"), 'f32[2]@"my device"'),
+        (tensor(DType.F32, (dim_max(symbol("a"), 3), symbol("a") // 2)), "f32[max(a, 3),a//2]"),
+        (scalar(DType.I64), "scalar(i64)"),
+        (sequence(optional(tensor(DType.F16, (1,)))), "seq(optional(f16[1]))"),
+        (tuple_of([]), "tuple()"),
+        (tuple_of([scalar(DType.BOOL), UNKNOWN_TYPE]), "tuple(scalar(bool), ?)"),
+        (map_of(DType.STR, tensor(DType.F32, (2,))), "map(str, f32[2])"),
+        (UNKNOWN_TYPE, "?"),
+    ],
+    ids=str,
+)
+def test_types(type_: Type, text: str) -> None:
+    assert type_.text == text
+    program = parse_program(f"irscope 1\ngraph @g {{\n  input %x: {text}\n  return %x\n}}\n")
+    assert program.graph.inputs[0].type is type_
+
+
+@pytest.mark.parametrize(
+    ("name", "token"),
+    [
+        (None, "%0"),
+        ("x", "%x"),
+        ("conv1.weight", "%conv1.weight"),
+        ("a/b-c$d", "%a/b-c$d"),
+        ("12", '%"12"'),
+        ("1x", "%1x"),
+        ("", '%""'),
+        ("a b", '%"a b"'),
+        ("x:0", '%"x:0"'),
+        ("\u00e9", r'%"\u00e9"'),
+        ("_", "%_"),
+    ],
+)
+def test_names(name: str | None, token: str) -> None:
+    graph = Graph()
+    graph.set_outputs([graph.add_input(UNKNOWN_TYPE, name)])
+    text = print_program(Program(graph))
+    assert f"  input {token}: ?\n  return {token}\n" in text
+    assert parse_program(text).graph.inputs[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ([("layer1", 0), ("0", 0)], "@layer1/0"),
+        ([("fc", 1)], "@fc#1"),
+        ([("=encoder.embed", 0)], "@=encoder.embed"),
+        ([("a/b", 0), ("c#1", 2), ("~", 0)], "@a~1b/c~21#2/~0"),
+        ([("", 0), ("", 3)], "@~/~#3"),
+        ([("a b", 0)], '@"a b"'),
+    ],
+)
+def test_scopes(path: list[tuple[str, int]], text: str) -> None:
+    graph = Graph()
+    scope = graph.scope
+    for name, call in path:
+        scope = scope.child(name, call=call)
+    graph.append("a", scope=scope)
+    graph.set_outputs([])
+    printed = print_program(Program(graph))
+    assert f"  a() {text}\n" in printed
+    again = parse_program(printed).graph.first
+    assert again is not None
+    assert [(part.name, part.call) for part in again.scope.chain] == path
+
+
+@pytest.mark.parametrize(
+    ("loc", "text"),
+    [
+        (Loc("m.py", 1), '("m.py":1)'),
+        (Loc("m.py", 1, "f"), '("m.py":1 f)'),
+        (Loc("m.py", 1, "<module>", "x"), '("m.py":1 <module> "x")'),
+        (Loc("m.py", 1, "", "x"), '("m.py":1 "x")'),
+        (Loc("m.py", 1, "f g"), '("m.py":1 "f g" "")'),
+        (Loc("m.py", 1, "f g", "x"), '("m.py":1 "f g" "x")'),
+        (Loc('"', -1, caller=Loc("a", 2, "f", "", Loc("b", 3))), r'("\"":-1) < ("a":2 f) < ("b":3)'),
+    ],
+)
+def test_locations(loc: Loc, text: str) -> None:
+    graph = Graph()
+    graph.append("a", loc=loc)
+    graph.set_outputs([])
+    printed = print_program(Program(graph))
+    assert f"  a() {text}\n" in printed
+    again = parse_program(printed).graph.first
+    assert again is not None
+    assert again.loc == loc
+
+
+def test_nodes_that_share_a_location_share_it_after_reading() -> None:
+    graph = Graph()
+    caller = Loc("train.py", 3)
+    for line in (1, 1, 2):
+        graph.append("a", loc=Loc("m.py", line, "f", "", caller))
+    graph.set_outputs([])
+    first, second, third = (node.loc for node in parse_program(print_program(Program(graph))).graph)
+    assert first is second
+    assert first is not None
+    assert third is not None
+    assert first.caller is third.caller
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (None, ""),
+        (Literal(()), " = []"),
+        (Literal((True, 1, 1.5, "a", 1j)), ' = [true, 1, 1.5, "a", complex(0.0,1.0)]'),
+        (FileRegion("dir/w.bin", 64, 8), ' = file("dir/w.bin", 64, 8)'),
+        (FileRegion("", 0, 0, "key"), ' = file("", 0, 0, "key")'),
+    ],
+)
+def test_data_of_weights(data: Payload | None, text: str) -> None:
+    graph = Graph()
+    weight = graph.add_weight(UNKNOWN_TYPE, "w", Role.BUFFER, data)
+    graph.set_outputs([])
+    printed = print_program(Program(graph))
+    assert f"  buffer %w: ?{text}\n" in printed
+    again = parse_program(printed).graph
+    assert again.data.get(again.weights[0]) == graph.data.get(weight)
+
+
+def test_bytes_of_weights_are_never_printed() -> None:
+    graph = Graph()
+    graph.add_weight(tensor(DType.U8, (3,)), "w", Role.PARAMETER, Blob(b"abc"))
+    graph.set_outputs([])
+    printed = print_program(Program(graph))
+    assert "  param %w: u8[3]\n" in printed
+    assert parse_program(printed).graph.data == {}
+
+
+def test_sibling_regions_may_repeat_names() -> None:
+    text = (
+        "irscope 1\ngraph @g {\n  input %c: bool[]\n  cf.if(%c)\n"
+        "  region then {\n    %y: ? = a()\n    return %y\n  }\n  region else {\n    %y: ? = b()\n    return %y\n  }\n  return\n}\n"
+    )
+    assert print_program(parse_program(text)) == text
+
+
+def test_clashing_names_get_a_suffix_and_still_parse() -> None:
+    graph = Graph()
+    first = graph.add_input(UNKNOWN_TYPE, "x")
+    second = graph.append("a", [first], [UNKNOWN_TYPE, UNKNOWN_TYPE], names=["x", "x~2"]).outputs[0]
+    outer = graph.append("cf.if", [first])
+    region = graph.add_region(outer, "then")
+    region.set_outputs(region.append("b", [second], [UNKNOWN_TYPE], names=["x"]).outputs)
+    graph.set_outputs([second])
+    text = print_program(Program(graph))
+    assert '%"x~2": ?, %"x~2~2": ? = a(%x)' in text
+    assert '%"x~3": ? = b(%"x~2")' in text
+    assert difference(parse_program(text), parse_program(print_program(parse_program(text)))) is None
+
+
+def test_values_from_nowhere_are_shown_and_cannot_be_read_back() -> None:
+    other = Graph("other")
+    stray = other.add_input(UNKNOWN_TYPE, "far away")
+    unnamed = other.add_input(UNKNOWN_TYPE)
+    graph = Graph()
+    graph.append("a", [stray, unnamed, None])
+    graph.set_outputs([])
+    text = print_program(Program(graph))
+    assert '  a(%?"far away", %?, _)\n' in text
+
+
+def test_locations_may_be_left_out() -> None:
+    text = print_program(parse_program(EVERYTHING), locations=False)
+    assert "model.py" not in text
+    assert '!"aten::conv2d"\n' in text
+    parse_program(text)
+
+
+@pytest.mark.parametrize(("limit", "last"), [(0, "# 8 more nodes"), (2, "# 6 more nodes"), (5, "# 3 more nodes"), (7, "# 1 more node")])
+def test_a_limit_cuts_the_text_and_says_so(limit: int, last: str) -> None:
+    lines = print_program(parse_program(EVERYTHING), limit=limit).splitlines()
+    assert lines[-1] == last
+    assert sum(re.match(r" +(%.* = [a-z.]+|cf\.check)\(", line) is not None for line in lines) == limit
+    assert sum(line.strip().endswith("{") for line in lines) == sum(line.strip() == "}" for line in lines)
+
+
+def test_a_limit_that_is_not_reached_changes_nothing() -> None:
+    assert print_program(parse_program(EVERYTHING), limit=8) == EVERYTHING
+
+
+def test_writing_in_chunks_gives_the_same_text() -> None:
+    graph = Graph()
+    for _ in range(10_000):
+        graph.append("a")
+    graph.set_outputs([])
+    program = Program(graph)
+    chunks: list[str] = []
+
+    class Sink:
+        def write(self, text: str) -> None:
+            chunks.append(text)
+
+    write_program(program, Sink())
+    assert len(chunks) > 2
+    assert "".join(chunks) == print_program(program)
+
+
+def test_a_node_alone_is_one_line_without_numbering() -> None:
+    graph = Graph()
+    x = graph.add_input(UNKNOWN_TYPE, "x")
+    node = graph.append("math.neg", [x], [tensor(DType.F32, (2,))], loc=Loc("m.py", 3))
+    assert print_node(node) == '%?: f32[2] = math.neg(%x) ("m.py":3)'
+    assert print_node(node, locations=False) == "%?: f32[2] = math.neg(%x)"
