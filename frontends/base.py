@@ -22,6 +22,8 @@ class LoadOptions:
     """Sizes of symbols, from `--bind`; applied to the whole program after it was read."""
     use_torch: bool = False
     """Whether torch may be asked for types of operators that irscope does not know."""
+    method: str = ""
+    """Which method or program of a file that holds several; empty for the usual one."""
 
 
 class Frontend(Protocol):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from irscope.errors import LoadError
+from irscope.frontends.torch_common.archive import Archive
 
 _HEAD_BYTES = 4096
+_LARGEST_INDEX = 64 << 20
 _LEGACY_TORCH = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
 
 
@@ -89,12 +90,20 @@ def _read_head(path: Path) -> bytes:
 def _by_magic(head: bytes, path: Path) -> str | None:
     if head.startswith(b"PK\x03\x04"):
         return _zip_kind(path)
-    return next((name for name, matches in _TESTS if matches(head)), None)
+    name = next((name for name, matches in _TESTS if matches(head)), None)
+    return "checkpoint-index" if name is None and _is_index(head, path) else name
 
 
 def _is_safetensors(head: bytes) -> bool:
     """A length of less than a terabyte, then a JSON object."""
     return head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 40
+
+
+def _is_index(head: bytes, path: Path) -> bool:
+    """A JSON object that maps weights to files; the map may stand far behind."""
+    if not head.lstrip().startswith(b"{") or path.stat().st_size > _LARGEST_INDEX:
+        return False
+    return b'"weight_map"' in path.read_bytes()
 
 
 def _is_irs(head: bytes) -> bool:
@@ -122,18 +131,14 @@ _TESTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("torchscript-lite", lambda head: head[4:8] == b"PTMF"),
     ("tensorrt", lambda head: head.startswith((b"ftrt", b"ptrt"))),
     ("safetensors", _is_safetensors),
-    ("checkpoint-index", lambda head: head.lstrip().startswith(b"{") and b"weight_map" in head),
     ("irs", _is_irs),
     ("onnx", _looks_like_onnx),
 )
 
 
 def _zip_kind(path: Path) -> str:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = {name.partition("/")[2] for name in archive.namelist()} | set(archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise LoadError(f"the zip archive is broken: {error}", code="IRS105", where=str(path), hint="copy or export it again") from None
+    with Archive(path) as archive:
+        names = archive.entries
     if "archive_format" in names or "serialized_exported_program.json" in names:
         return "pt2"
     if "bytecode.pkl" in names:

@@ -195,7 +195,6 @@ CODES: dict[str, CodeDoc] = {
     "IRS104": CodeDoc(
         "This kind of model has no reader", "The kind was recognised; the message says in which form to bring the model instead."
     ),
-    "IRS105": CodeDoc("The archive is broken", "The zip archive is truncated or damaged. Copy or export the model again."),
     "IRS106": CodeDoc(
         "The file asks for more than can be read",
         "Reading it would need more memory or deeper nesting than a model has any use for: the file is damaged or hostile.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope.ir.dims import Dim, SymDim, bind, dim_max, less_equal
+from irscope.ir.dims import Dim, SymDim, bind, bounds, dim_max, less_equal
 
 CONVENTION = "a multiply-add is 2 FLOPs; MiB = 2^20 bytes"
 _TYPICAL = 64
@@ -31,8 +31,14 @@ def largest(sizes: Sequence[Dim]) -> tuple[Dim, int]:
 
 
 def scale(size: Dim) -> int:
-    """A number to sort sizes by: the size itself, or the formula with every symbol at a typical size."""
+    """A number to sort sizes by: the size itself, or the formula with every symbol at a typical size that it may have."""
     if isinstance(size, int):
         return size
-    found = bind(size, {name: _TYPICAL for name in size.symbol_names()}) if not size.is_unknown else 0
+    found = bind(size, {str(symbol): _typical(symbol) for symbol in size.symbols()}) if not size.is_unknown else 0
     return found if isinstance(found, int) else 0
+
+
+def _typical(symbol: SymDim) -> int:
+    low, high = bounds(symbol)
+    size = _TYPICAL if high is None else min(_TYPICAL, high)
+    return size if low is None else max(size, low)

@@ -7,6 +7,7 @@ from typing import Final
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
+from irscope.frontends.exported.autocast import cast_operands
 from irscope.frontends.exported.metadata import Locations, Scopes
 from irscope.frontends.exported.tensors import Json, Types, device_text
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
@@ -54,11 +55,15 @@ class BodyReader:
         """Tensors and numbers by their name in the file."""
         self.source: Json = {}
         """The graph that is being read."""
+        self.autocast = False
+        """Whether operands are cast to the element type that the results are recorded with."""
         self._unread: dict[str, Type] = {}
 
     def inner(self, graph: Graph) -> BodyReader:
         """A reader for a graph inside this one."""
-        return BodyReader(graph, self.types, self.names, self.scopes, self.locations, self.sink, self.path)
+        made = BodyReader(graph, self.types, self.names, self.scopes, self.locations, self.sink, self.path)
+        made.autocast = self.autocast
+        return made
 
     # -- arguments -------------------------------------------------------------------------------------------------
 
@@ -138,7 +143,10 @@ class BodyReader:
         argument = self.argument(node["inputs"][0]["arg"])
         if isinstance(argument, Value):
             dtype = argument.type.dtype if hasattr(argument.type, "dtype") else DType.UNKNOWN
-            self.append(node, Lowered("tensor.item", (argument,)), (scalar(dtype),), (node.get("name"),), "aten::item")
+            ((kind, content),) = node["outputs"][0].items()
+            # A whole number is read as its expression, which sizes are made of; others are operands.
+            name = None if kind == "as_sym_int" else content["as_name"]
+            self.append(node, Lowered("tensor.item", (argument,)), (scalar(dtype),), (name,), "aten::item")
 
     def results(self, node: Json) -> tuple[list[Type], list[str | None]]:
         """Types and names of a node's results, lists of tensors laid flat."""
@@ -189,7 +197,7 @@ class BodyReader:
         metadata = node.get("metadata") or {}
         made = self.graph.append(
             lowered.op,
-            lowered.inputs,
+            cast_operands(self.graph, lowered, out_types) if self.autocast else lowered.inputs,
             out_types,
             lowered.attrs,
             names=out_names,

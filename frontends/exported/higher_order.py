@@ -12,7 +12,7 @@ from irscope.frontends.torch_common.signatures import Argument
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.payload import Literal
-from irscope.ir.types import Type, tensor
+from irscope.ir.types import TensorType, Type, tensor
 
 
 def add_higher_order(body: BodyReader, node: Json, name: str) -> None:
@@ -108,15 +108,48 @@ def _while_loop(body: BodyReader, node: Json) -> None:
     _bind(body, node, made.outputs)
 
 
+def _scan(body: BodyReader, node: Json) -> None:
+    """`scan(step, state, sequences, captured)`: the first axis of the sequences is gone through."""
+    (step,), (state, sequences, *captured) = _arguments(body, node)
+    _add_scan(body, node, step, _flat([state]), _flat([sequences]), _flat(captured))
+
+
+def _map(body: BodyReader, node: Json) -> None:
+    """`map(step, sequences, captured)` is a scan without a state."""
+    (step,), (sequences, *captured) = _arguments(body, node)
+    _add_scan(body, node, step, [], _flat([sequences]), _flat(captured))
+
+
+def _add_scan(
+    body: BodyReader, node: Json, step: Json, state: list[Argument], sequences: list[Argument], captured: list[Argument]
+) -> None:
+    types, _ = body.results(node)
+    operands = [value for value in (*state, *sequences) if isinstance(value, Value)]
+    made = _append(body, node, "cf.scan", operands, types)
+    body.graph.set_attr(made, "num_scan_inputs", len(sequences))
+    region = body.graph.add_region(made, "body")
+    inside: list[Argument] = []
+    for index, value in enumerate(operands):
+        type_ = value.type
+        if index >= len(state) and isinstance(type_, TensorType) and type_.shape:
+            type_ = tensor(type_.dtype, type_.shape[1:], type_.device)
+        inside.append(region.add_input(type_))
+    region.set_outputs(_run(body, region, step, [*inside, *captured]))
+    _bind(body, node, made.outputs)
+
+
 def _inline(body: BodyReader, node: Json) -> None:
-    """Regions that only set a mode (no gradients, autocast) or mark a repeated block run in line."""
-    graphs, others = _arguments(body, node)
-    settings = _SETTINGS.get(str(node["target"]).rpartition(".")[2], 0)
-    found = _run(body, body.graph, graphs[0], _flat(others[settings:]))
+    """Regions that only set a mode (no gradients, autocast) or mark a block run in line; settings stand before the operands."""
+    (source, *_), others = _arguments(body, node)
+    flat = _flat(others)
+    outer = body.autocast
+    if str(node["target"]).endswith("wrap_with_autocast"):
+        body.autocast = flat[2] is True
+    try:
+        found = _run(body, body.graph, source, flat[len(flat) - len(source["inputs"]) :])
+    finally:
+        body.autocast = outer
     _bind(body, node, found)
-
-
-_SETTINGS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 1}
 
 
 def _foreign(body: BodyReader, node: Json) -> None:
@@ -141,4 +174,10 @@ _RULES: dict[str, Callable[[BodyReader, Json], None]] = {
     "wrap_with_set_grad_enabled": _inline,
     "wrap_with_autocast": _inline,
     "invoke_subgraph": _inline,
+    "strict_mode": _inline,
+    "wrap_activation_checkpoint": _inline,
+    "tag_activation_checkpoint": _inline,
+    "scan": _scan,
+    "map_impl": _map,
+    "map": _map,
 }

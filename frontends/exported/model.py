@@ -8,6 +8,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.body import BodyReader
 from irscope.frontends.exported.expressions import Symbols
 from irscope.frontends.exported.metadata import Locations, Scopes
+from irscope.frontends.exported.older import PROGRAM, OlderWeights
 from irscope.frontends.exported.signature import declare_inputs, set_outputs
 from irscope.frontends.exported.tensors import Json, Types, Weights, devices, read_json
 from irscope.frontends.torch_common.archive import Archive
@@ -21,38 +22,51 @@ _EXPORT_AGAIN = "export the model again with a current torch: torch.export.save(
 
 def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> Program:
     """The program of the archive's model."""
-    name = _model_name(archive, sink)
-    document = read_json(archive, f"models/{name}.json")
+    name = _document_name(archive, options, sink)
+    document = read_json(archive, name)
+    weights = OlderWeights(archive) if name == PROGRAM else Weights(archive, name.removeprefix("models/").removesuffix(".json"))
     try:
-        return _Model(archive, name, document, options, sink).read()
+        return _Model(archive, weights, document, options, sink).read()
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError) as error:
         raise LoadError(
-            f"models/{name}.json does not have the form of an exported program ({type(error).__name__}: {str(error)[:80]})",
+            f"{name} does not have the form of an exported program ({type(error).__name__}: {str(error)[:80]})",
             code="IRS135",
             where=str(archive.path),
             hint=_EXPORT_AGAIN,
         ) from error
+    finally:
+        weights.close()
 
 
-def _model_name(archive: Archive, sink: DiagnosticSink) -> str:
-    if "serialized_exported_program.json" in archive:
-        raise LoadError(
-            "the file has the layout that torch.export wrote before torch 2.8", code="IRS136", where=str(archive.path), hint=_EXPORT_AGAIN
-        )
+def _document_name(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> str:
+    """The entry that describes the program to read."""
+    if PROGRAM in archive:
+        return PROGRAM
     names = [name.removeprefix("models/").removesuffix(".json") for name in archive.names("models/") if name.endswith(".json")]
     if not names:
-        raise LoadError("the archive holds no models/*.json", code="IRS136", where=str(archive.path), hint=_EXPORT_AGAIN)
-    chosen = "model" if "model" in names else names[0]
-    if len(names) > 1:
+        compiled = any(archive.names("data/aotinductor/"))
+        what = "is compiled code (AOTInductor) without a graph" if compiled else "holds no models/*.json"
+        raise LoadError(f"the archive {what}", code="IRS136", where=str(archive.path), hint=_EXPORT_AGAIN)
+    if options.method and options.method not in names:
+        raise LoadError(
+            f"the archive has no program {options.method!r}", code="IRS137", where=str(archive.path), hint=f"it has {', '.join(names)}"
+        )
+    usual = next((name for name in ("model", "forward") if name in names), names[0])
+    chosen = options.method or usual
+    if len(names) > 1 and not options.method:
         others = ", ".join(name for name in names if name != chosen)
-        sink.note("IRS137", f"the archive holds several models; {chosen!r} was read, not {others}", about="models")
-    return chosen
+        sink.warn(
+            "IRS137", f"the archive holds several programs; {chosen!r} was read", hint=f"--method reads another: {others}", about="programs"
+        )
+    return f"models/{chosen}.json"
 
 
 class _Model:
-    def __init__(self, archive: Archive, name: str, document: Json, options: LoadOptions, sink: DiagnosticSink) -> None:
+    def __init__(
+        self, archive: Archive, weights: Weights | OlderWeights, document: Json, options: LoadOptions, sink: DiagnosticSink
+    ) -> None:
         self._archive = archive
-        self._name = name
+        self._weights = weights
         self._document = document
         self._options = options
         self._sink = sink
@@ -67,8 +81,7 @@ class _Model:
         graph = Graph()
         names = Names()
         body = BodyReader(graph, types, names, Scopes(graph.scope), Locations(), self._sink, str(self._archive.path))
-        weights = Weights(self._archive, self._name)
-        declare_inputs(body, module, weights, self._options)
+        declare_inputs(body, module, self._weights, self._options)
         body.add_nodes(module["graph"])
         set_outputs(body, module)
         version = self._document["schema_version"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.body import BodyReader
+from irscope.frontends.exported.older import OlderWeights
 from irscope.frontends.exported.tensors import Json, Weights
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Role, Value
@@ -17,7 +18,7 @@ _WEIGHTS = {
 _SCALARS = {"as_sym_int": DType.I64, "as_sym_float": DType.F64, "as_sym_bool": DType.BOOL}
 
 
-def declare_inputs(body: BodyReader, module: Json, weights: Weights, options: LoadOptions) -> None:
+def declare_inputs(body: BodyReader, module: Json, weights: Weights | OlderWeights, options: LoadOptions) -> None:
     """Declare weights and inputs; names of weights are the model's own dotted ones."""
     metas = module["graph"]["tensor_values"]
     position = 0
@@ -37,7 +38,7 @@ def declare_inputs(body: BodyReader, module: Json, weights: Weights, options: Lo
             position += 1
 
 
-def _declare_weight(body: BodyReader, name: str, fqn: str, role: Role, metas: Json, weights: Weights) -> None:
+def _declare_weight(body: BodyReader, name: str, fqn: str, role: Role, metas: Json, weights: Weights | OlderWeights) -> None:
     type_ = body.types.tensor(metas[name])
     small = role is Role.CONSTANT or (role is Role.BUFFER and (type_.dtype.is_integer or type_.dtype is DType.BOOL))
     body.env[name] = body.graph.add_weight(type_, body.names.unique(fqn), role, weights.payload(fqn, type_, small))

@@ -125,6 +125,9 @@ class Weights:
                 return literal
         return self._archive.region(name, offset if type_.layout is None else 0, length if type_.layout is None else None, name)
 
+    def close(self) -> None:
+        """Nothing of its own is open."""
+
 
 def read_json(archive: Archive, name: str) -> Json:
     """A JSON entry of the archive."""

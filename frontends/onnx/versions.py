@@ -12,6 +12,7 @@ from irscope.frontends.onnx.failures import VERSION, short
 STANDARD = ""
 """The default domain, also called "ai.onnx"."""
 _FIRST_IR_WITH_OPSETS = 3
+_HIGHEST = 2**31 - 1
 _ALIASES = {"ai.onnx": STANDARD}
 
 
@@ -25,7 +26,7 @@ def read_opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     opsets: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry.domain)
-        opsets[domain] = max(entry.version, opsets.get(domain, 0))
+        opsets[domain] = min(max(entry.version, opsets.get(domain, 0)), _HIGHEST)
     return opsets
 
 

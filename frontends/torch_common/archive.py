@@ -43,13 +43,16 @@ class Entry:
 
 
 class Archive:
-    """An open zip archive; names are relative to the one folder that PyTorch puts everything in."""
+    """An open zip archive; names are relative to the one folder that PyTorch puts everything in.
 
-    def __init__(self, path: Path) -> None:
+    `window` is an offset and a length: an archive that lies inside another file.
+    """
+
+    def __init__(self, path: Path, window: tuple[int, int] | None = None) -> None:
         self.path = path
         self._file: BinaryIO = path.open("rb")
         try:
-            self._length = self._file.seek(0, 2)
+            self._base, self._length = window or (0, self._file.seek(0, 2))
             entries = self._read_directory()
             self.root = _common_folder([entry.name for entry in entries])
             self.entries: dict[str, Entry] = {}
@@ -80,7 +83,7 @@ class Archive:
     def _at(self, offset: int, count: int) -> bytes:
         if offset < 0 or count < 0 or offset + count > self._length:
             raise self._error("is cut off")
-        self._file.seek(offset)
+        self._file.seek(self._base + offset)
         data = self._file.read(count)
         if len(data) != count:
             raise self._error("is cut off")
@@ -229,7 +232,14 @@ class Archive:
         count = entry.size - offset if length is None else length
         if offset < 0 or count < 0 or offset + count > entry.size:
             return None
-        return FileRegion(str(self.path), self._data_offset(entry) + offset, count, storage or name)
+        return FileRegion(str(self.path), self._base + self._data_offset(entry) + offset, count, storage or name)
+
+    def inner(self, name: str) -> Archive:
+        """An archive that lies unpacked inside this one."""
+        place = self.region(name)
+        if place is None:
+            raise self._error(f"lacks {name!r}, or has it packed")
+        return Archive(self.path, (place.offset, place.length))
 
 
 def _common_folder(names: list[str]) -> str:

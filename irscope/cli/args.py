@@ -24,6 +24,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False) 
         "--input", action="append", default=[], metavar="NAME=TYPE", help="type of an input, such as x=f32[1,3,224,224]; may be given again"
     )
     parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
+    parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
+    parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
     parser.add_argument("--device", default="", help="device profile that memory and time are meant for")
     parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch whose rules are meant")
     parser.add_argument("--strict", action="store_true", help="anything unknown is an error: exit code 5")
@@ -39,7 +41,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load_options(args: argparse.Namespace) -> LoadOptions:
     """What the user said about the model."""
-    return LoadOptions(inputs=dict(_input(text) for text in args.input), bind=_bindings(args.bind))
+    return LoadOptions(
+        inputs=dict(_input(text) for text in args.input), bind=_bindings(args.bind), use_torch=args.use_torch, method=args.method
+    )
 
 
 def open_from(args: argparse.Namespace, **manager_options: object) -> Model:

@@ -12,7 +12,8 @@ from irscope.ir.spelling import BARE_KEY, MAX_NESTING
 from irscope.ir.types import UNKNOWN_TYPE, Type
 from irscope.ir.typetext import TypeReader, dtype_named
 
-_BEHIND = r"(?=[ \t]*(?:[,\]})]|\Z))"
+# A number may also be followed by the next key, where a comma was forgotten: then it is not the start of a formula.
+_BEHIND = rf"(?=[ \t]*(?:[,\]}})]|\Z)|[ \t]+{BARE_KEY}[ \t]*=)"
 _FLOAT = r"-?(?:[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|inf|nan)"
 _INT_AT = re.compile(rf"-?[0-9]+{_BEHIND}").match
 _FLOAT_AT = re.compile(_FLOAT + _BEHIND).match

@@ -120,10 +120,10 @@ class BodyReader:
     def _return(self, level: _Level, line: str, at: int) -> int:
         values: list[Value] = []
         end = at
-        while END(line, end) is None:
+        while values or END(line, end) is None:
             match = _READ_AT(line, end)
             if match is None:
-                raise TextProblem("a value is missing, such as %y", end)
+                raise TextProblem("a value is missing, such as %y", skip_gap(line, end))
             values.append(self._defined(match))
             end = match.end()
             if line[end : end + 1] != ",":
@@ -212,7 +212,7 @@ class BodyReader:
     # -- nodes -------------------------------------------------------------------------------------------------
 
     def _node(self, level: _Level, line: str, at: int) -> int:
-        tokens, types, at = self._outputs(line, at) if line[at] == "%" else ([], [], at)
+        outputs, types, at = self._outputs(line, at) if line[at] == "%" else ([], [], at)
         call = _CALL_AT(line, at)
         if call is None:
             self._fail_at_call(line, at)
@@ -235,20 +235,21 @@ class BodyReader:
             loc, end = self.places.loc_at(line, end)
         elif END(line, end) is None:
             self._fail_at_tail(line, end)
-        names = [self._name(token) for token in tokens]
+        names = [self._name(token) for token, _ in outputs]
         node = level.last = level.graph.append(op, inputs, types, attrs, names=names, scope=scope, loc=loc, source=source)
-        for token, value in zip(tokens, node.outputs, strict=True):
-            self._define(level, token, value, line.find(token))
+        for (token, column), value in zip(outputs, node.outputs, strict=True):
+            self._define(level, token, value, column)
         return end
 
-    def _outputs(self, line: str, at: int) -> tuple[list[str], list[Type], int]:
-        tokens: list[str] = []
+    def _outputs(self, line: str, at: int) -> tuple[list[tuple[str, int]], list[Type], int]:
+        """Names of outputs with their columns, types, and the column of the operator."""
+        outputs: list[tuple[str, int]] = []
         types: list[Type] = []
         while True:
             match = _DEFINED_AT(line, at)
             if match is None:
                 raise TextProblem("a value with its type is missing, as in: %y: f32[2,3] = ...", at)
-            tokens.append(self._token(match[1], at))
+            outputs.append((self._token(match[1], at), at))
             type_, at = self._types.type_at(line, match.end())
             types.append(type_)
             behind = _BEHIND_OUTPUT_AT(line, at)
@@ -256,7 +257,7 @@ class BodyReader:
                 raise TextProblem("= and an operator are missing behind this type", at)
             at = behind.end()
             if behind[1] == "=":
-                return tokens, types, at
+                return outputs, types, at
 
     def _inputs(self, line: str, at: int, end: int) -> list[Value | None]:
         """Inputs that are not written as the printer does it, or are wrong."""

@@ -257,6 +257,7 @@ class Graph:
         source: str = "",
     ) -> Node:
         """Add a node right before `anchor`, a node of this graph."""
+        self._check_own(anchor)
         node = self._make(op, inputs, types, attrs, names, scope, loc, source)
         self._link_before(anchor, node)
         self._size += 1
@@ -297,9 +298,11 @@ class Graph:
                     users[node] = users.get(node, 0) + 1
         return node
 
+    def _check_own(self, node: Node) -> None:
+        if node.graph is not self:
+            raise ValueError(f"{node!r} is not a node of graph {self.name}")
+
     def _link_before(self, anchor: Node, node: Node) -> None:
-        if anchor.graph is not self:
-            raise ValueError(f"{anchor!r} is not a node of graph {self.name}")
         before = anchor.prev
         node.prev, node.next, anchor.prev = before, anchor, node
         if before is None:
@@ -335,6 +338,7 @@ class Graph:
 
     def erase(self, node: Node) -> None:
         """Remove a node whose outputs nothing reads, with its regions."""
+        self._check_own(node)
         for output in node.outputs:
             if output.users:
                 raise ValueError(f"{output!r} still has users")
@@ -352,6 +356,8 @@ class Graph:
 
     def move_before(self, node: Node, anchor: Node) -> None:
         """Put `node` right before `anchor`; the caller answers for the order of uses."""
+        self._check_own(node)
+        self._check_own(anchor)
         if node is anchor:
             return
         self._unlink(node)

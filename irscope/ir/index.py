@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import TypeAlias
 
@@ -21,7 +22,7 @@ OUTSIDE = -2
 """In place of a value that is defined around what was indexed, when that is a region."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GraphIndex:
     """Nodes in pre-order (a node, then all in its regions) and values in order of definition, all by number.
 
@@ -32,7 +33,6 @@ class GraphIndex:
     values: list[Value]
     graphs: list[Graph]
     """Bodies and regions, outer before inner."""
-    node_of: dict[Node, int]
     value_of: dict[Value, int]
     graph_of: dict[Graph, int]
 
@@ -74,6 +74,11 @@ class GraphIndex:
     """Names of operators in the order of their first node."""
     op_of: Column
     """The operator of a node."""
+
+    @cached_property
+    def node_of(self) -> dict[Node, int]:
+        """Numbers of nodes; made when first asked for, as most analyses think in numbers throughout."""
+        return dict(zip(self.nodes, range(len(self.nodes)), strict=True))
 
     def inputs(self, node: int) -> Column:
         """Numbers of the values a node reads; -1 where it reads none."""
@@ -161,13 +166,11 @@ class _Builder:
     def index(self) -> GraphIndex:
         nodes, values = self.nodes, self.values
         value_of = dict(zip(values, range(len(values)), strict=True))
-        numbers: dict[Value | None, int] = {None: -1}
-        numbers.update(zip(values, range(len(values)), strict=True))
         output_counts = _column([len(node.outputs) for node in nodes])
         output_offsets = _offsets(output_counts)
         producer = self._producers(output_counts)
-        input_offsets, input_values = _lists([node.inputs for node in nodes], numbers)
-        return_offsets, return_values = _lists([graph.outputs for graph in self.graphs], numbers)
+        input_offsets, input_values = _lists([node.inputs for node in nodes], value_of)
+        return_offsets, return_values = _lists([graph.outputs for graph in self.graphs], value_of)
         use_offsets, use_nodes = _uses(input_offsets, input_values, len(values))
         scopes, scope_of = self._scopes()
         scope_numbers: dict[Scope | None, int] = {None: -1, **{scope: number for number, scope in enumerate(scopes)}}
@@ -180,7 +183,6 @@ class _Builder:
             nodes=nodes,
             values=values,
             graphs=self.graphs,
-            node_of=dict(zip(nodes, range(len(nodes)), strict=True)),
             value_of=value_of,
             graph_of=self.graph_of,
             input_offsets=input_offsets,
@@ -243,10 +245,10 @@ def _offsets(counts: Column) -> Column:
     return offsets
 
 
-def _lists(tuples: Iterable[tuple[Value | None, ...]], numbers: dict[Value | None, int]) -> tuple[Column, Column]:
+def _lists(tuples: Iterable[tuple[Value | None, ...]], numbers: dict[Value, int]) -> tuple[Column, Column]:
     """Offsets and value numbers of many tuples of values."""
     rows = list(tuples)
-    flat = _column([numbers.get(value, OUTSIDE) for value in chain.from_iterable(rows)])
+    flat = _column([-1 if value is None else numbers.get(value, OUTSIDE) for value in chain.from_iterable(rows)])
     return _offsets(_column([len(row) for row in rows])), flat
 
 

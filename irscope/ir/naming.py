@@ -54,6 +54,9 @@ def _name_body(body: Graph, names: ValueNames) -> None:
             levels.append([])
         tokens = levels[-1]
         for value in _defined(run):
+            # A broken program may define a value twice.
+            if value in names:
+                continue
             name = value.name
             if name is None:
                 names[value] = f"%{next(numbers)}"

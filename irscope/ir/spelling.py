@@ -106,8 +106,12 @@ _SPELLINGS: dict[type, Callable[[Attr], str]] = {
 
 def attrs_text(attrs: Mapping[str, Attr]) -> str:
     """All attributes of a node in braces."""
-    parts = [f"{key if _is_plain_key(key) else quote(key)}={attr_text(value)}" for key, value in attrs.items()]
+    parts = [f"{_key_text(str(key))}={attr_text(value)}" for key, value in attrs.items()]
     return f"{{{', '.join(parts)}}}"
+
+
+def _key_text(key: str) -> str:
+    return key if _is_plain_key(key) else quote(key)
 
 
 def scope_text(scope: Scope) -> str:

@@ -147,6 +147,8 @@ class TypeReader:
             elif char != "," or not opened:
                 break
             here += 1
+        if here == at:
+            raise TextProblem("a value is missing", at)
         return self.dim(text[at:here], at), here
 
 

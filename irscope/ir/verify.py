@@ -23,11 +23,12 @@ def verify(program: Program) -> list[Diagnostic]:
     check_links(program, findings)
     if not findings.diagnostics:
         findings.links_hold = True
-        bodies = [program.graph, *program.functions.values()]
-        for body in bodies:
-            ValueChecker(findings).check(body)
+        values = ValueChecker(findings)
+        for body in (program.graph, *program.functions.values()):
+            values.check(body)
             check_names(body, findings)
             _check_nodes(body, program, findings)
+        values.finish()
         _check_sizes(program, findings)
         _check_recursion(program, findings)
     return findings.finish()

@@ -17,7 +17,7 @@ _FEW = 4
 
 
 class ValueChecker:
-    """Walks a body once; `visible` holds what may be read at the current node."""
+    """Walks the bodies of a program once; `visible` holds what may be read at the current node."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -25,6 +25,7 @@ class ValueChecker:
         self._open: list[Graph] = []
         self._levels: list[list[Value]] = []
         self._reads: dict[Value, int] = {}
+        self._defined: list[Value] = []
 
     def check(self, body: Graph) -> None:
         """Check a body with its regions."""
@@ -109,11 +110,15 @@ class ValueChecker:
             if value.users is None or value.users.get(graph) != count:
                 self._findings.add("IRS123", f"{self._findings.name(value)} does not list {graph_words(graph)}, which returns it")
         defined = self._levels.pop()
-        for value in defined:
-            if value.users and sum(value.users.values()) != self._reads.get(value, 0):
-                self._findings.add("IRS123", f"{self._findings.name(value)} lists readers that do not read it", value.node)
+        self._defined.extend(defined)
         self._visible.difference_update(defined)
         self._open.pop()
+
+    def finish(self) -> None:
+        """Once every reader was seen: no value lists others."""
+        for value in self._defined:
+            if value.users and sum(value.users.values()) != self._reads.get(value, 0):
+                self._findings.add("IRS123", f"{self._findings.name(value)} lists readers that do not read it", value.node)
 
 
 def check_names(body: Graph, findings: Findings) -> None:

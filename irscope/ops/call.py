@@ -149,6 +149,8 @@ class OpCall:
         if name in self.spec.operand_index:
             known = self.value(name)
             if known is not None:
+                if known.dtype.kind not in "iubO":
+                    raise RuleError(f"{name!r} of {self.spec.name} must hold whole numbers, not {known.dtype}")
                 return tuple(known.reshape(-1).tolist())
             if self.given(name):
                 return None

@@ -60,6 +60,8 @@ def _new_sizes(call: OpCall, old: Sequence[Dim]) -> Sequence[Dim]:
     wanted = call.dims("sizes")
     if wanted is not None and (wanted or not old):
         _check_count(call, len(wanted), len(old))
+        if any(not isinstance(size, SymDim) and size < 0 for size in wanted):
+            raise RuleError(f"{call.spec.name}: {list(wanted)} holds a negative size")
         policy = call.attr("keep_aspect_ratio_policy")
         return wanted if policy == "stretch" else _kept_ratio(call, old, wanted, policy == "not_larger")
     factors = call.attr("scale_factors")

@@ -8,6 +8,7 @@ from irscope.ir.dims import Dim, SymDim, bounds, dim_max
 from irscope.ir.types import Shape
 from irscope.ops.call import OpCall, RuleError
 
+MOST_AXES = 64
 MOST_COMBINED = 8
 """Tensors of up to so many axes are looked at with every choice of axes, where the choice is not known."""
 
@@ -24,11 +25,18 @@ def length_of(call: OpCall, name: str) -> int | None:
     return None if isinstance(count, SymDim) else count
 
 
+def check_rank(call: OpCall, count: int) -> None:
+    """Refuse a number of axes that no tensor has: a list of sizes that is as long is damaged."""
+    if count > MOST_AXES:
+        raise RuleError(f"{call.spec.name}: a tensor cannot have {count} axes")
+
+
 def unknown_sizes(call: OpCall, name: str, count: int | None) -> Shape:
     """Sizes that depend on the values of an operand; None where even their number is unknown."""
     if count is None:
         call.context.explain(f"the number of axes depends on operand {name!r}", f"give the values of {name!r}")
         return None
+    check_rank(call, count)
     return tuple(call.unknown(f"it depends on the values of operand {name!r}", f"give the values of {name!r}") for _ in range(count))
 
 
@@ -51,6 +59,7 @@ def given_shape(call: OpCall, name: str = "shape") -> Shape:
     known = call.dims(name)
     if known is None:
         return unknown_sizes(call, name, length_of(call, name))
+    check_rank(call, len(known))
     return tuple(as_size(call, dim, name) for dim in known)
 
 

@@ -14,6 +14,9 @@ from irscope.ops.sizes import as_size, axis_attr, length_of, replaced
 from irscope.ops.spec import Family, OpSpec, op
 from irscope.ops.values import static_shape
 
+_MOST_DROPPED = 4096
+"""Parts at the end that nobody wants may have no result; many more than that are damage."""
+
 
 def parts_of(call: OpCall, x: TensorType, axis: int, sizes: Sequence[Dim]) -> list[TensorType]:
     """One type a part, each with its size of the axis that is cut."""
@@ -41,6 +44,8 @@ def _count(call: OpCall) -> int:
         count = given if isinstance(given, int) else len(call.results)
     if count == 0 and not call.given("sizes"):
         raise RuleError(f"{call.spec.name}: the number of parts is not known")
+    if call.results and count > len(call.results) + _MOST_DROPPED:
+        raise RuleError(f"{call.spec.name}: {count} parts, but {len(call.results)} results")
     return count
 
 

@@ -18,7 +18,7 @@ from tests.conformance.modes import symbol_value
 Engine = Callable[[bytes], dict[str, Answer]]
 
 # Numbers of TensorProto.DataType, independent of the frontend's own table.
-_NUMBERS = {
+DTYPE_NUMBERS = {
     DType.F32: 1,
     DType.U8: 2,
     DType.I8: 3,
@@ -62,7 +62,7 @@ def irscope(model: bytes) -> dict[str, Answer]:
 def _answer(type_: Type) -> Answer:
     if isinstance(type_, TensorType):
         shape = None if type_.shape is None else tuple(_size(dim) for dim in type_.shape)
-        return TensorAnswer(_NUMBERS[type_.dtype], shape)
+        return TensorAnswer(DTYPE_NUMBERS[type_.dtype], shape)
     if isinstance(type_, SequenceType | OptionalType):
         return ListAnswer(_answer(type_.element), isinstance(type_, OptionalType))
     return OtherAnswer() if isinstance(type_, MapType) else None

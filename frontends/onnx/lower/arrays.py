@@ -50,15 +50,21 @@ def _given_constant(call: Call, name: str) -> Constant:
             raise Mismatch("attribute sparse_value is no sparse tensor")
         found = model.tensors.read_sparse(sparse, name)
         return Constant(found.type.with_shape(found.type.shape), found.data)
-    for attribute, dtype in (("value_int", DType.I64), ("value_float", DType.F32), ("value_string", DType.STR)):
-        value = call.attrs.get(attribute)
-        if isinstance(value, int | float | str):
-            return Constant(tensor(dtype, ()), Literal((value,)))
-    for attribute, dtype in (("value_ints", DType.I64), ("value_floats", DType.F32), ("value_strings", DType.STR)):
-        values = call.attrs.get(attribute)
-        if isinstance(values, tuple):
-            items: list[Scalar] = [item for item in values if isinstance(item, int | float | str)]
-            return Constant(tensor(dtype, (len(items),)), Literal(tuple(items)))
+    for attribute, dtype, read_one in (
+        ("value_int", DType.I64, call.integer),
+        ("value_float", DType.F32, call.number),
+        ("value_string", DType.STR, call.text),
+    ):
+        if call.has(attribute):
+            return Constant(tensor(dtype, ()), Literal((read_one(attribute),)))
+    for attribute, dtype, read_all in (
+        ("value_ints", DType.I64, call.integers),
+        ("value_floats", DType.F32, call.numbers),
+        ("value_strings", DType.STR, call.texts),
+    ):
+        items: tuple[Scalar, ...] | None = read_all(attribute)
+        if items is not None:
+            return Constant(tensor(dtype, (len(items),)), Literal(items))
     raise Mismatch("it has no value")
 
 

@@ -1,0 +1,172 @@
+"""Exports of the zoo's models, made once and kept on disk.
+
+Each file lies beside a note in JSON: the types of a real run's results, or why the exporter refused the model.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import io
+import json
+import os
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from tests.zoo.models import Entry, tensors_in
+
+FORMS: Final = ("concrete", "dynamic", "traced", "scripted", "onnx")
+"""torch.export with fixed sizes and with an open batch, torch.jit.trace, torch.jit.script, torch.onnx.export."""
+_SUFFIXES = {"concrete": ".pt2", "dynamic": ".pt2", "traced": ".pt", "scripted": ".pt", "onnx": ".onnx"}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One model in one form."""
+
+    entry: Entry
+    form: str
+    path: Path
+    refused: str = ""
+    """Why the exporter did not accept the model; empty where it did."""
+    outputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Element type and shape of each result of a real run."""
+    inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    seconds: float = 0.0
+
+
+class _Sparse(io.RawIOBase):
+    """Writes a file in which long runs of zeros take no space on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._end = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """torch.export rewinds what it has written; there is nothing to do."""
+        return offset
+
+    def write(self, data: Any) -> int:
+        content = memoryview(data).cast("B")
+        for start in range(0, len(content), 1 << 20):
+            part = content[start : start + (1 << 20)]
+            if len(part) < 4096 or any(part[:16]) or part.tobytes().count(0) != len(part):
+                self._file.write(part)
+            else:
+                self._file.seek(len(part), os.SEEK_CUR)
+            self._end += len(part)
+        return len(content)
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._file.truncate(self._end)
+            self._file.close()
+        super().close()
+
+
+def cache_folder() -> Path:
+    """Where exports are kept: $IRSCOPE_CACHE, or a folder for temporary files."""
+    given = os.environ.get("IRSCOPE_CACHE")
+    base = Path(given) if given else Path(tempfile.gettempdir()) / "irscope-cache"
+    return base / "zoo" / f"torch-{torch.__version__}"
+
+
+def exported(entry: Entry, form: str) -> Exported:
+    """The model in one of the forms, made now if it was not made before."""
+    release = "" if entry.package == "torch" else version(entry.package)
+    key = hashlib.sha256(f"{entry.recipe} {entry.batch} {release}".encode()).hexdigest()[:8]
+    path = cache_folder() / form / f"{entry.name}-{key}{_SUFFIXES[form]}"
+    note = path.with_suffix(".json")
+    if not note.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = _make(entry, form, path)
+        partial = note.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(found), encoding="utf-8")
+        partial.replace(note)
+    found = json.loads(note.read_text(encoding="utf-8"))
+    types = {key: tuple((dtype, tuple(shape)) for dtype, shape in found.get(key, ())) for key in ("inputs", "outputs")}
+    return Exported(entry, form, path, found.get("refused", ""), types["outputs"], types["inputs"], found["seconds"])
+
+
+def _make(entry: Entry, form: str, path: Path) -> dict[str, Any]:
+    started = time.process_time()
+    found: dict[str, Any] = {}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        model = entry.make()
+        args = entry.inputs(max(entry.batch, 2) if form == "dynamic" else entry.batch)
+        found["inputs"] = [_described(item) for item in tensors_in(list(args))]
+        try:
+            _EXPORTERS[form](model, args, path)
+        except Exception as error:  # whatever an exporter raises is why it refused
+            path.unlink(missing_ok=True)
+            found["refused"] = f"{type(error).__name__}: {_first_line(error)}"
+        else:
+            if form in ("traced", "scripted"):
+                found["outputs"] = [_described(item) for item in tensors_in(model(*args))]
+    torch._dynamo.reset()
+    gc.collect()
+    return {**found, "seconds": round(time.process_time() - started, 1)}
+
+
+def _described(item: torch.Tensor) -> tuple[str, list[int]]:
+    return str(item.dtype).removeprefix("torch."), list(item.shape)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else "")[:300]
+
+
+def _save_concrete(model: Any, args: tuple[Any, ...], path: Path) -> None:
+    with _Sparse(path) as file:
+        torch.export.save(torch.export.export(model, args), file)
+
+
+def _save_dynamic(model: Any, args: tuple[Any, ...], path: Path) -> None:
+    batch = torch.export.Dim("batch", max=1024)
+    axes = tuple({0: batch} for _ in args)
+    from tests.zoo.models import Flat
+
+    program = torch.export.export(model, args, dynamic_shapes=(axes,) if isinstance(model, Flat) else axes)
+    with _Sparse(path) as file:
+        torch.export.save(program, file)
+
+
+def _save_traced(model: Any, args: tuple[Any, ...], path: Path) -> None:
+    _save_script(torch.jit.trace(model, args, check_trace=False, strict=False), path)
+
+
+def _save_scripted(model: Any, args: tuple[Any, ...], path: Path) -> None:
+    _save_script(torch.jit.script(model), path)
+
+
+def _save_script(module: Any, path: Path) -> None:
+    with _Sparse(path) as file:
+        file.write(module.save_to_buffer())
+
+
+def _save_onnx(model: Any, args: tuple[Any, ...], path: Path) -> None:
+    torch.onnx.export(model, args, path, dynamo=True, external_data=False, verbose=False)
+
+
+_EXPORTERS = {
+    "concrete": _save_concrete,
+    "dynamic": _save_dynamic,
+    "traced": _save_traced,
+    "scripted": _save_scripted,
+    "onnx": _save_onnx,
+}
