@@ -149,13 +149,19 @@ class OpCall:
         if name in self.spec.operand_index:
             known = self.value(name)
             if known is not None:
-                if known.dtype.kind not in "iubO":
-                    raise RuleError(f"{name!r} of {self.spec.name} must hold whole numbers, not {known.dtype}")
-                return tuple(known.reshape(-1).tolist())
+                return tuple(self._whole(name, item) for item in known.reshape(-1).tolist())
             if self.given(name):
                 return None
         default = self.spec.defaults.get(name)
         return tuple(default) if isinstance(default, tuple) else None
+
+    def _whole(self, name: str, item: object) -> Dim:
+        """A size; a few operators take it as a float."""
+        if isinstance(item, int | SymDim):
+            return item
+        if isinstance(item, float) and item.is_integer():
+            return int(item)
+        raise RuleError(f"{name!r} of {self.spec.name} holds {item!r}, not a whole number")
 
     def dim(self, name: str) -> Dim | None:
         """A single integer given as an attribute or as an operand."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import pairwise
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_nodes_keep_program_order_when_inserted_anywhere() -> None:
         graph.insert_before(nodes[1], "math.abs", [nodes[0].outputs[0]], [TYPE], names=[f"i{index}"])
     assert names(graph) == ["n0", *(f"i{index}" for index in range(100)), "n1"]
     order = list(graph)
-    assert all(a.is_before(b) and not b.is_before(a) for a, b in zip(order, order[1:], strict=False))
+    assert all(a.is_before(b) and not b.is_before(a) for a, b in pairwise(order))
     check(graph)
 
 

@@ -8,7 +8,10 @@ from irscope.ir.dims import bind, symbol
 from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
 from irscope.ir.types import map_of, optional, scalar, sequence, tensor, tuple_of
 
-CONTRACT = "bool u2 u4 u8 u16 u32 u64 i2 i4 i8 i16 i32 i64 f4e2m1 f6e2m3 f6e3m2 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f16 bf16 f32 f64 c64 c128 str"
+CONTRACT = """
+bool u2 u4 u8 u16 u32 u64 i2 i4 i8 i16 i32 i64 f4e2m1 f6e2m3 f6e3m2
+f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f16 bf16 f32 f64 c64 c128 str
+"""
 
 
 def test_names_of_element_types_are_those_scripts_rely_on() -> None:
