@@ -14,6 +14,7 @@ from irscope.frontends.load import load_program
 from irscope.ir.builder import paused_gc
 from irscope.ir.graph import Graph
 from irscope.ir.program import Program
+from irscope.ops.registry import default_registry
 from irscope.passes.annotate import Annotate
 from irscope.passes.params import count_parameters
 from irscope.passkit.base import Pass
@@ -102,7 +103,7 @@ def open_model(
         program = load_program(path, options, sink)
         manager = Manager(program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers)
         manager.apply(Annotate())
-    return Model(manager, tuple(sink), options)
+    return Model(manager, (*sink, *default_registry().problems), options)
 
 
 def file_digest(path: Path) -> str:

@@ -310,6 +310,15 @@ class Inference(RuleContext):
         self.found.reasons[str(made)] = Reason(self._node.name if self._node else "", reason, fix)
         return made
 
+    @property
+    def made(self) -> int:
+        """How many unknowns there are so far."""
+        return self._fresh
+
+    def is_made_since(self, name: str, since: int) -> bool:
+        """Whether an unknown, by its text, is one of those made after the first so many; those of the file never are."""
+        return name.startswith("?u") and name[2:].isdigit() and name in self.found.reasons and int(name[2:]) >= since
+
     def assume(self, left: Dim, right: Dim, why: str) -> None:
         """Record an equality once."""
         if (left, right) not in self._assumed:

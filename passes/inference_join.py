@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from irscope.ir.dims import Dim, bounds
+from collections.abc import Sequence
+
+from irscope.ir.dims import Dim, SymDim, bind, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.types import (
     UNKNOWN_TYPE,
@@ -53,3 +55,38 @@ def _join_dim(engine: Inference, left: Dim, right: Dim, why: str, widened: set[D
     lo = min(low, other_low) if low is not None and other_low is not None else 0
     hi = max(high, other_high) if high is not None and other_high is not None else None
     return engine.fresh(why, fix, max(lo, 0), hi)
+
+
+def renewed(engine: Inference, types: Sequence[Type], since: int = 0) -> list[Type]:
+    """The types with new unknowns in place of those made after the first `since`: what was the same within one step of a loop,
+    or for one element of a list, need not be the same for another."""
+    names: dict[str, Dim] = {}
+    return [_renewed(engine, type_, since, names) for type_ in types]
+
+
+def _renewed(engine: Inference, type_: Type, since: int, names: dict[str, Dim]) -> Type:
+    if isinstance(type_, TensorType):
+        if type_.shape is None or type_.is_static:
+            return type_
+        return type_.with_shape([_renewed_dim(engine, dim, since, names) for dim in type_.shape])
+    if isinstance(type_, SequenceType):
+        return sequence(_renewed(engine, type_.element, since, names))
+    if isinstance(type_, OptionalType):
+        return optional(_renewed(engine, type_.element, since, names))
+    if isinstance(type_, TupleType):
+        return tuple_of([_renewed(engine, member, since, names) for member in type_.elements])
+    return type_
+
+
+def _renewed_dim(engine: Inference, dim: Dim, since: int, names: dict[str, Dim]) -> Dim:
+    if not isinstance(dim, SymDim) or not dim.is_unknown:
+        return dim
+    for old in dim.symbols():
+        name = str(old)
+        if name not in names and old.is_unknown and engine.is_made_since(name, since):
+            reason = engine.found.reasons.get(name)
+            made = engine.fresh(reason.text if reason else "", reason.fix if reason else "", *bounds(old))
+            if reason is not None:
+                engine.found.reasons[str(made)] = reason
+            names[name] = made
+    return bind(dim, names)

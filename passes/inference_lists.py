@@ -14,7 +14,7 @@ from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.ops.values import as_ints
 from irscope.passes.inference import Fact, Inference, Item
-from irscope.passes.inference_join import join
+from irscope.passes.inference_join import join, renewed
 
 MOST_ITEMS = 256
 """Longer lists are known only by what their elements have in common."""
@@ -88,6 +88,8 @@ def _at(engine: Inference, node: Node, inferred: list[Type]) -> None:
     if items and place is not None and -len(items) <= place < len(items):
         inferred[0] = items[place].type
         engine.learn(node.outputs[0], Fact(items[place].known))
+    else:
+        inferred[:] = renewed(engine, inferred)
 
 
 def _length(engine: Inference, node: Node, inferred: list[Type]) -> None:
@@ -99,6 +101,7 @@ def _length(engine: Inference, node: Node, inferred: list[Type]) -> None:
 def _unpack(engine: Inference, node: Node, inferred: list[Type]) -> None:
     items = _items(engine, node)
     if items is None or len(items) != len(node.outputs):
+        inferred[:] = [each for type_ in inferred for each in renewed(engine, [type_])]
         return
     for index, item in enumerate(items):
         inferred[index] = item.type

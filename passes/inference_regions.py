@@ -15,7 +15,7 @@ from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, seq
 from irscope.ops.call import Known, RuleError
 from irscope.ops.values import is_symbolic
 from irscope.passes.inference import NO_FACT, Fact, Inference, Item
-from irscope.passes.inference_join import join
+from irscope.passes.inference_join import join, renewed
 
 UNROLL_LIMIT = 64
 """A loop of known trip count up to this is run step by step, so that state whose shape changes stays exact."""
@@ -109,6 +109,7 @@ def infer_loop(engine: Inference, node: Node) -> list[Type]:
         return ran
     # The body runs only while the condition holds; of one that is not there, nobody says what the body is given.
     truth = NO_FACT if condition is None else Fact(np.asarray(True))
+    made = engine.made
     types = _fixpoint(engine, body, state, [(_COUNTER, NO_FACT), (_TRUTH, truth)], [], 1)
     results = _outputs(engine, body)
     steps: Dim
@@ -116,7 +117,9 @@ def infer_loop(engine: Inference, node: Node) -> list[Type]:
         steps = _trip_dim(engine, trip)
     else:
         steps = engine.fresh("it is the number of times a loop runs", "", 0, count)
-    return [*types, *(_stacked(type_, steps) for type_ in results[1 + len(state) :])]
+    # A step's result and the state it began with are of different times, so they get unknowns of their own.
+    scanned = renewed(engine, results[1 + len(state) :], made)
+    return [*renewed(engine, types, made), *(_stacked(type_, steps) for type_ in scanned)]
 
 
 def _trip_dim(engine: Inference, trip: Value) -> Dim:
@@ -283,8 +286,10 @@ def infer_scan(engine: Inference, node: Node) -> list[Type]:
         slices.append(tensor(type_.dtype, type_.shape[:place] + type_.shape[place + 1 :], type_.device))
     if steps is None:
         steps = engine.fresh("it is the number of steps of a scan over a tensor of unknown rank", "", 0, None)
+    made = engine.made
     final = _unchanged(engine, node, body, state, slices)
-    results = _outputs(engine, body)[len(state) :]
+    outside = renewed(engine, [*final, *_outputs(engine, body)[len(state) :]], made)
+    final, results = outside[: len(state)], outside[len(state) :]
     out_axes = tuple(node.attrs.get("output_axes") or (0,) * len(results))
     stacked: list[Type] = []
     for type_, axis in zip(results, out_axes, strict=False):
@@ -305,11 +310,12 @@ def infer_map(engine: Inference, node: Node) -> list[Type]:
     unrolled = len(lengths) == 1 and 0 < max(lengths) <= UNROLL_LIMIT
     if unrolled and all(fact.items is not None for fact, type_ in zip(facts, types, strict=True) if isinstance(type_, SequenceType)):
         return _map_items(engine, node, types, facts, lengths.pop())
+    made = engine.made
     arguments = [type_.element if isinstance(type_, SequenceType) else type_ for type_ in types]
     facts = [NO_FACT if isinstance(type_, SequenceType) else fact for type_, fact in zip(types, facts, strict=True)]
     _set_arguments(engine, body, arguments, facts)
     engine.graph(body)
-    return [sequence(type_) for type_ in _outputs(engine, body)]
+    return [sequence(type_) for type_ in renewed(engine, _outputs(engine, body), made)]
 
 
 def _map_items(engine: Inference, node: Node, types: Sequence[Type], facts: Sequence[Fact], length: int) -> list[Type]:

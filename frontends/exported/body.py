@@ -9,7 +9,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.exported.autocast import cast_operands
 from irscope.frontends.exported.metadata import Locations, Scopes
-from irscope.frontends.exported.tensors import Json, Types, device_text
+from irscope.frontends.exported.tensors import Json, Types
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
 from irscope.frontends.torch_common.foreign import foreign_attrs
 from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
@@ -18,7 +18,7 @@ from irscope.frontends.torch_common.signatures import Argument, Param, Signature
 from irscope.ir.dims import unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Value
-from irscope.ir.types import UNKNOWN_TYPE, Type, scalar, tensor
+from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 
 MOST_NODES: Final = 5_000_000
 
@@ -112,6 +112,8 @@ class BodyReader:
             return tuple(self.value(item["as_tensor"]["name"]) if "as_tensor" in item else None for item in content)
         if kind in _SYMBOLIC:
             return self.number(kind, content)
+        if kind == "as_device":
+            return self.types.device(content) or None
         if kind.startswith("as_sym_"):
             return tuple(self.number(kind[:-1], item) for item in content)
         return _plain(kind, content)
@@ -127,14 +129,23 @@ class BodyReader:
             raise LoadError("the graph has more than 5,000,000 nodes", code="IRS139", where=self.path)
         for node in source["nodes"]:
             target = str(node["target"])
-            if target in _SILENT or not target.startswith("torch.ops."):
+            if target in _SILENT:
                 continue
-            if target.startswith("torch.ops.higher_order."):
+            if not target.startswith("torch.ops."):
+                self._add_function(node, target)
+            elif target.startswith("torch.ops.higher_order."):
                 add_higher_order(self, node, target.rpartition(".")[2])
             elif any(kind in output for output in node["outputs"] for kind in _SYMBOLIC):
                 self._add_query(node, target)
             else:
                 self._add_operator(node, target)
+
+    def _add_function(self, node: Json, target: str) -> None:
+        """A Python function: arithmetic on sizes, which are known as expressions, or something unknown that makes tensors."""
+        types, names = self.results(node)
+        if any(isinstance(type_, TensorType) for type_ in types):
+            inputs, attrs = foreign_attrs({str(item["name"]): self.argument(item["arg"]) for item in node["inputs"]})
+            self.append(node, Lowered(target, inputs, attrs), types, names, target)
 
     def _add_query(self, node: Json, target: str) -> None:
         """A node whose result is a number: only reading a tensor's value is work, sizes are known."""
@@ -217,8 +228,6 @@ def _plain(kind: str, content: Json) -> Argument:
         return SERIALIZED_DTYPES.get(content, DType.UNKNOWN)
     if kind == "as_memory_format":
         return _MEMORY_FORMATS.get(content, "")
-    if kind == "as_device":
-        return device_text(content)
     if kind == "as_layout":
         return int(content)
     if kind == "as_complex":

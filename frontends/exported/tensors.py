@@ -41,6 +41,11 @@ class Types:
         self._fresh += 1
         return unknown(f"file.expr{self._fresh - 1}")
 
+    def device(self, found: Json) -> str:
+        """A device as text, empty where it is the one that every tensor of the model is on."""
+        text = device_text(found)
+        return "" if text == self._hidden_device else text
+
     def tensor(self, meta: Json) -> TensorType:
         """The type that a description gives; strides are kept only where they are not row-major."""
         key = repr((meta["dtype"], meta["sizes"], meta.get("strides"), meta.get("device"), meta.get("layout")))
@@ -52,8 +57,7 @@ class Types:
     def _tensor(self, meta: Json) -> TensorType:
         dtype = SERIALIZED_DTYPES.get(meta["dtype"], DType.UNKNOWN)
         shape = tuple(self.dim(size) for size in meta["sizes"])
-        device = device_text(meta.get("device"))
-        device = "" if device == self._hidden_device else device
+        device = self.device(meta.get("device"))
         if meta.get("layout", _STRIDED) not in (0, _STRIDED):
             return tensor(dtype, shape, device, "sparse")
         strides = tuple(self.dim(stride) for stride in meta.get("strides") or ())

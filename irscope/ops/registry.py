@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 from collections.abc import Iterable, Iterator
 
+from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ops.spec import OpSpec
 
@@ -61,6 +62,8 @@ class OpRegistry:
         self._specs: dict[str, OpSpec] = {}
         self._owner: dict[str, str] = {}
         self._plugins_loaded = False
+        self.problems: list[Diagnostic] = []
+        """Plugins that could not be imported and were skipped."""
 
     def register(self, specs: Iterable[OpSpec], owner: str) -> None:
         """Add records; `owner` is named when two claim one operator."""
@@ -100,7 +103,14 @@ class OpRegistry:
 
         self._plugins_loaded = True
         for point in entry_points(group=ENTRY_POINT_GROUP):
-            self.register(point.load(), owner=point.dist.name if point.dist else point.value)
+            owner = point.dist.name if point.dist else point.value
+            try:
+                specs = point.load()
+            except Exception as error:  # a broken plugin must not take every other operator with it
+                message = f"operators of {owner} cannot be imported and are left out: {type(error).__name__}: {error}"
+                self.problems.append(Diagnostic(Severity.WARNING, "IRS101", message))
+            else:
+                self.register(specs, owner)
 
 
 _default: OpRegistry | None = None

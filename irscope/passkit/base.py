@@ -33,13 +33,15 @@ class Pass:
     """Something that runs over a program under a name."""
 
     name: ClassVar[str]
+    origin: ClassVar[str] = ""
+    """How a pipeline names the pass when it is no registered one: "./file.py:Name"."""
 
     @property
     def text(self) -> str:
-        """The pass as an element of a pipeline, options that differ from their defaults included."""
+        """The element of a pipeline that makes this pass again, options that differ from their defaults included."""
         from irscope.passkit.options import options_text
 
-        return f"{self.name}{options_text(self)}"
+        return f"{self.origin or self.name}{options_text(self)}"
 
     @classmethod
     def summary(cls) -> str:

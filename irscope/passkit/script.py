@@ -12,7 +12,7 @@ from types import ModuleType
 
 from irscope.errors import IrscopeError, UsageError
 from irscope.passkit.base import Pass
-from irscope.passkit.options import unquote
+from irscope.passkit.options import to_text, unquote
 
 _SCRIPT = re.compile(r'^(?P<path>"(?:\\.|[^"\\])*"|.*?\.py)(?::(?P<symbol>[A-Za-z_]\w*))?$')
 
@@ -38,14 +38,12 @@ def load_script_pass(reference: str) -> type[Pass]:
         if len(defined) != 1:
             names = ", ".join(sorted(defined)) or "none"
             raise UsageError(f"{path} defines {len(defined)} passes ({names})", code="IRS608", hint=f"name one: {path}:Name")
-        return next(iter(defined.values()))
+        symbol = next(iter(defined))
     found = defined.get(symbol) or next((cls for cls in defined.values() if cls.name == symbol), None)
     if found is None:
-        other = getattr(module, symbol, None)
-        if isinstance(other, type) and issubclass(other, Pass):
-            return other
         names = ", ".join(sorted(defined)) or "none"
         raise UsageError(f"{path} has no pass {symbol!r}", code="IRS608", hint=f"passes there: {names}")
+    found.origin = f"{to_text(path)}:{symbol}"
     return found
 
 

@@ -78,7 +78,7 @@ def test_a_script_pass_has_options_json_and_csv(model: Path, capsys: pytest.Capt
     assert main(["run", "--format", "json", "--passes", f"{reference}{{below=9}}", str(model)]) == 0
     reports = document(capsys)["reports"]
     assert isinstance(reports, list)
-    assert (reports[0]["pass"], reports[0]["options"]) == ("narrow-convs", "narrow-convs{below=9}")
+    assert (reports[0]["pass"], reports[0]["options"]) == ("narrow-convs", f"{reference}{{below=9}}")
     assert reports[0]["tables"][0]["rows"] == [["y", 8]]
     assert main(["run", "--format", "csv", "--passes", f"{reference}{{below=9}}", str(model)]) == 0
     assert list(csv.reader(capsys.readouterr().out.splitlines()))[-1] == ["y", "8"]

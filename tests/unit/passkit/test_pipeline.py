@@ -108,7 +108,8 @@ def test_a_script_is_found_by_file_and_name(tmp_path: Path, registry: PassRegist
         "    return {'n': below}\n"
     )
     (found,) = parse_pipeline(f'"{script}":Widest{{below=7}}', registry)
-    assert (found.name, found.text) == ("widest", "widest{below=7}")
+    assert (found.name, found.text) == ("widest", f'"{script}":Widest{{below=7}}')
+    assert parse_pipeline(found.text, registry) == (found,)
     (again,) = parse_pipeline(f'"{script}"{{below=7}}', registry)
     assert again == found
 
