@@ -109,14 +109,17 @@ def _make(entry: Entry, form: str, path: Path) -> dict[str, Any]:
         model = entry.make()
         args = entry.inputs(max(entry.batch, 2) if form == "dynamic" else entry.batch)
         found["inputs"] = [_described(item) for item in tensors_in(list(args))]
+        partial = path.with_name(f"{os.getpid()}-{path.name}")
         try:
-            _EXPORTERS[form](model, args, path)
+            _EXPORTERS[form](model, args, partial)
         except Exception as error:  # whatever an exporter raises is why it refused
-            path.unlink(missing_ok=True)
             found["refused"] = f"{type(error).__name__}: {_first_line(error)}"
         else:
+            partial.replace(path)
             if form in ("traced", "scripted"):
                 found["outputs"] = [_described(item) for item in tensors_in(model(*args))]
+        finally:
+            partial.unlink(missing_ok=True)
     torch._dynamo.reset()
     gc.collect()
     return {**found, "seconds": round(time.process_time() - started, 1)}
