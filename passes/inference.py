@@ -127,8 +127,12 @@ class Inference(RuleContext):
                 known = to_array(data.values, weight.type)
                 if known is not None:
                     self.found.values[weight] = known
+        # A region may not run: what its sizes say about their symbols holds only inside.
+        outer = self.sizes
+        self.sizes = set(outer)
         for node in nodes(graph):
             self.node(node)
+        self.sizes = outer
 
     def node(self, node: Node) -> None:
         """Infer one node; whatever goes wrong costs only its own results."""

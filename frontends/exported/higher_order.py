@@ -120,9 +120,7 @@ def _map(body: BodyReader, node: Json) -> None:
     _add_scan(body, node, step, [], _flat([sequences]), _flat(captured))
 
 
-def _add_scan(
-    body: BodyReader, node: Json, step: Json, state: list[Argument], sequences: list[Argument], captured: list[Argument]
-) -> None:
+def _add_scan(body: BodyReader, node: Json, step: Json, state: list[Argument], sequences: list[Argument], captured: list[Argument]) -> None:
     types, _ = body.results(node)
     operands = [value for value in (*state, *sequences) if isinstance(value, Value)]
     made = _append(body, node, "cf.scan", operands, types)

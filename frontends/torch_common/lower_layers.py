@@ -266,6 +266,7 @@ RULES: dict[str, Rule] = {
     "_adaptive_avg_pool3d": _adaptive_pool("nn.adaptive_avg_pool", 3),
     "convolution": _general_convolution,
     "_convolution": _general_convolution,
+    "_convolution_mode": _general_convolution,
     "batch_norm": _batch_norm,
     "native_batch_norm": _batch_norm,
     "_native_batch_norm_legit": _batch_norm,

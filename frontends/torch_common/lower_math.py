@@ -136,6 +136,7 @@ TEMPLATES: dict[str, str] = {
     "bmm": "math.matmul self mat2",
     "mm.dtype": "math.matmul self mat2 ; dtype=out_dtype",
     "bmm.dtype": "math.matmul self mat2 ; dtype=out_dtype",
+    "transformers::grouped_mm_fallback": "math.grouped_matmul input weight offs",
     "mv": "math.matmul self vec",
     "dot": "math.matmul self tensor",
     "addmm": "math.addmm self mat1 mat2 ; alpha beta",
@@ -207,6 +208,13 @@ def _loss(op: str, *names: str) -> Rule:
     return rule
 
 
+def _grouped_product(call: AtenCall) -> Lowered:
+    if call.has("bias"):
+        raise CannotLower("a bias")
+    attrs: dict[str, Attr] = {"dtype": dtype} if isinstance(dtype := call["out_dtype"], DType) else {}
+    return Lowered("math.grouped_matmul", (call.tensor("self"), call.tensor("mat2"), call.maybe("offs")), attrs)
+
+
 def _hard_sigmoid(call: AtenCall) -> Lowered:
     return Lowered("nn.hardsigmoid", (call.tensor("self"),), {"alpha": 1 / 6, "beta": 0.5})
 
@@ -230,6 +238,7 @@ def _unique(call: AtenCall) -> Lowered:
 
 RULES: dict[str, Rule] = {
     "hardsigmoid": _hard_sigmoid,
+    "_grouped_mm": _grouped_product,
     "bucketize": _search,
     "searchsorted": _search,
     "_unique2": _unique,

@@ -21,7 +21,7 @@ Argument: TypeAlias = object
 _MISSING = object()
 
 _REGIONS = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
-_TORCHVISION: dict[str, list[str]] = {
+_OTHER_PACKAGES: dict[str, list[str]] = {
     "torchvision::nms": ["(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"],
     "torchvision::roi_align": [f"({_REGIONS}, int sampling_ratio, bool aligned) -> Tensor"],
     "torchvision::roi_pool": [f"({_REGIONS}) -> (Tensor, Tensor)"],
@@ -30,6 +30,7 @@ _TORCHVISION: dict[str, list[str]] = {
         "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, "
         "SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor"
     ],
+    "transformers::grouped_mm_fallback": ["(Tensor input, Tensor weight, Tensor offs) -> Tensor"],
 }
 
 
@@ -159,7 +160,7 @@ def _result_kind(part: str) -> str:
 def _table() -> dict[str, list[str]]:
     text = resources.files("irscope.frontends.torch_common").joinpath("signatures.json").read_text("utf-8")
     found: dict[str, list[str]] = json.loads(text)
-    return {**found, **_TORCHVISION}
+    return {**found, **_OTHER_PACKAGES}
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from irscope.frontends.torch_common.signatures import Argument, Param, Signature
 from irscope.frontends.torchscript.values import Item, KnownTensor
 from irscope.ir.dims import SymDim, unknown
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.payload import Literal
 from irscope.ir.places import Loc, Scope
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, TensorType, Type, scalar, tensor
@@ -54,6 +54,8 @@ class Emitter:
         """Where nodes go: the main graph or a region."""
         self.scope: Scope = graph.scope
         self.loc: Loc | None = None
+        self.expected_parts = 0
+        """How many variables the statement sets at once: a list of tensors has as many where nothing else says."""
         self.names = Names()
         self.path = path
         self._sink = sink
@@ -146,7 +148,7 @@ class Emitter:
         spec = find_op(lowered.op)
         declared = [_KIND_TYPES.get(kind, UNKNOWN_TYPE) for kind in signature.results if kind != "()"]
         if "Tensor[]" in signature.results:
-            declared = []
+            declared = [UNKNOWN_TENSOR] * self.expected_parts
         if spec is None:
             self._sink.note(
                 "IRS170", f"operator {lowered.op} is not known; its results' sizes are unknown", node=lowered.op, about=lowered.op
@@ -200,6 +202,12 @@ class Emitter:
         if self._count > MOST_NODES:
             raise LoadError("the model unrolls to more than 5,000,000 nodes", code="IRS139", where=self.path)
         return self.graph.append(lowered.op, lowered.inputs, types, lowered.attrs, scope=self.scope, loc=self.loc, source=source)
+
+    def op(self, op: str, inputs: Sequence[Value | None], attrs: dict[str, Attr], source: str) -> Value:
+        """Append a node of one result whose type the operator's rule gives."""
+        lowered = Lowered(op, inputs, attrs)
+        signature = Signature(op, "", (), ("any",))
+        return self._append(lowered, self._infer(lowered, signature), source).outputs[0]
 
     def node(self, op: str, inputs: Sequence[Value | None], types: Sequence[Type], source: str) -> Node:
         """Append a node that no ATen operator stands for."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from irscope.frontends.torchscript.folding import TRUTHS, fold
+from irscope.frontends.torchscript.lists import call_list
 from irscope.frontends.torchscript.plain import BUILTINS, NotKnown, is_plain_call
 from irscope.frontends.torchscript.queries import QUERIES
 from irscope.frontends.torchscript.source import Function
-from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, Uninitialized, is_integer
+from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, TensorList, Uninitialized, is_condition, is_integer
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
@@ -110,6 +111,8 @@ class Expressions:
             return BUILTINS["slice"](owner, *bounds)
         if isinstance(owner, ScriptObject):
             return BUILTINS["__getitem__"](self.unpack(owner), self.eval(node.slice))
+        if isinstance(owner, TensorList):
+            return call_list(self._interpreter.emitter, "__getitem__", owner, [self.eval(node.slice)], {})
         return BUILTINS["__getitem__"](owner, self.eval(node.slice))
 
     def _if_expression(self, node: ast.IfExp) -> Item:
@@ -165,6 +168,8 @@ class Expressions:
             return self._isinstance(self.eval(node.args[0]), ast.unparse(node.args[1]))
         if path is None or path.partition(".")[0] in self._interpreter.env:
             return self._method(node)
+        if path.startswith("__torch__.") and path.endswith(".__new__"):
+            return self._new(path.removesuffix(".__new__"))
         args = [self.eval(arg) for arg in node.args]
         named = {keyword.arg: self.eval(keyword.value) for keyword in node.keywords if keyword.arg is not None}
         if path.startswith("__torch__."):
@@ -193,6 +198,13 @@ class Expressions:
         frame = self._interpreter.frame
         return self._interpreter.run(function, args, named, frame.module if frame is not None else None)
 
+    def _new(self, path: str) -> Item:
+        """An object whose `__init__` is called next."""
+        cls = self._interpreter.source.cls(path)
+        if cls is None:
+            raise self._interpreter.error(f"{path!r} is not defined")
+        return ScriptObject(cls)
+
     def _script_call(self, path: str, args: list[Item], named: Mapping[str, Item]) -> Item:
         interpreter = self._interpreter
         function = interpreter.source.function(path)
@@ -217,7 +229,7 @@ class Expressions:
         if name in ("int", "float", "bool", "str") and len(args) == 1:
             return self.number(name, args[0])
         if name == "len":
-            return BUILTINS["len"](args[0])
+            return self.torch("len", args[:1], {})
         raise self._interpreter.error(f"the function {name!r} is not understood")
 
     def _range(self, args: list[Item]) -> Item:
@@ -292,9 +304,12 @@ class Expressions:
         """A call of torch.NAME: a computation on plain values, a question about a tensor, or an operator."""
         if name in ("__is__", "__isnot__"):
             return (args[0] is args[1]) == (name == "__is__")
+        if isinstance(first := args[0] if args else None, TensorList):
+            return call_list(self._interpreter.emitter, name, first, args[1:], named)
         if is_plain_call(name, args):
             return self._plain(name, args, named)
-        first = args[0] if args else None
+        if name in _LOGIC and len(args) == 2 and any(is_condition(arg) for arg in args):
+            return self._logic(name, args)
         query = QUERIES.get(name)
         if query is not None and isinstance(first, Value | KnownTensor):
             return query(self._interpreter.emitter, first, *args[1:])
@@ -307,6 +322,16 @@ class Expressions:
             return folded
         return self._interpreter.emitter.call("aten", name, args, named)
 
+    def _logic(self, name: str, args: list[Item]) -> Item:
+        """`and`, `or` and `xor` of truth values, one of which is known only when the model runs."""
+        known = [arg for arg in args if isinstance(arg, bool)]
+        if known and name != "__xor__":
+            decides = known[0] is (name == "__or__")
+            return known[0] if decides else next(arg for arg in args if not isinstance(arg, bool))
+        emitter = self._interpreter.emitter
+        values = [emitter.constant(scalar(DType.BOOL), arg) if isinstance(arg, bool) else arg for arg in args]
+        return emitter.call("aten", _LOGIC[name], values, {})
+
     def _plain(self, name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
         """A computation on plain values; a comparison of sizes that cannot be decided becomes a node."""
         try:
@@ -318,6 +343,7 @@ class Expressions:
         return self._interpreter.emitter.call("aten", name, known, {})
 
 
+_LOGIC = {"__and__": "logical_and", "__or__": "logical_or", "__xor__": "logical_xor"}
 _ITEM_DTYPES = {"int": DType.I64, "float": DType.F64, "bool": DType.BOOL, "str": DType.STR}
 _CONVERSIONS = {
     "Int": "int",

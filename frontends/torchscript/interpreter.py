@@ -166,7 +166,9 @@ class Interpreter:
 
     def _dispatch(self, node: ast.stmt) -> Returned | None:
         if isinstance(node, ast.Assign):
-            self._assign(node.targets[0], self.eval(node.value))
+            target = node.targets[0]
+            self.emitter.expected_parts = len(target.elts) if isinstance(target, ast.Tuple | ast.List) else 0
+            self._assign(target, self.eval(node.value))
         elif isinstance(node, ast.Expr):
             self.eval(node.value)
         elif isinstance(node, ast.Return):

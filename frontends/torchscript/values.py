@@ -9,6 +9,7 @@ from irscope.frontends.torchscript.source import ScriptClass
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
+from irscope.ir.types import ScalarType, TensorType
 
 Item: TypeAlias = object
 """A Value, number (whole ones may be symbolic), string, None, list, tuple, dict, ScriptObject or KnownTensor."""
@@ -34,6 +35,13 @@ class KnownTensor:
     """The value in the graph, once an operation needed it."""
 
 
+@dataclass(eq=False)
+class TensorList:
+    """A list of tensors whose length nobody knows before the model runs: a sequence in the graph."""
+
+    value: Value
+
+
 @dataclass(frozen=True, slots=True)
 class Uninitialized:
     """What a variable holds on a way that never reads it."""
@@ -50,6 +58,11 @@ def contains_value(item: Item, depth: int = 4) -> bool:
     if depth and isinstance(item, list | tuple):
         return any(contains_value(part, depth - 1) for part in item)
     return False
+
+
+def is_condition(item: Item) -> bool:
+    """Whether something is a truth value of the graph."""
+    return isinstance(item, Value) and isinstance(item.type, ScalarType | TensorType) and item.type.dtype is DType.BOOL
 
 
 def is_integer(item: Item) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from irscope.ir.dims import Dim, SymDim, product
@@ -122,6 +122,7 @@ class UnknownType(Type):
     __slots__ = ()
 
 
+T = TypeVar("T", bound=Type)
 _interned: WeakValueDictionary[object, Type] = WeakValueDictionary()
 
 
@@ -155,57 +156,41 @@ def _tensor_text(type_: TensorType) -> str:
 
 def scalar(dtype: DType) -> ScalarType:
     """The type of one Python-like number of this element type."""
-    found = _interned.get(("scalar", dtype))
-    if isinstance(found, ScalarType):
-        return found
-    made = ScalarType()
-    made.dtype, made.text = dtype, f"scalar({dtype.text})"
-    _interned["scalar", dtype] = made
-    return made
+    return _intern(ScalarType, f"scalar({dtype.text})", dtype=dtype)
 
 
 def sequence(element: Type) -> SequenceType:
     """The type of a list of `element`."""
-    found = _interned.get(("seq", element))
-    if isinstance(found, SequenceType):
-        return found
-    made = SequenceType()
-    made.element, made.text = element, f"seq({element.text})"
-    _interned["seq", element] = made
-    return made
+    return _intern(SequenceType, f"seq({element.text})", element=element)
 
 
 def optional(element: Type) -> OptionalType:
     """The type of an `element` that may be absent."""
-    found = _interned.get(("optional", element))
-    if isinstance(found, OptionalType):
-        return found
-    made = OptionalType()
-    made.element, made.text = element, f"optional({element.text})"
-    _interned["optional", element] = made
-    return made
+    return _intern(OptionalType, f"optional({element.text})", element=element)
 
 
 def tuple_of(elements: Iterable[Type]) -> TupleType:
     """The type of a tuple of these elements."""
     members = tuple(elements)
-    found = _interned.get(("tuple", members))
-    if isinstance(found, TupleType):
-        return found
-    made = TupleType()
-    made.elements, made.text = members, f"tuple({', '.join(member.text for member in members)})"
-    _interned["tuple", members] = made
-    return made
+    return _intern(TupleType, f"tuple({', '.join([member.text for member in members])})", elements=members)
 
 
 def map_of(key: DType, value: Type) -> MapType:
     """The type of a dictionary from `key` to `value`."""
-    found = _interned.get(("map", key, value))
-    if isinstance(found, MapType):
+    return _intern(MapType, f"map({key.text}, {value.text})", key=key, value=value)
+
+
+def _intern(cls: type[T], text: str, **fields: object) -> T:
+    """The one object of a class with these fields."""
+    key = (cls, *fields.values())
+    found = _interned.get(key)
+    if isinstance(found, cls):
         return found
-    made = MapType()
-    made.key, made.value, made.text = key, value, f"map({key.text}, {value.text})"
-    _interned["map", key, value] = made
+    made = cls()
+    made.text = text
+    for name, value in fields.items():
+        setattr(made, name, value)
+    _interned[key] = made
     return made
 
 

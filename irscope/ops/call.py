@@ -32,6 +32,8 @@ class RuleContext:
     def __init__(self) -> None:
         self.assumptions: list[tuple[Dim, Dim, str]] = []
         self.reasons: dict[str, tuple[str, str]] = {}
+        self.sizes: set[SymDim] = set()
+        """Sizes of axes whose bounds alone do not tell that they are not negative."""
         self._fresh = 0
 
     def fresh(self, reason: str, fix: str, lo: int | None, hi: int | None) -> SymDim:
@@ -45,6 +47,12 @@ class RuleContext:
     def assume(self, left: Dim, right: Dim, why: str) -> None:
         """Record that two sizes were taken as equal."""
         self.assumptions.append((left, right, why))
+
+    def note_size(self, size: Dim) -> Dim:
+        """Remember a formula as the size of an axis: where the model runs it is not negative, whatever its bounds say."""
+        if isinstance(size, SymDim) and (size.bounds[0] is None or size.bounds[0] < 0):
+            self.sizes.add(size)
+        return size
 
     def value_of(self, call: OpCall, index: int) -> Known | None:
         """Values of an operand where the call has none; the `shapes` pass makes symbols for small integer tensors."""

@@ -31,7 +31,7 @@ def _evaluate_cast(call: OpCall) -> Known | None:
 def convert(call: OpCall, x: Known, dtype: DType, saturate: bool = False) -> Known | None:
     """Values in another element type."""
     if is_symbolic(x):
-        if dtype.is_integer:
+        if dtype.is_integer and (dtype.bits or 0) >= 32:
             return x
         truths = [is_not_equal(call, item, 0) if isinstance(item, SymDim) else item for item in x.flat]
         return settle(objects(truths, x.shape), dtype) if dtype is DType.BOOL else None

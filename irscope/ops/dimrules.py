@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from irscope.ir.dims import Dim, SymDim, bounds, dim_max, dim_min, equal, floordiv, less, less_equal, mod
+from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, equal, exact_div, floordiv, less, less_equal, mod
 from irscope.ops.call import OpCall
 
 DimFunction = Callable[..., Dim]
@@ -77,15 +77,13 @@ def floor_div(call: OpCall, left: Dim, right: Dim) -> Dim:
 
 def trunc_div(call: OpCall, left: Dim, right: Dim) -> Dim:
     """Division rounded toward zero, as ONNX and C divide integers."""
-    low, divisor_low = bounds(left)[0], bounds(right)[0]
-    if low is not None and low >= 0 and divisor_low is not None and divisor_low > 0:
-        return floordiv(left, right)
-    if not isinstance(left, SymDim) and not isinstance(right, SymDim) and right != 0:
-        quotient = abs(left) // abs(right)
-        return quotient if (left < 0) == (right < 0) else -quotient
-    if right == 1:
-        return left
-    return call.unknown(f"{left} / {right} rounds toward zero and its sign is not known", FIX, None)
+    if _is_zero_possible(right):
+        exact = exact_div(left, right)
+        return call.unknown(f"{left} is divided by {right}, which may be 0", FIX, None) if exact is None else exact
+    if less(right, 0) is True:
+        left, right = -left, -right
+    # One of the two is 0, by the sign of the dividend.
+    return dim_max(floordiv(left, right), 0) + dim_min(ceildiv(left, right), 0)
 
 
 def floor_mod(call: OpCall, left: Dim, right: Dim) -> Dim:

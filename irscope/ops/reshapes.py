@@ -45,7 +45,7 @@ def _with_copies(call: OpCall, given: Sequence[Dim], shape: Shape) -> list[Dim]:
         if shape is None:
             target[axis] = call.unknown("it is copied from the input, whose shape is not known", "give the input's shape")
         elif axis < len(shape):
-            target[axis] = shape[axis]
+            target[axis] = call.context.note_size(shape[axis])
         else:
             raise RuleError(f"{call.spec.name}: axis {axis} is to be copied from an input of {len(shape)} axes")
     return target
@@ -56,7 +56,7 @@ def _fill_in(call: OpCall, total: Dim | None, target: list[Dim]) -> tuple[Dim, .
     open_axes = [axis for axis, dim in enumerate(target) if not isinstance(dim, SymDim) and dim == -1]
     if len(open_axes) > 1:
         raise RuleError(f"{call.spec.name}: more than one size of {[str(dim) for dim in target]} is -1")
-    unsure = [axis for axis, dim in enumerate(target) if isinstance(dim, SymDim) and (bounds(dim)[0] is None or bounds(dim)[0] == -1)]
+    unsure = [axis for axis, dim in enumerate(target) if _may_be_open(call, dim)]
     left = open_axes or [axis for axis, dim in enumerate(target) if isinstance(dim, SymDim) and dim.is_unknown]
     if total is not None and len(left) == 1 and (open_axes == left or not _is_unknown(total)) and set(unsure) <= set(left):
         axis = left[0]
@@ -77,6 +77,12 @@ def _is_unknown(dim: Dim) -> bool:
     return isinstance(dim, SymDim) and dim.is_unknown
 
 
+def _may_be_open(call: OpCall, dim: Dim) -> bool:
+    """Whether a symbolic size may turn out to be -1."""
+    low = bounds(dim)[0]
+    return isinstance(dim, SymDim) and (low is None or low == -1) and dim not in call.context.sizes
+
+
 def _quotient(call: OpCall, total: Dim, others: Sequence[Dim], open_dim: Dim) -> Dim:
     """The size that makes the number of elements right."""
     divisor = product(others)
@@ -86,12 +92,12 @@ def _quotient(call: OpCall, total: Dim, others: Sequence[Dim], open_dim: Dim) ->
         raise RuleError(f"{call.spec.name}: -1 stands beside a size of 0")
     quotient = exact_div(total, divisor)
     if quotient is not None:
-        return quotient
+        return call.context.note_size(quotient)
     low = bounds(divisor)[0]
     if low is None or low < 1:
         return call.unknown(f"it is {total} elements divided by {divisor}, which may be 0", f"bind {divisor}")
     call.same(mod(total, divisor), 0, f"{total} elements divide by {divisor}")
-    return floordiv(total, divisor)
+    return call.context.note_size(floordiv(total, divisor))
 
 
 def _shares_reshape(call: OpCall) -> bool | None:

@@ -50,6 +50,8 @@ def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
     if low is not None and low >= 0:
         return dim
     if isinstance(dim, SymDim):
+        if dim in call.context.sizes:
+            return dim
         return call.unknown(f"it depends on the values of operand {name!r}", f"give the values of {name!r}") if special else dim_max(dim, 0)
     raise RuleError(f"{name!r} of {call.spec.name} holds the negative size {dim}")
 

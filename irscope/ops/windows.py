@@ -57,8 +57,8 @@ def slid(call: OpCall, size: Dim, axis: Axis) -> Dim:
         raise RuleError(f"a window of {axis.reach} does not fit into {padded} elements ({call.spec.name})")
     room = padded - axis.reach
     if not call.attr("ceil_mode") or auto_pad == "VALID":
-        return floordiv(room, axis.stride) + 1
-    return _rounded_up(size, axis, room)
+        return call.context.note_size(floordiv(room, axis.stride) + 1)
+    return call.context.note_size(_rounded_up(size, axis, room))
 
 
 def _rounded_up(size: Dim, axis: Axis, room: Dim) -> Dim:
@@ -77,7 +77,7 @@ def spread(call: OpCall, size: Dim, axis: Axis, extra: int) -> Dim:
     result = (size - 1) * axis.stride + axis.reach + extra - axis.before - axis.after
     if not isinstance(result, SymDim) and result < 0:
         raise RuleError(f"{call.spec.name} crops more than there is: the result would have {result} elements")
-    return result
+    return call.context.note_size(result)
 
 
 @dataclass(frozen=True, slots=True)

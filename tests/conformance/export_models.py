@@ -79,7 +79,9 @@ def vit() -> Export:
         num_attention_heads=HEADS,
         intermediate_size=2 * HIDDEN,
     )
-    return Export(transformers.ViTForImageClassification(config), {"pixel_values": torch.randn(2, 3, 32, 32)}, {"pixel_values": {0: "batch"}})
+    return Export(
+        transformers.ViTForImageClassification(config), {"pixel_values": torch.randn(2, 3, 32, 32)}, {"pixel_values": {0: "batch"}}
+    )
 
 
 def resnet() -> Export:

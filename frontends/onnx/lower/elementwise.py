@@ -158,7 +158,6 @@ TABLE: Table = {
             "Tanh": "math.tanh",
             "Where": "math.where",
             "Identity": "view.alias",
-            "CastLike": "tensor.cast_like",
         }.items()
     },
     **{
@@ -190,6 +189,7 @@ TABLE: Table = {
     "Mean": many("math.mean_of"),
     "Clip": _clip,
     "Cast": _cast,
+    "CastLike": direct("tensor.cast_like", flag("saturate"), text("round_mode")),
     "BitCast": _bitcast,
     "Dropout": _dropout,
     "PRelu": _prelu,

@@ -9,6 +9,7 @@ from pathlib import Path
 TABLE = Path(__file__).parents[3] / "frontends" / "torch_common" / "signatures.json"
 PRIVATE = {
     "_convolution",
+    "_convolution_mode",
     "_softmax",
     "_log_softmax",
     "_native_batch_norm_legit",

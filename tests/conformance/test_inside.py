@@ -1,0 +1,47 @@
+"""No value inside any model of the suite has a shape or an element that the reference evaluator contradicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.grade import Grade
+from tests.conformance.inside import findings, reference
+from tests.conformance.modes import MODES
+from tests.conformance.suite import Case
+from tests.conformance.test_conformance import sample, suite
+
+_MOST_NODES = 60
+"""The evaluator is written in Python: whole networks would take it minutes."""
+
+
+def _small(cases: list[Case]) -> list[Case]:
+    return [case for case in cases if case.kind == "node" or (case.kind != "light" and case.model.count(b"\n") < _MOST_NODES * 10)]
+
+
+def _check(cases: list[Case]) -> tuple[int, int]:
+    shapes = elements = 0
+    wrong: list[str] = []
+    for case in _small(cases):
+        made = reference(case)
+        for mode in MODES if made else ():
+            for one in findings(case, mode, made):
+                shapes += 1
+                elements += one.elements is not None
+                if one.grade is Grade.WRONG or one.elements is False:
+                    wrong.append(f"{mode} {case.name} {one.name} ({one.op}): {one.said}")
+    assert not wrong, "\n".join(wrong[:20])
+    return shapes, elements
+
+
+def test_sample() -> None:
+    shapes, elements = _check(sample())
+    assert shapes > 500
+    assert elements > 200
+
+
+@pytest.mark.full
+def test_whole_suite() -> None:
+    shapes, elements = _check(suite())
+    print(f"\n{shapes} shapes and {elements} arrays of values agree")
+    assert shapes > 30_000
+    assert elements > 15_000

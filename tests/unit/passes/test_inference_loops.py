@@ -1,0 +1,220 @@
+"""Types through loops, branches and lists: what may be claimed, and above all what may not."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from irscope.frontends.onnx import load_model
+from irscope.ir.dims import SymDim
+from irscope.ir.types import TensorType
+from irscope.passes.inference import Inferred
+from irscope.passes.shapes import Shapes
+from irscope.passkit.manager import Manager
+from tests.frontends.onnx.build import BOOL, FLOAT, INT64, graph, ints, model, value
+
+
+def inferred(proto: onnx.ModelProto) -> tuple[Inferred, list[str]]:
+    """What the engine found, and the types of the results as text."""
+    program = load_model(proto)
+    found = Manager(program).get(Shapes())
+    return found, [str(found.type_of(output)) for output in program.graph.outputs]
+
+
+def sizes(proto: onnx.ModelProto, result: int = 0) -> tuple[object, ...]:
+    program = load_model(proto)
+    type_ = Manager(program).get(Shapes()).type_of(program.graph.outputs[result])
+    assert isinstance(type_, TensorType)
+    assert type_.shape is not None
+    return type_.shape
+
+
+def node(op: str, inputs: str, outputs: str, **attributes: object) -> onnx.NodeProto:
+    return helper.make_node(op, inputs.split(), outputs.split(), **attributes)
+
+
+TRUE = helper.make_tensor("true", BOOL, [], [True])
+CONDITION = [value("i", [], INT64), value("go", [], BOOL)]
+
+
+# -- branches ----------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_that_is_not_taken_cannot_contradict() -> None:
+    """Exporters leave branches for other ranks in place; their rules need not hold."""
+    good = graph([node("Relu", "x", "a")], outputs=["a"])
+    bad = graph([node("Concat", "x long", "b", axis=0)], outputs=["b"])
+    proto = model(
+        [node("If", "true", "y", then_branch=good, else_branch=bad)], [value("x", [2, 3]), value("long", [2, 3, 4])], initializers=[TRUE]
+    )
+    found, (result,) = inferred(proto)
+    assert result == "f32[2,3]"
+    assert not found.problems
+
+
+def test_branches_that_disagree() -> None:
+    one = graph([node("Relu", "x", "a")], outputs=["a"])
+    two = graph([node("Concat", "x x", "b", axis=0)], outputs=["b"])
+    proto = model([node("If", "c", "y", then_branch=one, else_branch=two)], [value("x", [2, 3]), value("c", [], BOOL)])
+    first, second = sizes(proto)
+    assert isinstance(first, SymDim)
+    assert first.is_unknown
+    assert second == 3
+
+
+# -- loops -------------------------------------------------------------------------------------------------------
+
+
+def looped(
+    nodes: list[onnx.NodeProto], outputs: list[str], state: str, inputs: list[onnx.ValueInfoProto], **more: object
+) -> onnx.ModelProto:
+    """A loop over one state, as often as the input `n` says."""
+    body = graph([node("Identity", "go", "on"), *nodes], [*CONDITION, value("s", None, TensorProto.UNDEFINED)], ["on", *outputs])
+    results = " ".join(f"r{index}" for index in range(len(outputs)))
+    after = more.get("after", [])
+    names = more.get("results", results.split())
+    assert isinstance(after, list)
+    assert isinstance(names, list)
+    return model([node("Loop", f"n true {state}", results, body=body), *after], inputs, names, [TRUE, ints("two", 2)])
+
+
+N = value("n", [], INT64)
+
+
+def test_a_value_of_the_first_step_is_not_that_of_all() -> None:
+    """The state is 2, then 4, then 8: no step's tensor has a size that can be told."""
+    proto = looped(
+        [node("Add", "s s", "next"), node("ConstantOfShape", "s", "made"), node("ReduceSum", "made", "sum")], ["next", "sum"], "two", [N]
+    )
+    assert sizes(proto, 0) == (1,)
+    body = [node("Add", "s s", "next"), node("ConstantOfShape", "s", "made")]
+    (steps, size) = sizes(looped(body, ["next", "made"], "two", [N]), 1)
+    assert str(steps) != "2"
+    assert isinstance(size, SymDim)
+    assert size.is_unknown
+
+
+def test_a_growing_state() -> None:
+    proto = looped([node("Concat", "s x", "next", axis=0)], ["next"], "x", [N, value("x", [2, 3])])
+    size, width = sizes(proto)
+    assert isinstance(size, SymDim)
+    assert size.is_unknown
+    assert width == 3
+
+
+def test_a_state_and_what_a_step_saw_of_it_differ() -> None:
+    """The last state is longer than the one that the last step began with: their difference is not 0."""
+    body = [node("Concat", "s x", "next", axis=0), node("Shape", "s", "seen", end=1)]
+    after = [
+        node("Shape", "r0", "now", end=1),
+        node("Gather", "r1 last", "then", axis=0),
+        node("Sub", "now then", "grown"),
+        node("ConstantOfShape", "grown", "y"),
+    ]
+    proto = looped(body, ["next", "seen"], "x", [N, value("x", [2])], after=after, results=["y"])
+    proto.graph.initializer.append(helper.make_tensor("last", INT64, [], [-1]))
+    (size,) = sizes(proto)
+    assert not isinstance(size, int)
+
+
+def test_a_loop_of_known_length_is_exact() -> None:
+    proto = looped([node("Concat", "s x", "next", axis=0)], ["next"], "x", [value("x", [2, 3])])
+    proto.graph.initializer.append(helper.make_tensor("n", INT64, [], [5]))
+    assert sizes(proto) == (12, 3)
+
+
+def test_scan_outputs_are_as_long_as_the_loop() -> None:
+    proto = looped([node("Relu", "s", "next"), node("Relu", "s", "each")], ["next", "each"], "x", [N, value("x", [2, 3])])
+    steps, *rest = sizes(proto, 1)
+    assert isinstance(steps, SymDim)
+    assert rest == [2, 3]
+
+
+def test_the_state_of_a_scan_keeps_its_shape() -> None:
+    """ONNX demands it, so a size that a step spells otherwise is the same one; the report says so."""
+    step = graph([node("MatMul", "s w", "next"), node("Identity", "next", "each")], [value("s", None), value("e", None)], ["next", "each"])
+    proto = model(
+        [node("Scan", "x xs", "y z", body=step, num_scan_inputs=1)],
+        [value("x", ["a"]), value("xs", ["t", 2]), value("w", ["a", "b"])],
+        ["y", "z"],
+    )
+    found, results = inferred(proto)
+    assert results == ["f32[a]", "f32[t,b]"]
+    assert [(str(one.left), str(one.right)) for one in found.assumptions] == [("a", "b")]
+
+
+# -- lists -------------------------------------------------------------------------------------------------------
+
+SHAPED = [value("a", [1, 3]), value("b", [2, 3]), value("c", [4, 3])]
+
+
+def listed(*nodes: onnx.NodeProto) -> onnx.ModelProto:
+    positions = [helper.make_tensor(name, INT64, [], [number]) for name, number in (("p0", 0), ("p1", 1), ("m1", -1))]
+    return model([node("SequenceConstruct", "a b", "ab"), *nodes], SHAPED, initializers=positions)
+
+
+def test_elements_of_a_list_are_known_one_by_one() -> None:
+    assert sizes(listed(node("SequenceAt", "ab p1", "y"))) == (2, 3)
+    assert sizes(listed(node("SequenceInsert", "ab c", "abc"), node("SequenceAt", "abc m1", "y"))) == (4, 3)
+    assert sizes(listed(node("SequenceInsert", "ab c p1", "acb"), node("SequenceAt", "acb p1", "y"))) == (4, 3)
+    assert sizes(listed(node("SequenceErase", "ab p0", "b1"), node("SequenceAt", "b1 p0", "y"))) == (2, 3)
+    assert sizes(listed(node("SequenceInsert", "ab c", "abc"), node("ConcatFromSequence", "abc", "y", axis=0))) == (7, 3)
+
+
+def test_the_length_of_a_list_is_a_value() -> None:
+    proto = listed(node("SequenceLength", "ab", "n"), node("Reshape", "n flat", "v"), node("ConstantOfShape", "v", "y"))
+    proto.graph.initializer.append(ints("flat", 1))
+    assert sizes(proto) == (2,)
+
+
+def test_two_elements_of_a_list_need_not_be_alike() -> None:
+    """Which elements are taken is not known: their sizes are, but not that the two are equal."""
+    first, second = node("SequenceAt", "ab i", "e"), node("SequenceAt", "ab j", "f")
+    nodes = [
+        first,
+        second,
+        node("Shape", "e", "se", end=1),
+        node("Shape", "f", "sf", end=1),
+        node("Sub", "se sf", "d"),
+        node("ConstantOfShape", "d", "y"),
+    ]
+    proto = listed(*nodes)
+    proto.graph.input.extend([value("i", [], INT64), value("j", [], INT64)])
+    (size,) = sizes(proto)
+    assert not isinstance(size, int)
+
+
+def test_a_loop_that_fills_an_empty_list() -> None:
+    body = graph(
+        [node("Identity", "go", "on"), node("SequenceInsert", "s x", "next")], [*CONDITION, onnx.ValueInfoProto(name="s")], ["on", "next"]
+    )
+    nodes = [node("SequenceEmpty", "", "none", dtype=FLOAT), node("Loop", "n true none", "y", body=body)]
+    _, (result,) = inferred(model(nodes, [N, value("x", ["k", 3])], initializers=[TRUE]))
+    assert result == "seq(f32[k,3])"
+
+
+# -- values ------------------------------------------------------------------------------------------------------
+
+
+def test_packed_values_are_read_when_a_rule_asks() -> None:
+    """Six boxes of four corners are too many to stand in the graph one by one, but not too many to look at."""
+    boxes = np.array(
+        [[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], np.float32
+    )
+    scores = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]], np.float32)
+    weights = [
+        numpy_helper.from_array(array, name) for array, name in ((boxes, "boxes"), (scores, "scores"), (np.float32([0.5]), "overlap"))
+    ]
+    proto = model([node("NonMaxSuppression", "boxes scores most overlap", "y")], [], initializers=[*weights, ints("most", 3)])
+    assert sizes(proto) == (3, 3)
+
+
+def test_unknown_axes_say_what_they_leave() -> None:
+    axes = value("axes", [1], INT64)
+    assert sizes(model([node("ReduceSum", "x axes", "y", keepdims=0)], [value("x", [5, 5, 5]), axes])) == (5, 5)
+    first, second = sizes(model([node("ReduceSum", "x axes", "y", keepdims=0)], [value("x", [2, 3, 3]), axes]))
+    assert isinstance(first, SymDim)
+    assert second == 3
+    assert sizes(model([node("Squeeze", "x axes", "y")], [value("x", [1, 3, 4]), axes])) == (3, 4)
+    assert sizes(model([node("Unsqueeze", "x axes", "y")], [value("x", [1, 1]), axes])) == (1, 1, 1)
