@@ -7,6 +7,7 @@
 #
 # Everything is installed into .venv, once, and again when pyproject.toml or constraints.txt change.
 # Without torch and ONNX Runtime (their tests are skipped then):  make test EXTRAS=dev
+# With models of the transformers package, exported on the spot:  make test EXTRAS=dev,torch,ort,zoo
 # With another Python, at least 3.11:                              make test PYTHON=python3.12
 
 PYTHON ?= python3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from pathlib import Path
 from typing import cast
 
@@ -15,10 +16,16 @@ from irscope.ir.graph import Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType
 
+_WITH_METHODS = ("exported", "torchscript")
+
 
 def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
     """The model in a file as a program."""
     kind = detect(path)
+    if options.method and kind.frontend not in _WITH_METHODS:
+        raise UsageError(f"a {kind.name} file has no methods to choose from", code="IRS623", hint="leave --method out")
+    if options.use_torch:
+        _say_whether_torch_helps(kind.frontend or "", sink)
     frontend = cast("Frontend", importlib.import_module(f"irscope.frontends.{kind.frontend}"))
     try:
         program = frontend.load(path, options, sink)
@@ -28,6 +35,13 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
     apply_inputs(program, options)
     bind_program(program, options.bind)
     return program
+
+
+def _say_whether_torch_helps(frontend: str, sink: DiagnosticSink) -> None:
+    if frontend != "torchscript":
+        sink.warn("IRS173", "--use-torch has no effect here: only TorchScript files lack types", about="--use-torch")
+    elif importlib.util.find_spec("torch") is None:
+        sink.warn("IRS173", "--use-torch was given, but torch is not installed", hint="install torch, or leave it out", about="--use-torch")
 
 
 def apply_inputs(program: Program, options: LoadOptions) -> None:

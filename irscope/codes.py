@@ -125,6 +125,14 @@ CODES: dict[str, CodeDoc] = {
         "The pickle holds objects other than tensors and containers. They were left alone; nothing was executed.",
     ),
     "IRS164": CodeDoc("A shard is missing", "The index of a checkpoint names a file that is not beside it."),
+    "IRS165": CodeDoc(
+        "Weights without a graph",
+        "Checkpoints hold parameters only. Their table is complete; shapes, cost and memory of a run need a model with a graph.",
+    ),
+    "IRS166": CodeDoc(
+        "An optimizer's state in a checkpoint",
+        "Moments and step counters lie beside the parameters. They are listed as buffers, so that parameters are not counted twice.",
+    ),
     "IRS170": CodeDoc(
         "An operator without a record",
         "irscope has no rules for this operator: sizes that depend on it stay unknown, and its cost is not counted.",
@@ -160,6 +168,15 @@ CODES: dict[str, CodeDoc] = {
     "IRS185": CodeDoc(
         "A scripted model needs the types of its inputs",
         "Scripted TorchScript does not record what it is called with. Example: --input x=f32[1,3,224,224]",
+    ),
+    "IRS173": CodeDoc(
+        "Types from torch",
+        "With --use-torch, torch's own fake tensors said what an operator without a record returns. Without torch nothing is asked.",
+    ),
+    "IRS186": CodeDoc(
+        "Inputs of a scripted model are guessed",
+        "The file does not say what the model is called with. The guess follows from use: a convolution gives channels, an embedding "
+        "whole numbers, and the smallest height and width that the model accepts is taken. --input gives the real types.",
     ),
     "IRS500": CodeDoc("A pass failed", "The pass raised an error. A reproducer was written; `irscope repro FILE` runs it again."),
     "IRS510": CodeDoc(
@@ -218,6 +235,11 @@ CODES: dict[str, CodeDoc] = {
         "The peak is unknown where the size of a tensor is. "
         "Bind the symbols or give the inputs types: --bind batch=8, --input x=f32[1,3,224,224].",
     ),
+    "IRS320": CodeDoc(
+        "The simulated device is out of memory",
+        "The allocator gave back everything that was cached, and the request still does not fit. PyTorch "
+        "would raise OutOfMemoryError here.",
+    ),
     "IRS401": CodeDoc(
         "The cost of an operator is unknown", "Its FLOPs and bytes are not part of the totals; the coverage line counts such nodes."
     ),
@@ -259,6 +281,18 @@ CODES: dict[str, CodeDoc] = {
     ),
     "IRS625": CodeDoc(
         "There is no such symbol", "--bind names the symbols of input sizes, or elements of small integer inputs; the message lists them."
+    ),
+    "IRS640": CodeDoc(
+        "The allocator option cannot be used",
+        "The options are those that PYTORCH_CUDA_ALLOC_CONF has in the given version of torch: "
+        "name:value,name:value. The message lists them.",
+    ),
+    "IRS641": CodeDoc(
+        "The version of torch is not known", "Allocator rules differ between versions; the message lists those that are known."
+    ),
+    "IRS642": CodeDoc(
+        "The allocator was called with something impossible",
+        "A block that is not in use (free it once, where it was made), a negative size, or a device or fraction that cannot be.",
     ),
     "IRS629": CodeDoc("A type does not parse", "A type is an element type with sizes, such as f32[batch,3,224,224] or i64[]."),
     "IRS900": CodeDoc("An error inside irscope", "This is a bug. Please report it with the reproducer or the output of --debug."),

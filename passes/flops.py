@@ -12,7 +12,7 @@ from irscope.ir.graph import Facet, Graph, Node
 from irscope.ops.call import OpCall
 from irscope.ops.cost import FLOP_CLASSES, Cost
 from irscope.ops.registry import find_op
-from irscope.passes.inference import Inferred
+from irscope.passes.inference.engine import Inferred
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, plain, scale
 from irscope.passkit.base import Analysis, PassContext

@@ -1,52 +1,65 @@
-"""Bytes alive at each step when a tensor is freed right after its last use, which is the least any runtime can do."""
+"""Bytes alive at each step, where the peak is, and why each tensor is alive there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
 from operator import add
 from typing import ClassVar, Literal
 
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
-from irscope.ops.registry import find_op
-from irscope.passes.inference import Inferred
-from irscope.passes.shapes import Shapes
+from irscope.passes.alias import Alias, Aliases
+from irscope.passes.lifetimes.lives import LiveRange
+from irscope.passes.ranges import Lifetimes, Ranges
 from irscope.passes.sizes import CONVENTION, largest, plain, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
+from irscope.report.values import Quantity
 
-
-@dataclass(frozen=True, slots=True)
-class LiveRange:
-    """One storage made by a node: from the step that makes it to the last that needs it."""
-
-    value: Value
-    size: Dim
-    born: int
-    dies: int
-    held_by: str
-    """What needs it last: a node's name, or "output"."""
+_RUNNERS_UP = 5
+_SIZES = "sizes as asked for: no rounding by an allocator, no temporary memory of kernels"
 
 
 @dataclass
 class Timeline:
     """Storages, and bytes alive at each step of the main graph."""
 
+    model: str
+    """Who frees when."""
     steps: list[Node]
     ranges: list[LiveRange]
     alive: list[Dim]
+    inside: dict[int, Dim]
+    """Bytes that only exist within a step; `alive` counts them."""
     peak: Dim
     """Formulas where sizes are; the largest of several where none is the largest for every binding."""
     peak_step: int
+    lower_bound: Dim
     resident: dict[str, Dim | None]
-    """Bytes that are there all the time: param, buffer, const, input."""
+    """Bytes that are there all the time: parameter, buffer, constant, input."""
     unsized: list[Value]
+    undecided: int = 0
+    """Results that share or copy depending on strides that are not known; they are counted as copies."""
+    peak_if_shared: Dim | None = None
+    """The peak where all of these share."""
+
+    def living(self, step: int) -> list[LiveRange]:
+        """Storages alive at a step, in order of birth."""
+        return [one for one in self.ranges if one.born <= step <= one.dies]
+
+    def why(self, one: LiveRange, step: int) -> str:
+        """Why a storage is alive at a step."""
+        if one.born == step:
+            return "made here"
+        for used, value in one.uses:
+            if used >= step:
+                return _use_text(self.steps, one, used, value, step)
+        return f"held by {one.held_by}"
 
 
 @dataclass(frozen=True)
@@ -54,16 +67,19 @@ class Liveness(Analysis[Timeline]):
     """Find how many bytes are alive at each step and where the peak is."""
 
     name: ClassVar[str] = "liveness"
-    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
-    model: Literal["ssa"] = "ssa"
-    """Who frees when: ssa frees right after the last use."""
+    model: Literal["auto", "ssa", "eager", "jit"] = "auto"
+    """Who frees when: ssa and jit right after the last use, eager as Python's frames do; auto is eager for files of PyTorch, else ssa."""
     top: int = 20
     """Tensors listed at the peak, largest first; 0 for all."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Timeline:
-        types = ctx.get(Shapes)
-        timeline = measure(graph, types, ctx)
+        lifetimes = ctx.get(Ranges(model=self.model))
+        timeline = measure(graph, lifetimes, ctx.get(Alias()))
+        if lifetimes.undecided:
+            other = ctx.get(Ranges(model=self.model, undecided="share"))
+            timeline.undecided, timeline.peak_if_shared = lifetimes.undecided, largest(other.alive())[0]
         if timeline.unsized:
             first = timeline.unsized[0]
             message = f"{len(timeline.unsized)} tensors have no known size and are not counted; the first is {first.name or 'unnamed'}"
@@ -74,146 +90,143 @@ class Liveness(Analysis[Timeline]):
     def report(self, result: Timeline, ctx: PassContext) -> Report:
         complete = not result.unsized
         peak = result.steps[result.peak_step] if result.steps else None
-        living = [one for one in result.ranges if one.born <= result.peak_step <= one.dies]
-        living.sort(key=lambda one: -scale(one.size))
-        rows = [(one.value.name or _maker(one), plain(one.size), one.born, one.dies, one.held_by) for one in living[: self.top or None]]
-        numbers = [size for size in result.alive if isinstance(size, int)]
-        timeline = Series(
-            "activations alive",
-            Column("step", Kind.COUNT),
-            (Column("alive", Kind.BYTES),),
-            {"step": list(range(len(numbers))), "alive": numbers},
-            marks=(Mark(result.peak_step, "peak"),),
-        )
         return Report(
             pass_name=self.name,
             options=self.text,
             summary={
-                "model": self.model,
-                "activation_peak_bytes": plain(result.peak) if complete else None,
+                "model": result.model,
+                "activation_peak_bytes": _peak_cell(result) if complete else None,
                 "peak_node": peak.name if peak is not None else "",
-                "lower_bound_bytes": plain(_lower_bound(result)) if complete else None,
+                "lower_bound_bytes": plain(result.lower_bound) if complete else None,
                 **{f"{role}_bytes": plain(size) for role, size in result.resident.items()},
             },
-            tables=(
-                Table.of(
-                    rows,
-                    columns=["tensor:value", "size:bytes", "born:index", "dies:index", "needed_by:node"],
-                    title="alive at the peak",
-                ),
-            ),
-            # With symbols there is no one height to draw.
-            series=(timeline,) if len(numbers) == len(result.alive) else (),
+            tables=(self._living(result), _runners_up(result)),
+            series=_series(result),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
-            notes=(CONVENTION, "sizes as asked for: no rounding by an allocator, no temporary memory of kernels"),
+            notes=(CONVENTION, _SIZES, _NOTES[result.model]),
         )
 
+    def _living(self, result: Timeline) -> Table:
+        living = sorted(result.living(result.peak_step), key=lambda one: -scale(one.size))
+        rows: list[tuple[object, ...]] = [
+            (
+                _label(one),
+                plain(one.size),
+                "output" if one.is_output else "activation",
+                one.born,
+                one.dies,
+                result.why(one, result.peak_step),
+                one.held_by,
+            )
+            for one in living[: self.top or None]
+        ]
+        inside = result.inside.get(result.peak_step)
+        if inside is not None:
+            step = result.peak_step
+            rows.append(("", plain(inside), "temporary", step, step, "only exists while the node runs", result.steps[step].name))
+        columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "why:text", "held_by:text"]
+        return Table.of(rows, columns=columns, title="alive at the peak")
 
-def measure(graph: Graph, types: Inferred, ctx: PassContext) -> Timeline:
-    """Live ranges over the order of the main graph; what a region needs or makes counts at the node that owns it."""
-    steps = list(graph)
-    lifetimes = _Lifetimes(types)
-    for step, node in enumerate(ctx.each(steps, "live ranges", len(steps))):
-        lifetimes.visit(step, node)
-    for value in graph.outputs:
-        lifetimes.use(value, len(steps), "output")
-    position = {node: index for index, node in enumerate(steps)}
-    ranges = [
-        LiveRange(value, size, position[value.node], *lifetimes.last[value])
-        for value, size in lifetimes.sizes.items()
-        if value.node is not None
-    ]
-    alive = _alive(ranges, len(steps))
-    for step, size in lifetimes.inside.items():
-        alive[step] = alive[step] + size
+
+_NOTES = {
+    "ssa": "model ssa: a tensor is freed right after its last use",
+    "jit": "model jit: a tensor is freed right after its last use, as TorchScript's interpreter does",
+    "eager": "model eager: a module call holds its inputs until it returns, a variable its tensor until it is bound again or its call ends",
+}
+
+
+def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
+    """The timeline of lifetimes."""
+    alive = lifetimes.alive()
     peak, at = largest(alive)
-    return Timeline(steps, ranges, alive, peak, at, _resident(graph), lifetimes.unsized)
+    bound = lower_bound(lifetimes, aliases)
+    return Timeline(
+        lifetimes.model,
+        lifetimes.steps,
+        lifetimes.ranges,
+        alive,
+        lifetimes.inside,
+        peak,
+        at,
+        bound,
+        _resident(graph),
+        lifetimes.unsized,
+    )
 
 
-class _Lifetimes:
-    """Follows storages through the steps: who made them, who reads them last."""
-
-    def __init__(self, types: Inferred) -> None:
-        self.types = types
-        self.storage: dict[Value, Value] = {}
-        """The value that first had the storage, for values that share another's."""
-        self.last: dict[Value, tuple[int, str]] = {}
-        self.sizes: dict[Value, Dim] = {}
-        self.inside: dict[int, Dim] = {}
-        """Bytes made inside the regions of a step, all taken to be alive together."""
-        self.unsized: list[Value] = []
-
-    def use(self, value: Value, step: int, by: str) -> None:
-        self.last[self.storage.get(value, value)] = (step, by)
-
-    def visit(self, step: int, node: Node) -> None:
-        for value in _read(node):
-            self.use(value, step, node.name)
-        shared = _shares(node)
-        for index, output in enumerate(node.outputs):
-            source = shared.get(index)
-            if source is not None:
-                self.storage[output] = self.storage.get(source, source)
-                continue
-            size = self.size_of(output)
-            if size is not None:
-                self.sizes[output] = size
-                self.last[output] = (step, "nothing")
-        for region in node.regions:
-            made = (output for body in region.graphs() for inner in body for output in inner.outputs)
-            for output in made:
-                size = self.size_of(output)
-                self.inside[step] = self.inside.get(step, 0) + (0 if size is None else size)
-
-    def size_of(self, value: Value) -> Dim | None:
-        """Bytes of a tensor; one that is not known is remembered."""
-        type_ = self.types.type_of(value)
-        found = type_.nbytes if isinstance(type_, TensorType) else 0
-        if found is None or (isinstance(found, SymDim) and found.is_unknown):
-            self.unsized.append(value)
-            return None
-        return found
+def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
+    """No order of the nodes can need less than its largest node: results, operands and what exists only inside it, together."""
+    sizes = {one.value: one.size for one in lifetimes.ranges}
+    needs: list[Dim] = []
+    for step, node in enumerate(lifetimes.steps):
+        operands = (value for value in node.inputs if value is not None)
+        touched = dict.fromkeys(aliases.storage(value) for value in (*node.outputs, *operands))
+        needs.append(reduce(add, (sizes.get(storage, 0) for storage in touched), lifetimes.inside.get(step, 0)))
+    return largest([*needs, *_returned(lifetimes)])[0]
 
 
-def _alive(ranges: list[LiveRange], steps: int) -> list[Dim]:
-    """Bytes alive at each step."""
-    change: list[Dim] = [0] * (steps + 1)
-    for one in ranges:
-        change[one.born] = change[one.born] + one.size
-        if one.dies < steps:
-            change[one.dies + 1] = change[one.dies + 1] - one.size
-    return list(accumulate(change[:steps], add))
+def _returned(lifetimes: Lifetimes) -> list[Dim]:
+    """All that the model returns is alive at its end."""
+    return [reduce(add, (one.size for one in lifetimes.ranges if one.is_output), 0)]
 
 
-def _maker(one: LiveRange) -> str:
-    return one.value.node.name if one.value.node is not None else ""
+def _peak_cell(result: Timeline) -> object:
+    peak, other = result.peak, result.peak_if_shared
+    if other is None or other == peak:
+        return plain(peak)
+    low, high = sorted((peak, other), key=scale)
+    note = f"{result.undecided} results share their operand's storage or copy it, depending on strides that are not known"
+    return Quantity(plain(peak), note=note, lo=plain(low), hi=plain(high))
 
 
-def _read(node: Node) -> list[Value]:
-    """Values a node needs, those captured by its regions included."""
-    values = [value for value in node.inputs if value is not None]
-    for region in node.regions:
-        for inner in region.walk():
-            values.extend(value for value in inner.inputs if value is not None)
-        for body in region.graphs():
-            values.extend(body.outputs)
-    return values
+def _use_text(steps: list[Node], one: LiveRange, used: int, value: Value, step: int) -> str:
+    through = "" if value is one.value or not value.name else f" as {value.name}"
+    if used == len(steps):
+        return f"output{through}"
+    node = steps[used].name
+    return f"read here{through}" if used == step else f"used later by {node}{through}"
 
 
-def _shares(node: Node) -> dict[int, Value]:
-    """Results that share the storage of an operand: views, and writes in place."""
-    found: dict[int, Value] = {}
-    spec = find_op(node.op)
-    for rule in spec.aliases if spec is not None else ():
-        source = node.inputs[rule.operand] if rule.operand < len(node.inputs) else None
-        if source is not None:
-            found[rule.result] = source
-    inplace = node.attrs.get("inplace")
-    if isinstance(inplace, int) and inplace < len(node.inputs):
-        target = node.inputs[inplace]
-        if target is not None:
-            found[0] = target
-    return found
+def _runners_up(result: Timeline) -> Table:
+    """The highest points of the timeline besides the peak, one for each hill."""
+    heights = [scale(size) for size in result.alive]
+    hills = [
+        step
+        for step, height in enumerate(heights)
+        if (step == 0 or heights[step - 1] < height) and (step + 1 == len(heights) or _falls_after(heights, step))
+    ]
+    hills.sort(key=lambda step: (-heights[step], step))
+    rows = [(result.steps[step].name, step, plain(result.alive[step])) for step in hills[:_RUNNERS_UP]]
+    return Table.of(rows, columns=["node", "step:index", "alive:bytes"], title="highest steps")
+
+
+def _falls_after(heights: list[int], step: int) -> bool:
+    for height in heights[step + 1 :]:
+        if height != heights[step]:
+            return height < heights[step]
+    return True
+
+
+def _series(result: Timeline) -> tuple[Series, ...]:
+    """The timeline by category; with symbols there is no one height to draw."""
+    numbers = [size for size in result.alive if isinstance(size, int)]
+    if len(numbers) < len(result.alive):
+        return ()
+    outputs = [0] * (len(numbers) + 1)
+    for one in result.ranges:
+        if one.is_output and isinstance(one.size, int):
+            outputs[one.born] += one.size
+    kept = 0
+    rows: dict[str, list[object]] = {"step": list(range(len(numbers))), "activation": [], "temporary": [], "output": []}
+    for step, total in enumerate(numbers):
+        kept += outputs[step]
+        inside = result.inside.get(step, 0)
+        temporary = inside if isinstance(inside, int) else 0
+        rows["activation"].append(total - kept - temporary)
+        rows["temporary"].append(temporary)
+        rows["output"].append(kept)
+    columns = tuple(Column(key, Kind.BYTES) for key in ("output", "activation", "temporary"))
+    return (Series("activations alive", Column("step", Kind.COUNT), columns, rows, marks=(Mark(result.peak_step, "peak"),)),)
 
 
 def _resident(graph: Graph) -> dict[str, Dim | None]:
@@ -227,11 +240,6 @@ def _resident(graph: Graph) -> dict[str, Dim | None]:
     return totals
 
 
-def _lower_bound(timeline: Timeline) -> Dim:
-    """No order of the nodes can need less than its largest node: results and operands together."""
-    operands = {one.value: one.size for one in timeline.ranges}
-    needs: list[Dim] = []
-    for node in timeline.steps:
-        touched = {value: operands.get(value, 0) for value in (*node.outputs, *(v for v in node.inputs if v is not None))}
-        needs.append(reduce(add, touched.values(), 0))
-    return largest(needs)[0]
+def _label(one: LiveRange) -> str:
+    value = one.value
+    return value.name or (value.node.name if value.node is not None else "")

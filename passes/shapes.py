@@ -13,7 +13,7 @@ from irscope.ir.graph import Facet, Graph, Value
 from irscope.ir.naming import value_names
 from irscope.ir.program import Program
 from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type
-from irscope.passes.inference import Inference, Inferred, Problem
+from irscope.passes.inference.engine import Inference, Inferred, Problem
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Table

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope.ir.dims import Dim, SymDim, bind, bounds, dim_max, less_equal
+from irscope.ir.dims import Dim, SymDim, bind, bounds, dim_max, less_equal, unknown
 
 CONVENTION = "a multiply-add is 2 FLOPs; MiB = 2^20 bytes"
 _TYPICAL = 64
+_MOST_CANDIDATES = 12
 
 
 def plain(number: Dim | None) -> int | str | None:
@@ -18,16 +19,25 @@ def plain(number: Dim | None) -> int | str | None:
 
 
 def largest(sizes: Sequence[Dim]) -> tuple[Dim, int]:
-    """The largest size and the first place that has it. Where sizes cross as symbols grow, all that may be the largest count."""
-    best: dict[Dim, int] = {}
+    """The largest size and the first place that has it. Where sizes cross as symbols grow, all that may be the largest count.
+
+    Where too many cross to be told apart in reasonable time, the answer is an unknown size.
+    """
+    places: dict[Dim, int] = {}
     for place, size in enumerate(sizes):
-        if size in best or any(less_equal(size, other) for other in best):
+        places.setdefault(size, place)
+    # From the largest down: nearly all others are at most the first, which one comparison each shows.
+    best: list[Dim] = []
+    for size in sorted(places, key=scale, reverse=True):
+        if any(less_equal(size, other) for other in best):
             continue
-        best = {other: at for other, at in best.items() if not less_equal(other, size)}
-        best[size] = place
+        best = [other for other in best if not less_equal(other, size)]
+        best.append(size)
+        if len(best) > _MOST_CANDIDATES:
+            return unknown("largest", max((bounds(one)[0] or 0 for one in best), default=0)), places[best[0]]
     if not best:
         return 0, 0
-    return dim_max(*best), best[max(best, key=scale)]
+    return dim_max(*best), places[max(best, key=scale)]
 
 
 def scale(size: Dim) -> int:

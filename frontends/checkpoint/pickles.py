@@ -16,6 +16,8 @@ from irscope.ir.payload import FileRegion, Payload
 
 _EXPORT = "the class's code is not in the file; load it where the code is and save torch.export.export(model, args) instead"
 
+_MOST_DICTIONARIES = 1000
+
 Locate = Callable[[PickledTensor], "Payload | None"]
 
 
@@ -82,10 +84,29 @@ def _add_all(found: Unpickled, table: WeightTable, locate: Locate) -> None:
         )
     for name, tensor in _tensors(found.root):
         table.add(name, pickled_type(tensor), locate(tensor))
+    states = _optimizer_states(found.root)
+    if states:
+        table.set_aside(states)
     foreign = [name for name in found.foreign if not name.startswith("torch.nn.")]
     if foreign:
         names = ", ".join(sorted(foreign)[:5])
         table.sink.note("IRS163", f"objects that are not interpreted: {names}", about="foreign objects")
+
+
+def _optimizer_states(root: object) -> tuple[str, ...]:
+    """Prefixes of the names of what optimizers keep: dictionaries with `state` and `param_groups`."""
+    pending: list[tuple[str, object]] = [("", root)]
+    found: list[str] = []
+    for _ in range(_MOST_DICTIONARIES):
+        if not pending:
+            break
+        name, item = pending.pop()
+        if isinstance(item, dict):
+            if "state" in item and "param_groups" in item:
+                found.append(f"{name}." if name else "")
+            else:
+                pending.extend((_joined(name, key), part) for key, part in item.items() if isinstance(part, dict))
+    return tuple(found)
 
 
 def _tensors(root: object) -> list[tuple[str, PickledTensor]]:

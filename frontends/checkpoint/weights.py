@@ -33,6 +33,14 @@ class WeightTable:
         is_buffer = name.endswith(_BUFFERS) or not (type_.dtype.is_float or type_.dtype.kind.value in ("complex", "unknown"))
         self._graph.add_weight(type_, self._names.unique(name), Role.BUFFER if is_buffer else Role.PARAMETER, data)
 
+    def set_aside(self, prefixes: tuple[str, ...]) -> None:
+        """What an optimizer keeps is no parameter."""
+        kept = [weight for weight in self._graph.weights if str(weight.name).startswith(prefixes)]
+        for weight in kept:
+            weight.role = Role.BUFFER
+        if kept:
+            self.sink.warn("IRS166", f"{len(kept):,} tensors are an optimizer's state; they count as buffers", about="optimizer")
+
     def error(self, what: str, hint: str = "the file is damaged; save or copy it again") -> LoadError:
         return LoadError(what, code="IRS160", where=str(self.path), hint=hint)
 
@@ -44,5 +52,12 @@ class WeightTable:
                 code="IRS161",
                 where=str(self.path),
                 hint="save the model's state_dict, or export it with torch.export",
+            )
+        if not any(diagnostic.code == "IRS162" for diagnostic in self.sink):
+            self.sink.warn(
+                "IRS165",
+                "the file holds weights but no graph: shapes, cost and the memory of a run cannot be told from it",
+                hint="torch.export.save(torch.export.export(model, args), 'model.pt2') writes a graph",
+                about="no graph",
             )
         return Program(self._graph, {}, {}, "checkpoint", str(self.path), metadata=self.metadata)

@@ -33,7 +33,7 @@ _SILENT = frozenset(
         "torch.ops.aten.sym_constrain_range_for_size.default",
     }
 )
-_MEMORY_FORMATS = {1: "contiguous", 2: "channels_last", 3: "channels_last_3d", 4: "preserve"}
+_MEMORY_FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
 _SYMBOLIC = ("as_sym_int", "as_sym_float", "as_sym_bool")
 _VALUES = {"as_sym_int": "sym_int_values", "as_sym_float": "sym_float_values", "as_sym_bool": "sym_bool_values"}
 

@@ -26,6 +26,8 @@ _LONGEST_COMMENT = 65_535
 _MAX_DIRECTORY = 64 << 20
 _MAX_ENTRIES = 300_000
 _MAX_READ = 256 << 20
+# PyTorch packs only code, which shrinks by a factor of ten at most.
+_SMALL, _LARGEST_RATIO = 1 << 20, 25
 _STORED, _DEFLATED = 0, 8
 _UTF8, _ENCRYPTED = 0x800, 0x1
 
@@ -201,7 +203,8 @@ class Archive:
         if entry is None:
             raise LoadError(f"the archive lacks {name!r}", code="IRS131", where=str(self.path), hint="the file is damaged; save it again")
         self._read_so_far += entry.size
-        if entry.size > limit or self._read_so_far > _MAX_READ:
+        is_bomb = entry.method == _DEFLATED and entry.size > max(_SMALL, _LARGEST_RATIO * entry.packed)
+        if entry.size > limit or self._read_so_far > _MAX_READ or is_bomb:
             raise LoadError(
                 f"{name!r} would unpack to {entry.size:,} bytes, more than irscope reads",
                 code="IRS132",

@@ -241,6 +241,15 @@ def _multi_head(call: AtenCall) -> Lowered:
     return Lowered("nn.multi_head_attention", [call.maybe(name) for name in names], attrs, results)
 
 
+def _encoder_layer(call: AtenCall) -> Lowered:
+    """The fused layer of nn.TransformerEncoder in inference."""
+    names = "src qkv_weight qkv_bias proj_weight proj_bias norm_weight_1 norm_bias_1 norm_weight_2 norm_bias_2"
+    inputs = [call.tensor(name) for name in f"{names} ffn_weight_1 ffn_bias_1 ffn_weight_2 ffn_bias_2".split()]
+    activation = "gelu" if call.flag("use_gelu") else "relu"
+    attrs: dict[str, Attr] = {"num_heads": call["num_heads"], "activation": activation, "norm_first": call.flag("norm_first")}
+    return Lowered("nn.transformer_encoder_layer", [*inputs, call.maybe("mask")], attrs)
+
+
 def _flash(call: AtenCall) -> Lowered:
     """Fused attention kernels; only the output is described, the rest serves training."""
     attrs: dict[str, Attr] = {"is_causal": call.flag("is_causal")}
@@ -298,6 +307,7 @@ RULES: dict[str, Rule] = {
     "grid_sampler_2d": _grid_sample,
     "grid_sampler_3d": _grid_sample,
     "_native_multi_head_attention": _multi_head,
+    "_transformer_encoder_layer_fwd": _encoder_layer,
     "torchvision::roi_align": _roi("vision.roi_align"),
     "torchvision::roi_pool": _roi("vision.roi_pool"),
     "torchvision::ps_roi_align": _roi("vision.ps_roi_align"),

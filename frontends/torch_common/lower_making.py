@@ -6,7 +6,7 @@ from irscope.frontends.torch_common.lowering import AtenCall, CannotLower, Lower
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
-from irscope.ir.types import TensorType
+from irscope.ir.types import ScalarType, TensorType
 
 TEMPLATES: dict[str, str] = {
     "zeros_like": "tensor.full_like self ; fill:0 dtype device",
@@ -63,23 +63,36 @@ def _filled(fill: int | None) -> Rule:
                 raise CannotLower("the element type is unknown")
             default = source.type.dtype
         attrs: dict[str, Attr] = {"shape": call.dims("size"), **_options(call, default)}
+        # Nothing of `source` is read, but it lives until then.
+        like = (source,) if isinstance(source, Value) else ()
         if value is None:
-            return Lowered("tensor.empty", (), attrs)
+            return Lowered("tensor.empty", (None, *like) if like else (), attrs)
         if isinstance(value, Value):
-            return Lowered("tensor.full", (None, value), attrs)
-        return Lowered("tensor.full", (), {**attrs, "fill": value})
+            return Lowered("tensor.full", (None, value, *like), attrs)
+        return Lowered("tensor.full", (None, None, *like) if like else (), {**attrs, "fill": value})
 
     return rule
 
 
 def _arange(call: AtenCall) -> Lowered:
-    start = 0 if call["start"] is None else call["start"]
-    step = 1 if call["step"] is None else call["step"]
-    end = call["end"]
-    numbers = (start, end, step)
-    if not all(isinstance(number, int | float | SymDim) for number in numbers):
-        raise CannotLower("bounds are no numbers")
-    return Lowered("tensor.arange", (), {"start": start, "limit": end, "delta": step, **_options(call, _number_dtype(*numbers))})
+    """Bounds are numbers, or tensors that hold one."""
+    bounds = {
+        "start": 0 if call["start"] is None else call["start"],
+        "limit": call["end"],
+        "delta": 1 if call["step"] is None else call["step"],
+    }
+    inputs = [bound if isinstance(bound, Value) else None for bound in bounds.values()]
+    attrs: dict[str, Attr] = {}
+    numbers: list[object] = []
+    for name, bound in bounds.items():
+        if isinstance(bound, Value):
+            numbers.append(0.0 if isinstance(bound.type, TensorType | ScalarType) and bound.type.dtype.is_float else 0)
+        elif isinstance(bound, int | float | SymDim):
+            attrs[name] = bound
+            numbers.append(bound)
+        else:
+            raise CannotLower("bounds are no numbers")
+    return Lowered("tensor.arange", inputs, {**attrs, **_options(call, _number_dtype(*numbers))})
 
 
 def _scalar_tensor(call: AtenCall) -> Lowered:
@@ -117,6 +130,13 @@ def _fill(call: AtenCall) -> Lowered:
     return Lowered("tensor.full_like", (call.tensor("self"),), {"fill": value})
 
 
+def _permutation(call: AtenCall) -> Lowered:
+    count = call["n"]
+    if not isinstance(count, int | SymDim):
+        raise CannotLower("the count is no number")
+    return Lowered("random.randperm", (), {"count": count, **_options(call, DType.I64)})
+
+
 def _in_place_random(op: str) -> Rule:
     return lambda call: Lowered(op, (call.tensor("self"),), {})
 
@@ -136,6 +156,8 @@ RULES: dict[str, Rule] = {
     "ones": _filled(1),
     "full": _filled(0),
     "empty": _filled(None),
+    "empty_permuted": _filled(None),
+    "empty_strided": _filled(None),
     "new_zeros": _filled(0),
     "new_ones": _filled(1),
     "new_full": _filled(0),
@@ -147,6 +169,7 @@ RULES: dict[str, Rule] = {
     "rand": _random("random.uniform", _DEFAULT),
     "randn": _random("random.normal", _DEFAULT),
     "randint": _random("random.randint", DType.I64),
+    "randperm": _permutation,
     "fill": _fill,
     "uniform": _in_place_random("random.uniform_like"),
     "normal": _in_place_random("random.normal_like"),

@@ -151,6 +151,7 @@ TEMPLATES: dict[str, str] = {
     "linalg_cross": "linalg.cross self other ; axis=dim",
     "cross": "linalg.cross self other ; axis=dim",
     "cdist": "linalg.cdist x1 x2 ; p",
+    "_cdist_forward": "linalg.cdist x1 x2 ; p",
     "linalg_det": "linalg.det A",
     "det": "linalg.det self",
     "linalg_inv": "linalg.inverse A",

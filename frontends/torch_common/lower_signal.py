@@ -47,7 +47,7 @@ def _plain_transform(kind: str) -> Rule:
         attrs: dict[str, Attr] = {"axes": axes, "kind": kind, "onesided": call.flag("onesided") or kind == "c2r"}
         attrs["inverse"] = kind == "c2r" or (kind == "c2c" and not call.flag("forward"))
         if kind == "c2r":
-            attrs["sizes"] = (*(_shape(call)[_axis(axis)] for axis in axes[:-1]), call["last_dim_size"])  # type: ignore[assignment]
+            attrs["sizes"] = (*(_shape(call)[_axis(axis)] for axis in axes[:-1]), call["last_dim_size"])
         return Lowered("fft.transform", (call.tensor("self"),), attrs)
 
     return rule
@@ -70,7 +70,7 @@ def _inverse_short(call: AtenCall) -> Lowered:
     attrs["onesided"] = call["onesided"] is None or call.flag("onesided")
     attrs["return_complex"] = call.flag("return_complex")
     if call.has("length"):
-        attrs["length"] = _axis(call["length"])  # type: ignore[arg-type]  # refused unless it is a number
+        attrs["length"] = _axis(call["length"])
     return Lowered("fft.istft", (call.tensor("self"), call.maybe("window")), attrs)
 
 

@@ -153,8 +153,14 @@ def from_template(text: str) -> Rule:
     def rule(call: AtenCall) -> Lowered:
         inputs: list[Value | None] = []
         attrs: dict[str, Attr] = {}
-        for operand in operands:
-            _add_operand(call, operand, inputs, attrs)
+        if operands == ["self", "other|value"] and op.startswith("math.") and not isinstance(call["self"], Value):
+            # A number on the left, as in `1 - x`.
+            _add_operand(call, "self|value", inputs, attrs)
+            inputs = [call.tensor("other")]
+            attrs["reverse"] = True
+        else:
+            for operand in operands:
+                _add_operand(call, operand, inputs, attrs)
         for ours, theirs, literal in attributes:
             value = literal if theirs is None else _argument(call, theirs)
             if isinstance(value, Value):

@@ -276,8 +276,10 @@ def _ints(value: object) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _storage(value: object) -> Storage:
-    """The storage that a persistent id ("storage", class, key, device, elements) describes."""
+def _storage(value: object) -> object:
+    """The storage that a persistent id ("storage", class, key, device, elements) describes; of a module its class."""
+    if isinstance(value, tuple) and len(value) > 1 and value[0] == "module":
+        return value[1]
     if not isinstance(value, tuple) or len(value) < 5 or value[0] != "storage":
         raise ValueError("not a storage")
     kind, key, device, numel = value[1:5]

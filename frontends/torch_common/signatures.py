@@ -65,7 +65,9 @@ class Signature:
         """The argument that the operator changes in place; None where it returns new tensors."""
         return next((param.name for param in self.params if param.written), None)
 
-    def bind(self, positional: Sequence[Argument], named: Mapping[str, Argument]) -> dict[str, Argument] | None:
+    def bind(
+        self, positional: Sequence[Argument], named: Mapping[str, Argument], tensors_as_numbers: bool = False
+    ) -> dict[str, Argument] | None:
         """Arguments by name with defaults filled in; None where the call does not fit."""
         bound: dict[str, Argument] = {}
         used = 0
@@ -80,7 +82,9 @@ class Signature:
             else:
                 bound[param.name] = param.default
                 continue
-            if not _fits(given, param.kind):
+            if not _fits(given, param.kind) and not (
+                tensors_as_numbers and isinstance(given, Value) and param.kind.rstrip("?") == "Scalar"
+            ):
                 return None
             bound[param.name] = given
         allowed = sum(not param.keyword_only for param in self.params)
@@ -176,18 +180,32 @@ def find(name: str, overload: str) -> Signature | None:
 
 
 def resolve(name: str, positional: Sequence[Argument], named: Mapping[str, Argument]) -> tuple[Signature, dict[str, Argument]] | None:
-    """The overload that a call without an overload name means, with its arguments."""
-    for signature in overloads(name):
-        bound = signature.bind(positional, named)
-        if bound is not None:
-            return signature, bound
+    """The overload that a call without an overload name means, with its arguments.
+
+    A tensor stands for the number in it only where no overload takes the tensor itself.
+    """
+    for tensors_as_numbers in (False, True):
+        for signature in overloads(name):
+            bound = signature.bind(positional, named, tensors_as_numbers)
+            if bound is not None:
+                return signature, bound
     return None
+
+
+_MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
 
 
 def complete(signature: Signature, named: Mapping[str, Argument]) -> dict[str, Argument]:
     """Arguments by name with defaults filled in, for a call whose overload is known."""
-    defaults = {param.name: param.default for param in signature.params if not param.required}
+    defaults = {param.name: _filled_in(param) for param in signature.params if not param.required}
     return {**defaults, **named}
+
+
+def _filled_in(param: Param) -> Argument:
+    """Memory formats stand in signatures as PyTorch's own numbers."""
+    if param.kind.startswith("MemoryFormat") and isinstance(param.default, int):
+        return _MEMORY_FORMATS.get(param.default, "")
+    return param.default
 
 
 # -- whether an argument can be of a kind ------------------------------------------------------------------------------

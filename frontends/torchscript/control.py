@@ -6,11 +6,22 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptRaise, Uninitialized, is_integer
-from irscope.ir.dims import SymDim, bounds, equal
+from irscope.frontends.torchscript.containers import Copies
+from irscope.frontends.torchscript.lists import to_sequence
+from irscope.frontends.torchscript.values import (
+    Item,
+    KnownTensor,
+    ScriptObject,
+    ScriptRaise,
+    TensorList,
+    Uninitialized,
+    is_integer,
+    is_number,
+)
+from irscope.ir.dims import Dim, SymDim, bounds, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Value
-from irscope.ir.types import TensorType, Type, scalar, tensor
+from irscope.ir.types import UNKNOWN_TYPE, SequenceType, TensorType, Type, scalar, sequence, tensor
 
 if TYPE_CHECKING:
     from irscope.frontends.torchscript.interpreter import Interpreter, Returned
@@ -38,7 +49,8 @@ class _Branch:
         assert frame is not None
         outer_graph, outer_env = emitter.graph, frame.env
         self.graph = Graph(name, scope=emitter.scope, versions=outer_graph.versions)
-        self.env = dict(outer_env)
+        self.copies = Copies(outer_env)
+        self.env = self.copies.env
         self.returned: Returned | None = None
         self.raises = False
         emitter.graph, frame.env = self.graph, self.env
@@ -80,7 +92,7 @@ def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> 
         return interpreter.block(node.orelse if then.raises else node.body)
     if (then.returned is None) != (other.returned is None):
         raise interpreter.error("one way of an if that depends on data returns, the other goes on")
-    merge = _Merge(interpreter, condition, then.graph, other.graph)
+    merge = _Merge(interpreter, condition, then, other)
     returned: Item = None
     if then.returned is not None and other.returned is not None:
         returned = merge.pair(then.returned.item, other.returned.item)
@@ -88,6 +100,7 @@ def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> 
         for name in dict.fromkeys([*assigned_names(node.body), *assigned_names(node.orelse)]):
             if name in then.env and name in other.env:
                 interpreter.env[name] = merge.pair(then.env[name], other.env[name])
+    merge.containers()
     made = emitter.node("cf.if", (condition,), merge.types, "prim::If")
     then.graph.set_outputs(merge.left)
     other.graph.set_outputs(merge.right)
@@ -96,6 +109,7 @@ def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> 
         from irscope.frontends.torchscript.interpreter import Returned
 
         return Returned(merge.resolve(returned, made))
+    merge.finish(made)
     for name, item in list(interpreter.env.items()):
         interpreter.env[name] = merge.resolve(item, made)
     return None
@@ -106,41 +120,98 @@ class _Slot:
 
     def __init__(self, index: int) -> None:
         self.index = index
+        self.is_list = False
 
 
 class _Merge:
     """Brings the values of two ways together; those that differ become results of the if."""
 
-    def __init__(self, interpreter: Interpreter, condition: Value, then: Graph, other: Graph) -> None:
+    def __init__(self, interpreter: Interpreter, condition: Value, then: _Branch, other: _Branch) -> None:
         self._interpreter = interpreter
         self._condition = condition
-        self._graphs = (then, other)
+        self._graphs = (then.graph, other.graph)
+        self._copies = (then.copies, other.copies)
         self.left: list[Value] = []
         self.right: list[Value] = []
         self.types: list[Type] = []
         self._slots: dict[tuple[Value, Value], _Slot] = {}
+        self._resolved: dict[int, tuple[Item, Item]] = {}
+        self._lists: list[tuple[Item, _Slot]] = []
 
     def pair(self, a: Item, b: Item) -> Item:
         """The value after the if, which was `a` on one way and `b` on the other."""
         if a is b:
             return a
+        self._interpreter.step()
+        original = self._copies[0].original(a)
+        if original is not None and original is self._copies[1].original(b):
+            return original
+        if isinstance(a, TensorList) or isinstance(b, TensorList):
+            return self._sequences(a, b)
         if isinstance(a, Value | KnownTensor) or isinstance(b, Value | KnownTensor):
             return self._tensors(a, b)
+        if is_number(a) and is_number(b):
+            return self._numbers(a, b)
+        if isinstance(a, tuple | list) and type(a) is type(b):
+            if len(a) != len(b):
+                return self._sequences(a, b)
+            merged = [self.pair(x, y) for x, y in zip(a, b, strict=True)]
+            return merged if isinstance(a, list) else tuple(merged)
+        if isinstance(a, str) and a == b:
+            return a
+        return b if isinstance(a, Uninitialized) else a if isinstance(b, Uninitialized) else self._differ()
+
+    def _differ(self) -> Item:
+        return Uninitialized()
+
+    def containers(self) -> None:
+        """Bring together what the two ways did to containers that were there before."""
+        other = {id(item): copy for item, copy in self._copies[1].pairs()}
+        touched = {id(item) for copies in self._copies for item, _ in copies.changed()}
+        for item, left in self._copies[0].pairs():
+            if id(item) not in touched:
+                continue
+            right = other[id(item)]
+            if isinstance(item, list) and isinstance(left, list) and isinstance(right, list):
+                if len(left) == len(right):
+                    item[:] = [self.pair(a, b) for a, b in zip(left, right, strict=True)]
+                else:
+                    self._lists.append((item, self._sequences(left, right)))
+            elif isinstance(item, TensorList):
+                self._lists.append((item, self._sequences(left, right)))
+            elif isinstance(item, dict) and isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
+                merged = {key: self.pair(left[key], right[key]) for key in left}
+                item.clear()
+                item.update(merged)
+            elif isinstance(item, ScriptObject) and isinstance(left, ScriptObject) and isinstance(right, ScriptObject):
+                item.attrs.update({key: self.pair(part, right.attrs.get(key)) for key, part in left.attrs.items()})
+            else:
+                raise self._interpreter.error("the ways of an if that depends on data change a dictionary in different ways")
+
+    def _sequences(self, a: Item, b: Item) -> _Slot:
+        """Lists of different lengths: a sequence whose length nobody knows."""
+        emitter = self._interpreter.emitter
+        found: list[Value | None] = []
+        for item, graph in zip((a, b), self._graphs, strict=True):
+            outer, emitter.graph = emitter.graph, graph
+            try:
+                found.append(to_sequence(emitter, item) if isinstance(item, list | TensorList) else None)
+            finally:
+                emitter.graph = outer
+        if found[0] is None or found[1] is None:
+            raise self._interpreter.error("the ways of an if that depends on data make lists of different lengths")
+        slot = self._slot(found[0], found[1])
+        slot.is_list = True
+        return slot
+
+    def _numbers(self, a: Item, b: Item) -> Item:
         if a is True and b is False:
             return self._condition
         if isinstance(a, bool) and isinstance(b, bool):
             return a if a == b else self._tensors(a, b)
         if is_integer(a) and is_integer(b):
             return self._integers(a, b)
-        if isinstance(a, tuple | list) and type(a) is type(b) and len(a) == len(b):
-            merged = [self.pair(x, y) for x, y in zip(a, b, strict=True)]
-            return merged if isinstance(a, list) else tuple(merged)
-        if isinstance(a, float | str) and a == b:
-            return a
-        return b if isinstance(a, Uninitialized) else a if isinstance(b, Uninitialized) else self._differ()
-
-    def _differ(self) -> Item:
-        return Uninitialized()
+        return a if isinstance(a, float) and a == b else self._differ()
 
     def _integers(self, a: Item, b: Item) -> Item:
         if equal(a, b) is True:  # type: ignore[arg-type]  # both are whole numbers
@@ -168,6 +239,9 @@ class _Merge:
         left, right = self._value(a, self._graphs[0]), self._value(b, self._graphs[1])
         if left is None or right is None:
             return Uninitialized() if not isinstance(a, Uninitialized) and not isinstance(b, Uninitialized) else (left or right)
+        return self._slot(left, right)
+
+    def _slot(self, left: Value, right: Value) -> _Slot:
         slot = self._slots.get((left, right))
         if slot is None:
             slot = self._slots[left, right] = _Slot(len(self.types))
@@ -176,32 +250,57 @@ class _Merge:
             self.types.append(common_type(self._interpreter, left.type, right.type))
         return slot
 
+    def finish(self, node: Node) -> None:
+        """Put sequences in place of the lists that became them."""
+        for item, slot in self._lists:
+            if not self._interpreter.replace(item, self.resolve(slot, node)):
+                raise self._interpreter.error("a way of an if that depends on data changes a list that is held by something else")
+
     def resolve(self, item: Item, node: Node) -> Item:
         """Replace places by the results of the made if."""
         if isinstance(item, _Slot):
-            return node.outputs[item.index]
+            return TensorList(node.outputs[item.index]) if item.is_list else node.outputs[item.index]
         if isinstance(item, list) and any(isinstance(part, _Slot | tuple | list) for part in item):
+            if id(item) in self._resolved:
+                return item
+            self._resolved[id(item)] = (item, item)
             item[:] = [self.resolve(part, node) for part in item]
+        elif isinstance(item, dict) and any(isinstance(part, _Slot | tuple | list) for part in item.values()):
+            item.update({key: self.resolve(part, node) for key, part in item.items()})
+        elif isinstance(item, ScriptObject) and not item.cls.is_module:
+            item.attrs.update({key: self.resolve(part, node) for key, part in item.attrs.items() if isinstance(part, _Slot | tuple | list)})
         elif isinstance(item, tuple) and any(isinstance(part, _Slot | tuple | list) for part in item):
-            return tuple(self.resolve(part, node) for part in item)
+            if id(item) not in self._resolved:
+                self._resolved[id(item)] = (item, tuple(self.resolve(part, node) for part in item))
+            return self._resolved[id(item)][1]
         return item
 
 
-def common_type(interpreter: Interpreter, a: Type, b: Type) -> Type:
-    """The narrowest type that covers both: sizes that differ become unknown."""
+def common_type(interpreter: Interpreter, a: Type, b: Type, any_size: set[Dim] | None = None) -> Type:
+    """The narrowest type that covers both: sizes that differ become unknown, and those in `any_size` cover every other."""
+    if isinstance(a, SequenceType) and isinstance(b, SequenceType):
+        return b if a.element is UNKNOWN_TYPE else sequence(common_type(interpreter, a.element, b.element, any_size))
     if a is b or not isinstance(a, TensorType) or not isinstance(b, TensorType):
         return a
     dtype = a.dtype if a.dtype is b.dtype else DType.UNKNOWN
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return tensor(dtype, None, a.device)
-    sizes = [x if equal(x, y) is True else interpreter.emitter.fresh(0) for x, y in zip(a.shape, b.shape, strict=True)]
+    sizes: list[Dim] = []
+    for x, y in zip(a.shape, b.shape, strict=True):
+        if equal(x, y) is True or (any_size is not None and x in any_size):
+            sizes.append(x)
+            continue
+        sizes.append(interpreter.emitter.fresh(0))
+        if any_size is not None:
+            any_size.add(sizes[-1])
     return tensor(dtype, sizes, a.device)
 
 
 def run_unknown_loop(interpreter: Interpreter, node: ast.While | ast.For, until: Value | SymDim) -> Returned | None:
     """A loop whose end depends on data: its body becomes a region, run once for any iteration."""
-    for _ in range(4):
-        loop = _Loop(interpreter, node, until)
+    any_size: set[Dim] = set()
+    for _ in range(6):
+        loop = _Loop(interpreter, node, until, any_size)
         if loop.run():
             loop.finish()
             return None
@@ -210,10 +309,12 @@ def run_unknown_loop(interpreter: Interpreter, node: ast.While | ast.For, until:
 
 
 class _Loop:
-    def __init__(self, interpreter: Interpreter, node: ast.While | ast.For, until: Value | SymDim) -> None:
+    def __init__(self, interpreter: Interpreter, node: ast.While | ast.For, until: Value | SymDim, any_size: set[Dim]) -> None:
         self._interpreter = interpreter
         self._node = node
         self._until = until
+        self._any_size = any_size
+        """Sizes of the loop's variables that may differ from one iteration to the next."""
         emitter = interpreter.emitter
         env = interpreter.env
         names = [name for name in assigned_names(node.body) if name in env]
@@ -221,6 +322,7 @@ class _Loop:
         self._numbers = [name for name in names if name not in self._tensors and isinstance(env[name], int | float | SymDim)]
         others = [name for name in names if name not in self._tensors and name not in self._numbers]
         self._others = {name: env[name] for name in others}
+        self._lists = list({id(item): item for item in env.values() if isinstance(item, TensorList)}.values())
         for name in self._tensors:
             env[name] = emitter.value_of(env[name])
         self.body = Graph("body", scope=emitter.scope, versions=emitter.graph.versions)
@@ -232,7 +334,9 @@ class _Loop:
         frame = interpreter.frame
         assert frame is not None
         outer_graph, outer_env = emitter.graph, frame.env
-        inner = dict(outer_env)
+        copies = Copies(outer_env)
+        inner = copies.env
+        lists = [copy for item, copy in copies.pairs() if isinstance(copy, TensorList) and item in self._lists]
         # A graph without an owner calls its inputs the user's; the owner comes once the types have settled.
         placeholder = Node()
         self.body.owner = placeholder
@@ -240,6 +344,8 @@ class _Loop:
         self.body.add_input(scalar(DType.BOOL))
         for name in self._tensors:
             inner[name] = self.body.add_input(_value(outer_env[name]).type)
+        for item in lists:
+            item.value = self.body.add_input(item.value.type)
         for name in self._numbers:
             inner[name] = emitter.fresh()
         emitter.graph, frame.env = self.body, inner
@@ -254,20 +360,41 @@ class _Loop:
             after = [_value(emitter.value_of(inner[name])) for name in self._tensors]
         finally:
             emitter.graph, frame.env = outer_graph, outer_env
-        if self._widened(outer_env, after):
+        if self._widened(outer_env, after) or self._changed(outer_env, copies, lists):
             return False
-        for name, item in self._others.items():
-            if inner[name] is not item:
+        for name, other in self._others.items():
+            if inner[name] is not other and copies.original(inner[name]) is not other:
                 raise interpreter.error(f"{name!r} changes in a loop whose end depends on data, and it is neither tensor nor number")
-        self.body.set_outputs([again, *after])
+        self.body.set_outputs([again, *after, *(item.value for item in lists)])
         return True
+
+    def _changed(self, env: dict[str, Item], copies: Copies, lists: Sequence[TensorList]) -> bool:
+        """Whether a list has to become a sequence of the graph, or one of another type, because an iteration changes it."""
+        interpreter, emitter = self._interpreter, self._interpreter.emitter
+        again = False
+        for before, after in zip(self._lists, lists, strict=True):
+            common = common_type(interpreter, before.value.type, after.value.type, self._any_size)
+            if common is not before.value.type:
+                emitter.graph.set_type(before.value, common)
+                maker = before.value.node
+                if maker is not None and maker.op == "seq.empty" and isinstance(common, SequenceType):
+                    emitter.graph.set_attr(maker, "element", common.element)
+                again = True
+        for item, _ in copies.changed():
+            if isinstance(item, TensorList):
+                continue
+            value = to_sequence(emitter, item) if isinstance(item, list) else None
+            if value is None or not interpreter.replace(item, TensorList(value)):
+                raise interpreter.error("a loop whose end depends on data changes a container other than a list of tensors")
+            again = True
+        return again
 
     def _widened(self, env: dict[str, Item], after: Sequence[Value]) -> bool:
         """Whether a variable had to be given a wider type before the loop."""
         widened = False
         for name, value in zip(self._tensors, after, strict=True):
             before = _value(env[name])
-            common = common_type(self._interpreter, before.type, value.type)
+            common = common_type(self._interpreter, before.type, value.type, self._any_size)
             if common is not before.type:
                 env[name] = self._interpreter.emitter.node("view.alias", (before,), (common,), "prim::Loop").outputs[0]
                 widened = True
@@ -276,15 +403,17 @@ class _Loop:
     def finish(self) -> None:
         """Make the loop's node and set the variables after it."""
         emitter, env = self._interpreter.emitter, self._interpreter.env
-        state = [_value(env[name]) for name in self._tensors]
+        state = [*(_value(env[name]) for name in self._tensors), *(item.value for item in self._lists)]
         condition = self._until if isinstance(self._until, Value) else None
         trip = emitter.value_of(KnownTensor(self._until, DType.I64)) if isinstance(self._until, SymDim) else None
         made = emitter.node(
             "cf.loop", (trip if isinstance(trip, Value) else None, condition, *state), [value.type for value in state], "prim::Loop"
         )
         attach(made, (self.body,))
-        for name, value in zip(self._tensors, made.outputs, strict=True):
+        for name, value in zip(self._tensors, made.outputs, strict=False):
             env[name] = value
+        for item, value in zip(self._lists, made.outputs[len(self._tensors) :], strict=True):
+            item.value = value
         for name in self._numbers:
             env[name] = emitter.fresh()
 

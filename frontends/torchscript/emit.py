@@ -9,10 +9,13 @@ import numpy as np
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.torch_common.dtypes import C10_DTYPES
+from irscope.frontends.torch_common.fake import FakeTypes
 from irscope.frontends.torch_common.foreign import foreign_attrs
 from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
 from irscope.frontends.torch_common.names import Names
 from irscope.frontends.torch_common.signatures import Argument, Param, Signature, resolve
+from irscope.frontends.torchscript.literals import MAKERS, make_tensor
+from irscope.frontends.torchscript.packed import flattened, pack, result_type, unpack
 from irscope.frontends.torchscript.values import Item, KnownTensor
 from irscope.ir.dims import SymDim, unknown
 from irscope.ir.dtypes import DType
@@ -22,6 +25,7 @@ from irscope.ir.places import Loc, Scope
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.call import Known, OpCall, RuleContext, RuleError
 from irscope.ops.registry import find_op
+from irscope.ops.values import to_array
 
 MOST_NODES = 5_000_000
 _KIND_TYPES: dict[str, Type] = {
@@ -48,7 +52,7 @@ class _Context(RuleContext):
 class Emitter:
     """Appends nodes to the current graph."""
 
-    def __init__(self, graph: Graph, sink: DiagnosticSink, path: str) -> None:
+    def __init__(self, graph: Graph, sink: DiagnosticSink, path: str, fake: FakeTypes | None = None) -> None:
         self.main = graph
         self.graph = graph
         """Where nodes go: the main graph or a region."""
@@ -59,6 +63,7 @@ class Emitter:
         self.names = Names()
         self.path = path
         self._sink = sink
+        self._fake = fake
         self._context = _Context()
         self._known: dict[Value, Known] = {}
         self._count = 0
@@ -87,6 +92,9 @@ class Emitter:
                 item.value = node.outputs[0]
             else:
                 item.value = self.constant(type_, item.number)
+                known = to_array((item.number,), type_)
+                if known is not None:
+                    self._known[item.value] = known
         return item.value
 
     def remember(self, value: Value, known: Known) -> None:
@@ -102,21 +110,30 @@ class Emitter:
     def call(self, namespace: str, name: str, positional: Sequence[Item], named: Mapping[str, Item]) -> Item:
         """Append the node of one operator call; its results as the code sees them."""
         full = name if namespace == "aten" else f"{namespace}::{name}"
+        if namespace == "aten" and name in MAKERS:
+            return make_tensor(self, positional, named)
+        known = pack(name, positional) or unpack(name, positional)
+        if known is not None:
+            return known
+        told = result_type(namespace, name, positional, self.fresh)
+        positional = flattened(positional)
         if name in _FROM_NUMBERS:
             positional = [item.number if isinstance(item, KnownTensor) else item for item in positional]
         args = [self._argument(item) for item in positional]
         keywords = {key: self._argument(item) for key, item in named.items()}
-        found = resolve(full, args, keywords)
+        found = resolve(full, args, keywords) if told is None else None
         if found is None:
-            return self._foreign(namespace, name, args, keywords)
+            return self._foreign(namespace, name, args, keywords, told)
         signature, bound = found
         call = AtenCall(signature, {param.name: _converted(bound.get(param.name), param) for param in signature.params})
         source = f"{namespace}::{name}"
         lowered = lower(call)
+        asked: list[Type] | None = None
         if lowered is None:
             inputs, attrs = foreign_attrs(call.args)
             lowered = Lowered(f"{namespace}.{name}", inputs, attrs)
-        return self._structured(signature, self._make(lowered, signature, source))
+            asked = self._fake.ask(namespace, name, args, keywords) if self._fake is not None else None
+        return self._structured(signature, self._make(lowered, signature, source, asked))
 
     def _argument(self, item: Item) -> Argument:
         if isinstance(item, KnownTensor):
@@ -125,9 +142,9 @@ class Emitter:
             return tuple(self._argument(part) for part in item)
         return item
 
-    def _make(self, lowered: Lowered, signature: Signature, source: str) -> list[Value]:
+    def _make(self, lowered: Lowered, signature: Signature, source: str, asked: list[Type] | None = None) -> list[Value]:
         """The node's values in the order of the ATen operator's results."""
-        types = self._infer(lowered, signature)
+        types = self._infer(lowered, signature) if asked is None else asked
         if lowered.results is not None:
             needed = max((slot for slot in lowered.results if slot is not None), default=-1) + 1
             types = [*types[:needed], *[UNKNOWN_TENSOR] * (needed - len(types))]
@@ -172,19 +189,19 @@ class Emitter:
             return declared
 
     def _evaluate(self, lowered: Lowered, node: Node) -> None:
-        """Keep the values of small integer results: they may become sizes."""
+        """Keep the values of small results: they may become sizes."""
         spec = find_op(lowered.op)
         if spec is None or spec.evaluate is None or spec.random or "inplace" in lowered.attrs:
             return
         if not all(_is_small(output.type) for output in node.outputs):
             return
-        if any(value is not None and value not in self._known for value in lowered.inputs):
+        if spec.needs_values and any(value is not None and value not in self._known for value in lowered.inputs):
             return
         call = OpCall(
             spec,
             [None if value is None else value.type for value in lowered.inputs],
             lowered.attrs,
-            [None if value is None else self._known[value] for value in lowered.inputs],
+            [None if value is None else self._known.get(value) for value in lowered.inputs],
             [output.type for output in node.outputs],
             self._context,
         )
@@ -221,20 +238,27 @@ class Emitter:
             return values[0]
         return tuple(values) if values else None
 
-    def _foreign(self, namespace: str, name: str, args: Sequence[Argument], named: Mapping[str, Argument]) -> Item:
-        """A call that fits no signature: one unknown result."""
+    def _foreign(
+        self, namespace: str, name: str, args: Sequence[Argument], named: Mapping[str, Argument], told: Type | None = None
+    ) -> Item:
+        """A call that fits no signature: one result, of the type that is told."""
         inputs, attrs = foreign_attrs({**{f"arg{index}": value for index, value in enumerate(args)}, **named})
         op = f"{namespace}.{name}"
-        self._sink.note("IRS170", f"operator {op} is not known; its results' sizes are unknown", node=op, about=op)
-        return self._append(Lowered(op, inputs, attrs), (UNKNOWN_TENSOR,), f"{namespace}::{name}").outputs[0]
+        if told is None and self._fake is not None:
+            asked = self._fake.ask(namespace, name, args, named)
+            told = asked[0] if asked is not None and len(asked) == 1 else None
+        if told is None:
+            self._sink.note("IRS170", f"operator {op} is not known; its results' sizes are unknown", node=op, about=op)
+        return self._append(Lowered(op, inputs, attrs), (told or UNKNOWN_TENSOR,), f"{namespace}::{name}").outputs[0]
 
 
 def _is_small(type_: Type) -> bool:
     if not isinstance(type_, TensorType):
         return True
     count = type_.numel
-    small = isinstance(count, int) and count <= 64
-    return small and (type_.dtype.is_integer or type_.dtype is DType.BOOL)
+    # Code computes sizes with single real numbers too; tensors of them are data.
+    most = 64 if type_.dtype.is_integer or type_.dtype is DType.BOOL else 1
+    return isinstance(count, int) and count <= most
 
 
 def _converted(value: Argument, param: Param) -> Argument:

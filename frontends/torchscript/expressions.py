@@ -15,7 +15,7 @@ from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
-from irscope.ir.types import ScalarType, scalar
+from irscope.ir.types import ScalarType, TensorType, scalar
 
 if TYPE_CHECKING:
     from irscope.frontends.torchscript.interpreter import Interpreter
@@ -45,6 +45,12 @@ class Expressions:
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
+        self._parts: tuple[ast.expr | None, int] = (None, 0)
+
+    def eval_parts(self, node: ast.expr, count: int) -> Item:
+        """The value of an expression that is assigned to so many variables at once."""
+        self._parts = (node, count)
+        return self.eval(node)
 
     def eval(self, node: ast.expr) -> Item:
         """The value of an expression."""
@@ -159,9 +165,10 @@ class Expressions:
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def _call(self, node: ast.Call) -> Item:
+        parts = self._parts[1] if self._parts[0] is node else 0
         path = dotted(node.func)
         if path in ("annotate", "unchecked_cast"):
-            return self.eval(node.args[1])
+            return self._annotated(ast.unparse(node.args[0]), self.eval(node.args[1]))
         if path == "uninitialized":
             return Uninitialized()
         if path == "isinstance":
@@ -174,6 +181,7 @@ class Expressions:
         named = {keyword.arg: self.eval(keyword.value) for keyword in node.keywords if keyword.arg is not None}
         if path.startswith("__torch__."):
             return self._script_call(path, args, named)
+        self._interpreter.emitter.expected_parts = parts
         if path.startswith("torch."):
             return self.torch(path[6:], args, named)
         if path.startswith("ops."):
@@ -239,6 +247,10 @@ class Expressions:
         if len(args) == 1 and isinstance(args[0], SymDim):
             return args[0]
         raise NotKnown
+
+    def _annotated(self, kind: str, item: Item) -> Item:
+        """A tensor that is declared a number is read."""
+        return self.number(kind, item) if kind in ("int", "float", "bool") and isinstance(item, Value | KnownTensor) else item
 
     def number(self, kind: str, item: Item) -> Item:
         """int(), float() and bool(): of a tensor they read its value, which then decides or is unknown."""
@@ -330,7 +342,15 @@ class Expressions:
             return known[0] if decides else next(arg for arg in args if not isinstance(arg, bool))
         emitter = self._interpreter.emitter
         values = [emitter.constant(scalar(DType.BOOL), arg) if isinstance(arg, bool) else arg for arg in args]
-        return emitter.call("aten", _LOGIC[name], values, {})
+        made = emitter.call("aten", _LOGIC[name], values, {})
+        # Of two tensors without axes the code may go on to use the result as a tensor.
+        return self._truth(made) if any(isinstance(arg, Value) and isinstance(arg.type, ScalarType) for arg in values) else made
+
+    def _truth(self, item: Item) -> Item:
+        """A truth value that is known when the model runs, read from its tensor."""
+        if isinstance(item, Value) and isinstance(item.type, TensorType):
+            return self._interpreter.emitter.node("tensor.item", (item,), (scalar(DType.BOOL),), "aten::Bool").outputs[0]
+        return item
 
     def _plain(self, name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
         """A computation on plain values; a comparison of sizes that cannot be decided becomes a node."""
@@ -340,7 +360,7 @@ class Expressions:
             if name not in TRUTHS or not all(is_integer(arg) for arg in args):
                 raise
         known = [KnownTensor(arg, DType.I64) for arg in args if isinstance(arg, int | SymDim)]
-        return self._interpreter.emitter.call("aten", name, known, {})
+        return self._truth(self._interpreter.emitter.call("aten", name, known, {}))
 
 
 _LOGIC = {"__and__": "logical_and", "__or__": "logical_or", "__xor__": "logical_xor"}

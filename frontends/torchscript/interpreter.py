@@ -18,7 +18,7 @@ from irscope.ir.dims import SymDim
 from irscope.ir.graph import Value
 from irscope.ir.places import Loc, Scope
 
-_MOST_STEPS = 5_000_000
+_MOST_STEPS = 2_000_000
 _DEEPEST_CALL = 100
 _TEMPORARY = re.compile(r"_\d+")
 
@@ -32,6 +32,8 @@ class Frame:
     """The module whose method this is, or whose code called it."""
     env: dict[str, Item] = field(default_factory=dict)
     caller: Loc | None = None
+    outer: Frame | None = None
+    """The function that called this one."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Interpreter:
         if self._depth >= _DEEPEST_CALL:
             raise self.error(f"calls are nested more than {_DEEPEST_CALL} deep")
         outer_frame, outer_loc = self.frame, self.emitter.loc
-        frame = Frame(function, module, {}, outer_loc)
+        frame = Frame(function, module, {}, outer_loc, outer_frame)
         self._depth += 1
         self.frame = frame
         try:
@@ -134,6 +136,18 @@ class Interpreter:
         assert self.frame is not None
         return self.frame.env
 
+    def replace(self, item: Item, by: Item) -> bool:
+        """Put something else in place of a container, in this function and in those that called it; whether it was found."""
+        found = False
+        frame = self.frame
+        while frame is not None:
+            for name, held in frame.env.items():
+                if held is item:
+                    frame.env[name] = by
+                    found = True
+            frame = frame.outer
+        return found
+
     def block(self, statements: Sequence[ast.stmt]) -> Returned | None:
         """Run statements until one returns."""
         for statement in statements:
@@ -167,8 +181,8 @@ class Interpreter:
     def _dispatch(self, node: ast.stmt) -> Returned | None:
         if isinstance(node, ast.Assign):
             target = node.targets[0]
-            self.emitter.expected_parts = len(target.elts) if isinstance(target, ast.Tuple | ast.List) else 0
-            self._assign(target, self.eval(node.value))
+            parts = len(target.elts) if isinstance(target, ast.Tuple | ast.List) else 0
+            self._assign(target, self._expressions.eval_parts(node.value, parts))
         elif isinstance(node, ast.Expr):
             self.eval(node.value)
         elif isinstance(node, ast.Return):

@@ -9,6 +9,7 @@ from irscope.frontends.torchscript.plain import NotKnown
 from irscope.frontends.torchscript.values import Item, KnownTensor, TensorList
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Attr, Value
+from irscope.ir.types import UNKNOWN_TYPE, sequence
 
 
 def to_sequence(emitter: Emitter, items: Sequence[Item] | TensorList) -> Value | None:
@@ -19,7 +20,8 @@ def to_sequence(emitter: Emitter, items: Sequence[Item] | TensorList) -> Value |
     if not all(isinstance(value, Value) for value in values):
         return None
     if not values:
-        return emitter.op("seq.empty", (), {}, "prim::ListConstruct")
+        # What its elements are shows when something is added to it.
+        return emitter.node("seq.empty", (), (sequence(UNKNOWN_TYPE),), "prim::ListConstruct").outputs[0]
     return emitter.op("seq.construct", [value for value in values if isinstance(value, Value)], {}, "prim::ListConstruct")
 
 

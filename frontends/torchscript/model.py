@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.torch_common.archive import Archive
-from irscope.frontends.torch_common.payloads import pickled_type
-from irscope.frontends.torch_common.pickled import PickledTensor
+from irscope.frontends.torch_common.fake import FakeTypes
 from irscope.frontends.torchscript.emit import Emitter
+from irscope.frontends.torchscript.guess import guess_types
+from irscope.frontends.torchscript.inputs import Inputs
 from irscope.frontends.torchscript.interpreter import Interpreter
+from irscope.frontends.torchscript.reach import find_use
 from irscope.frontends.torchscript.source import Function, Source
-from irscope.frontends.torchscript.state import State
-from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, ScriptRaise
-from irscope.ir.dims import SymDim
+from irscope.frontends.torchscript.state import Pickles, State
+from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, ScriptRaise, TensorList
 from irscope.ir.graph import Graph, Value
 from irscope.ir.program import Program
-from irscope.ir.types import TensorType, Type, tensor
+from irscope.ir.types import TensorType, Type
 
 _RECURSION = 20_000
 
@@ -29,120 +30,94 @@ def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> 
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _RECURSION))
     try:
-        return _Model(archive, options, sink).read()
+        return _Reader(archive, options, sink).read()
     except RecursionError:
         raise LoadError("the code is nested too deeply", code="IRS182", where=str(archive.path)) from None
     finally:
         sys.setrecursionlimit(limit)
 
 
-class _Model:
+class _Reader:
+    """Reads the model, and before that tries types for inputs that the user did not give."""
+
     def __init__(self, archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> None:
         self._archive = archive
         self._options = options
-        self._graph = Graph()
-        self._emitter = Emitter(self._graph, sink, str(archive.path))
+        self._sink = sink
         self._source = Source(archive)
-        self._state = State(archive, self._source, self._emitter)
-        self._symbols: dict[str, SymDim] = {}
+        self._pickles = Pickles(archive)
 
     def read(self) -> Program:
-        """Read objects, run `forward`."""
-        module = self._state.root()
-        method = module.cls.methods.get("forward")
-        if method is None:
-            raise LoadError(
-                f"the module {module.cls.name} has no method forward",
-                code="IRS182",
-                where=str(self._archive.path),
-                hint="save a module that can be called",
+        """The program, its inputs as recorded, given or guessed."""
+        run = self._run(self._sink)
+        missing = [] if run.is_traced else run.inputs.missing()
+        if not missing:
+            return run.program({})
+        guessed = self._guess(run, missing)
+        if guessed is None:
+            example = " ".join(f"--input {name}=f32[1,3,224,224]" for name in missing)
+            raise run.inputs.error(
+                f"a scripted model does not say what it is called with; the types of {', '.join(missing)} are needed",
+                f"for example {example}",
             )
-        interpreter = Interpreter(self._source, self._emitter, self._state.constants(), str(self._archive.path))
-        traced = self._state.traced_inputs().get("forward")
-        arguments, named = self._arguments(module, method, traced)
+        said = ", ".join(f"{name}={type_}" for name, type_ in guessed.items())
+        self._sink.warn("IRS186", f"types of inputs are guessed from their use: {said}", hint="give them with --input", about="inputs")
+        return self._run(self._sink).program(guessed)
+
+    def _run(self, sink: DiagnosticSink) -> _Run:
+        return _Run(self._archive, self._options, sink, self._source, self._pickles)
+
+    def _guess(self, run: _Run, missing: list[str]) -> Mapping[str, Type] | None:
+        if any(run.method.annotation(name) not in ("Tensor", "") for name in missing):
+            return None
+        uses = {name: find_use(self._source, run.constants, run.module, run.method, name) for name in missing}
+        return guess_types(uses, self._accepts)
+
+    def _accepts(self, types: Mapping[str, TensorType]) -> bool:
+        """Whether the code can be followed with these types, and no operator contradicts them."""
+        sink = DiagnosticSink()
         try:
-            found = interpreter.call_method(module, "forward", arguments, named)
+            self._run(sink).program(types)
+        except LoadError:
+            return False
+        return all(diagnostic.code != "IRS172" for diagnostic in sink)
+
+
+class _Run:
+    """One abstract run of a method."""
+
+    def __init__(self, archive: Archive, options: LoadOptions, sink: DiagnosticSink, source: Source, pickles: Pickles) -> None:
+        self._path = str(archive.path)
+        self._graph = Graph()
+        self._emitter = Emitter(self._graph, sink, self._path, FakeTypes(sink) if options.use_torch else None)
+        state = State(archive, source, self._emitter, pickles)
+        self.module = state.root()
+        self.constants = state.constants()
+        self.method = _method(self.module, options.method, self._path)
+        self._interpreter = Interpreter(source, self._emitter, self.constants, self._path)
+        for item, saved in state.saved:
+            self._interpreter.call_method(item, "__setstate__", [saved], {})
+        self.inputs = Inputs(self.method, options, self._emitter, sink)
+        self._traced = state.traced_inputs().get(self.method.name.rpartition(".")[2])
+
+    @property
+    def is_traced(self) -> bool:
+        return self._traced is not None
+
+    def program(self, guessed: Mapping[str, Type]) -> Program:
+        """The program that the method's run leaves."""
+        arguments: list[Item] = self.inputs.traced(self._traced) if self._traced is not None else []
+        named = self.inputs.scripted(guessed) if self._traced is None else {}
+        try:
+            found = self._interpreter.call_method(self.module, self.method.name.rpartition(".")[2], arguments, named)
         except ScriptRaise as error:
             raise LoadError(
-                f"for these inputs the model raises: {error}",
-                code="IRS184",
-                where=str(self._archive.path),
-                hint="give other inputs with --input",
+                f"for these inputs the model raises: {error}", code="IRS184", where=self._path, hint="give other inputs with --input"
             ) from None
         self._graph.set_outputs(self._outputs(found))
-        kind = "script" if traced is None else "trace"
-        return Program(
-            self._graph,
-            {},
-            self._symbols,
-            "torchscript",
-            str(self._archive.path),
-            metadata={"producer": "TorchScript", "dialect": kind, "class": module.cls.name},
-        )
-
-    # -- inputs ----------------------------------------------------------------------------------------------------
-
-    def _arguments(self, module: ScriptObject, method: Function, traced: Sequence[object] | None) -> tuple[list[Item], dict[str, Item]]:
-        names = method.params[1:]
-        self._check_names(names)
-        if traced is not None:
-            return [
-                self._traced(item, names[index] if index < len(names) else f"input{index}", str(index)) for index, item in enumerate(traced)
-            ], {}
-        named: dict[str, Item] = {}
-        missing: list[str] = []
-        for index, name in enumerate(names):
-            given = self._options.inputs.get(name) or self._options.inputs.get(str(index))
-            if given is not None:
-                named[name] = self._input(name, given)
-            elif method.default(name) is None:
-                if method.annotation(name).startswith("Optional["):
-                    named[name] = None
-                else:
-                    missing.append(name)
-        if missing:
-            example = " ".join(f"--input {name}=f32[1,3,224,224]" for name in missing)
-            raise LoadError(
-                f"a scripted model does not say what it is called with; the types of {', '.join(missing)} are needed",
-                code="IRS185",
-                where=str(self._archive.path),
-                hint=f"for example {example}",
-            )
-        return [], named
-
-    def _check_names(self, names: Sequence[str]) -> None:
-        known = {*names, *(str(index) for index in range(len(names)))}
-        for name in self._options.inputs:
-            if name not in known and name.partition(".")[0] not in known:
-                raise LoadError(
-                    f"the model has no input {name!r}",
-                    code="IRS185",
-                    where=str(self._archive.path),
-                    hint=f"its inputs are {', '.join(names)}",
-                )
-
-    def _traced(self, item: object, name: str, position: str) -> Item:
-        if isinstance(item, PickledTensor):
-            given = self._options.inputs.get(name) or self._options.inputs.get(position)
-            return self._input(name, given if isinstance(given, TensorType) else pickled_type(item))
-        if isinstance(item, list):
-            return [self._traced(part, f"{name}.{index}", f"{position}.{index}") for index, part in enumerate(item)]
-        if isinstance(item, tuple):
-            return tuple(self._traced(part, f"{name}.{index}", f"{position}.{index}") for index, part in enumerate(item))
-        if isinstance(item, dict):
-            return {key: self._traced(part, f"{name}.{key}", f"{position}.{key}") for key, part in item.items()}
-        return item
-
-    def _input(self, name: str, type_: Type) -> Value:
-        if isinstance(type_, TensorType) and type_.shape is not None:
-            for dim in type_.shape:
-                if isinstance(dim, SymDim):
-                    for part in dim.symbols():
-                        self._symbols[str(part)] = part
-            type_ = tensor(type_.dtype, type_.shape, type_.device, type_.layout)
-        return self._graph.add_input(type_, self._emitter.names.unique(name))
-
-    # -- outputs ---------------------------------------------------------------------------------------------------
+        dialect = "script" if self._traced is None else "trace"
+        metadata = {"producer": "TorchScript", "dialect": dialect, "class": self.module.cls.name}
+        return Program(self._graph, {}, self.inputs.symbols, "torchscript", self._path, metadata=metadata)
 
     def _outputs(self, item: Item) -> list[Value]:
         """Tensors of what the model returns, in order."""
@@ -150,9 +125,12 @@ class _Model:
         pending: list[Item] = [item]
         while pending:
             part = pending.pop()
+            self._interpreter.step()
             part = self._emitter.value_of(part) if isinstance(part, KnownTensor) else part
             if isinstance(part, Value):
                 found.append(part)
+            elif isinstance(part, TensorList):
+                found.append(part.value)
             elif isinstance(part, list | tuple):
                 pending.extend(reversed(part))
             elif isinstance(part, dict):
@@ -160,3 +138,18 @@ class _Model:
             elif isinstance(part, ScriptObject) and not part.cls.is_module:
                 pending.extend(reversed([part.attrs.get(name) for name in part.cls.fields]))
         return found
+
+
+def _method(module: ScriptObject, wanted: str, path: str) -> Function:
+    """The method to follow; one that is overloaded is stored with a number, the usual form first."""
+    methods = module.cls.methods
+    for name in (wanted or "forward", f"{wanted or 'forward'}__0", *(() if wanted else ("forward1",))):
+        if name in methods:
+            return methods[name]
+    known = ", ".join(name for name in methods if not name.startswith("__")) or "none"
+    raise LoadError(
+        f"the module {module.cls.name} has no method {wanted or 'forward'}",
+        code="IRS182",
+        where=path,
+        hint=f"its methods are {known}; --method names one",
+    )

@@ -10,6 +10,7 @@ from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, equal, floordiv, less
 from irscope.ir.graph import Value
 
 _LONGEST = 1_000_000
+_MOST_BITS = 100_000
 
 
 class NotKnown(Exception):
@@ -30,10 +31,26 @@ def _equal(a: Item, b: Item) -> bool:
     if is_integer(a) and is_integer(b):
         return _verdict(equal(a, b))  # type: ignore[arg-type]  # just checked
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
+        return _equal_parts(a, b)
     if isinstance(a, Value | KnownTensor) or isinstance(b, Value | KnownTensor):
         raise NotKnown
     return bool(a == b)
+
+
+def _equal_parts(a: Item, b: Item) -> bool:
+    """Nested lists part by part; those that hold one another over and over are given up."""
+    pending: list[tuple[Item, Item]] = [(a, b)]
+    for _ in range(_LONGEST):
+        if not pending:
+            return True
+        left, right = pending.pop()
+        if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+            if len(left) != len(right):
+                return False
+            pending.extend(zip(left, right, strict=True))
+        elif not _equal(left, right):
+            return False
+    raise TooLarge
 
 
 def _less(a: Item, b: Item) -> bool:
@@ -70,8 +87,11 @@ def _remainder(a: Item, b: Item) -> Item:
 
 def _add(a: Item, b: Item, *_: Item) -> Item:
     if isinstance(a, list) and isinstance(b, list):
+        if len(a) + len(b) > _LONGEST:
+            raise TooLarge
         return [*a, *b]
     _reasonable(a)
+    _reasonable(b)
     return a + b  # type: ignore[operator]  # numbers or strings; a TypeError is reported
 
 
@@ -83,11 +103,13 @@ def _multiply(a: Item, b: Item) -> Item:
             if len(sequence) * max(count, 0) > _LONGEST:
                 raise TooLarge
             return sequence * count
+    if isinstance(a, int) and isinstance(b, int) and a.bit_length() + b.bit_length() > _MOST_BITS:
+        raise TooLarge
     return a * b  # type: ignore[operator]  # numbers; a TypeError is reported
 
 
 def _power(a: Item, b: Item) -> Item:
-    if isinstance(a, int) and isinstance(b, int) and (abs(b) > 10_000 or a.bit_length() * abs(b) > 100_000):
+    if isinstance(a, int) and isinstance(b, int) and (abs(b) > 10_000 or a.bit_length() * abs(b) > _MOST_BITS):
         raise TooLarge
     if isinstance(b, SymDim):
         raise NotKnown
@@ -174,9 +196,36 @@ def _format(text: Item, *items: Item) -> str:
     pieces = str(text).split("{}")
     made = [pieces[0]]
     for index, piece in enumerate(pieces[1:]):
-        made.append(str(items[index])[:200] if index < len(items) else "{}")
+        made.append(_text(items[index])[:200] if index < len(items) else "{}")
         made.append(piece)
     return "".join(made)[:_LONGEST]
+
+
+def _text(item: Item) -> str:
+    """An item as text; of containers only what they are, as they may hold one another over and over."""
+    if isinstance(item, str | int | float | complex | None):
+        return str(item)[:_LONGEST]
+    return f"<{type(item).__name__}>"
+
+
+def _join(text: Item, items: Item) -> str:
+    parts = [str(item) for item in items]  # type: ignore[attr-defined]  # a list; others are reported
+    if sum(len(part) + len(str(text)) for part in parts) > _LONGEST:
+        raise TooLarge
+    return str(text).join(parts)
+
+
+def _replace(text: Item, old: Item, new: Item, *most: Item) -> str:
+    count = str(text).count(str(old))
+    if count * len(str(new)) > _LONGEST:
+        raise TooLarge
+    return str(text).replace(str(old), str(new), *(int(number) for number in most))  # type: ignore[call-overload]  # a number
+
+
+def _listed(items: Item) -> Item:
+    if isinstance(items, range) and len(items) > _LONGEST:
+        raise TooLarge
+    return list(items)  # type: ignore[call-overload]  # lists, strings and such; others are reported
 
 
 def _whole(item: Item) -> Item:
@@ -246,8 +295,8 @@ BUILTINS: dict[str, Callable[..., Item]] = {
     "__and__": lambda a, b: _both(a, b),
     "__or__": lambda a, b: _either(a, b),
     "__xor__": lambda a, b: a ^ b,
-    "__lshift__": lambda a, b: a * 2**b,
-    "__rshift__": lambda a, b: _floor_division(a, 2**b),
+    "__lshift__": lambda a, b: _multiply(a, _power(2, b)),
+    "__rshift__": lambda a, b: _floor_division(a, _power(2, b)),
     "__contains__": _contains,
     "__range_length": lambda low, high, step: dim_max(0, floordiv(high - low + step - 1, step)),
     "__derive_index": lambda index, start, step: start + index * step,
@@ -269,7 +318,7 @@ BUILTINS: dict[str, Callable[..., Item]] = {
     "sort": _float_only(lambda items, *reverse: items.sort(reverse=bool(reverse and reverse[0]))),
     "sorted": _float_only(lambda items: sorted(items)),
     "slice": _slice,
-    "list": lambda items: list(items),
+    "list": _listed,
     "dict": lambda items=(): dict(items),
     "keys": lambda items: _values(items, "keys"),
     "values": lambda items: _values(items, "values"),
@@ -279,14 +328,14 @@ BUILTINS: dict[str, Callable[..., Item]] = {
     "update": lambda items, more: items.update(more),
     "Delete": lambda items, key: items.pop(key),
     "format": _format,
-    "str": lambda item: str(item)[:_LONGEST],
-    "join": lambda text, items: text.join(items),
+    "str": _text,
+    "join": _join,
     "lower": lambda text: text.lower(),
     "upper": lambda text: text.upper(),
     "startswith": lambda text, *rest: text.startswith(*rest),
     "endswith": lambda text, *rest: text.endswith(*rest),
     "find": lambda text, *rest: text.find(*rest),
-    "replace": lambda text, *rest: text.replace(*rest),
+    "replace": _replace,
     "split": lambda text, *rest: text.split(*rest),
     "strip": lambda text, *rest: text.strip(*rest),
     "ord": lambda text: ord(text),

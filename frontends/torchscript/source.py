@@ -9,6 +9,9 @@ from irscope.errors import LoadError
 from irscope.frontends.torch_common.archive import Archive
 
 _LARGEST_FILE = 32 << 20
+# A syntax tree takes about a hundred bytes for each of these.
+_SEPARATORS = "\n,.(+-*/<=:;["
+_MOST_WORDS = 1_500_000
 
 
 @dataclass(eq=False)
@@ -76,6 +79,7 @@ class Source:
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         self._read: set[str] = set()
+        self._words = 0
         self._classes: dict[str, ScriptClass] = {}
         self._functions: dict[str, Function] = {}
 
@@ -98,6 +102,14 @@ class Source:
             return
         try:
             text = self._archive.read(file, _LARGEST_FILE).decode("utf-8")
+            self._words += sum(map(text.count, _SEPARATORS))
+            if self._words > _MOST_WORDS:
+                raise LoadError(
+                    "the code is larger than any model's",
+                    code="IRS132",
+                    where=str(self._archive.path),
+                    hint="the file is damaged or hostile; export the model with torch.export if it is neither",
+                )
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise LoadError(

@@ -17,29 +17,52 @@ from irscope.ir.payload import Literal
 from irscope.ops.values import to_array
 
 _DEEPEST = 100
+_MOST_ITEMS = 2_000_000
+_SAVED_NAMES = ("weight", "bias")
+
+
+class Pickles:
+    """The pickles of an archive, each read once."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._read: dict[str, object] = {}
+
+    def read(self, name: str) -> object:
+        """The root object of an entry."""
+        if name not in self._read:
+            self._read[name] = read_pickle(self._archive.read(name), f"{self._archive.path}:{name}").root
+        return self._read[name]
 
 
 class State:
     """Turns pickled objects into interpreter values; every tensor becomes a weight of the main graph."""
 
-    def __init__(self, archive: Archive, source: Source, emitter: Emitter) -> None:
+    def __init__(self, archive: Archive, source: Source, emitter: Emitter, pickles: Pickles) -> None:
         self._archive = archive
+        self._pickles = pickles
+        self.saved: list[tuple[ScriptObject, Item]] = []
+        """Objects whose own `__setstate__` makes their attributes, innermost first, with what it is called with."""
+        self._is_frozen = False
+        self._items = 0
         self._source = source
         self._emitter = emitter
         self._objects: dict[Stub, ScriptObject] = {}
         self._tensors: dict[tuple[object, ...], Value] = {}
+        self._names: Iterator[str] = iter(())
 
     def root(self) -> ScriptObject:
         """The model itself."""
-        found = self._unpickle("data.pkl")
+        found = self._pickles.read("data.pkl")
         if not isinstance(found, Stub):
             raise self._error("the archive holds no module")
         made = self._object(found, "", 0)
+        self._is_frozen = not self._tensors
         return made
 
     def constants(self) -> tuple[Item, ...]:
         """The constants that the code names `CONSTANTS.c0`, `CONSTANTS.c1`, ..."""
-        found = self._unpickle("constants.pkl")
+        found = self._pickles.read("constants.pkl")
         if not isinstance(found, tuple):
             raise self._error("constants.pkl is no tuple")
         return tuple(self._constant(item, index) for index, item in enumerate(found))
@@ -48,16 +71,13 @@ class State:
         """What each method was traced with; empty for scripted models."""
         if "traced_inputs.pkl" not in self._archive:
             return {}
-        found = self._unpickle("traced_inputs.pkl")
+        found = self._pickles.read("traced_inputs.pkl")
         if not isinstance(found, dict):
             return {}
         return {str(name): list(items) for name, items in found.items() if isinstance(items, list | tuple)}
 
     def _error(self, what: str) -> LoadError:
         return LoadError(what, code="IRS181", where=str(self._archive.path), hint="the file is damaged; save it again")
-
-    def _unpickle(self, name: str) -> object:
-        return read_pickle(self._archive.read(name), f"{self._archive.path}:{name}").root
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -73,7 +93,25 @@ class State:
         if isinstance(stub.state, dict):
             for key, item in stub.state.items():
                 made.attrs[str(key)] = self._attribute(item, cls, f"{path}.{key}" if path else str(key), str(key), depth)
+        elif stub.state is not None:
+            self._names = iter(_SAVED_NAMES)
+            state = self._saved(stub.state, path, depth)
+            if "__setstate__" in cls.methods:
+                self.saved.append((made, state))
+            else:
+                made.attrs["state"] = state
         return made
+
+    def _saved(self, item: object, path: str, depth: int) -> Item:
+        """What an object saved of itself: its tensors are parameters, the weight first."""
+        if isinstance(item, PickledTensor):
+            name = next(self._names, "tensor")
+            return self._weight(item, f"{path}.{name}" if path else name, Role.PARAMETER)
+        self._items += 1
+        if isinstance(item, list | tuple) and depth < _DEEPEST and self._items < _MOST_ITEMS:
+            parts = [self._saved(part, path, depth + 1) for part in item]
+            return parts if isinstance(item, list) else tuple(parts)
+        return self._plain(item, path, depth + 1)
 
     def _attribute(self, item: object, cls: ScriptClass, path: str, key: str, depth: int) -> Item:
         if isinstance(item, PickledTensor):
@@ -82,8 +120,9 @@ class State:
         return self._plain(item, path, depth + 1)
 
     def _plain(self, item: object, path: str, depth: int) -> Item:
-        if depth > _DEEPEST:
-            raise self._error(f"values are nested more than {_DEEPEST} deep")
+        self._items += 1
+        if depth > _DEEPEST or self._items > _MOST_ITEMS:
+            raise self._error(f"values are nested more than {_DEEPEST} deep, or there are more than {_MOST_ITEMS:,}")
         if isinstance(item, Stub):
             return self._object(item, path, depth)
         if isinstance(item, PickledTensor):
@@ -116,21 +155,11 @@ class State:
                 data = pickled_payload(self._archive, "constants/", item, True)
                 if isinstance(data, Literal) and isinstance(data.values[0], bool | int | float):
                     return KnownTensor(data.values[0], item.dtype)
-            return self._weight(item, f"CONSTANTS.c{index}", Role.CONSTANT, "constants/")
+            # Freezing makes constants of parameters.
+            role = Role.PARAMETER if self._is_frozen and item.dtype.is_float and item.shape else Role.CONSTANT
+            return self._weight(item, f"CONSTANTS.c{index}", role, "constants/")
         return self._plain(item, f"CONSTANTS.c{index}", 0)
 
 
 def _identity(found: PickledTensor, folder: str) -> tuple[object, ...]:
     return folder, found.storage.key, found.offset, found.shape, found.strides
-
-
-def leaves(item: object, name: str, depth: int = 0) -> Iterator[tuple[str, PickledTensor]]:
-    """Tensors inside an argument, with a name each."""
-    if isinstance(item, PickledTensor):
-        yield name, item
-    elif depth < _DEEPEST and isinstance(item, list | tuple):
-        for index, part in enumerate(item):
-            yield from leaves(part, f"{name}.{index}", depth + 1)
-    elif depth < _DEEPEST and isinstance(item, dict):
-        for key, part in item.items():
-            yield from leaves(part, f"{name}.{key}", depth + 1)

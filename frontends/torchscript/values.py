@@ -61,8 +61,10 @@ def contains_value(item: Item, depth: int = 4) -> bool:
 
 
 def is_condition(item: Item) -> bool:
-    """Whether something is a truth value of the graph."""
-    return isinstance(item, Value) and isinstance(item.type, ScalarType | TensorType) and item.type.dtype is DType.BOOL
+    """Whether something is a truth value of the graph, which a tensor with axes is not."""
+    if not isinstance(item, Value) or not isinstance(item.type, ScalarType | TensorType) or item.type.dtype is not DType.BOOL:
+        return False
+    return isinstance(item.type, ScalarType) or item.type.shape == ()
 
 
 def is_integer(item: Item) -> bool:

@@ -34,7 +34,8 @@ class Command:
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--passes", default="default", metavar="PIPELINE", help="what to run; default: shapes,params,flops,liveness")
+        default = "shapes,params,flops,liveness, for files without a graph params"
+        parser.add_argument("--passes", default="default", metavar="PIPELINE", help=f"what to run; default: {default}")
         add_model_arguments(parser)
         add_output_arguments(parser)
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
@@ -53,6 +54,9 @@ class Command:
         if args.skip:
             instruments.append(SkipPasses(frozenset(args.skip.split(","))))
         model = open_from(args, instruments=instruments, verify_each=args.verify_each, reproducers=True)
+        if args.passes == "default" and model.program.format == "checkpoint":
+            # The other passes need a graph, which this file does not have; the frontend has said so.
+            passes = parse_pipeline("params", registry)
         done: list[PassResult] = []
         failure: PassError | None = None
         for one in passes:

@@ -62,13 +62,13 @@ def _infer_empty(call: OpCall) -> Type:
 
 _FILLED = (
     op(
-        "tensor.full(Dims shape, Tensor? value, *, any? fill, dtype? dtype, str? device) -> Tensor",
+        "tensor.full(Dims shape, Tensor? value, Tensor? like, *, any? fill, dtype? dtype, str? device) -> Tensor",
         Family.CREATION,
         infer=_infer_full,
         cost=written_only,
         evaluate=_evaluate_full,
         needs_values=False,
-        summary="A tensor in which every element is one value; zero where none is given.",
+        summary="A tensor in which every element is one value, zero where none is given; `like` gives element type and device.",
     ),
     op(
         "tensor.full_like(Tensor x, Tensor? value, *, any? fill, dtype? dtype, str? device) -> Tensor",
@@ -80,11 +80,11 @@ _FILLED = (
         summary="A tensor of another one's shape in which every element is one value.",
     ),
     op(
-        "tensor.empty(Dims shape, *, dtype? dtype, str? device) -> Tensor",
+        "tensor.empty(Dims shape, Tensor? like, *, dtype? dtype, str? device) -> Tensor",
         Family.CREATION,
         infer=_infer_empty,
         cost=free,
-        summary="A tensor whose elements are whatever the memory held.",
+        summary="A tensor whose elements are whatever the memory held; `like` is only asked for its element type and device.",
     ),
     op(
         "tensor.empty_like(Tensor x, *, dtype? dtype, str? device) -> Tensor",

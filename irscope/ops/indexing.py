@@ -244,6 +244,18 @@ def _evaluate_nonzero(call: OpCall) -> Known | None:
     return found.T if call.attr("by_axis") else found
 
 
+def _infer_nonzero_parts(call: OpCall) -> list[TensorType]:
+    """A tensor without axes counts as one with a single element."""
+    x = call.tensor("x")
+    rank = len(call.results) if x.shape is None else max(len(x.shape), 1)
+    return [tensor(DType.I64, _infer_nonzero(call).shape[:1], x.device)] * rank  # type: ignore[index]  # always two axes
+
+
+def _evaluate_nonzero_parts(call: OpCall) -> list[Known] | None:
+    x = plain(call, "x")
+    return None if x is None else [part.astype(np.int64) for part in np.nonzero(np.atleast_1d(x))]
+
+
 def _infer_embedding(call: OpCall) -> TensorType:
     weight, indices = call.tensor("weight"), call.tensor("indices")
     if weight.shape is None or indices.shape is None:
@@ -361,6 +373,13 @@ OPS = (
         _infer_nonzero,
         _evaluate_nonzero,
         "Positions of elements that are not zero: one row each, or with `by_axis` one column each.",
+        per_input(elementwise=1),
+    ),
+    read(
+        "tensor.nonzero_parts(Tensor x) -> Tensor[]",
+        _infer_nonzero_parts,
+        _evaluate_nonzero_parts,
+        "Positions of elements that are not zero: one list for each axis.",
         per_input(elementwise=1),
     ),
     read(

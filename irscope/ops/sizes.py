@@ -50,10 +50,15 @@ def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
     if low is not None and low >= 0:
         return dim
     if isinstance(dim, SymDim):
-        if dim in call.context.sizes:
-            return dim
-        return call.unknown(f"it depends on the values of operand {name!r}", f"give the values of {name!r}") if special else dim_max(dim, 0)
+        if special and dim not in call.context.sizes:
+            return call.unknown(f"it depends on the values of operand {name!r}", f"give the values of {name!r}")
+        return at_least(call, 0, dim)
     raise RuleError(f"{name!r} of {call.spec.name} holds the negative size {dim}")
+
+
+def at_least(call: OpCall, low: Dim, dim: Dim) -> Dim:
+    """The larger of two numbers; a size of an axis is never below 0."""
+    return dim if not isinstance(low, SymDim) and low <= 0 and dim in call.context.sizes else dim_max(low, dim)
 
 
 def given_shape(call: OpCall, name: str = "shape") -> Shape:

@@ -12,7 +12,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type
 from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.rules import broadcast_dim, free
-from irscope.ops.sizes import as_size, axis_attr, given_axes, given_shape, length_of, replaced, unknown_sizes
+from irscope.ops.sizes import as_size, at_least, axis_attr, given_axes, given_shape, length_of, replaced, unknown_sizes
 from irscope.ops.spec import Family, OpSpec, op
 from irscope.ops.values import static_shape
 
@@ -116,12 +116,12 @@ def clamped(call: OpCall, index: Dim, size: Dim, low: Dim, high: Dim) -> Dim:
             return high
         if index <= -_FAR:
             return low
-        return dim_max(low, dim_min(index + size if index < 0 else index, high))
+        return at_least(call, low, dim_min(index + size if index < 0 else index, high))
     lowest, highest = bounds(index)
-    if lowest is not None and lowest >= 0:
-        return dim_max(low, dim_min(index, high))
+    if (lowest is not None and lowest >= 0) or index in call.context.sizes:
+        return at_least(call, low, dim_min(index, high))
     if highest is not None and highest < 0:
-        return dim_max(low, dim_min(index + size, high))
+        return at_least(call, low, dim_min(index + size, high))
     return call.unknown(f"where a slice starts or ends depends on {index}, which may be negative", f"bind {index}", None)
 
 
@@ -137,10 +137,10 @@ def sliced_size(call: OpCall, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim
         first, last = clamped(call, start, size, 0, size), clamped(call, end, size, 0, size)
     else:
         first, last = clamped(call, start, size, 0, size - 1), clamped(call, end, size, -1, size - 1)
-    if any(isinstance(edge, SymDim) and bounds(edge)[0] is None for edge in (first, last)):
+    if any(isinstance(edge, SymDim) and bounds(edge)[0] is None and edge not in call.context.sizes for edge in (first, last)):
         return call.unknown("where a slice starts or ends is not known", "give its values", 0, size)
     if step > 0:
-        return dim_max(ceildiv(last - first, step), 0)
+        return at_least(call, 0, ceildiv(last - first, step))
     # Going down from the last position takes that one even of an axis without positions, unless it is told apart.
     return dim_max(ceildiv(first - last, -step), 0) * dim_min(size, 1)
 
@@ -169,7 +169,7 @@ def _infer_slice(call: OpCall) -> TensorType:
     if not len(axes) == len(starts) == len(ends) == len(steps):
         raise RuleError(f"{call.spec.name}: {len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        shape[axis] = sliced_size(call, shape[axis], start, end, step)
+        shape[axis] = sliced_size(call, call.context.note_size(shape[axis]), start, end, step)
     return x.with_shape(shape)
 
 

@@ -133,6 +133,19 @@ def test_a_malformed_text_is_refused(text: str, tmp_path: Path, capsys: pytest.C
     assert re.match(r"irscope: error IRS12\d: ", err), err
 
 
+@pytest.mark.parametrize("values", ["[1, 2, 3]", '["a", "b"]', "[nan, inf]", "[]", "[1.5, true]"])
+def test_a_constant_that_contradicts_its_type_is_an_unknown_constant(
+    values: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "constant.irs"
+    path.write_text(
+        f"irscope 1\ngraph @main {{\n  input %x: f32[4,4]\n  const %c: i64[2] = {values}\n"
+        "  %y: ?[*] = view.reshape(%x, %c)\n  return %y\n}\n"
+    )
+    assert main(["run", "--format", "json", "--passes", "shapes", str(path)]) in (0, 3)
+    assert "Traceback" not in capsys.readouterr().err
+
+
 def test_a_failing_pass_leaves_a_reproducer_that_fails_again(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("run --passes DIR/crash.py:Crashing MODEL", model) == 4
     err = capsys.readouterr().err

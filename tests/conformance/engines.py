@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx
 
 from irscope.frontends.onnx import load_model
-from irscope.ir.dims import SymDim, bind
+from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.dtypes import DType
 from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from irscope.passes.shapes import Shapes
@@ -61,14 +61,15 @@ def irscope(model: bytes) -> dict[str, Answer]:
 
 def _answer(type_: Type) -> Answer:
     if isinstance(type_, TensorType):
-        shape = None if type_.shape is None else tuple(_size(dim) for dim in type_.shape)
+        shape = None if type_.shape is None else tuple(bound_size(dim) for dim in type_.shape)
         return TensorAnswer(DTYPE_NUMBERS[type_.dtype], shape)
     if isinstance(type_, SequenceType | OptionalType):
         return ListAnswer(_answer(type_.element), isinstance(type_, OptionalType))
     return OtherAnswer() if isinstance(type_, MapType) else None
 
 
-def _size(dim: int | SymDim) -> int | None:
+def bound_size(dim: Dim) -> int | None:
+    """A size with the symbols of mode S replaced by what they stand for; None where others are left."""
     if not isinstance(dim, SymDim):
         return dim
     values = {name: symbol_value(name) for name in dim.symbol_names()}

@@ -13,13 +13,13 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from irscope.frontends.onnx import load_model
-from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.types import TensorType
 from irscope.ops.values import Array
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
+from tests.conformance.engines import bound_size
 from tests.conformance.grade import Grade, TensorAnswer, grade
-from tests.conformance.modes import prepare, symbol_value
+from tests.conformance.modes import prepare
 from tests.conformance.suite import Case, Tensor
 
 _UNGRADED = 1
@@ -75,7 +75,7 @@ def findings(case: Case, mode: str, made: dict[str, np.ndarray[Any, Any]]) -> It
             if value.name not in made or not isinstance(type_, TensorType):
                 continue
             true = made[value.name]
-            shape = None if type_.shape is None else tuple(_number(dim) for dim in type_.shape)
+            shape = None if type_.shape is None else tuple(bound_size(dim) for dim in type_.shape)
             graded = grade(Tensor(_UNGRADED, true.shape), TensorAnswer(_UNGRADED, shape))
             known = found.values.get(value)
             elements = _agree(known, true) if known is not None and graded is Grade.EXACT else None
@@ -84,21 +84,13 @@ def findings(case: Case, mode: str, made: dict[str, np.ndarray[Any, Any]]) -> It
             )
 
 
-def _number(dim: Dim) -> int | None:
-    if not isinstance(dim, SymDim):
-        return dim
-    values = {name: symbol_value(name) for name in dim.symbol_names()}
-    bound = bind(dim, {name: value for name, value in values.items() if value is not None})
-    return None if isinstance(bound, SymDim) else bound
-
-
 def _agree(known: Array, true: np.ndarray[Any, Any]) -> bool:
     if true.dtype.kind in "OUS":
         return [str(item) for item in known.flat] == [str(item) for item in true.flat]
     if true.dtype.kind not in "biufc":
         true = true.astype(np.float64)
     if known.dtype == object:
-        pairs = zip((_number(item) for item in known.flat), true.flat, strict=True)
+        pairs = zip((bound_size(item) for item in known.flat), true.flat, strict=True)
         return all(mine is None or mine == theirs for mine, theirs in pairs)
     # Narrow floats round, and the evaluator computes some of them in other precision.
     return bool(np.allclose(known.astype(np.complex128), true.astype(np.complex128), rtol=2e-2, atol=1e-3, equal_nan=True))

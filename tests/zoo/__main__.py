@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from multiprocessing import get_context
 
 from tests.zoo.check import Verdict, check
-from tests.zoo.export import FORMS, exported
+from tests.zoo.export import FORMS, exported, is_kept
 from tests.zoo.models import catalogue
 
 
@@ -25,7 +25,7 @@ def main() -> None:
         (entry.name, form)
         for entry in catalogue().values()
         for form in arguments.form.split(",")
-        if arguments.filter in entry.name and arguments.package in entry.package
+        if arguments.filter in entry.name and arguments.package in ("", entry.package) and (not arguments.cached or is_kept(entry, form))
     ]
     verdicts: list[Verdict] = []
     for verdict in _verdicts(names, arguments.jobs):

@@ -16,7 +16,6 @@ from irscope.ir.graph import Value
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, TensorType, Type, tensor
 from irscope.ops.registry import find_op
-from irscope.passes.inference import Inferred
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.zoo.export import Exported
@@ -61,7 +60,7 @@ def check(found: Exported) -> Verdict:
     started = process_time()
     try:
         program = load_program(found.path, LoadOptions(inputs=_stated(found)), DiagnosticSink())
-        if found.form in ("concrete", "dynamic"):
+        if found.path.suffix == ".pt2":
             _check_recorded(program, verdict)
         else:
             _check_outputs(program, found, verdict)
@@ -82,7 +81,8 @@ def _stated(found: Exported) -> dict[str, Type]:
     """A scripted model does not know what it will be called with."""
     if found.form != "scripted":
         return {}
-    return {str(index): tensor(NAMED_DTYPES[dtype], shape) for index, (dtype, shape) in enumerate(found.inputs)}
+    names = [str(index) if found.entry.dynamic else f"images.{index}" for index in range(len(found.inputs))]
+    return {name: tensor(NAMED_DTYPES[dtype], shape) for name, (dtype, shape) in zip(names, found.inputs, strict=True)}
 
 
 # -- recorded types ----------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def _has_unknown(type_: TensorType) -> bool:
 
 def _check_outputs(program: Program, found: Exported, verdict: Verdict) -> None:
     hide_types(program)
-    inferred: Inferred = Manager(program).get(Shapes())
+    inferred = Manager(program).get(Shapes())
     verdict.unknown_operators.update(inferred.foreign)
     verdict.mismatches.extend(f"problem at {problem.node.name} ({problem.node.op}): {problem.text}" for problem in inferred.problems)
     outputs = program.graph.outputs
@@ -177,5 +177,6 @@ def _check_outputs(program: Program, found: Exported, verdict: Verdict) -> None:
 
 def _fits(inferred: tuple[Dim, ...], run: tuple[int, ...]) -> bool:
     """Sizes that depend on data may be anything that their bounds allow."""
-    return len(inferred) == len(run) and all(equal(a, b) is True or (isinstance(a, SymDim) and a.is_unknown and equal(a, b) is None)
-                                             for a, b in zip(inferred, run, strict=True))
+    return len(inferred) == len(run) and all(
+        equal(a, b) is True or (isinstance(a, SymDim) and a.is_unknown and equal(a, b) is None) for a, b in zip(inferred, run, strict=True)
+    )

@@ -20,11 +20,11 @@ from typing import Any, Final
 
 import torch
 
-from tests.zoo.models import Entry, tensors_in
+from tests.zoo.models import Entry, Flat, tensors_in
 
-FORMS: Final = ("concrete", "dynamic", "traced", "scripted", "onnx")
-"""torch.export with fixed sizes and with an open batch, torch.jit.trace, torch.jit.script, torch.onnx.export."""
-_SUFFIXES = {"concrete": ".pt2", "dynamic": ".pt2", "traced": ".pt", "scripted": ".pt", "onnx": ".onnx"}
+FORMS: Final = ("concrete", "dynamic", "decomposed", "traced", "scripted", "onnx")
+"""torch.export with fixed sizes, with an open batch and in core operators only, torch.jit.trace, torch.jit.script, torch.onnx.export."""
+_SUFFIXES = {"concrete": ".pt2", "dynamic": ".pt2", "decomposed": ".pt2", "traced": ".pt", "scripted": ".pt", "onnx": ".onnx"}
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,22 @@ def cache_folder() -> Path:
     return base / "zoo" / f"torch-{torch.__version__}"
 
 
-def exported(entry: Entry, form: str) -> Exported:
-    """The model in one of the forms, made now if it was not made before."""
+def is_kept(entry: Entry, form: str) -> bool:
+    """Whether the model was exported in this form before."""
+    return _place(entry, form).with_suffix(".json").exists()
+
+
+def _place(entry: Entry, form: str) -> Path:
     release = "" if entry.package == "torch" else version(entry.package)
     key = hashlib.sha256(f"{entry.recipe} {entry.batch} {release}".encode()).hexdigest()[:8]
-    path = cache_folder() / form / f"{entry.name}-{key}{_SUFFIXES[form]}"
+    return cache_folder() / form / f"{entry.name}-{key}{_SUFFIXES[form]}"
+
+
+def exported(entry: Entry, form: str) -> Exported:
+    """The model in one of the forms, made now if it was not made before."""
+    path = _place(entry, form)
+    if form == "dynamic" and not entry.dynamic:
+        return Exported(entry, form, path, "it takes a list of images, which has no batch axis")
     note = path.with_suffix(".json")
     if not note.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +124,7 @@ def _make(entry: Entry, form: str, path: Path) -> dict[str, Any]:
         try:
             _EXPORTERS[form](model, args, partial)
         except Exception as error:  # whatever an exporter raises is why it refused
-            found["refused"] = f"{type(error).__name__}: {_first_line(error)}"
+            found["refused"] = f"{type(error).__name__}: {_shortened(error)}"
         else:
             partial.replace(path)
             if form in ("traced", "scripted"):
@@ -129,9 +140,8 @@ def _described(item: torch.Tensor) -> tuple[str, list[int]]:
     return str(item.dtype).removeprefix("torch."), list(item.shape)
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else "")[:300]
+def _shortened(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]
 
 
 def _save_concrete(model: Any, args: tuple[Any, ...], path: Path) -> None:
@@ -139,11 +149,15 @@ def _save_concrete(model: Any, args: tuple[Any, ...], path: Path) -> None:
         torch.export.save(torch.export.export(model, args), file)
 
 
+def _save_decomposed(model: Any, args: tuple[Any, ...], path: Path) -> None:
+    program = torch.export.export(model, args).run_decompositions()
+    with _Sparse(path) as file:
+        torch.export.save(program, file)
+
+
 def _save_dynamic(model: Any, args: tuple[Any, ...], path: Path) -> None:
     batch = torch.export.Dim("batch", max=1024)
     axes = tuple({0: batch} for _ in args)
-    from tests.zoo.models import Flat
-
     program = torch.export.export(model, args, dynamic_shapes=(axes,) if isinstance(model, Flat) else axes)
     with _Sparse(path) as file:
         torch.export.save(program, file)
@@ -154,7 +168,8 @@ def _save_traced(model: Any, args: tuple[Any, ...], path: Path) -> None:
 
 
 def _save_scripted(model: Any, args: tuple[Any, ...], path: Path) -> None:
-    _save_script(torch.jit.script(model), path)
+    # What makes results flat takes any number of arguments, which TorchScript does not.
+    _save_script(torch.jit.script(model.model if isinstance(model, Flat) else model), path)
 
 
 def _save_script(module: Any, path: Path) -> None:
@@ -163,12 +178,16 @@ def _save_script(module: Any, path: Path) -> None:
 
 
 def _save_onnx(model: Any, args: tuple[Any, ...], path: Path) -> None:
+    # The exporter keeps equal tensors once, which zeros and ones all are.
+    for weight in [*model.parameters(), *(buffer for buffer in model.buffers() if buffer.is_floating_point())]:
+        weight.uniform_(0.5, 1.5)
     torch.onnx.export(model, args, path, dynamo=True, external_data=False, verbose=False)
 
 
 _EXPORTERS = {
     "concrete": _save_concrete,
     "dynamic": _save_dynamic,
+    "decomposed": _save_decomposed,
     "traced": _save_traced,
     "scripted": _save_scripted,
     "onnx": _save_onnx,

@@ -66,17 +66,19 @@ def tensors_in(item: Any) -> Iterator[Tensor]:
 class _CheapWeights(TorchFunctionMode):
     """Fills large tensors with zeros instead of random numbers: nothing here depends on the weights' values."""
 
-    _DRAWN = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
+    _DRAWN = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "kaiming_normal_", "xavier_uniform_", "xavier_normal_"})
     _SHAPED = frozenset({"erfinv_", "mul_", "add_", "clamp_"})
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if args and isinstance(args[0], Tensor) and args[0].numel() > _LARGE:
+        kwargs = kwargs or {}
+        target = args[0] if args else kwargs.get("tensor")
+        if isinstance(target, Tensor) and target.numel() > _LARGE:
             if name in self._DRAWN:
-                return args[0].zero_()
+                return target.zero_()
             if name in self._SHAPED:
-                return args[0]
-        return func(*args, **(kwargs or {}))
+                return target
+        return func(*args, **kwargs)
 
 
 @contextmanager
@@ -90,7 +92,7 @@ def cheap_weights() -> Iterator[None]:
 @functools.cache
 def catalogue() -> dict[str, Entry]:
     """Every entry by its name; those whose package is absent are left out."""
-    from tests.zoo import language, vision
+    from tests.zoo import language, plain, vision
 
-    entries = [*vision.entries(), *language.entries()]
+    entries = [*plain.entries(), *vision.entries(), *language.entries()]
     return {entry.name: entry for entry in entries}

@@ -16,6 +16,7 @@ _OPERATORS = {
     "qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, "
     "bool aligned) -> Tensor",
+    "box_iou_rotated": "(Tensor boxes1, Tensor boxes2) -> Tensor",
 }
 _kept: list[torch.library.Library] = []
 """Libraries live as long as what they define."""
@@ -44,8 +45,17 @@ def _implement(library: torch.library.Library) -> None:
     torch.library.register_fake("torchvision::roi_align", _roi_align_shape, lib=library)
     for name in ("boxes", "roi_align"):
         module = sys.modules[f"torchvision.ops.{name}"]
-        module._assert_has_ops = lambda: None  # type: ignore[attr-defined]  # torchvision's own
-        module._has_ops = lambda: True  # type: ignore[attr-defined]  # torchvision's own
+        module._assert_has_ops = _nothing  # type: ignore[attr-defined]  # torchvision's own
+        module._has_ops = _yes  # type: ignore[attr-defined]  # torchvision's own
+
+
+# TorchScript compiles these two, which it could not do with lambdas.
+def _nothing() -> None:
+    pass
+
+
+def _yes() -> bool:
+    return True
 
 
 def _nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from irscope.frontends.onnx.call import Call
+from irscope.frontends.onnx.call import Call, Mismatch
 from irscope.frontends.onnx.lower.convolution import CONV, pool_rules
+from irscope.frontends.onnx.lower.convolution import TABLE as CONVOLUTION
 from irscope.frontends.onnx.lower.reduction import reduce
 from irscope.frontends.onnx.lower.rules import Lower, Table, direct, flag, integer, number, numbers, read, text
 from irscope.ir.dtypes import DType
@@ -162,6 +163,23 @@ def _blocked_conv(call: Call) -> None:
     call.emit("nn.fused_conv", call.inputs, read(call, *CONV, text("activation"), numbers("activation_params")))
 
 
+def _reorder_output(call: Call) -> None:
+    """Back to the usual layout: the channels that only fill up the last block go."""
+    channels = call.integer("channels")
+    cut = call.value("view.slice", [call.needed(0)], {"starts": (0,), "ends": (channels,), "axes": (1,)})
+    if call.flag("channels_last"):
+        cut = call.value("view.permute", [cut], {"perm": (0, 2, 3, 1)})
+    call.last("view.contiguous", [cut])
+
+
+def _blocked_upsample(call: Call) -> None:
+    scales = call.integers("scales")
+    if scales is None:
+        raise Mismatch("attribute scales is absent")
+    attrs = read(call, text("mode", "nearest"), text("coordinate_transformation_mode", "asymmetric", to="coordinates"))
+    call.emit("vision.resize", call.inputs, {**attrs, "scale_factors": tuple(float(scale) for scale in scales)})
+
+
 def _last(op: str) -> Lower:
     return direct(op, channels_last=True)
 
@@ -181,6 +199,10 @@ FOREIGN: dict[str, str] = {
 
 BLOCKED: Table = {
     "Conv": _blocked_conv,
+    "ReorderOutput": _reorder_output,
+    "Upsample": _blocked_upsample,
+    "MaxPool": CONVOLUTION["MaxPool"],
+    "AveragePool": CONVOLUTION["AveragePool"],
     "GlobalMaxPool": direct("nn.global_max_pool"),
     "GlobalAveragePool": direct("nn.global_avg_pool"),
 }

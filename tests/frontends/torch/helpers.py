@@ -17,6 +17,8 @@ from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
+from irscope.passes.annotate import Annotate
+from irscope.passkit.manager import Manager
 
 READERS = {"exported": exported, "torchscript": torchscript, "checkpoint": checkpoint}
 DTYPES = {torch.float32: DType.F32, torch.int64: DType.I64, torch.bool: DType.BOOL}
@@ -82,3 +84,14 @@ def disagreements(program: Program) -> list[str]:
                 if not same_type(output.type, type_)
             )
     return found
+
+
+def recomputed(program: Program) -> list[str]:
+    """Values whose recorded type differs from what the whole analysis computes from the inputs alone, regions included."""
+    recorded = [(node, output, output.type) for node in program.graph.walk() for output in node.outputs]
+    Manager(program).apply(Annotate())
+    return [
+        f"{node.op}: {type_} is recorded, {output.type} recomputed"
+        for node, output, type_ in recorded
+        if str(type_) != str(output.type) and not same_type(type_, output.type)
+    ]

@@ -66,9 +66,13 @@ def test_symbolic_inputs(tmp_path: Path) -> None:
     assert list(program.symbols) == ["batch", "length"]
 
 
-def test_a_scripted_model_asks_for_its_inputs(tmp_path: Path) -> None:
-    path = save_scripted(tmp_path / "m.pt", SAMPLES["mlp"].model())
-    with pytest.raises(LoadError, match=r"the types of x are needed.*--input x=") as caught:
+def test_a_scripted_model_asks_for_inputs_that_cannot_be_guessed(tmp_path: Path) -> None:
+    class Joins(torch.nn.Module):
+        def forward(self, xs: list[torch.Tensor]) -> torch.Tensor:
+            return torch.cat(xs)
+
+    path = save_scripted(tmp_path / "m.pt", Joins())
+    with pytest.raises(LoadError, match=r"the types of xs are needed.*--input xs=") as caught:
         read("torchscript", path)
     assert caught.value.code == "IRS185"
 

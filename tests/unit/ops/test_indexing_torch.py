@@ -99,6 +99,7 @@ def test_masks() -> None:
         against(torch.masked_select, "tensor.masked_select", [x, mask], {})
         against(torch.masked_fill, "tensor.masked_fill", [x, mask], {"fill": 2.5}, v, m, 2.5)
         against(torch.nonzero, "tensor.nonzero", [x], {})
+        against(torch.where, "tensor.nonzero_parts", [mask], {})
 
 
 def test_scatter() -> None:

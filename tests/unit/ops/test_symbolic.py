@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from irscope.ir.dims import SymDim, bounds, symbol
+from irscope.ir.dims import SymDim, bind, bounds, symbol
 from irscope.ir.dtypes import DType
-from irscope.ir.types import TensorType
+from irscope.ir.types import TensorType, tensor
 from irscope.ops.call import RuleError
 from irscope.ops.values import Array, objects
 from tests.unit.ops.calling import evaluate, infer, make_call, shape, shapes, spec_of, value
@@ -47,6 +48,34 @@ def test_reshape_to_unknown_sizes() -> None:
     assert shape("view.reshape", "f32[b,4]", "i64[1]") == "f32[4*b]"
     assert shape("view.reshape", "f32[b,4]", "i64[2]") == "f32[?u0,?u1]"
     assert shape("view.reshape", "f32[b,4]", "i64[*]") == "f32[*]"
+
+
+@pytest.mark.parametrize(
+    ("target", "want"), [((0, 16, -1), "f32[b,16,n//5 - 1]"), ((0, 4, 4, -1), "f32[b,4,4,n//5 - 1]"), ((-1, 16, 1, 0), "f32[b,16,1,4]")]
+)
+def test_sizes_of_the_input_are_never_taken_for_an_open_one(target: tuple[int, ...], want: str) -> None:
+    """Bounds alone do not tell that n//5 - 1 is not -1."""
+    (made,) = infer("nn.conv", "f32[b,1,n]", "f32[16,1,10]", strides=(5,), pads=(0, 0))
+    assert str(made) == "f32[b,16,n//5 - 1]"
+    x = made if target[-1] == -1 else tensor(DType.F32, (B, 16, 1, 4))
+    assert shape("view.reshape", x, shape=target, zero="copy") == want
+
+
+def test_a_slice_of_what_may_be_empty() -> None:
+    (made,) = infer("nn.conv", "f32[b,1,n]", "f32[16,1,10]", strides=(5,), pads=(0, 0))
+    assert shape("view.slice", made, starts=(0,), ends=(END,), axes=(2,)) == "f32[b,16,n//5 - 1]"
+    assert shape("view.slice", made, starts=(0,), ends=(-1,), axes=(2,)) == "f32[b,16,max(n//5 - 2, 0)]"
+
+
+@pytest.mark.parametrize("divisor", [2, 3, -4, N])
+@pytest.mark.parametrize("dividend", [S - 3, (N - 5) * 2, -N, symbol("any", None)])
+def test_division_toward_zero(dividend: SymDim, divisor: Any) -> None:
+    (found,) = value("math.div", dims(dividend), dims(divisor), rounding_mode="c")
+    for n, s, other in product(range(1, 9), range(1, 9), (-7, -4, -1, 0, 1, 3, 8)):
+        sizes = {"n": n, "s": s, "any": other}
+        over, under = bind(dividend, sizes), bind(divisor, sizes)
+        assert isinstance(over, int) and isinstance(under, int)
+        assert bind(found, sizes) == int(over / under), sizes
 
 
 @pytest.mark.parametrize("target", [(7, -1), (-1, -1), (5,), (-2, 12)])

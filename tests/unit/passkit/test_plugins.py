@@ -76,5 +76,5 @@ def test_a_plugin_may_replace_a_rule() -> None:
     registry.extend("vendor.magic", summary="Better magic.")
     found = registry.get("vendor.magic")
     assert found is not None and found.summary == "Better magic."
-    with pytest.raises(UsageError, match="no operator 'vendor.other'"):
+    with pytest.raises(UsageError, match=r"no operator .vendor\.other."):
         registry.extend("vendor.other", summary="")

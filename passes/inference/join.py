@@ -18,7 +18,7 @@ from irscope.ir.types import (
     tensor,
     tuple_of,
 )
-from irscope.passes.inference import Inference
+from irscope.passes.inference.engine import Inference
 
 
 def join(engine: Inference, left: Type, right: Type, why: str, widened: set[Dim] | None = None, fix: str = "") -> Type:

@@ -13,8 +13,8 @@ from irscope.ir.types import SequenceType, TensorType, Type, sequence
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.ops.values import as_ints
-from irscope.passes.inference import Fact, Inference, Item
-from irscope.passes.inference_join import join, renewed
+from irscope.passes.inference.engine import Fact, Inference, Item
+from irscope.passes.inference.join import join, renewed
 
 MOST_ITEMS = 256
 """Longer lists are known only by what their elements have in common."""

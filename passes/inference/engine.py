@@ -110,8 +110,8 @@ class Inference(RuleContext):
 
     def run(self, nodes: Callable[[Graph], Iterable[Node]] = iter) -> Inferred:
         """Infer the main graph and every function."""
-        from irscope.passes.inference_lists import LIST_RULES
-        from irscope.passes.inference_regions import CONTROLS
+        from irscope.passes.inference.lists import LIST_RULES
+        from irscope.passes.inference.regions import CONTROLS
 
         self._controls, self._list_rules = CONTROLS, LIST_RULES
         self.graph(self.program.graph, nodes)
@@ -124,7 +124,7 @@ class Inference(RuleContext):
         for weight in graph.weights:
             data = graph.data.get(weight)
             if isinstance(data, Literal) and isinstance(weight.type, TensorType) and _fits(weight.type):
-                known = to_array(data.values, weight.type)
+                known = _literal(data, weight.type)
                 if known is not None:
                     self.found.values[weight] = known
         # A region may not run: what its sizes say about their symbols holds only inside.
@@ -151,8 +151,13 @@ class Inference(RuleContext):
         found = self.found.types
         for output, type_ in zip(node.outputs, types, strict=False):
             found[output] = type_
-            if type(type_) is TensorType and (type_.shape is None or type_.dtype is DType.UNKNOWN):
+            if type(type_) is not TensorType:
+                continue
+            if type_.shape is None or type_.dtype is DType.UNKNOWN:
                 self._inherit_reason(node, output)
+            for size in type_.shape or ():
+                if type(size) is SymDim:
+                    self.note_size(size)
         self._node = outer
 
     # -- operators ---------------------------------------------------------------------------------------------
@@ -357,6 +362,14 @@ _INTEGERS = frozenset({DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL})
 def _value_shape(type_: Type) -> tuple[int, ...] | None:
     """The shape of an array that holds the values of this type."""
     return () if isinstance(type_, ScalarType) else static_shape(type_)
+
+
+def _literal(data: Literal, type_: TensorType) -> Known | None:
+    """A constant's values; None where they contradict its type, as a text written by hand may."""
+    try:
+        return to_array(data.values, type_)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _fits(type_: TensorType) -> bool:

@@ -14,8 +14,8 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, sequence, tensor
 from irscope.ops.call import Known, RuleError
 from irscope.ops.values import is_symbolic
-from irscope.passes.inference import NO_FACT, Fact, Inference, Item
-from irscope.passes.inference_join import join, renewed
+from irscope.passes.inference.engine import NO_FACT, Fact, Inference, Item
+from irscope.passes.inference.join import join, renewed
 
 UNROLL_LIMIT = 64
 """A loop of known trip count up to this is run step by step, so that state whose shape changes stays exact."""

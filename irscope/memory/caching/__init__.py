@@ -1,0 +1,24 @@
+"""PyTorch's CUDA caching allocator: the same decisions in the same order, without a GPU and without PyTorch."""
+
+from __future__ import annotations
+
+from irscope.memory.caching.allocator import CachingAllocator
+from irscope.memory.caching.blocks import Block
+from irscope.memory.caching.conf import AllocConf, parse_alloc_conf
+from irscope.memory.caching.counters import Counters
+from irscope.memory.caching.device import OutOfMemory
+from irscope.memory.caching.snapshot import BlockState, Segment
+from irscope.memory.caching.versions import TorchVersion, torch_version
+
+__all__ = [
+    "AllocConf",
+    "Block",
+    "BlockState",
+    "CachingAllocator",
+    "Counters",
+    "OutOfMemory",
+    "Segment",
+    "TorchVersion",
+    "parse_alloc_conf",
+    "torch_version",
+]

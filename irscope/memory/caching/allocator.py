@@ -1,0 +1,295 @@
+"""The allocator itself: malloc, free and the counters of torch.cuda.memory_stats()."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain, count, repeat
+from typing import Literal
+
+from irscope.errors import UsageError
+from irscope.memory.caching.blocks import IN_USE, PENDING, Block, Kind, Pool, insert_after, join_free
+from irscope.memory.caching.conf import parse_alloc_conf
+from irscope.memory.caching.counters import Counters
+from irscope.memory.caching.device import Device, OutOfMemory
+from irscope.memory.caching.expandable import ExpandableSegments
+from irscope.memory.caching.freelist import SHIFT
+from irscope.memory.caching.release import collect_garbage, release_oversize, release_whole
+from irscope.memory.caching.sizes import (
+    DEFAULT_MEMORY,
+    GRAIN,
+    MIB,
+    NO_DIVISIONS,
+    SMALL_REQUEST,
+    TOO_MUCH,
+    UNLIMITED,
+    divided_size,
+    segment_size,
+)
+from irscope.memory.caching.snapshot import Segment, segments
+from irscope.memory.caching.versions import torch_version
+
+PendingFrees = Literal["next_malloc", "synchronize"]
+
+
+class CachingAllocator:
+    """PyTorch's caching allocator for one CUDA device.
+
+    `torch` is a release such as "2.13", `alloc_conf` what PYTORCH_CUDA_ALLOC_CONF holds, `total_memory` the device's bytes (None stands for
+    144 GiB), `memory_fraction` what torch.cuda.set_per_process_memory_fraction was given. `pending_frees` says when other
+    streams are done with a freed block: by the next malloc, or only when the device is synchronized.
+    """
+
+    def __init__(
+        self,
+        torch: str = "2.13",
+        alloc_conf: str = "",
+        total_memory: int | None = None,
+        *,
+        memory_fraction: float | None = None,
+        pending_frees: PendingFrees = "next_malloc",
+    ) -> None:
+        version = torch_version(torch)
+        conf = parse_alloc_conf(alloc_conf, version)
+        total = _checked_total(total_memory)
+        limit = _limit(total, conf.memory_fraction, memory_fraction, version.old_fraction)
+        self._conf = conf
+        self._orders = count(1) if version.order == "block" else repeat(0)
+        self._device = Device(total, limit)
+        self._heads: dict[Block, None] = {}
+        self._small = Kind(small=True)
+        self._large = Kind(small=False)
+        self._expandable: ExpandableSegments | None = None
+        if conf.expandable_segments:
+            reserve = _address_space(total, conf.expandable_reserve)
+            self._expandable = ExpandableSegments(self._device, self._heads, conf.large_segment_size, reserve)
+        self._divisions = conf.roundup_divisions
+        self._divides = conf.roundup_divisions != NO_DIVISIONS
+        self._collect_from: int | None = None
+        if self._device.limit is not None and conf.garbage_collection_threshold > 0:
+            self._collect_from = int(conf.garbage_collection_threshold * self._device.limit)
+        self._refuse_from = int(conf.memory_fraction * total) if conf.throw_on_oom else UNLIMITED
+        self._first_fit = self._expandable is None and conf.max_split_size == UNLIMITED and self._collect_from is None
+        self._hold_pending = pending_frees == "synchronize"
+        self._waiting: list[Block] = []
+        self._finished: list[Block] = []
+        self._pending_bytes = 0
+        self._pending_peak = 0
+        self._allocated = 0
+        self._allocated_peak = 0
+        self._requested = 0
+        self._requested_peak = 0
+        self._retries = 0
+        self._ooms = 0
+
+    def malloc(self, size: int, stream: int = 0) -> Block:
+        """Allocate so many bytes for work on a stream. OutOfMemory is raised where PyTorch would raise it."""
+        if not 0 < size < TOO_MUCH:
+            return self._unusual(size)
+        if self._finished:
+            self._settle(self._finished)
+        rounded = divided_size(size, self._divisions) if self._divides else (size + 511) & -512
+        kind = self._small if rounded <= SMALL_REQUEST else self._large
+        pool = kind.pools.get(stream) or self._new_pool(kind, stream)
+        block = pool.free.take(rounded) if self._first_fit else self._find(pool, rounded)
+        if block is None:
+            block = self._grow(pool, rounded)
+        elif block.prev is None and block.next is None:
+            pool.drop_whole(block)
+        rest = block.size - rounded
+        if rest >= pool.least_rest and rounded < pool.split_below:
+            _split(block, rounded, rest)
+        block.key = IN_USE
+        block.requested = size
+        self._requested += size
+        self._allocated += block.size
+        if self._allocated > self._allocated_peak:
+            self._allocated_peak = self._allocated
+        if self._requested > self._requested_peak:
+            self._requested_peak = self._requested
+        if self._pending_bytes and self._allocated + self._pending_bytes > self._pending_peak:
+            self._pending_peak = self._allocated + self._pending_bytes
+        return block
+
+    def free(self, block: Block) -> None:
+        """Give a block back to the cache."""
+        if block.key != IN_USE or block.pool.owner is not self:
+            raise _not_in_use(block)
+        self._allocated -= block.size
+        if block.uses:
+            block.key = PENDING
+            self._pending_bytes += block.size
+            (self._waiting if self._hold_pending else self._finished).append(block)
+        elif block.size:
+            self._cache(block)
+
+    def record_stream(self, block: Block, stream: int) -> None:
+        """Note that another stream uses a block, as Tensor.record_stream does: freed, it stays taken until that stream is done with it."""
+        if block.key != IN_USE or block.pool.owner is not self:
+            raise _not_in_use(block)
+        if block.size and stream != block.stream and stream not in block.uses:
+            block.uses = (*block.uses, stream)
+
+    def synchronize(self) -> None:
+        """Let all streams finish: what was freed while they used it returns with the next malloc."""
+        self._finished.extend(self._waiting)
+        self._waiting.clear()
+
+    def empty_cache(self) -> None:
+        """Give everything back to the device that no block in use stands in the way of, as torch.cuda.empty_cache does."""
+        self.synchronize()
+        self._settle(self._finished)
+        pools = [*self._large.pools.values(), *self._small.pools.values()]
+        if self._expandable is not None:
+            self._expandable.release(pools)
+        else:
+            release_whole(pools, self._device, self._heads)
+
+    def reset_peaks(self) -> None:
+        """Begin the peaks anew from the current values, as torch.cuda.reset_peak_memory_stats does."""
+        self._allocated_peak = self._allocated
+        self._requested_peak = self._requested
+        self._pending_peak = self._allocated + self._pending_bytes
+        self._device.reserved_peak = self._device.reserved
+
+    def counters(self) -> Counters:
+        """What torch.cuda.memory_stats() says, in bytes and numbers."""
+        active = self._allocated + self._pending_bytes
+        reserved = self._device.reserved
+        whole = sum(pool.whole_bytes for pool in chain(self._small.pools.values(), self._large.pools.values()))
+        return Counters(
+            allocated=self._allocated,
+            allocated_peak=self._allocated_peak,
+            reserved=reserved,
+            reserved_peak=self._device.reserved_peak,
+            active=active,
+            active_peak=max(self._allocated_peak, self._pending_peak),
+            requested=self._requested,
+            requested_peak=self._requested_peak,
+            inactive_split=reserved - active - whole if self._expandable is None else 0,
+            segments=self._device.segments,
+            retries=self._retries,
+            ooms=self._ooms,
+        )
+
+    def segments(self) -> list[Segment]:
+        """All segments with their blocks, by address: what torch.cuda.memory_snapshot() shows."""
+        return segments(self._heads, expandable=self._expandable is not None)
+
+    def _cache(self, block: Block) -> None:
+        """Make a block free that nobody uses any more."""
+        self._requested -= block.requested
+        pool = block.pool
+        block = join_free(block)
+        pool.free.add(block)
+        if block.prev is None and block.next is None:
+            pool.add_whole(block)
+
+    def _settle(self, blocks: list[Block]) -> None:
+        """Make pending blocks free, in the order in which they were freed."""
+        for block in blocks:
+            block.uses = ()
+            self._pending_bytes -= block.size
+            self._cache(block)
+        blocks.clear()
+
+    def _new_pool(self, kind: Kind, stream: int) -> Pool:
+        fine = kind.small or self._expandable is not None
+        pool = Pool(self, kind, stream, GRAIN if fine else MIB + 1, UNLIMITED if fine else self._conf.max_split_size, self._orders)
+        kind.pools[stream] = pool
+        return pool
+
+    def _find(self, pool: Pool, size: int) -> Block | None:
+        """A free block for this size where an option makes it more than the smallest that is large enough."""
+        pool.kind.searches += 1
+        key = pool.free.first(size << SHIFT) if self._expandable is None else self._expandable.best(pool, size)
+        if not key:
+            return None
+        found, limit = key >> SHIFT, self._conf.max_split_size
+        if size < limit <= found or (size >= limit and found >= size + self._conf.max_non_split_rounding):
+            return None
+        return pool.free.remove(key)
+
+    def _grow(self, pool: Pool, size: int) -> Block:
+        """A block from the device, if need be after giving back what is cached."""
+        if self._collect_from is not None:
+            collect_garbage(self._large, self._collect_from, self._device, self._heads)
+        block = self._new_memory(pool, size)
+        if block is None and self._conf.max_split_size < UNLIMITED and self._expandable is None:
+            released = release_oversize(pool, size, self._conf.max_split_size, self._device, self._heads)
+            block = self._new_memory(pool, size) if released else None
+        if block is None:
+            self.empty_cache()
+            self._retries += 1
+            block = self._new_memory(pool, size)
+        if block is None:
+            self._ooms += 1
+            raise self._out_of_memory(segment_size(size, self._conf.large_segment_size))
+        return block
+
+    def _new_memory(self, pool: Pool, size: int) -> Block | None:
+        """A block with new memory behind it, or None where the device or the limit of this process has too little."""
+        segment = segment_size(size, self._conf.large_segment_size)
+        device = self._device
+        if not device.within_limit(segment):
+            return None
+        if device.reserved + segment > self._refuse_from:
+            raise self._out_of_memory(segment)
+        if self._expandable is not None:
+            return self._expandable.grow(pool, size)
+        if not device.take(segment):
+            return None
+        device.segments += 1
+        block = pool.new_block(segment, device.address_range(segment))
+        self._heads[block] = None
+        return block
+
+    def _unusual(self, size: int) -> Block:
+        """What malloc does with nothing, less than nothing, and more than anybody has."""
+        if size == 0:
+            return Block(self._new_pool(Kind(small=True), 0), 0, 0, 0)
+        if size < 0:
+            raise UsageError(f"a block cannot have {size} bytes", code="IRS642")
+        raise self._out_of_memory(size)
+
+    def _out_of_memory(self, size: int) -> OutOfMemory:
+        return OutOfMemory(self._device.describe(size, self._allocated))
+
+
+def _split(block: Block, size: int, rest: int) -> None:
+    """Keep the beginning of a block, and make the rest a free one that inherits its order."""
+    pool = block.pool
+    remainder = Block(pool, rest, block.address + size, block.order)
+    insert_after(block, remainder)
+    block.size = size
+    block.order = next(pool.orders)
+    pool.free.add(remainder)
+
+
+def _not_in_use(block: Block) -> UsageError:
+    return UsageError(f"{block!r} is not in use", code="IRS642", hint="it was freed before, or another allocator made it")
+
+
+def _checked_total(total: int | None) -> int:
+    if total is None:
+        return DEFAULT_MEMORY
+    if total < 0:
+        raise UsageError(f"a device cannot have {total} bytes of memory", code="IRS642")
+    return total
+
+
+def _limit(total: int, configured: float, given: float | None, old: bool) -> int | None:
+    """What the process may reserve, or None where only the device limits it."""
+    fraction = configured if given is None else given
+    if not 0 <= fraction <= 1:
+        raise UsageError(f"a process cannot have {fraction} of a device", code="IRS642", hint="the fraction goes from 0 to 1")
+    if old and given is not None:
+        return int(fraction * total)
+    return math.floor(fraction * total + 0.5) if fraction < 1 else None
+
+
+def _address_space(total: int, wanted: float | int | None) -> int:
+    """How many addresses an expandable segment takes: an eighth more than the device has, unless an option asks for fewer."""
+    full = total + total // 8
+    if wanted is None:
+        return full
+    return min(full, wanted if isinstance(wanted, int) else int(wanted * total))

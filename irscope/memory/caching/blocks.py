@@ -1,0 +1,132 @@
+"""Blocks of device memory, and the pools that keep the free ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from irscope.memory.caching.freelist import FreeList
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+IN_USE: Final = 0
+UNMAPPED: Final = -1
+"""Address space of an expandable segment without memory behind it."""
+MERGED: Final = -2
+"""Became part of the block before it."""
+PENDING: Final = -3
+"""Freed, but other streams have not finished with it."""
+
+
+class Block:
+    """A piece of a segment. What malloc returns is one of these, valid until it is freed."""
+
+    __slots__ = ("address", "key", "next", "order", "pool", "prev", "requested", "size", "uses")
+
+    def __init__(self, pool: Pool, size: int, address: int, order: int) -> None:
+        self.pool = pool
+        self.size = size
+        """Bytes it takes, a multiple of 512."""
+        self.address = address
+        self.requested = 0
+        """Bytes that were asked for."""
+        self.order = order
+        self.key = IN_USE
+        """Its place among the free blocks where positive, else why it is not among them."""
+        self.prev: Block | None = None
+        self.next: Block | None = None
+        self.uses: tuple[int, ...] = ()
+        """Other streams that use it."""
+
+    def __repr__(self) -> str:
+        return f"Block(size={self.size}, requested={self.requested}, address={self.address:#x})"
+
+    @property
+    def stream(self) -> int:
+        """The stream it was allocated on, and can be used again on."""
+        return self.pool.stream
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of its segment."""
+        return self.prev is None and self.next is None
+
+
+class Kind:
+    """The small or the large pools, one for each stream."""
+
+    __slots__ = ("pools", "searches", "small")
+
+    def __init__(self, small: bool) -> None:
+        self.small = small
+        self.pools: dict[int, Pool] = {}
+        self.searches = 0
+        """How often a free block was looked for: the clock of the garbage collection."""
+
+
+class Pool:
+    """The free blocks of one kind on one stream. Streams never share blocks."""
+
+    __slots__ = ("free", "kind", "least_rest", "orders", "owner", "split_below", "stream", "unmapped", "whole", "whole_bytes")
+
+    def __init__(self, owner: object, kind: Kind, stream: int, least_rest: int, split_below: int, orders: Iterator[int]) -> None:
+        self.owner = owner
+        self.kind = kind
+        self.stream = stream
+        self.least_rest = least_rest
+        """A block is split if at least this much is left over ..."""
+        self.split_below = split_below
+        """... and the request is smaller than this."""
+        self.orders = orders
+        self.free: FreeList[Block] = FreeList()
+        self.whole: dict[Block, int] = {}
+        """Free blocks that are all of their segment, with the kind's clock when they came to be."""
+        self.whole_bytes = 0
+        self.unmapped: list[Block] = []
+        """Parts of expandable segments without memory, by address."""
+
+    def new_block(self, size: int, address: int) -> Block:
+        """A block that nothing is linked to yet."""
+        return Block(self, size, address, next(self.orders))
+
+    def add_whole(self, block: Block) -> None:
+        """Note that a free block is all of its segment."""
+        self.whole[block] = self.kind.searches
+        self.whole_bytes += block.size
+
+    def drop_whole(self, block: Block) -> None:
+        """Forget that a block was free and all of its segment."""
+        if self.whole.pop(block, None) is not None:
+            self.whole_bytes -= block.size
+
+
+def insert_after(block: Block, new: Block) -> None:
+    """Link a new block in, to the right of another."""
+    new.prev, new.next = block, block.next
+    if block.next is not None:
+        block.next.prev = new
+    block.next = new
+
+
+def absorb(block: Block, after: Block) -> None:
+    """Make the next block a part of this one."""
+    block.size += after.size
+    block.next = after.next
+    if after.next is not None:
+        after.next.prev = block
+    after.key = MERGED
+
+
+def join_free(block: Block) -> Block:
+    """Join a block that is to become free with its free neighbours; the leftmost object stays, under the order of the given one."""
+    free = block.pool.free
+    before, after = block.prev, block.next
+    if before is not None and before.key > 0:
+        free.remove(before.key)
+        before.order = block.order
+        absorb(before, block)
+        block = before
+    if after is not None and after.key > 0:
+        free.remove(after.key)
+        absorb(block, after)
+    return block

@@ -1,0 +1,60 @@
+"""The device behind the allocator: how much memory it has, and what of it is taken."""
+
+from __future__ import annotations
+
+from irscope.errors import IrscopeError
+from irscope.memory.caching.sizes import MIB, SEGMENT_GRAIN
+
+
+class OutOfMemory(IrscopeError):
+    """A request that neither the cache nor the device can serve."""
+
+    default_code = "IRS320"
+
+
+class Device:
+    """Memory and addresses. Addresses only grow, as on a device that nobody else uses."""
+
+    __slots__ = ("_next_address", "limit", "physical", "reserved", "reserved_peak", "segments", "total")
+
+    def __init__(self, total: int, limit: int | None) -> None:
+        self.total = total
+        self.limit = limit
+        """What the allocator may reserve, where a fraction of the device was set."""
+        self.reserved = 0
+        self.reserved_peak = 0
+        self.physical = 0
+        """What the driver gave, which rounds up to 2 MiB."""
+        self.segments = 0
+        self._next_address = SEGMENT_GRAIN
+
+    def within_limit(self, size: int) -> bool:
+        """Whether the limit of this process leaves room for so much more."""
+        return self.limit is None or self.reserved + size <= self.limit
+
+    def address_range(self, size: int, alignment: int = SEGMENT_GRAIN) -> int:
+        """Addresses that nothing else has or had."""
+        address = -(-self._next_address // alignment) * alignment
+        self._next_address = address + -(-size // SEGMENT_GRAIN) * SEGMENT_GRAIN
+        return address
+
+    def take(self, size: int) -> bool:
+        """Take memory, if there is enough."""
+        physical = -(-size // SEGMENT_GRAIN) * SEGMENT_GRAIN
+        if self.physical + physical > self.total:
+            return False
+        self.physical += physical
+        self.reserved += size
+        self.reserved_peak = max(self.reserved_peak, self.reserved)
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Give memory back that was taken in one piece."""
+        self.physical -= -(-size // SEGMENT_GRAIN) * SEGMENT_GRAIN
+        self.reserved -= size
+
+    def describe(self, size: int, allocated: int) -> str:
+        """What stands in the way of so much more memory."""
+        allowed = self.total if self.limit is None else min(self.limit, self.total)
+        held = f"{allocated / MIB:.2f} MiB are allocated and {(self.reserved - allocated) / MIB:.2f} MiB reserved but free"
+        return f"{size / MIB:.2f} MiB more do not fit into {allowed / MIB:.2f} MiB of device memory: {held}"

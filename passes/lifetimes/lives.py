@@ -1,0 +1,131 @@
+"""Storages that the nodes of one graph make, who reads them, and the bytes alive at each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import add
+
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Node, Value
+from irscope.ir.types import TensorType
+from irscope.passes.alias import Aliases
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.lifetimes.frames import Facts, Hold
+
+OUTPUT = "output"
+UNUSED = "nothing"
+
+
+@dataclass(slots=True)
+class LiveRange:
+    """One storage: from the step that makes it to the last that it lives in."""
+
+    value: Value
+    """The value that had the storage first."""
+    size: Dim
+    born: int
+    dies: int
+    held_by: str
+    """What keeps it to the end: a node that reads it, the call of a module, a variable, or "output"."""
+    last_use: int
+    """The last step that reads it; the number of steps for what the model returns."""
+    uses: list[tuple[int, Value]] = field(default_factory=list)
+    """Steps that read it, each with the value that is read, which may be a view."""
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the model returns it."""
+        return self.held_by == OUTPUT
+
+
+def alive_bytes(ranges: Iterable[LiveRange], inside: dict[int, Dim], steps: int) -> list[Dim]:
+    """Bytes alive at each step."""
+    change: list[Dim] = [0] * (steps + 1)
+    for one in ranges:
+        change[one.born] = change[one.born] + one.size
+        if one.dies < steps:
+            change[one.dies + 1] = change[one.dies + 1] - one.size
+    alive = list(accumulate(change[:steps], add))
+    for step, size in inside.items():
+        alive[step] = alive[step] + size
+    return alive
+
+
+class Body:
+    """Storages made by the nodes of one graph, and who reads them."""
+
+    def __init__(self, steps: list[Node], aliases: Aliases, types: Inferred, unsized: list[Value]) -> None:
+        self.steps = steps
+        self.aliases = aliases
+        self.born: dict[Value, int] = {}
+        self.sizes: dict[Value, Dim] = {}
+        self.uses: dict[Value, list[tuple[int, Value]]] = {}
+        self.last_read: dict[Value, int] = {}
+        for step, node in enumerate(steps):
+            for value in read_values(node):
+                self._use(value, step)
+            for output in node.outputs:
+                if aliases.storage(output) is output:
+                    self._make(output, step, types, unsized)
+
+    def _make(self, value: Value, step: int, types: Inferred, unsized: list[Value]) -> None:
+        type_ = types.type_of(value)
+        size = type_.nbytes if isinstance(type_, TensorType) else 0
+        if size is None or (isinstance(size, SymDim) and size.is_unknown):
+            unsized.append(value)
+            return
+        if isinstance(type_, TensorType):
+            self.born[value] = step
+            self.sizes[value] = size
+            self.uses[value] = []
+
+    def _use(self, value: Value, step: int) -> None:
+        self.last_read[value] = step
+        for storage in self.aliases.storages(value):
+            found = self.uses.get(storage)
+            if found is not None:
+                found.append((step, value))
+
+    def read(self, outputs: Iterable[Value]) -> None:
+        """What the graph returns is read after its last step."""
+        for value in outputs:
+            self._use(value, len(self.steps))
+
+    def reads(self) -> Iterable[tuple[int, Value]]:
+        """Steps and the storages they read."""
+        end = len(self.steps)
+        return ((step, storage) for storage, uses in self.uses.items() for step, _ in uses if step < end)
+
+    def facts(self) -> Facts:
+        """What the frames need to know."""
+        return Facts(self.steps, self.aliases, self.born, self.last_read, self.uses)
+
+    def ranges(self, holds: list[dict[Value, Hold]]) -> list[LiveRange]:
+        """Ranges in order of birth."""
+        return [self._range(storage, born, holds) for storage, born in self.born.items()]
+
+    def _range(self, storage: Value, born: int, holds: list[dict[Value, Hold]]) -> LiveRange:
+        uses = self.uses[storage]
+        last_use = uses[-1][0] if uses else born
+        dies, by = last_use, UNUSED
+        if last_use == len(self.steps):
+            by = OUTPUT
+        elif uses:
+            by = self.steps[last_use].name
+        for hold in (found[storage] for found in holds if storage in found):
+            if hold.until > dies:
+                dies, by = hold.until, f"the call of {hold.by}" if hold.kind == "call" else f"variable {hold.by}"
+        return LiveRange(storage, self.sizes[storage], born, dies, by, last_use, uses)
+
+
+def read_values(node: Node) -> list[Value]:
+    """Values a node needs, those captured by its regions included."""
+    values = [value for value in node.inputs if value is not None]
+    for region in node.regions:
+        for inner in region.walk():
+            values.extend(value for value in inner.inputs if value is not None)
+        for body in region.graphs():
+            values.extend(body.outputs)
+    return values

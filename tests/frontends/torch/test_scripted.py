@@ -1,0 +1,268 @@
+"""Scripted models written by hand: what a real run returns is what irscope says; inputs that nobody gives are guessed, and said to be."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+import torch
+from torch import Tensor, nn
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError
+from irscope.frontends import torchscript
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.load import load_program
+from irscope.ir.dims import SymDim
+from irscope.ir.dtypes import DType
+from irscope.ir.program import Program
+from irscope.ir.types import TensorType, Type, tensor
+from irscope.passes.annotate import Annotate
+from irscope.passkit.manager import Manager
+from tests.frontends.torch.helpers import read, save_scripted, save_traced, type_of
+from tests.frontends.torch.scripted import MODELS
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+
+def tensors(item: Any) -> Iterator[Tensor]:
+    """Tensors of what a model returns, in order."""
+    if isinstance(item, Tensor):
+        yield item
+    elif isinstance(item, list | tuple):
+        for part in item:
+            yield from tensors(part)
+    elif isinstance(item, dict):
+        yield from tensors(list(item.values()))
+
+
+def given(model: torch.jit.ScriptModule, args: tuple[Any, ...]) -> tuple[dict[str, Type], dict[str, int]]:
+    """Types and whole numbers as a user gives them with --input and --bind."""
+    types: dict[str, Type] = {}
+    numbers: dict[str, int] = {}
+    for argument, value in zip(model.forward.schema.arguments[1:], args, strict=False):
+        if isinstance(value, Tensor):
+            types[argument.name] = type_of(value)
+        elif isinstance(value, list):
+            types.update({f"{argument.name}.{index}": type_of(part) for index, part in enumerate(value)})
+        else:
+            numbers[argument.name] = value
+    return types, numbers
+
+
+def sizes(program: Program) -> list[tuple[DType, tuple[int | None, ...]]]:
+    """Element types and sizes of the outputs, None for sizes that depend on data."""
+    found = []
+    for value in program.graph.outputs:
+        assert isinstance(value.type, TensorType) and value.type.shape is not None, value
+        found.append((value.type.dtype, tuple(None if isinstance(size, SymDim) else size for size in value.type.shape)))
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_are_those_of_a_real_run(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = torch.jit.script(MODELS[name].make().eval())
+    path = tmp_path / "m.pt"
+    model.save(str(path))
+    args = MODELS[name].inputs()
+    truth = [(type_of(result).dtype, tuple(result.shape)) for result in tensors(model(*args))]
+    types, numbers = given(model, args)
+    sink = DiagnosticSink()
+    program = load_program(path, LoadOptions(inputs=types, bind=numbers), sink)
+    for _ in range(2):
+        found = sizes(program)
+        assert len(found) == len(truth)
+        for (dtype, shape), (real_dtype, real_shape) in zip(found, truth, strict=True):
+            assert dtype is real_dtype
+            assert len(shape) == len(real_shape)
+            assert all(size in (None, real) for size, real in zip(shape, real_shape, strict=True)), (shape, real_shape)
+        assert sum(size is None for _, shape in found for size in shape) == MODELS[name].unknown
+        # The analysis that passes build on says the same from the graph alone.
+        Manager(program).apply(Annotate())
+    assert list(sink) == []
+
+
+GUESSED = {
+    "picture": "f32[1,3,15,15]",
+    "one size": "f32[1,3,224,224]",
+    "token model": "i64[1,8]",
+    "checked": "f32[1,4]",
+    "encoder": "f32[1,16]",
+    "recurrent": "f32[8,1,8]",
+    "through an interface": "f32[1,4]",
+    "by name": "f32[1,6]",
+    "uses a class": "f32[1,8]",
+}
+
+
+@pytest.mark.parametrize("name", GUESSED)
+def test_inputs_are_guessed_from_use_and_said_to_be(name: str, tmp_path: Path) -> None:
+    model = torch.jit.script(MODELS[name].make().eval())
+    path = tmp_path / "m.pt"
+    model.save(str(path))
+    sink = DiagnosticSink()
+    program = torchscript.load(path, LoadOptions(), sink)
+    (value,) = program.graph.inputs
+    assert str(value.type) == GUESSED[name]
+    (said,) = sink
+    assert said.code == "IRS186"
+    assert f"{value.name}={GUESSED[name]}" in said.message
+    assert isinstance(value.type, TensorType) and value.type.shape is not None
+    shape = [int(size) for size in value.type.shape]
+    example = torch.zeros(shape, dtype=torch.int64 if value.type.dtype is DType.I64 else torch.float32)
+    assert [tuple(result.shape) for result in tensors(model(example))] == [shape for _, shape in sizes(program)]
+
+
+def test_the_guess_for_a_picture_is_the_smallest_that_the_model_takes() -> None:
+    model = MODELS["picture"].make().eval()
+    model(torch.zeros(1, 3, 15, 15))
+    with pytest.raises(RuntimeError, match="can't be greater than actual input size"):
+        model(torch.zeros(1, 3, 14, 14))
+
+
+def test_a_given_input_is_not_guessed(tmp_path: Path) -> None:
+    path = save_scripted(tmp_path / "m.pt", MODELS["picture"].make())
+    sink = DiagnosticSink()
+    program = torchscript.load(path, LoadOptions(inputs={"x": tensor(DType.F32, (2, 3, 64, 64))}), sink)
+    assert [str(value.type) for value in program.graph.inputs] == ["f32[2,3,64,64]"]
+    assert list(sink) == []
+
+
+def test_a_whole_number_without_a_default_is_a_symbol(tmp_path: Path) -> None:
+    path = save_scripted(tmp_path / "m.pt", MODELS["gathered"].make())
+    types: dict[str, Type] = {"xs.0": tensor(DType.F32, (3, 4)), "xs.1": tensor(DType.F32, (2, 4))}
+    program = load_program(path, LoadOptions(inputs=types), DiagnosticSink())
+    assert list(program.symbols) == ["n"]
+    assert [str(value.type) for value in program.graph.outputs] == ["f32[5*n,4]"]
+
+
+class TwoMethods(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x)
+
+    @torch.jit.export
+    def encode(self, x: Tensor) -> Tensor:
+        return self.fc(x).sum()
+
+
+def test_methods_are_chosen_by_name(tmp_path: Path) -> None:
+    path = save_scripted(tmp_path / "m.pt", TwoMethods())
+    program = torchscript.load(path, LoadOptions(method="encode"), DiagnosticSink())
+    assert [str(value.type) for value in program.graph.outputs] == ["f32[]"]
+    with pytest.raises(LoadError, match=r"no method decode.*forward, encode"):
+        torchscript.load(path, LoadOptions(method="decode"), DiagnosticSink())
+
+
+def test_overloaded_forward(tmp_path: Path) -> None:
+    """A recurrent layer that is scripted alone has one method for tensors and one for packed sequences."""
+    program = read("torchscript", save_scripted(tmp_path / "m.pt", nn.LSTM(4, 5)), input=tensor(DType.F32, (7, 2, 4)))
+    assert [str(value.type) for value in program.graph.outputs] == ["f32[7,2,5]", "f32[1,2,5]", "f32[1,2,5]"]
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.bn = nn.BatchNorm2d(8)
+        self.fc = nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(torch.relu(self.bn(self.conv(x))).mean((2, 3)))
+
+
+PICTURE = tensor(DType.F32, (2, 3, 16, 16))
+
+
+@pytest.mark.parametrize("form", ["trace", "script"])
+def test_frozen_models(form: str, tmp_path: Path) -> None:
+    """Freezing makes constants of weights and folds the norm; the weights still count."""
+    model = Small().eval()
+    made = torch.jit.script(model) if form == "script" else torch.jit.trace(model, torch.zeros(2, 3, 16, 16))
+    torch.jit.freeze(made).save(str(tmp_path / "m.pt"))
+    program = read("torchscript", tmp_path / "m.pt", x=PICTURE)
+    assert [str(value.type) for value in program.graph.outputs] == ["f32[2,10]"]
+    assert sum(_count(weight.type) for weight in program.parameters()) == 3 * 8 * 9 + 8 + 80 + 10
+    assert "nn.batch_norm" not in [node.op for node in program.graph]
+
+
+@pytest.mark.parametrize("form", ["trace", "script"])
+def test_models_optimised_for_inference(form: str, tmp_path: Path) -> None:
+    """oneDNN's operators stay foreign; what follows them has its sizes again."""
+    model = Small().eval()
+    made = torch.jit.script(model) if form == "script" else torch.jit.trace(model, torch.zeros(2, 3, 16, 16))
+    try:
+        torch.jit.optimize_for_inference(torch.jit.freeze(made)).save(str(tmp_path / "m.pt"))
+    except RuntimeError as error:
+        pytest.skip(f"this torch cannot: {error}")
+    program = read("torchscript", tmp_path / "m.pt", x=PICTURE)
+    assert [str(value.type) for value in program.graph.outputs] == ["f32[2,10]"]
+
+
+def _count(type_: Type) -> int:
+    assert isinstance(type_, TensorType) and isinstance(type_.numel, int)
+    return type_.numel
+
+
+def quantised(kind: str) -> tuple[nn.Module, Tensor]:
+    """A model with packed weights, and what it is called with."""
+    torch.backends.quantized.engine = "fbgemm"
+    quantization = torch.ao.quantization
+    if kind == "dynamic":
+        layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+        return quantization.quantize_dynamic(layers, {nn.Linear}, dtype=torch.qint8), torch.randn(2, 16)
+
+    class Static(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.quant = quantization.QuantStub()
+            self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+            self.relu = nn.ReLU()
+            self.fc = nn.Linear(8, 4)
+            self.dequant = quantization.DeQuantStub()
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.relu(self.conv(self.quant(x)))
+            return self.dequant(self.fc(x.mean((2, 3))))
+
+    model = Static().eval()
+    model.qconfig = quantization.get_default_qconfig("fbgemm")
+    prepared = quantization.prepare(model)
+    prepared(torch.randn(2, 3, 8, 8))
+    return quantization.convert(prepared), torch.randn(2, 3, 8, 8)
+
+
+@pytest.mark.parametrize("form", ["trace", "script"])
+@pytest.mark.parametrize(("kind", "weights"), [("dynamic", {"i8": 16 * 32 + 32 * 4, "f32": 36}), ("static", {"i8": 216 + 32, "f32": 12})])
+def test_packed_parameters(kind: str, weights: dict[str, int], form: str, tmp_path: Path) -> None:
+    """Their `__setstate__` is followed as all code is: weights are counted, and quantised layers have the types they give."""
+    if "fbgemm" not in torch.backends.quantized.supported_engines:
+        pytest.skip("this torch has no quantised layers")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, x = quantised(kind)
+    path = tmp_path / "m.pt"
+    if form == "trace":
+        save_traced(path, model, (x,))
+        program = read("torchscript", path)
+    else:
+        save_scripted(path, model)
+        program = read("torchscript", path, **{"0": type_of(x)})
+    assert [str(value.type) for value in program.graph.outputs] == ["f32[2,4]"]
+    assert all(output.type.shape is not None for node in program.graph for output in node.outputs if isinstance(output.type, TensorType))
+    found: dict[str, int] = {}
+    for weight in program.parameters():
+        assert isinstance(weight.type, TensorType)
+        key = str(tensor(weight.type.dtype, ())).partition("[")[0]
+        found[key] = found.get(key, 0) + _count(weight.type)
+    assert found == weights
+    assert all(weight.users for weight in program.parameters())

@@ -1,0 +1,233 @@
+"""The allocator under any sequence of calls: blocks never overlap, counters add up, and everything can be given back."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from irscope.memory.caching import Block, CachingAllocator, OutOfMemory
+from irscope.memory.caching.freelist import SHIFT, FreeList
+from tests.unit.memory.replay import play, step
+
+MIB = 1 << 20
+
+CONFIGURATIONS: list[dict[str, Any]] = [
+    {},
+    {"torch": "2.11"},
+    {"torch": "2.12"},
+    {"torch": "2.15", "alloc_conf": "expandable_segments:True", "total_memory": 300 * MIB},
+    {"torch": "2.12", "alloc_conf": "expandable_segments:True,roundup_power2_divisions:4"},
+    {"alloc_conf": "max_split_size_mb:33", "total_memory": 300 * MIB},
+    {"alloc_conf": "garbage_collection_threshold:0.3,per_process_memory_fraction:0.9", "total_memory": 300 * MIB},
+    {"alloc_conf": "large_segment_size_mb:44", "total_memory": 299 * MIB, "pending_frees": "synchronize"},
+]
+
+sizes = st.one_of(st.integers(0, 5000), st.integers(0, 3 * MIB), st.integers(0, 90 * MIB), st.sampled_from([512, MIB, 10 * MIB, 33 * MIB]))
+streams = st.integers(0, 2)
+names = st.integers(0, 30)
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("a"), names, sizes, streams),
+        st.tuples(st.just("f"), names),
+        st.tuples(st.just("r"), names, streams),
+        st.tuples(st.sampled_from("esp")),
+    ).map(list),
+    max_size=120,
+)
+configurations = st.sampled_from(CONFIGURATIONS)
+
+
+def runnable(plan: list[list[Any]]) -> list[list[Any]]:
+    """The plan without mallocs under a name that is in use."""
+    used: set[int] = set()
+    kept = []
+    for operation in plan:
+        if operation[0] == "a":
+            if operation[1] in used:
+                continue
+            used.add(operation[1])
+        elif operation[0] == "f":
+            used.discard(operation[1])
+        kept.append(operation)
+    return kept
+
+
+def check(allocator: CachingAllocator, live: dict[int, Block], total: int | None) -> None:
+    """Segments do not overlap, blocks tile them, and their sums are the counters."""
+    counters = allocator.counters()
+    end = 0
+    found: dict[str, int] = {"active_allocated": 0, "active_pending_free": 0, "inactive": 0}
+    requested = split = 0
+    for segment in allocator.segments():
+        assert segment.address >= end
+        end = segment.address
+        for block in segment.blocks:
+            assert block.address == end
+            assert block.size > 0 and block.size % 512 == 0
+            assert block.requested <= block.size
+            end += block.size
+            found[block.state] += block.size
+            requested += block.requested
+            if block.state == "inactive" and len(segment.blocks) > 1 and not segment.expandable:
+                split += block.size
+        assert end == segment.address + segment.size
+        neighbours = zip(segment.blocks, segment.blocks[1:], strict=False)
+        assert all(left.state != "inactive" or right.state != "inactive" for left, right in neighbours)
+    assert found["active_allocated"] == counters.allocated == sum(block.size for block in live.values())
+    assert found["active_allocated"] + found["active_pending_free"] == counters.active
+    assert sum(found.values()) == counters.reserved
+    assert (requested, split) == (counters.requested, counters.inactive_split)
+    assert counters.requested <= counters.active <= counters.reserved <= (total or counters.reserved)
+    for name in ("allocated", "reserved", "active", "requested"):
+        assert counters[name] <= counters[f"{name}_peak"]
+
+
+@given(configurations, operations)
+def test_blocks_never_overlap_and_counters_add_up(configuration: dict[str, Any], plan: list[list[Any]]) -> None:
+    allocator = CachingAllocator(**configuration)
+    live: dict[int, Block] = {}
+    for operation in runnable(plan):
+        step(allocator, live, operation)
+        check(allocator, live, configuration.get("total_memory"))
+
+
+@given(configurations, operations)
+def test_everything_can_be_given_back(configuration: dict[str, Any], plan: list[list[Any]]) -> None:
+    allocator = CachingAllocator(**configuration)
+    live: dict[int, Block] = {}
+    for operation in runnable(plan):
+        step(allocator, live, operation)
+    for block in live.values():
+        allocator.free(block)
+    allocator.empty_cache()
+    counters = allocator.counters()
+    assert (
+        counters.allocated
+        == counters.active
+        == counters.requested
+        == counters.reserved
+        == counters.inactive_split
+        == counters.segments
+        == 0
+    )
+    assert allocator.segments() == []
+
+
+@given(configurations, operations)
+def test_the_same_calls_give_the_same_counters(configuration: dict[str, Any], plan: list[list[Any]]) -> None:
+    first, second = (play(CachingAllocator(**configuration), runnable(plan)) for _ in range(2))
+    assert first == second
+
+
+class Piece(NamedTuple):
+    """A block of the plain allocator below."""
+
+    start: int
+    size: int
+    segment: int
+    free: bool
+
+
+class Plain:
+    """The rules without options, written to be read: one list of pieces, looked through from the beginning each time."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.end = 0
+
+    def malloc(self, size: int) -> int:
+        size = -(-size // 512) * 512
+        small = size <= MIB
+        fits = [piece for piece in self.pieces if piece.free and piece.size >= size and (self.length(piece.segment) == 2 * MIB) == small]
+        if not fits:
+            length = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+            fits = [Piece(self.end, length, self.end, True)]
+            self.pieces += fits
+            self.end += length
+        best = min(fits, key=lambda piece: (piece.size, piece.start))
+        rest = best.size - size
+        at = self.pieces.index(best)
+        if rest >= 512 if small else rest > MIB:
+            taken = best._replace(size=size, free=False)
+            self.pieces[at : at + 1] = [taken, Piece(best.start + size, rest, best.segment, True)]
+        else:
+            self.pieces[at] = best._replace(free=False)
+        return best.start
+
+    def length(self, segment: int) -> int:
+        return sum(piece.size for piece in self.pieces if piece.segment == segment)
+
+    def free(self, start: int) -> None:
+        pieces: list[Piece] = []
+        for piece in self.pieces:
+            if piece.start == start:
+                piece = piece._replace(free=True)
+            last = pieces[-1] if pieces else None
+            if last is not None and last.free and piece.free and last.segment == piece.segment:
+                pieces[-1] = last._replace(size=last.size + piece.size)
+            else:
+                pieces.append(piece)
+        self.pieces = pieces
+
+
+@given(st.lists(st.tuples(sizes.filter(bool), st.integers(0, 60)), max_size=60))
+def test_the_plain_rules_lead_to_the_same_addresses(plan: list[tuple[int, int]]) -> None:
+    allocator, plain = CachingAllocator(total_memory=1 << 50), Plain()
+    live: list[tuple[Block, int]] = []
+    offset: int | None = None
+    for size, victim in plan:
+        block, start = allocator.malloc(size), plain.malloc(size)
+        offset = block.address - start if offset is None else offset
+        assert block.address - start == offset
+        live.append((block, start))
+        if victim < len(live):
+            block, start = live.pop(victim)
+            allocator.free(block)
+            plain.free(start)
+
+
+class Item:
+    """What a free list holds."""
+
+    def __init__(self, size: int, address: int) -> None:
+        self.size, self.address, self.order, self.key = size, address, 0, 0
+
+
+@given(st.lists(st.tuples(st.sampled_from("+++-?"), st.integers(1, 40)), max_size=60), st.integers(1, 40))
+def test_the_free_list_is_a_sorted_list(plan: list[tuple[str, int]], copies: int) -> None:
+    held: list[Item] = []
+    free: FreeList[Item] = FreeList()
+    address = 0
+    for action, size in plan:
+        if action == "+":
+            for _ in range(copies):  # enough of them to divide the list into chunks
+                address += 1
+                held.append(Item(size, address))
+                free.add(held[-1])
+        elif action == "-" and held:
+            assert free.remove(held[size % len(held)].key) is held.pop(size % len(held))
+        else:
+            best = min((item for item in held if item.size >= size), key=lambda item: item.key, default=None)
+            assert free.first(size << SHIFT) == (best.key if best else 0)
+            assert free.take(size) is best
+            if best:
+                held.remove(best)
+        assert len(free) == len(held)
+    held.sort(key=lambda item: item.key)
+    assert list(free.ascending()) == held
+    assert list(free.descending()) == held[::-1]
+
+
+@given(st.integers(64, 512), st.lists(st.integers(1, 200 * MIB), max_size=40))
+def test_memory_runs_out_exactly_where_the_device_ends(mebibytes: int, wanted: list[int]) -> None:
+    allocator = CachingAllocator(total_memory=mebibytes * MIB)
+    for size in wanted:
+        before = allocator.counters()
+        try:
+            allocator.malloc(size)
+        except OutOfMemory:
+            segment = 2 * MIB if size <= MIB else 20 * MIB if -(-size // 512) * 512 < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+            assert before.reserved + segment > mebibytes * MIB
+            assert allocator.counters().ooms == before.ooms + 1

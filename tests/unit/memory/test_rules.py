@@ -1,0 +1,242 @@
+"""Each rule of the allocator on the smallest example that shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from irscope.errors import ExitCode, IrscopeError, UsageError
+from irscope.memory import CachingAllocator, OutOfMemory
+
+MIB = 1 << 20
+
+
+def test_counters_have_the_names_and_the_order_of_the_contract() -> None:
+    assert list(CachingAllocator().counters()) == [
+        "allocated",
+        "allocated_peak",
+        "reserved",
+        "reserved_peak",
+        "active",
+        "active_peak",
+        "requested",
+        "requested_peak",
+        "inactive_split",
+        "segments",
+        "retries",
+        "ooms",
+    ]
+
+
+def test_counters_are_a_dictionary_with_attributes() -> None:
+    counters = CachingAllocator().counters()
+    assert counters.ooms == counters["ooms"] == 0
+    with pytest.raises(AttributeError, match="oms"):
+        _ = counters.oms
+
+
+@pytest.mark.parametrize(
+    ("size", "block", "segment"),
+    [
+        (1, 512, 2 * MIB),
+        (512, 512, 2 * MIB),
+        (513, 1024, 2 * MIB),
+        (MIB, MIB, 2 * MIB),
+        (MIB + 1, MIB + 512, 20 * MIB),
+        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB),
+        (10 * MIB - 1, 10 * MIB, 10 * MIB),
+        (20 * MIB + 1, 20 * MIB + 512, 22 * MIB),
+    ],
+)
+def test_blocks_and_segments_are_rounded(size: int, block: int, segment: int) -> None:
+    allocator = CachingAllocator()
+    allocator.malloc(size)
+    counters = allocator.counters()
+    assert (counters.requested, counters.allocated, counters.reserved, counters.segments) == (size, block, segment, 1)
+
+
+def test_a_large_block_is_not_split_for_a_megabyte() -> None:
+    allocator = CachingAllocator()
+    block = allocator.malloc(11 * MIB)
+    assert block.size == 12 * MIB
+    assert allocator.counters().inactive_split == 0
+
+
+def test_nothing_costs_nothing() -> None:
+    allocator = CachingAllocator()
+    block = allocator.malloc(0)
+    allocator.free(block)
+    assert set(allocator.counters().values()) == {0}
+
+
+def test_freed_memory_stays_reserved_until_the_cache_is_emptied() -> None:
+    allocator = CachingAllocator()
+    allocator.free(allocator.malloc(30 * MIB))
+    assert allocator.counters().reserved == 30 * MIB
+    allocator.empty_cache()
+    assert allocator.counters().reserved == 0
+    assert allocator.counters().reserved_peak == 30 * MIB
+
+
+def test_a_segment_in_use_is_not_given_back() -> None:
+    allocator = CachingAllocator()
+    kept = allocator.malloc(3 * MIB)
+    allocator.free(allocator.malloc(5 * MIB))
+    allocator.empty_cache()
+    assert allocator.counters().reserved == 20 * MIB
+    allocator.free(kept)
+    allocator.empty_cache()
+    assert allocator.counters().reserved == 0
+
+
+def test_an_expandable_segment_gives_back_pages_below_a_block_in_use() -> None:
+    allocator = CachingAllocator(alloc_conf="expandable_segments:True")
+    first = allocator.malloc(60 * MIB)
+    allocator.malloc(5 * MIB)
+    allocator.free(first)
+    allocator.empty_cache()
+    assert allocator.counters().reserved == 20 * MIB
+    assert allocator.counters().segments == 0
+
+
+def test_streams_do_not_share_memory() -> None:
+    allocator = CachingAllocator()
+    allocator.free(allocator.malloc(30 * MIB, stream=1))
+    allocator.malloc(30 * MIB, stream=2)
+    assert allocator.counters().reserved == 60 * MIB
+
+
+def test_a_block_that_another_stream_uses_comes_back_with_the_next_malloc() -> None:
+    allocator = CachingAllocator()
+    block = allocator.malloc(1000)
+    allocator.record_stream(block, 1)
+    allocator.free(block)
+    assert (allocator.counters().allocated, allocator.counters().active, allocator.counters().requested) == (0, 1024, 1000)
+    assert allocator.segments()[0].blocks[0].state == "active_pending_free"
+    assert allocator.malloc(1000).address == block.address
+
+
+def test_a_block_that_another_stream_uses_can_stay_until_the_device_is_synchronized() -> None:
+    allocator = CachingAllocator(pending_frees="synchronize")
+    block = allocator.malloc(1000)
+    allocator.record_stream(block, 1)
+    allocator.free(block)
+    assert allocator.malloc(1000).address != block.address
+    assert allocator.counters().active_peak == 2048
+    allocator.synchronize()
+    assert allocator.malloc(1000).address == block.address
+
+
+def test_its_own_stream_is_no_other_stream() -> None:
+    allocator = CachingAllocator()
+    block = allocator.malloc(1000, stream=3)
+    allocator.record_stream(block, 3)
+    allocator.free(block)
+    assert allocator.counters().active == 0
+
+
+def test_memory_runs_out_after_the_cache_was_given_back() -> None:
+    allocator = CachingAllocator(total_memory=100 * MIB)
+    allocator.free(allocator.malloc(60 * MIB))
+    allocator.malloc(70 * MIB)
+    assert (allocator.counters().retries, allocator.counters().ooms) == (1, 0)
+    with pytest.raises(OutOfMemory, match=r"40\.00 MiB more do not fit into 100\.00 MiB") as caught:
+        allocator.malloc(40 * MIB)
+    assert isinstance(caught.value, IrscopeError)
+    assert caught.value.code == "IRS320"
+    assert (allocator.counters().retries, allocator.counters().ooms) == (2, 1)
+
+
+def test_a_fraction_of_the_device_is_a_limit() -> None:
+    for allocator in (
+        CachingAllocator(alloc_conf="per_process_memory_fraction:0.5", total_memory=100 * MIB),
+        CachingAllocator(total_memory=100 * MIB, memory_fraction=0.5),
+    ):
+        allocator.malloc(50 * MIB)
+        with pytest.raises(OutOfMemory, match=r"50\.00 MiB of device memory"):
+            allocator.malloc(1)
+
+
+def test_an_early_refusal_is_no_retry() -> None:
+    allocator = CachingAllocator(alloc_conf="throw_on_cudamalloc_oom:True", total_memory=100 * MIB)
+    with pytest.raises(OutOfMemory):
+        allocator.malloc(200 * MIB)
+    assert (allocator.counters().retries, allocator.counters().ooms) == (0, 0)
+
+
+def test_more_than_an_exbibyte_is_refused_without_a_count() -> None:
+    allocator = CachingAllocator()
+    with pytest.raises(OutOfMemory):
+        allocator.malloc(1 << 61)
+    assert set(allocator.counters().values()) == {0}
+
+
+def test_peaks_begin_anew_from_the_current_values() -> None:
+    allocator = CachingAllocator()
+    kept = allocator.malloc(5000)
+    allocator.free(allocator.malloc(50 * MIB))
+    allocator.reset_peaks()
+    counters = allocator.counters()
+    assert counters.allocated_peak == counters.active_peak == kept.size
+    assert counters.requested_peak == 5000
+    assert counters.reserved_peak == counters.reserved == 52 * MIB
+
+
+def test_garbage_collection_frees_what_was_not_used_for_longest() -> None:
+    allocator = CachingAllocator(alloc_conf="garbage_collection_threshold:0.5,per_process_memory_fraction:0.8", total_memory=200 * MIB)
+    old, new = allocator.malloc(40 * MIB), allocator.malloc(42 * MIB)
+    allocator.free(old)
+    for _ in range(3):
+        allocator.malloc(512)
+    allocator.free(new)
+    allocator.malloc(44 * MIB)
+    assert [segment.size // MIB for segment in allocator.segments()] == [42, 2, 44]
+
+
+def test_blocks_too_large_to_split_serve_only_large_requests() -> None:
+    allocator = CachingAllocator(alloc_conf="max_split_size_mb:50")
+    allocator.free(allocator.malloc(60 * MIB))
+    allocator.malloc(30 * MIB)
+    assert allocator.counters().reserved == 90 * MIB
+    assert allocator.malloc(55 * MIB).size == 60 * MIB
+
+
+@pytest.mark.parametrize(("size", "block"), [(3000, 3072), (128 * MIB, 128 * MIB), (129 * MIB, 144 * MIB), (4200, 4608), (9000, 9216)])
+def test_powers_of_two_are_divided(size: int, block: int) -> None:
+    allocator = CachingAllocator(alloc_conf="roundup_power2_divisions:8")
+    assert allocator.malloc(size).size == block
+
+
+def test_the_snapshot_shows_every_block() -> None:
+    allocator = CachingAllocator()
+    allocator.malloc(700)
+    allocator.malloc(3 * MIB, stream=5)
+    small, large = allocator.segments()
+    assert (small.small, small.stream, [(block.size, block.requested, block.state) for block in small.blocks]) == (
+        True,
+        0,
+        [(1024, 700, "active_allocated"), (2 * MIB - 1024, 0, "inactive")],
+    )
+    assert (large.small, large.stream, large.size) == (False, 5, 20 * MIB)
+
+
+def test_a_block_is_freed_once_and_where_it_was_made() -> None:
+    allocator = CachingAllocator()
+    block = allocator.malloc(1000)
+    with pytest.raises(UsageError, match="not in use"):
+        CachingAllocator().free(block)
+    with pytest.raises(UsageError, match="not in use"):
+        CachingAllocator().record_stream(block, 1)
+    allocator.free(block)
+    with pytest.raises(UsageError, match="not in use") as caught:
+        allocator.free(block)
+    assert caught.value.code == "IRS642"
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_impossible_arguments_are_refused() -> None:
+    with pytest.raises(UsageError, match="-1 bytes"):
+        CachingAllocator().malloc(-1)
+    with pytest.raises(UsageError, match="-5 bytes"):
+        CachingAllocator(total_memory=-5)
+    with pytest.raises(UsageError, match="fraction"):
+        CachingAllocator(memory_fraction=1.5)
