@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from irscope.ir.dims import Dim, symbol
+from irscope.ir.dims import Dim, bounds, symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Role, Value
 from irscope.ir.payload import Literal
@@ -52,6 +52,10 @@ class _Maker:
         made = self.graph.add_weight(tensor(DType.I64, (len(numbers),)), None, Role.CONSTANT, Literal(numbers))
         self.known[made] = np.array(numbers, np.int64)
         return made
+
+    def is_never_empty(self, value: Value) -> bool:
+        """Whether no binding makes a size 0: beside one, a -1 in a reshape could be anything, and the model would be wrong."""
+        return all((bounds(size)[0] or 0) >= 1 for size in self.shape(value))
 
     def grow(self) -> None:
         x = self.draw(st.sampled_from(self.values))
@@ -98,10 +102,13 @@ class _Maker:
 
     def merge(self, x: Value, axis: int) -> None:
         shape = self.shape(x)
-        self.add("view.reshape", [x, None], shape=(*shape[:axis], -1))
+        if self.is_never_empty(x):
+            self.add("view.reshape", [x, None], shape=(*shape[:axis], -1))
 
     def fold_last(self, x: Value, axis: int) -> None:
         """Reshape by a shape that the graph computes."""
+        if not self.is_never_empty(x):
+            return
         sizes = self.add("tensor.shape", [x], start=0, end=1)
         target = self.add("tensor.concat", [sizes, self.integers(-1)], axis=0)
         self.values.remove(sizes)
