@@ -201,9 +201,10 @@ def _runners_up(result: Timeline) -> Table:
 
 
 def _falls_after(heights: list[int], step: int) -> bool:
-    for height in heights[step + 1 :]:
-        if height != heights[step]:
-            return height < heights[step]
+    # By index: a slice would copy the rest of the timeline for every rise.
+    for later in range(step + 1, len(heights)):
+        if heights[later] != heights[step]:
+            return heights[later] < heights[step]
     return True
 
 

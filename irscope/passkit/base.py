@@ -12,6 +12,7 @@ class Widest(Analysis[int]):
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
@@ -50,15 +51,15 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Analysis(Pass, Generic[R]):
+class Analysis(Pass, ABC, Generic[R]):
     """Computes something and changes nothing. Equal instances share one cached result."""
 
     reads: ClassVar[tuple[Facet, ...]] = tuple(Facet)
     """Sides of the graph the result depends on; it is computed again when one of them has changed."""
 
+    @abstractmethod
     def compute(self, graph: Graph, ctx: PassContext) -> R:
         """The result; it must depend on nothing but the program, the options and what `ctx` gives."""
-        raise NotImplementedError
 
     def report(self, result: R, ctx: PassContext) -> Report:
         """The result for people and scripts."""
@@ -66,12 +67,12 @@ class Analysis(Pass, Generic[R]):
 
 
 @dataclass(frozen=True)
-class Transform(Pass):
+class Transform(Pass, ABC):
     """Changes the graph and says whether it did."""
 
+    @abstractmethod
     def apply(self, graph: Graph, ctx: PassContext) -> bool:
         """Change the graph through its methods; True when something changed."""
-        raise NotImplementedError
 
     def report(self, changed: bool, ctx: PassContext) -> Report:
         """What the transform did: its statistics."""
