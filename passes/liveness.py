@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import ClassVar, Literal
 
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.ir.dims import Dim
-from irscope.ir.graph import Facet, Graph, Node, Value
-from irscope.ir.types import TensorType
-from irscope.passes.alias import Alias, Aliases
+from irscope.ir.graph import Facet, Graph
+from irscope.passes.alias import Alias
 from irscope.passes.lifetimes.lives import LiveRange
-from irscope.passes.ranges import Lifetimes, Ranges
+from irscope.passes.lifetimes.timeline import Timeline, measure
+from irscope.passes.ranges import Ranges
 from irscope.passes.sizes import CONVENTION, largest, plain, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -23,43 +20,6 @@ from irscope.report.values import Quantity
 
 _RUNNERS_UP = 5
 _SIZES = "sizes as asked for: no rounding by an allocator, no temporary memory of kernels"
-
-
-@dataclass
-class Timeline:
-    """Storages, and bytes alive at each step of the main graph."""
-
-    model: str
-    """Who frees when."""
-    steps: list[Node]
-    ranges: list[LiveRange]
-    alive: list[Dim]
-    inside: dict[int, Dim]
-    """Bytes that only exist within a step; `alive` counts them."""
-    peak: Dim
-    """Formulas where sizes are; the largest of several where none is the largest for every binding."""
-    peak_step: int
-    lower_bound: Dim
-    resident: dict[str, Dim | None]
-    """Bytes that are there all the time: parameter, buffer, constant, input."""
-    unsized: list[Value]
-    undecided: int = 0
-    """Results that share or copy depending on strides that are not known; they are counted as copies."""
-    peak_if_shared: Dim | None = None
-    """The peak where all of these share."""
-
-    def living(self, step: int) -> list[LiveRange]:
-        """Storages alive at a step, in order of birth."""
-        return [one for one in self.ranges if one.born <= step <= one.dies]
-
-    def why(self, one: LiveRange, step: int) -> str:
-        """Why a storage is alive at a step."""
-        if one.born == step:
-            return "made here"
-        for used, value in one.uses:
-            if used >= step:
-                return _use_text(self.steps, one, used, value, step)
-        return f"held by {one.held_by}"
 
 
 @dataclass(frozen=True)
@@ -135,41 +95,6 @@ _NOTES = {
 }
 
 
-def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
-    """The timeline of lifetimes."""
-    alive = lifetimes.alive()
-    peak, at = largest(alive)
-    bound = lower_bound(lifetimes, aliases)
-    return Timeline(
-        lifetimes.model,
-        lifetimes.steps,
-        lifetimes.ranges,
-        alive,
-        lifetimes.inside,
-        peak,
-        at,
-        bound,
-        _resident(graph),
-        lifetimes.unsized,
-    )
-
-
-def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
-    """No order of the nodes can need less than its largest node: results, operands and what exists only inside it, together."""
-    sizes = {one.value: one.size for one in lifetimes.ranges}
-    needs: list[Dim] = []
-    for step, node in enumerate(lifetimes.steps):
-        operands = (value for value in node.inputs if value is not None)
-        touched = dict.fromkeys(aliases.storage(value) for value in (*node.outputs, *operands))
-        needs.append(reduce(add, (sizes.get(storage, 0) for storage in touched), lifetimes.inside.get(step, 0)))
-    return largest([*needs, *_returned(lifetimes)])[0]
-
-
-def _returned(lifetimes: Lifetimes) -> list[Dim]:
-    """All that the model returns is alive at its end."""
-    return [reduce(add, (one.size for one in lifetimes.ranges if one.is_output), 0)]
-
-
 def _peak_cell(result: Timeline) -> object:
     peak, other = result.peak, result.peak_if_shared
     if other is None or other == peak:
@@ -177,14 +102,6 @@ def _peak_cell(result: Timeline) -> object:
     low, high = sorted((peak, other), key=scale)
     note = f"{result.undecided} results share their operand's storage or copy it, depending on strides that are not known"
     return Quantity(plain(peak), note=note, lo=plain(low), hi=plain(high))
-
-
-def _use_text(steps: list[Node], one: LiveRange, used: int, value: Value, step: int) -> str:
-    through = "" if value is one.value or not value.name else f" as {value.name}"
-    if used == len(steps):
-        return f"output{through}"
-    node = steps[used].name
-    return f"read here{through}" if used == step else f"used later by {node}{through}"
 
 
 def _runners_up(result: Timeline) -> Table:
@@ -228,17 +145,6 @@ def _series(result: Timeline) -> tuple[Series, ...]:
         rows["output"].append(kept)
     columns = tuple(Column(key, Kind.BYTES) for key in ("output", "activation", "temporary"))
     return (Series("activations alive", Column("step", Kind.COUNT), columns, rows, marks=(Mark(result.peak_step, "peak"),)),)
-
-
-def _resident(graph: Graph) -> dict[str, Dim | None]:
-    """Bytes by role of what the graph declares, None where one of them has no known size."""
-    totals: dict[str, Dim | None] = {}
-    for value in (*graph.weights, *graph.inputs):
-        role = value.role.value
-        size = value.type.nbytes if isinstance(value.type, TensorType) else 0
-        before = totals.get(role, 0)
-        totals[role] = None if size is None or before is None else before + size
-    return totals
 
 
 def _label(one: LiveRange) -> str:

@@ -10,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from irscope.ir.program import Program  # noqa: E402
-from irscope.passes.liveness import Liveness, Timeline  # noqa: E402
+from irscope.passes.lifetimes.timeline import Timeline  # noqa: E402
+from irscope.passes.liveness import Liveness  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.frontends.torch.helpers import read, save_exported, save_traced  # noqa: E402
 from tests.oracle.models import MODELS  # noqa: E402

@@ -1,0 +1,106 @@
+"""Bytes alive at each step: storages, their peak, and why each is alive there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+from irscope.ir.dims import Dim
+from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.types import TensorType
+from irscope.passes.alias import Aliases
+from irscope.passes.lifetimes.lives import LiveRange
+from irscope.passes.ranges import Lifetimes
+from irscope.passes.sizes import largest
+
+
+@dataclass
+class Timeline:
+    """Storages, and bytes alive at each step of the main graph."""
+
+    model: str
+    """Who frees when."""
+    steps: list[Node]
+    ranges: list[LiveRange]
+    alive: list[Dim]
+    inside: dict[int, Dim]
+    """Bytes that only exist within a step; `alive` counts them."""
+    peak: Dim
+    """Formulas where sizes are; the largest of several where none is the largest for every binding."""
+    peak_step: int
+    lower_bound: Dim
+    resident: dict[str, Dim | None]
+    """Bytes that are there all the time: parameter, buffer, constant, input."""
+    unsized: list[Value]
+    undecided: int = 0
+    """Results that share or copy depending on strides that are not known; they are counted as copies."""
+    peak_if_shared: Dim | None = None
+    """The peak where all of these share."""
+
+    def living(self, step: int) -> list[LiveRange]:
+        """Storages alive at a step, in order of birth."""
+        return [one for one in self.ranges if one.born <= step <= one.dies]
+
+    def why(self, one: LiveRange, step: int) -> str:
+        """Why a storage is alive at a step."""
+        if one.born == step:
+            return "made here"
+        for used, value in one.uses:
+            if used >= step:
+                return _use_text(self.steps, one, used, value, step)
+        return f"held by {one.held_by}"
+
+
+def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
+    """The timeline of lifetimes."""
+    alive = lifetimes.alive()
+    peak, at = largest(alive)
+    bound = lower_bound(lifetimes, aliases)
+    return Timeline(
+        lifetimes.model,
+        lifetimes.steps,
+        lifetimes.ranges,
+        alive,
+        lifetimes.inside,
+        peak,
+        at,
+        bound,
+        _resident(graph),
+        lifetimes.unsized,
+    )
+
+
+def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
+    """No order of the nodes can need less than its largest node: results, operands and what exists only inside it, together."""
+    sizes = {one.value: one.size for one in lifetimes.ranges}
+    needs: list[Dim] = []
+    for step, node in enumerate(lifetimes.steps):
+        operands = (value for value in node.inputs if value is not None)
+        touched = dict.fromkeys(aliases.storage(value) for value in (*node.outputs, *operands))
+        needs.append(reduce(add, (sizes.get(storage, 0) for storage in touched), lifetimes.inside.get(step, 0)))
+    return largest([*needs, *_returned(lifetimes)])[0]
+
+
+def _returned(lifetimes: Lifetimes) -> list[Dim]:
+    """All that the model returns is alive at its end."""
+    return [reduce(add, (one.size for one in lifetimes.ranges if one.is_output), 0)]
+
+
+def _use_text(steps: list[Node], one: LiveRange, used: int, value: Value, step: int) -> str:
+    through = "" if value is one.value or not value.name else f" as {value.name}"
+    if used == len(steps):
+        return f"output{through}"
+    node = steps[used].name
+    return f"read here{through}" if used == step else f"used later by {node}{through}"
+
+
+def _resident(graph: Graph) -> dict[str, Dim | None]:
+    """Bytes by role of what the graph declares, None where one of them has no known size."""
+    totals: dict[str, Dim | None] = {}
+    for value in (*graph.weights, *graph.inputs):
+        role = value.role.value
+        size = value.type.nbytes if isinstance(value.type, TensorType) else 0
+        before = totals.get(role, 0)
+        totals[role] = None if size is None or before is None else before + size
+    return totals
