@@ -8,6 +8,7 @@ from pathlib import Path
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError
+from irscope.fitting import Fit, fit
 from irscope.frontends.base import LoadOptions
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.types import TensorType, Type
@@ -17,13 +18,14 @@ from irscope.passkit.decorators import analysis, transform
 from irscope.passkit.settings import Settings
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
-from irscope.session import Model, Results, open_model
+from irscope.session import Model, Results, check_target, open_model
 
 __all__ = [
     "Analysis",
     "Column",
     "Coverage",
     "Diagnostic",
+    "Fit",
     "Graph",
     "IrscopeError",
     "Model",
@@ -40,6 +42,7 @@ __all__ = [
     "Type",
     "Value",
     "analysis",
+    "fit",
     "load",
     "run",
     "transform",
@@ -56,7 +59,12 @@ def load(
     return open_model(Path(path), LoadOptions(inputs=types, bind=dict(bind or {})))
 
 
-def run(model: Model, passes: str | Sequence[Pass] = "default", device: str = "", torch: str = "") -> Results:
-    """Run passes over a loaded model; results by pass name."""
-    model.manager.settings = Settings(device=device, torch=torch)
+def run(model: Model, passes: str | Sequence[Pass] = "default", device: str = "", torch: str = "", alloc_conf: str = "") -> Results:
+    """Run passes over a loaded model; results by pass name.
+
+    `device`, `torch` and `alloc_conf` (what PYTORCH_CUDA_ALLOC_CONF holds) say what memory and time are meant for.
+    """
+    settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf)
+    check_target(settings)
+    model.manager.settings = settings
     return model.run(passes)

@@ -235,13 +235,106 @@ CODES: dict[str, CodeDoc] = {
         "The peak is unknown where the size of a tensor is. "
         "Bind the symbols or give the inputs types: --bind batch=8, --input x=f32[1,3,224,224].",
     ),
+    "IRS302": CodeDoc(
+        "The model does not fit on the device",
+        "The simulated allocator runs out of memory while the model is loaded or run. The message says how much more it needs and "
+        "which known device has as much; `irscope fit` finds the largest batch that fits.",
+    ),
     "IRS320": CodeDoc(
         "The simulated device is out of memory",
         "The allocator gave back everything that was cached, and the request still does not fit. PyTorch "
         "would raise OutOfMemoryError here.",
     ),
+    "IRS321": CodeDoc(
+        "An option of ONNX Runtime's arena does not exist",
+        "Regions grow by next_power_of_two (ONNX Runtime's default, kNextPowerOfTwo) or are same_as_requested (kSameAsRequested), "
+        "and have a size above zero.",
+    ),
+    "IRS322": CodeDoc(
+        "The simulated arena of ONNX Runtime is out of memory",
+        "No free chunk is large enough, and the arena's limit or the device leaves no room for another region. "
+        'ONNX Runtime would fail with "Failed to allocate memory for requested buffer" here.',
+    ),
+    "IRS350": CodeDoc(
+        "Buffers that cannot be placed",
+        "Offsets need a start, an end and a size for each buffer, no end before its start and no size below zero.",
+    ),
+    "IRS351": CodeDoc("An impossible alignment", "Offsets are multiples of the alignment, which must be at least 1."),
+    "IRS352": CodeDoc(
+        "A schedule or plan needs numbers",
+        "Which order or address is best depends on sizes, so every symbol has to be bound: --bind batch=8.",
+    ),
+    "IRS353": CodeDoc(
+        "Tensors without a size in a schedule",
+        "Their sizes depend on data. The order is for all other tensors, peaks are lower limits, and nothing is proven.",
+    ),
+    "IRS354": CodeDoc(
+        "An impossible search for a schedule", "Seconds are at least 0, and the share by which latency may grow is one such as 5%."
+    ),
+    "IRS355": CodeDoc("Tensors without a size in a plan", "Addresses need sizes, and those of some tensors depend on data."),
+    "IRS356": CodeDoc(
+        "A plan that does not hold", "Two buffers that are alive together were given the same bytes. This is a fault of irscope."
+    ),
     "IRS401": CodeDoc(
         "The cost of an operator is unknown", "Its FLOPs and bytes are not part of the totals; the coverage line counts such nodes."
+    ),
+    "IRS402": CodeDoc(
+        "There is nothing to explain",
+        "--explain wants the name of a node, as the tables of `irscope run --passes flops` show it, and a pass that can explain numbers.",
+    ),
+    "IRS403": CodeDoc("There is no such counter", "`irscope compare-flops --help` lists the packages whose counts can be compared."),
+    "IRS404": CodeDoc(
+        "A counter is not installed", "The comparison runs the counter's own package; install it, or leave its name out of --against."
+    ),
+    "IRS405": CodeDoc(
+        "A counter cannot count this model",
+        "It cannot read this kind of file, or it failed on the model; the message says which. Other counters are compared all the same.",
+    ),
+    "IRS420": CodeDoc(
+        "There is no such device",
+        "`irscope devices` lists those that are known. "
+        "--device also takes the path of a JSON file; docs/roofline.md shows how to write one.",
+    ),
+    "IRS421": CodeDoc(
+        "A device file does not fit",
+        "The message names the file and the field. Every figure has a value with its unit and names a source with a date.",
+    ),
+    "IRS422": CodeDoc(
+        "This machine has not been measured",
+        "The device `this` stands for the calibration that `irscope calibrate` makes in 10 seconds and keeps in your settings folder.",
+    ),
+    "IRS424": CodeDoc(
+        "The time of a node is unknown",
+        "Its cost is unknown, depends on symbols that --bind gives a size, or the device has no figure for its element type. "
+        "It counts as nothing, so the lower bound still holds.",
+    ),
+    "IRS440": CodeDoc(
+        "Values of a weight are not known",
+        "The data are missing, shorter than the tensor, outside the model's folder, of no numeric type, or they changed while they "
+        "were read. The other weights are complete; the exit code is 5. params{values allow=FOLDER} reads data that lie elsewhere.",
+    ),
+    "IRS441": CodeDoc(
+        "A weight holds NaN or infinities",
+        "Statistics are over the finite elements. A model with such weights returns NaN for most inputs.",
+    ),
+    "IRS471": CodeDoc(
+        "A source of advice could not answer",
+        "Something that it needs is not known, such as sizes or values of weights. The findings of the others are listed.",
+    ),
+    "IRS472": CodeDoc(
+        "Two sources of advice have one name", "Installed plugins add sources to the pass advise, each under a name of its own."
+    ),
+    "IRS473": CodeDoc("There is no such topic of advice", "The option topics of the pass advise names sources; the message lists them."),
+    "IRS450": CodeDoc(
+        "--sort, --filter or --top does not fit",
+        "They work on columns of the tables of a report, under the keys that --format csv shows. Example: "
+        "--sort bytes --top 10 --filter 'dtype = f32 and name ~ \"layer1.*\"'. docs/cli.md has the grammar.",
+    ),
+    "IRS430": CodeDoc(
+        "The picture cannot be drawn", "A plot is a .png, .svg or .pdf, of one symbol over several sizes. Two symbols make a table only."
+    ),
+    "IRS431": CodeDoc(
+        "matplotlib is not installed", "Pictures need it: pip install irscope[plot]. Tables and curves in the terminal do not."
     ),
     "IRS501": CodeDoc("An analysis needs its own result", "Analyses ask one another in a circle. The message shows the way round."),
     "IRS502": CodeDoc(
@@ -255,6 +348,42 @@ CODES: dict[str, CodeDoc] = {
     "IRS504": CodeDoc("A transform has no result", "Only analyses have a result that another pass can get."),
     "IRS540": CodeDoc(
         "Something is unknown and --strict was given", "Without --strict the same run reports what it knows and exits with 0."
+    ),
+    "IRS330": CodeDoc(
+        "A size is needed that nobody has given", "A formula has no number until each of its symbols has a size: --bind batch=8."
+    ),
+    "IRS331": CodeDoc(
+        "The sizes to look at do not parse", "They are ranges and lists, such as batch=1..128, batch=1,2,4,8 or batch=8..64..8."
+    ),
+    "IRS332": CodeDoc(
+        "The model has no open size",
+        "Every size was fixed when it was exported. Export it with dynamic shapes: torch.export.export(model, args, "
+        "dynamic_shapes=({0: torch.export.Dim('batch')},)), or torch.onnx.export with the same dynamic_shapes.",
+    ),
+    "IRS333": CodeDoc(
+        "The peak is unknown",
+        "Some tensors have sizes that depend on data, so no binding of symbols tells what they need. "
+        "`irscope run --passes shapes` names them, with what would make them known.",
+    ),
+    "IRS334": CodeDoc("The model cannot be bound anew", "Only a model that was read from a file can be read again with other sizes."),
+    "IRS335": CodeDoc(
+        "The model does not fit",
+        "Not even the smallest size fits into the memory there is. The message says how much would be enough; "
+        "`irscope run --passes explain-peak` lists the changes that lower the peak most.",
+    ),
+    "IRS336": CodeDoc(
+        "No amount of memory",
+        "Amounts are written 24GiB, 80GB, 512MiB, or as a number of bytes. KiB, MiB, GiB are powers of 1024; KB, MB, GB powers of 1000.",
+    ),
+    "IRS337": CodeDoc(
+        "`irscope fit` cannot look for that", "--free takes one symbol or two different ones; --counter takes a counter's name."
+    ),
+    "IRS338": CodeDoc(
+        "Another size is open", "The peak depends on a further symbol. Give it a size with --bind, or ask for a frontier: --free batch,seq."
+    ),
+    "IRS339": CodeDoc(
+        "Nothing to export",
+        "`irscope export` writes .pickle, .json or .csv, and every size in them has to be a number: give symbols a size with --bind.",
     ),
     "IRS602": CodeDoc("A name is claimed twice", "Two installed packages offer a pass or operator of one name. Uninstall one of them."),
     "IRS603": CodeDoc("There is no such operator", "`irscope ops` lists the operators and their families."),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from irscope import __version__
 from irscope.diagnostics import Diagnostic, DiagnosticSink
+from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.ir.builder import paused_gc
@@ -68,6 +69,13 @@ class Model:
         """Run a pipeline; analyses that ran before and still hold are not run again."""
         return Results(self.manager.run(pipeline))
 
+    def rebound(self, sizes: Mapping[str, int]) -> Model:
+        """The same file read again with sizes for further symbols: what a formula says is found anew."""
+        if not self.program.path:
+            raise UsageError("only a model that was read from a file can be bound anew", code="IRS334")
+        options = replace(self.options, bind={**self.options.bind, **sizes})
+        return open_model(Path(self.program.path), options, settings=self.manager.settings)
+
     def document(self, results: Results) -> Document:
         """Results as the document that renderers take."""
         return Document(__version__, self.info(), results.reports)
@@ -98,12 +106,25 @@ def open_model(
 ) -> Model:
     """Read a model and infer its types."""
     options = options or LoadOptions()
+    check_target(settings or Settings())
     sink = DiagnosticSink()
     with paused_gc():
         program = load_program(path, options, sink)
         manager = Manager(program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers)
         manager.apply(Annotate())
     return Model(manager, (*sink, *default_registry().problems), options)
+
+
+def check_target(settings: Settings) -> None:
+    """Raise UsageError where the device, the version of torch or an option of its allocator is none that irscope knows."""
+    if not (settings.device or settings.torch or settings.alloc_conf):
+        return
+    from irscope.devices import target_of
+    from irscope.memory.caching.conf import parse_alloc_conf
+    from irscope.memory.caching.versions import torch_version
+
+    target = target_of(settings)
+    parse_alloc_conf(target.alloc_conf, torch_version("{}.{}".format(*target.torch)))
 
 
 def file_digest(path: Path) -> str:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
-from irscope.diagnostics import Diagnostic, Severity
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node
-from irscope.ops.call import OpCall
-from irscope.ops.cost import FLOP_CLASSES, Cost
-from irscope.ops.registry import find_op
-from irscope.passes.inference.engine import Inferred
+from irscope.ops.cost import FLOP_CLASSES
+from irscope.passes.costs.causal import needless
+from irscope.passes.costs.count import Costs, NodeCosts
+from irscope.passes.costs.entries import Arithmetic
+from irscope.passes.costs.explain import explanation
+from irscope.passes.costs.tables import cell, certainties, modules_table, nodes_table, operators_table, top_table, unknown_table
+from irscope.passes.costs.tally import Sum
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, plain, scale
+from irscope.passes.sizes import CONVENTION, plain
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
-from irscope.report.table import Table
 from irscope.report.units import Kind
 
-
-@dataclass
-class Costs:
-    """Cost of each node that has one, with what is inside its regions, and the total."""
-
-    by_node: dict[Node, Cost] = field(default_factory=dict)
-    total: Cost = field(default_factory=lambda: Cost(read=0, written=0))
-    unknown: dict[str, list[Node]] = field(default_factory=dict)
-    """Nodes without a known cost by operator."""
-    partial: set[Node] = field(default_factory=set)
-    """Nodes whose regions hold nodes without a known cost: theirs is only the part that is known."""
-    counted: int = 0
-    """Nodes looked at, those inside regions included."""
+_TOP = 10
+_CAUSAL = "causal: masked are products of queries with later keys, which a kernel that knows the mask leaves out; needed is the rest"
+_CLASSES = "classes: matmul (with convolutions), elementwise, transcendental (one for each exp, log, sqrt, ...), reduction, move (always 0)"
 
 
 @dataclass(frozen=True)
@@ -43,122 +34,56 @@ class Flops(Analysis[Costs]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
 
     top: int = 0
-    """Rows of the table of nodes, largest first; 0 for all in program order."""
+    """Rows of the table of nodes, largest first, and no other tables; 0 for everything in program order."""
+    explain: str = ""
+    """A node: its rule, formula, sizes and place instead of the tables."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Costs:
-        counter = _Counter(ctx.get(Shapes), ctx)
-        counter.costs.total = counter.body(graph, ctx.each)
-        for op, nodes in counter.costs.unknown.items():
-            message = f"the cost of {op} is unknown (no rule, or a size is unknown) and not part of the totals"
-            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS401", message, nodes[0].name, count=len(nodes)), about=op)
-        return counter.costs
+        return ctx.get(NodeCosts())
 
     def report(self, result: Costs, ctx: PassContext) -> Report:
-        items = list(result.by_node.items())
-        if self.top:
-            items = sorted(items, key=lambda item: -scale(item[1].flops))[: self.top]
-        rows = [(node.name, node.op, node.scope.path, *_numbers(cost, node in result.partial)) for node, cost in items]
-        missing = sum(len(nodes) for nodes in result.unknown.values())
-        # Where no cost is known at all, a total of zero would be a lie.
-        total = result.total if missing < result.counted or not result.counted else None
+        if self.explain:
+            return explanation(self.explain, result, ctx.get(Shapes), ctx.program, self.text)
+        bodies = (ctx.program.graph, *ctx.program.functions.values())
+        masked = needless((node for body in bodies for node in body.walk()), result, ctx.get(Shapes))
         return Report(
             pass_name=self.name,
             options=self.text,
-            summary={
-                "total_flops": plain(total.flops) if total else None,
-                "macs": plain(total.macs) if total else None,
-                "by_class": {name: plain(getattr(total, name)) if total else None for name in FLOP_CLASSES},
-                "read_bytes": plain(total.read) if total else None,
-                "written_bytes": plain(total.written) if total else None,
-            },
-            units={"macs": Kind.FLOPS, "by_class": Kind.FLOPS},
+            summary=_summary(result, masked),
+            units={key: Kind.FLOPS for key in ("by_class", "by_arithmetic", "causal")} | {"macs": Kind.COUNT, "nodes": Kind.COUNT},
             tables=(
-                Table.of(
-                    rows,
-                    columns=["node", "operator:text", "module:text", "flops", "read:bytes", "written:bytes", "macs:flops"],
-                    title="nodes",
-                ),
+                *([unknown_table(result)] if result.unknown else []),
+                *([operators_table(result), modules_table(result), top_table(result, _TOP)] if not self.top else []),
+                nodes_table(result, masked, self.top),
             ),
-            coverage=Coverage(result.counted - missing, result.counted, tuple(sorted(result.unknown))),
-            notes=(CONVENTION,),
+            coverage=Coverage(result.counted - result.missing, result.counted, tuple(sorted(result.unknown))),
+            notes=(CONVENTION, _CLASSES, *([_CAUSAL] if masked else [])),
         )
 
 
-class _Counter:
-    """Walks a graph and adds up; regions count as often as they run."""
+def _summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
+    tally = result.tally
+    total = Sum()
+    for entry in result.entries:
+        if entry.node in by_node:
+            total.add(by_node[entry.node], entry.runs)
+    masked = total.value
 
-    def __init__(self, types: Inferred, ctx: PassContext) -> None:
-        self.types = types
-        self.ctx = ctx
-        self.costs = Costs()
+    def shown(measure: str) -> object:
+        return cell(tally.value(measure), tally.limits(measure))
 
-    @property
-    def missing(self) -> int:
-        """Nodes without a known cost so far."""
-        return sum(len(nodes) for nodes in self.costs.unknown.values())
-
-    def body(self, graph: Graph, each: Callable[..., object] | None = None) -> Cost:
-        total = Cost(read=0, written=0)
-        for node in self.ctx.each(graph, "counting", len(graph)) if each else graph:
-            cost = self.node(node)
-            if cost is not None:
-                self.costs.by_node[node] = cost
-                total = total + cost
-        return total
-
-    def node(self, node: Node) -> Cost | None:
-        self.costs.counted += 1
-        if node.regions or node.op == "cf.call":
-            return self.control(node)
-        spec = find_op(node.op)
-        types = [None if value is None else self.types.type_of(value) for value in node.inputs]
-        results = [self.types.type_of(value) for value in node.outputs]
-        known = [None if value is None else self.types.values.get(value) for value in node.inputs]
-        cost = spec.cost_of(OpCall(spec, types, node.attrs, known, results)) if spec is not None else None
-        if cost is None or _depends_on_unknown(cost):
-            self.costs.unknown.setdefault(node.op, []).append(node)
-            return None
-        return cost
-
-    def control(self, node: Node) -> Cost | None:
-        if node.op == "cf.call":
-            callee = self.ctx.program.functions.get(str(node.attrs.get("callee")))
-            return self.body(callee) if callee is not None else None
-        missing = self.missing
-        bodies = [self.body(region) for region in node.regions]
-        if self.missing > missing:
-            self.costs.partial.add(node)
-        if node.op == "cf.if":
-            # The dearer branch: an upper bound, as a run takes one of them.
-            return max(bodies, key=lambda cost: scale(cost.flops))
-        trips = self.trips(node)
-        if trips is None or (isinstance(trips, SymDim) and trips.is_unknown):
-            self.costs.unknown.setdefault(node.op, []).append(node)
-            return None
-        return bodies[0].times(trips)
-
-    def trips(self, node: Node) -> Dim | None:
-        """How often a region runs."""
-        trip = node.inputs[0] if node.op == "cf.loop" and node.inputs else None
-        known = self.types.values.get(trip) if trip is not None else None
-        if known is not None and known.size == 1:
-            count: Dim = known.reshape(-1)[0]
-            return int(count) if not hasattr(count, "lo") else count
-        if node.op == "cf.scan" and node.inputs:
-            axes = node.attrs.get("input_axes") or (0,)
-            scanned = int(node.attrs.get("num_scan_inputs", 1))
-            first = node.inputs[len(node.inputs) - scanned]
-            shape = getattr(self.types.type_of(first), "shape", None) if first is not None else None
-            return shape[axes[0] % len(shape)] if shape else None
-        return None
-
-
-def _numbers(cost: Cost, partial: bool) -> list[int | str | None]:
-    """FLOPs, bytes read, bytes written and multiply-adds of a row, all unknown where only a part is known."""
-    return [None if partial else plain(number) for number in (cost.flops, cost.read, cost.written, cost.macs)]
-
-
-def _depends_on_unknown(cost: Cost) -> bool:
-    """Whether a size that nobody can know is part of it."""
-    parts = (cost.flops, cost.macs, cost.read, cost.written)
-    return any(part is None or (isinstance(part, SymDim) and part.is_unknown) for part in parts)
+    return {
+        "nodes": certainties(result.certainty.values()),
+        "total_flops": shown("flops"),
+        "macs": shown("macs"),
+        "by_class": {name: shown(name) for name in FLOP_CLASSES},
+        "by_arithmetic": {kind.value: plain(tally.flops_in(kind)) for kind in Arithmetic},
+        "causal": {
+            "masked": plain(masked),
+            "matmul_counted": plain(tally.value("matmul")),
+            "matmul_needed": plain(tally.value("matmul") - masked),
+        },
+        "needed_flops": plain(tally.value("flops") - masked),
+        "read_bytes": shown("read"),
+        "written_bytes": shown("written"),
+    }

@@ -8,8 +8,13 @@ from typing import ClassVar, Literal
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.alias import Alias
+from irscope.passes.cuda import present
+from irscope.passes.cuda.result import DeviceMemory
+from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.lifetimes.lives import LiveRange
 from irscope.passes.lifetimes.timeline import Timeline, measure
+from irscope.passes.ort import present as ort
+from irscope.passes.ort_memory import OrtMemory
 from irscope.passes.ranges import Ranges
 from irscope.passes.sizes import CONVENTION, largest, plain, scale
 from irscope.passkit.base import Analysis, PassContext
@@ -29,8 +34,8 @@ class Liveness(Analysis[Timeline]):
     name: ClassVar[str] = "liveness"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
-    model: Literal["auto", "ssa", "eager", "jit"] = "auto"
-    """Who frees when: ssa and jit right after the last use, eager as Python's frames do; auto is eager for files of PyTorch, else ssa."""
+    model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
+    """Who frees when: ssa and jit after the last use, eager as Python's frames do, ort as ONNX Runtime does; auto follows the file."""
     top: int = 20
     """Tensors listed at the peak, largest first; 0 for all."""
 
@@ -45,10 +50,14 @@ class Liveness(Analysis[Timeline]):
             message = f"{len(timeline.unsized)} tensors have no known size and are not counted; the first is {first.name or 'unnamed'}"
             hint = "bind the symbols or give input types: --bind batch=8, --input x=f32[1,3,224,224]"
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS301", message, first.node.name if first.node else "", hint=hint))
+        if timeline.model != "ort":
+            for finding in ctx.get(CudaMemory(model=self.model)).findings:
+                ctx.sink.add(finding)
         return timeline
 
     def report(self, result: Timeline, ctx: PassContext) -> Report:
         complete = not result.unsized
+        device = _ort_counters(ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
         peak = result.steps[result.peak_step] if result.steps else None
         return Report(
             pass_name=self.name,
@@ -59,11 +68,13 @@ class Liveness(Analysis[Timeline]):
                 "peak_node": peak.name if peak is not None else "",
                 "lower_bound_bytes": plain(result.lower_bound) if complete else None,
                 **{f"{role}_bytes": plain(size) for role, size in result.resident.items()},
+                **device.summary,
             },
-            tables=(self._living(result), _runners_up(result)),
-            series=_series(result),
+            units=present.UNITS,
+            tables=(self._living(result), _by_module(result, self.top), _runners_up(result)),
+            series=(*_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
-            notes=(CONVENTION, _SIZES, _NOTES[result.model]),
+            notes=(CONVENTION, _SIZES, _NOTES[result.model], *_modelled(result, ctx), *device.notes),
         )
 
     def _living(self, result: Timeline) -> Table:
@@ -76,7 +87,7 @@ class Liveness(Analysis[Timeline]):
                 one.born,
                 one.dies,
                 result.why(one, result.peak_step),
-                one.held_by,
+                _short(one.held_by),
             )
             for one in living[: self.top or None]
         ]
@@ -88,11 +99,35 @@ class Liveness(Analysis[Timeline]):
         return Table.of(rows, columns=columns, title="alive at the peak")
 
 
+def _modelled(result: Timeline, ctx: PassContext) -> tuple[str, ...]:
+    return (_TRACED,) if result.model == "eager" and ctx.program.format == "torchscript" else ()
+
+
+_TRACED = "the file tells which lines ran and not what they say: where a variable's name is not known, when it lets go is modelled"
 _NOTES = {
     "ssa": "model ssa: a tensor is freed right after its last use",
     "jit": "model jit: a tensor is freed right after its last use, as TorchScript's interpreter does",
+    "ort": "model ort: kernels run in ONNX Runtime's order, results take over dead buffers as its planner says",
     "eager": "model eager: a module call holds its inputs until it returns, a variable its tensor until it is bound again or its call ends",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """What the report says of an allocator."""
+
+    summary: dict[str, object]
+    series: tuple[Series, ...]
+    notes: tuple[str, ...]
+
+
+def _cuda_counters(memory: DeviceMemory) -> _Counters:
+    return _Counters(present.summary(memory), present.series(memory)[:1], present.notes(memory))
+
+
+def _ort_counters(ctx: PassContext) -> _Counters:
+    plan = ctx.get(OrtMemory())
+    return _Counters(ort.summary(plan), ort.series(plan), ort.notes(plan))
 
 
 def _peak_cell(result: Timeline) -> object:
@@ -102,6 +137,18 @@ def _peak_cell(result: Timeline) -> object:
     low, high = sorted((peak, other), key=scale)
     note = f"{result.undecided} results share their operand's storage or copy it, depending on strides that are not known"
     return Quantity(plain(peak), note=note, lo=plain(low), hi=plain(high))
+
+
+def _by_module(result: Timeline, top: int) -> Table:
+    """What is alive at the peak by the module call that made it, the largest first; calls that only pass on are left out."""
+    shares = [share for share in result.by_module(result.peak_step) if share.own != 0]
+    shares.sort(key=lambda share: -scale(share.total))
+    rows = [
+        (share.scope.path or "(model)", share.scope.cls, plain(share.own), plain(share.total), share.storages)
+        for share in shares[: top or None]
+    ]
+    columns = ["module:text", "class:text", "own:bytes", "with_inner:bytes", "storages:count"]
+    return Table.of(rows, columns=columns, title="at the peak by module")
 
 
 def _runners_up(result: Timeline) -> Table:
@@ -145,6 +192,11 @@ def _series(result: Timeline) -> tuple[Series, ...]:
         rows["output"].append(kept)
     columns = tuple(Column(key, Kind.BYTES) for key in ("output", "activation", "temporary"))
     return (Series("activations alive", Column("step", Kind.COUNT), columns, rows, marks=(Mark(result.peak_step, "peak"),)),)
+
+
+def _short(held_by: str) -> str:
+    """What keeps a storage to the end, in the few words that a column has room for."""
+    return held_by.removeprefix("the ").replace("call of module ", "call of ").removeprefix("local variable ")
 
 
 def _label(one: LiveRange) -> str:

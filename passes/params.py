@@ -1,104 +1,131 @@
-"""Parameters and buffers: what they are and what they weigh."""
+"""Parameters and buffers: what they are, what they weigh and, on request, what values they hold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
-from irscope.ir.dims import Dim
-from irscope.ir.graph import Facet, Graph, Role, Value
-from irscope.ir.payload import Blob, FileRegion
-from irscope.ir.program import Program
+from irscope.ir.graph import Facet, Graph, Value
 from irscope.ir.types import TensorType
 from irscope.passes.sizes import plain
+from irscope.passes.storages import ParameterTotals, count_parameters
+from irscope.passes.weighttables import alignment_of, alignment_table, module_table, value_columns, value_tables
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
-from irscope.report.table import Table
+from irscope.report.table import Column, Table
 from irscope.report.units import Kind
+
+if TYPE_CHECKING:
+    from irscope.passes.weight_values import Look
+
+__all__ = ["ParameterReport", "ParameterTotals", "Params", "count_parameters"]
+
+_FIRST = (
+    Column("name", Kind.VALUE),
+    Column("role"),
+    Column("dtype", Kind.DTYPE),
+    Column("shape", Kind.SHAPE),
+    Column("bytes", Kind.BYTES),
+)
+_LAST = (
+    Column("trainable", Kind.BOOL, help="whether it takes gradients, where the file says so"),
+    Column("tied_to", help="the first name of the same bytes"),
+    Column("overlaps", help="the first weight that lies in the same storage"),
+    Column("multiple_of", Kind.COUNT, help="the largest of 128, 64, 16, 8 that divides its first two sizes"),
+)
 
 
 @dataclass
-class ParameterTotals:
-    """Sums over distinct storages; names that share one are tied."""
+class ParameterReport:
+    """Sizes of all weights, and what their values say where these were looked at."""
 
-    count: Dim
-    bytes: Dim
-    buffer_bytes: Dim
-    constant_bytes: Dim
-    tied_bytes_saved: Dim
-    weights: list[Value]
-    tied_to: dict[Value, Value]
-    unsized: list[Value]
+    totals: ParameterTotals
+    values: Look | None = None
+    trainable: dict[Value, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Params(Analysis[ParameterTotals]):
-    """List parameters and buffers with their sizes."""
+class Params(Analysis[ParameterReport]):
+    """List parameters and buffers with their sizes, and statistics of their values.
+
+    `values` reads every weight once. `histogram` counts leading bits as well: entropy, quantiles, magnitudes. `spectral` adds the
+    spectral norm by power iteration. `allow` names folders besides the model's own in which weights may lie.
+    """
 
     name: ClassVar[str] = "params"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
 
-    def compute(self, graph: Graph, ctx: PassContext) -> ParameterTotals:
-        return count_parameters(ctx.program)
+    values: bool = False
+    histogram: bool = True
+    near_zero: float = 1e-6
+    spectral: bool = False
+    iterations: int = 30
+    depth: int = 2
+    threads: int = 0
+    allow: tuple[str, ...] = ()
 
-    def report(self, result: ParameterTotals, ctx: PassContext) -> Report:
-        rows = []
-        for weight in result.weights:
-            type_ = weight.type
-            tied = result.tied_to.get(weight)
-            if isinstance(type_, TensorType):
-                rows.append((weight.name, weight.role.value, type_.dtype.text, type_.shape, plain(type_.nbytes), tied.name if tied else ""))
-        sized = len(result.weights) - len(result.unsized)
+    def compute(self, graph: Graph, ctx: PassContext) -> ParameterReport:
+        result = ParameterReport(count_parameters(ctx.program))
+        for body in ctx.program.bodies():
+            result.trainable.update(body.trainable)
+        if self.values:
+            from irscope.passes.weight_values import WeightValues
+
+            wanted = WeightValues(self.histogram, self.near_zero, self.spectral, self.iterations, self.threads, self.allow)
+            result.values = ctx.get(wanted)
+        return result
+
+    def report(self, result: ParameterReport, ctx: PassContext) -> Report:
+        totals, look = result.totals, result.values
+        weights = [weight for weight in totals.weights if isinstance(weight.type, TensorType)]
+        rows = [self._row(weight, weight.type, result) for weight in weights if isinstance(weight.type, TensorType)]
+        first, last = ([row[: len(_FIRST)] for row in rows], [row[len(_FIRST) :] for row in rows])
+        extra = value_columns(weights, look, self.spectral) if look is not None else []
+        cells = [*_columns(_FIRST, first), *extra, *_columns(_LAST, last)]
+        table = Table("parameters", tuple(column for column, _ in cells), {column.key: held for column, held in cells})
+        tables = [table, module_table(totals, self.depth), alignment_table(weights)]
+        summary: dict[str, object] = {
+            "count": plain(totals.count),
+            "bytes": plain(totals.bytes),
+            "buffer_bytes": plain(totals.buffer_bytes),
+            "constant_bytes": plain(totals.constant_bytes),
+            "tied_bytes_saved": plain(totals.tied_bytes_saved),
+        }
+        known, unknown = len(totals.weights) - len(totals.unsized), [weight.name or "?" for weight in totals.unsized]
+        notes: tuple[str, ...] = ()
+        if look is not None:
+            known = len(look.statistics)
+            unknown = [weight.name or "?" for weight in look.unread]
+            further, more, notes = value_tables(look)
+            summary.update(further)
+            tables += more
         return Report(
             pass_name=self.name,
             options=self.text,
-            summary={
-                "count": plain(result.count),
-                "bytes": plain(result.bytes),
-                "buffer_bytes": plain(result.buffer_bytes),
-                "constant_bytes": plain(result.constant_bytes),
-                "tied_bytes_saved": plain(result.tied_bytes_saved),
-            },
+            summary=summary,
             units={"bytes": Kind.BYTES, "tied_bytes_saved": Kind.BYTES},
-            tables=(
-                Table.of(rows, columns=["name:value", "role:text", "dtype", "shape", "bytes:bytes", "tied_to:text"], title="parameters"),
-            ),
-            coverage=Coverage(sized, len(result.weights), tuple(weight.name or "?" for weight in result.unsized)),
+            tables=tuple(tables),
+            coverage=Coverage(known, len(totals.weights), tuple(unknown)),
+            notes=notes,
+            partial=look is not None and bool(look.unread),
+        )
+
+    def _row(self, weight: Value, type_: TensorType, result: ParameterReport) -> tuple[object, ...]:
+        totals = result.totals
+        tied, shared = totals.tied_to.get(weight), totals.overlaps.get(weight)
+        return (
+            weight.name,
+            weight.role.value,
+            type_.dtype.text,
+            type_.shape,
+            plain(type_.nbytes),
+            result.trainable.get(weight),
+            tied.name if tied else "",
+            shared.name if shared else "",
+            alignment_of(type_),
         )
 
 
-def count_parameters(program: Program) -> ParameterTotals:
-    """Totals of a program's weights, each storage once."""
-    storages: dict[str, Value] = {}
-    totals = ParameterTotals(0, 0, 0, 0, 0, [], {}, [])
-    for weight in program.weights():
-        totals.weights.append(weight)
-        type_ = weight.type
-        numel = type_.numel if isinstance(type_, TensorType) else None
-        size = type_.nbytes if isinstance(type_, TensorType) else None
-        if numel is None or size is None:
-            totals.unsized.append(weight)
-            continue
-        storage = _storage(program, weight)
-        if storage and storage in storages:
-            totals.tied_to[weight] = storages[storage]
-            totals.tied_bytes_saved += size
-            continue
-        if storage:
-            storages[storage] = weight
-        if weight.role is Role.PARAMETER:
-            totals.count += numel
-            totals.bytes += size
-        elif weight.role is Role.BUFFER:
-            totals.buffer_bytes += size
-        else:
-            totals.constant_bytes += size
-    return totals
-
-
-def _storage(program: Program, weight: Value) -> str:
-    graph = weight.graph
-    data = graph.data.get(weight) if graph is not None else None
-    if isinstance(data, FileRegion):
-        return data.storage or f"{data.path}:{data.offset}"
-    return data.storage if isinstance(data, Blob) else ""
+def _columns(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> list[tuple[Column, list[object]]]:
+    return [(column, [row[place] for row in rows]) for place, column in enumerate(columns)]

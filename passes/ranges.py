@@ -8,13 +8,18 @@ from typing import ClassVar, Literal
 from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value
+from irscope.ops.call import OpCall
+from irscope.ops.registry import find_op
 from irscope.passes.alias import Alias
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.composites import hidden_bytes
-from irscope.passes.lifetimes.frames import Hold, Locals, held_by_calls
+from irscope.passes.lifetimes.frames import Locals, held_by_calls
+from irscope.passes.lifetimes.holds import Hold
 from irscope.passes.lifetimes.inside import inner_peaks
 from irscope.passes.lifetimes.lives import Body, LiveRange, alive_bytes
 from irscope.passes.lifetimes.strides import Strides
+from irscope.passes.lifetimes.traced import TracedLocals
+from irscope.passes.ort import OrtPlan
+from irscope.passes.ort_memory import OrtMemory
 from irscope.passes.shapes import Shapes
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
@@ -46,8 +51,8 @@ class Ranges(Analysis[Lifetimes]):
     name: ClassVar[str] = "ranges"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
-    model: Literal["auto", "ssa", "eager", "jit"] = "auto"
-    """Who frees when: ssa and jit right after the last use, eager as Python's frames do; auto is eager for files of PyTorch, else ssa."""
+    model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
+    """Who frees when: ssa and jit after the last use, eager as Python's frames do, ort as ONNX Runtime does; auto follows the file."""
     undecided: Literal["copy", "share"] = "copy"
     """What a result is taken to be that shares or copies depending on strides that are not known."""
 
@@ -57,9 +62,11 @@ class Ranges(Analysis[Lifetimes]):
 
     def _lifetimes(self, graph: Graph, ctx: PassContext) -> Lifetimes:
         program = ctx.program
+        if self.resolved(program.format) == "ort":
+            return _of_plan(ctx.get(OrtMemory()))
         types = ctx.get(Shapes)
         aliases = ctx.get(Alias(undecided=self.undecided))
-        model = self.model if self.model != "auto" else default_model(program.format)
+        model = self.resolved(program.format)
         unsized: list[Value] = []
         peaks = inner_peaks(program, aliases, types, unsized)
         body = Body(list(ctx.each(graph, "live ranges", len(graph))), aliases, types, unsized)
@@ -68,15 +75,18 @@ class Ranges(Analysis[Lifetimes]):
         if model == "eager":
             facts = body.facts()
             holds.append(held_by_calls(facts, body.reads()))
-            if program.format != "torchscript":
-                # TorchScript names every result: its variables are not those of the Python it was made from.
-                holds.append(Locals(facts).holds())
+            # TorchScript's own variables are not those of the Python that it was made from.
+            holds.append(TracedLocals(facts).holds() if program.format == "torchscript" else Locals(facts).holds())
         inside: dict[int, Dim] = {}
         for step, node in enumerate(body.steps):
             size = _hidden(node, types, aliases.strides) + peaks.get(node, 0)
             if size != 0:
                 inside[step] = size
         return Lifetimes(model, body.steps, body.ranges(holds), inside, unsized, len(aliases.undecided))
+
+    def resolved(self, format_: str) -> str:
+        """The model, where auto follows the file."""
+        return default_model(format_) if self.model == "auto" else self.model
 
     def report(self, result: Lifetimes, ctx: PassContext) -> Report:
         rows = [(_label(one), one.size, one.born, one.dies, one.last_use, one.held_by) for one in result.ranges]
@@ -91,12 +101,23 @@ class Ranges(Analysis[Lifetimes]):
 
 def default_model(format_: str) -> str:
     """How models of this format are usually run."""
-    return "eager" if format_ in ("pt2", "torchscript", "module") else "ssa"
+    return "eager" if format_ in ("pt2", "torchscript", "module") else "ort" if format_ == "onnx" else "ssa"
+
+
+def _of_plan(plan: OrtPlan) -> Lifetimes:
+    """Lifetimes as ONNX Runtime plans them: the steps are its kernels in its order."""
+    steps = plan.steps
+    inside = {step: size for step, node in enumerate(steps) if (size := plan.inside.get(node, 0)) != 0}
+    return Lifetimes("ort", steps, plan.ranges, inside, plan.unsized, 0)
 
 
 def _hidden(node: Node, types: Inferred, strides: Strides) -> Dim:
+    spec = find_op(node.op)
+    if spec is None or spec.intermediates is None:
+        return 0
     operands = [None if value is None else strides.type_of(value) for value in node.inputs]
-    return hidden_bytes(node, operands, [types.type_of(output) for output in node.outputs])
+    results = [types.type_of(output) for output in node.outputs]
+    return spec.intermediate_bytes(OpCall(spec, operands, node.attrs, (), results, source=node.source))
 
 
 def _label(one: LiveRange) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope.ir.dims import Dim, SymDim, bind, bounds, dim_max, less_equal, unknown
+from irscope.ir.dims import Dim, SymDim, bounds, dim_max, less_equal, unknown
+from irscope.ir.dimsample import evaluate
 
 CONVENTION = "a multiply-add is 2 FLOPs; MiB = 2^20 bytes"
 _TYPICAL = 64
@@ -44,11 +45,20 @@ def scale(size: Dim) -> int:
     """A number to sort sizes by: the size itself, or the formula with every symbol at a typical size that it may have."""
     if isinstance(size, int):
         return size
-    found = bind(size, {str(symbol): _typical(symbol) for symbol in size.symbols()}) if not size.is_unknown else 0
-    return found if isinstance(found, int) else 0
+    if size.is_unknown:
+        return 0
+    point = {leaf: _typical(leaf.lo, leaf.hi) for leaf in size.leaves}
+    try:
+        return evaluate([(mono.atoms, coeff) for mono, coeff in size.terms], point)
+    except ZeroDivisionError:
+        return 0
 
 
-def _typical(symbol: SymDim) -> int:
-    low, high = bounds(symbol)
+def typical(symbol: SymDim) -> int:
+    """A size that a symbol may well have."""
+    return _typical(*bounds(symbol))
+
+
+def _typical(low: int | None, high: int | None) -> int:
     size = _TYPICAL if high is None else min(_TYPICAL, high)
     return size if low is None else max(size, low)

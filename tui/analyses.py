@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
-from irscope.errors import Cancelled, IrscopeError
+from irscope.errors import IrscopeError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
 from irscope.ir.naming import value_names
@@ -14,13 +14,12 @@ from irscope.passkit.base import Analysis
 from irscope.passkit.events import Instrument, PassEvent
 from irscope.passkit.manager import Manager
 from irscope.passkit.pipeline import parse_pipeline
+from irscope.report.report import Report
 from irscope.report.units import Kind
 from irscope.tui.models.columns import ByteSizes, known, sum_up
 from irscope.tui.models.filter import Matcher
 from irscope.tui.models.outline import Outline
-from irscope.tui.models.results import Alive, CostTable, Counted, Explained, Failed, Finished, LiveTensors, Names, Parameters, Sizes, Update
-
-Publish: TypeAlias = Callable[[Update], None]
+from irscope.tui.models.results import Alive, CostTable, Counted, Explained, Finished, LiveTensors, Names, Parameters, Sizes, Update
 
 
 class Analyses:
@@ -31,9 +30,9 @@ class Analyses:
         self.outline = outline
         self.matcher = matcher
 
-    def run(self, publish: Publish) -> None:
-        """Answer everything; a part that fails is published as such, and the others go on."""
-        parts: dict[str, Callable[[], Update | None]] = {
+    def parts(self) -> dict[str, Callable[[], Update | None]]:
+        """The questions by the name of the part that they answer."""
+        return {
             "sizes": self.sizes,
             "names": self.names,
             "params": self.params,
@@ -41,20 +40,8 @@ class Analyses:
             "liveness": self.liveness,
             "shapes": self.shapes,
             "filter": self.filter,
+            "finished": Finished,
         }
-        for part, answer in parts.items():
-            try:
-                self.manager.check_cancelled()
-                update = answer()
-            except Cancelled:
-                return
-            except IrscopeError as error:
-                update = Failed(part, error)
-            except Exception as error:  # one broken part must not take the screen with it
-                update = Failed(part, IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; please report it"))
-            if update is not None:
-                publish(update)
-        publish(Finished())
 
     def sizes(self) -> Update:
         return Sizes(sum_up(self.outline, Kind.BYTES, ByteSizes().of_results))
@@ -67,8 +54,8 @@ class Analyses:
         return Parameters(self.manager.run_one(self.analysis("params")).report())
 
     def flops(self) -> Update:
-        analysis = self.analysis("flops")
-        costs: CostTable = self.manager.get(analysis)
+        found = self.manager.run_one(self.analysis("flops"))
+        costs: CostTable = found.value
         by_node = costs.by_node
 
         def known_flops(node: Node) -> Dim | None:
@@ -76,24 +63,50 @@ class Analyses:
             return None if cost is None else known(cost.flops)
 
         column = sum_up(self.outline, Kind.FLOPS, known_flops, includes_regions=True)
-        return Counted(costs, column, self.manager.diagnostics_of(analysis))
+        return Counted(costs, column, found.report().diagnostics)
 
     def liveness(self) -> Update:
-        analysis = self.analysis("liveness")
-        live: LiveTensors = self.manager.get(analysis)
-        return Alive(live, self.manager.diagnostics_of(analysis))
+        found = self.manager.run_one(self.analysis("liveness"))
+        live: LiveTensors = found.value
+        return Alive(live, found.report().diagnostics)
 
     def shapes(self) -> Update:
-        analysis = self.analysis("shapes")
-        return Explained(self.manager.get(analysis), self.manager.diagnostics_of(analysis))
+        found = self.manager.run_one(self.analysis("shapes"))
+        return Explained(found.value, found.report().diagnostics)
 
     def filter(self) -> None:
         self.matcher.prepare()
 
     def analysis(self, name: str) -> Analysis[Any]:
-        (found,) = parse_pipeline(name, self.manager.registry)
-        assert isinstance(found, Analysis)
-        return found
+        return analysis_of(self.manager, name)
+
+
+def analysis_of(manager: Manager, text: str) -> Analysis[Any]:
+    """The analysis that an element of a pipeline names, such as `liveness{model=ssa}`."""
+    (found,) = parse_pipeline(text, manager.registry)
+    assert isinstance(found, Analysis)
+    return found
+
+
+def result_of(manager: Manager, text: str) -> Any:
+    """The result of an analysis; computed in the calling thread, which has to be the worker's."""
+    return manager.get(analysis_of(manager, text))
+
+
+def report_of(manager: Manager, text: str) -> Report:
+    """The report of a pass; computed in the calling thread, which has to be the worker's."""
+    (found,) = parse_pipeline(text, manager.registry)
+    return manager.run_one(found).report()
+
+
+def answered(answer: Callable[[], Any]) -> Any:
+    """The answer, or the error that stands for it: one broken part must not take the screen with it."""
+    try:
+        return answer()
+    except IrscopeError as error:
+        return error
+    except Exception as error:
+        return IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; please report it")
 
 
 class ProgressTeller(Instrument):

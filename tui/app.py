@@ -1,23 +1,39 @@
-"""The app: opens the browse screen over a loaded model and leaves the terminal as it was."""
+"""The app: shows the screens over a model, answers their questions in a worker, and leaves the terminal as it was."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
+from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.message import Message
 from textual.screen import Screen
+from textual.widget import Widget
 
+from irscope.errors import IrscopeError
 from irscope.session import Model
-from irscope.tui.actions import PANE_TITLES, Pane, actions_of, bindings, help_lines
+from irscope.tui.actions import bindings
+from irscope.tui.analyses import ProgressTeller, answered, instruments_of
+from irscope.tui.help import help_lines
 from irscope.tui.models.browse import Browse
-from irscope.tui.models.command import Source
+from irscope.tui.models.history import Place
+from irscope.tui.models.problem import error_lines
 from irscope.tui.models.symbols import Symbols, symbols_for
-from irscope.tui.screens.browse import BrowseScreen
+from irscope.tui.queue import Request
+from irscope.tui.screens.base import ModelScreen
 from irscope.tui.screens.dialog import TextDialog
+from irscope.tui.screens.registry import app_actions, pane_titles, screen_actions, screen_record
+from irscope.tui.session import FIRST_SCREEN, Session
+from irscope.tui.watch import FileWatch
+
+_NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "stop", "commands"})
+_LOOK_AT_FILE = 2.0
+"""Seconds between looks at the file on the screen."""
+_LOOKS = ("textual-dark", "textual-light")
 
 
 def run_app(model: Model) -> None:
@@ -30,51 +46,232 @@ def run_app(model: Model) -> None:
         model.manager.cancelled.clear()
 
 
+def pane_of(widget: Widget) -> str:
+    """The pane of the action table that a widget is."""
+    return getattr(widget, "PANE", "") or widget.id or ""
+
+
 class IrscopeApp(App[None]):
     """irscope in the terminal."""
 
     CSS_PATH = "irscope.tcss"
     TITLE = "irscope"
-    BINDINGS: ClassVar[list[BindingType]] = bindings("app")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("app", app_actions())
     PAUSE_GC_ON_SCROLL = True
+
+    class Answered(Message):
+        """The worker has an answer, or the error that stands for it."""
+
+        def __init__(self, session: Session, request: Request, answer: object) -> None:
+            super().__init__()
+            self.session = session
+            self.request = request
+            self.answer = answer
+
+    class Progressed(Message):
+        """The worker says how far it is."""
+
+        def __init__(self, session: Session, text: str) -> None:
+            super().__init__()
+            self.session = session
+            self.text = text
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, IrscopeApp.Progressed)
+
+    class ReadAgain(Message):
+        """The file was read again, or the error that stands for it."""
+
+        def __init__(self, answer: object) -> None:
+            super().__init__()
+            self.answer = answer
 
     def __init__(self, model: Model, symbols: Symbols | None = None) -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
-        self.model = model
         if symbols is None:
             symbols = symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
-        source = Source(model.program.path, model.options.inputs, model.options.bind, model.manager.settings)
-        self.browse = Browse(model.program, source, symbols)
-        self.browse.results.diagnostics.extend(model.diagnostics)
+        self.symbols = symbols
+        self.session = self._session_of(model)
+        self.file_watch = FileWatch(model.program.path)
+        self._screens: dict[str, ModelScreen] = {}
 
-    def on_mount(self) -> None:
-        self.push_screen(BrowseScreen(self.browse, self.model.manager))
+    def _session_of(self, model: Model) -> Session:
+        session = Session(model, self.symbols)
+        session.start_worker = lambda: self._start_worker(session)
+        return session
 
     @property
-    def pane(self) -> Pane:
+    def browse(self) -> Browse:
+        """The rows of the model that is shown."""
+        return self.session.browse
+
+    def on_mount(self) -> None:
+        self.push_screen(self._screen_of(FIRST_SCREEN))
+        # The screen is painted before the first analysis competes for the processor.
+        self.call_after_refresh(self.session.start)
+        self.set_interval(_LOOK_AT_FILE, self.watch_file)
+
+    def on_unmount(self) -> None:
+        self.session.queue.close()
+
+    # -- screens -----------------------------------------------------------------------------------------------
+
+    def _screen_of(self, name: str) -> ModelScreen:
+        if name not in self._screens:
+            screen = self._screens[name] = screen_record(name).load()(self.session)
+            self.install_screen(screen, name)
+        return self._screens[name]
+
+    @property
+    def model_screen(self) -> ModelScreen | None:
+        """The screen over the model that is shown, below whatever window is open."""
+        return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, ModelScreen)), None)
+
+    def action_open_screen(self, name: str) -> None:
+        shown = self.model_screen
+        if shown is not None and shown is self.screen and name != shown.NAME:
+            self.session.history.jump(Place(name, self.browse.selected))
+            self.switch_screen(self._screen_of(name))
+
+    def open_place(self, place: Place, *, jump: bool = False) -> None:
+        """Show a place; `jump` makes it one that `back` leads away from."""
+        if jump:
+            self.session.jump(place.screen, place.row)
+        elif not self.browse.is_empty:
+            self.browse.reveal(place.row)
+        shown = self.model_screen
+        if shown is None or place.screen != shown.NAME:
+            self.switch_screen(self._screen_of(place.screen))
+        else:
+            shown.show_all()
+
+    # -- the file ----------------------------------------------------------------------------------------------
+
+    def watch_file(self) -> None:
+        """Say so once when the file on the screen has changed."""
+        if self.file_watch.has_changed():
+            self.notify("The file has changed; ctrl-r reads it again.", markup=False)
+
+    def action_reload(self) -> None:
+        if not self.session.program.path:
+            self.notify("This model was not read from a file.", markup=False)
+        else:
+            self._read_again(self.session.model)
+
+    @work(thread=True, exclusive=True, group="reload", exit_on_error=False)
+    def _read_again(self, model: Model) -> None:
+        """Read the file again; runs in a thread and only posts a message."""
+        self.post_message(self.ReadAgain(answered(lambda: model.rebound({}))))
+
+    async def on_irscope_app_read_again(self, message: ReadAgain) -> None:
+        if isinstance(message.answer, Model):
+            self.file_watch = FileWatch(message.answer.program.path)
+            await self.show_model(message.answer)
+        elif isinstance(message.answer, IrscopeError):
+            lines = error_lines(message.answer, self.symbols)[1:]
+            self.push_screen(TextDialog("The file cannot be read again", lines))
+
+    async def show_model(self, model: Model) -> None:
+        """Show another model, or the same one read again, in place of what is shown."""
+        self.session.queue.close()
+        before, self._screens = list(self._screens), {}
+        self.session = self._session_of(model)
+        model.manager.cancelled.clear()
+        await self.switch_screen(screen_record(FIRST_SCREEN).load()(self.session))
+        for name in before:
+            self.uninstall_screen(name)
+        shown = self.screen
+        if isinstance(shown, ModelScreen):
+            self._screens[FIRST_SCREEN] = shown
+            self.install_screen(shown, FIRST_SCREEN)
+        self.call_after_refresh(self.session.start)
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def _start_worker(self, session: Session) -> None:
+        self.work_off(session)
+
+    @work(thread=True, group="questions", exit_on_error=False)
+    def work_off(self, session: Session) -> None:
+        """Answer what waits; runs in a thread and only posts messages."""
+
+        def tell(text: str) -> None:
+            self.post_message(self.Progressed(session, text))
+
+        with instruments_of(session.manager, ProgressTeller(tell)):
+            while (request := session.queue.next()) is not None:
+                self.post_message(self.Answered(session, request, answered(request.answer)))
+
+    def on_irscope_app_answered(self, message: Answered) -> None:
+        if message.session is not self.session:
+            return
+        answer: Any = message.answer
+        if isinstance(answer, IrscopeError):
+            message.request.fail(answer)
+        else:
+            message.request.take(answer)
+        self.session.progress = ""
+        shown = self.model_screen
+        if shown is not None:
+            shown.show_all()
+
+    def on_irscope_app_progressed(self, message: Progressed) -> None:
+        shown = self.model_screen
+        if message.session is self.session and not self.session.queue.is_idle and shown is not None:
+            self.session.progress = message.text
+            shown.show_progress()
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    @property
+    def pane(self) -> str:
         """The pane that has the focus."""
-        focused = self.focused
-        for pane in PANE_TITLES:
-            if focused is not None and (focused.id == pane or (pane == "prompt" and focused.id in ("filter", "sizes"))):
+        shown = self.model_screen
+        if shown is None:
+            return ""
+        titles = pane_titles([shown.NAME])
+        widget = self.focused
+        while widget is not None and widget is not shown:
+            pane = pane_of(widget)
+            if pane in titles:
                 return pane
-        return "tree"
+            widget = cast("Any", widget.parent)
+        return shown.NAME
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The command palette: what the screen and the app can do."""
-        for pane, target in (("browse", screen), ("app", self)):
-            for action in actions_of(pane):  # type: ignore[arg-type]
-                run = getattr(target, f"action_{action.name}", None)
-                if run is not None and action.name not in ("next_pane", "previous_pane", "stop"):
-                    yield SystemCommand(action.label, action.help, run)
+        """The command palette: what the focused pane, the screen and the app can do."""
+        shown = self.model_screen
+        if shown is None:
+            return
+        wanted = {"screen": shown, shown.NAME: shown, "app": self}
+        if self.focused is not None:
+            wanted[pane_of(self.focused)] = cast("Any", self.focused)
+        for action in screen_actions([shown.NAME]):
+            owner = wanted.get(action.pane)
+            if owner is not None and action.name not in _NOT_IN_PALETTE:
+                yield SystemCommand(action.label, action.help, self._doing(owner, action.name))
+
+    def _doing(self, owner: Any, name: str) -> Any:
+        async def do() -> None:
+            await self.run_action(name, owner)
+
+        return do
+
+    def action_commands(self) -> None:
+        self.action_command_palette()
+
+    def action_look(self) -> None:
+        self.theme = _LOOKS[self.theme == _LOOKS[0]]
 
     def action_help(self) -> None:
-        if not isinstance(self.screen, TextDialog):
-            self.push_screen(TextDialog("Keys", help_lines(self.pane, self.browse.symbols)))
+        shown = self.model_screen
+        if shown is not None and shown is self.screen:
+            self.push_screen(TextDialog("Keys", help_lines(shown.NAME, self.pane, self.symbols)))
 
     async def action_quit(self) -> None:
-        self.model.manager.cancelled.set()
+        self.session.queue.close()
         self.exit()
 
     async def action_stop(self) -> None:

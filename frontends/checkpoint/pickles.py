@@ -9,7 +9,7 @@ from pathlib import Path
 from irscope.errors import LoadError
 from irscope.frontends.checkpoint.weights import WeightTable
 from irscope.frontends.torch_common.archive import Archive
-from irscope.frontends.torch_common.payloads import pickled_payload, pickled_type
+from irscope.frontends.torch_common.payloads import pickled_payload, pickled_type, span_bytes
 from irscope.frontends.torch_common.pickled import PickledTensor, Stub, Unpickled, read_pickle
 from irscope.ir.dims import SymDim
 from irscope.ir.payload import FileRegion, Payload
@@ -73,7 +73,8 @@ def _legacy_region(path: Path, tensor: PickledTensor, offsets: dict[str, tuple[i
         return None
     start = tensor.offset * ((tensor.dtype.bits or 8) // 8)
     if type_.layout is not None:
-        return FileRegion(str(path), place[0], place[1], tensor.storage.key)
+        span = span_bytes(type_)
+        return FileRegion(str(path), place[0] + start, span, tensor.storage.key) if span is not None and start + span <= place[1] else None
     return FileRegion(str(path), place[0] + start, length, tensor.storage.key) if start + length <= place[1] else None
 
 
@@ -83,7 +84,7 @@ def _add_all(found: Unpickled, table: WeightTable, locate: Locate) -> None:
             "IRS162", f"the file is a pickled {found.root.what}; it has weights but no graph", hint=_EXPORT, about="pickled module"
         )
     for name, tensor in _tensors(found.root):
-        table.add(name, pickled_type(tensor), locate(tensor))
+        table.add(name, pickled_type(tensor), locate(tensor), tensor.requires_grad if tensor.is_parameter else None)
     states = _optimizer_states(found.root)
     if states:
         table.set_aside(states)

@@ -26,12 +26,14 @@ class WeightTable:
         self._graph = Graph()
         self._names = Names()
 
-    def add(self, name: str, type_: TensorType, data: Payload | None) -> None:
+    def add(self, name: str, type_: TensorType, data: Payload | None, trainable: bool | None = None) -> None:
         """Add a weight. What batch normalization counts is no parameter, and neither is what holds whole numbers."""
         if len(self._graph.weights) >= _MOST_WEIGHTS:
             raise self.error("the file names more than 1,000,000 tensors")
         is_buffer = name.endswith(_BUFFERS) or not (type_.dtype.is_float or type_.dtype.kind.value in ("complex", "unknown"))
-        self._graph.add_weight(type_, self._names.unique(name), Role.BUFFER if is_buffer else Role.PARAMETER, data)
+        value = self._graph.add_weight(type_, self._names.unique(name), Role.BUFFER if is_buffer else Role.PARAMETER, data)
+        if trainable is not None:
+            self._graph.trainable[value] = trainable
 
     def set_aside(self, prefixes: tuple[str, ...]) -> None:
         """What an optimizer keeps is no parameter."""

@@ -41,7 +41,10 @@ def declare_inputs(body: BodyReader, module: Json, weights: Weights | OlderWeigh
 def _declare_weight(body: BodyReader, name: str, fqn: str, role: Role, metas: Json, weights: Weights | OlderWeights) -> None:
     type_ = body.types.tensor(metas[name])
     small = role is Role.CONSTANT or (role is Role.BUFFER and (type_.dtype.is_integer or type_.dtype is DType.BOOL))
-    body.env[name] = body.graph.add_weight(type_, body.names.unique(fqn), role, weights.payload(fqn, type_, small))
+    value = body.graph.add_weight(type_, body.names.unique(fqn), role, weights.payload(fqn, type_, small))
+    body.env[name] = value
+    if role is Role.PARAMETER and isinstance(metas[name].get("requires_grad"), bool):
+        body.graph.trainable[value] = metas[name]["requires_grad"]
 
 
 def _declare_input(body: BodyReader, arg: Json, position: int, metas: Json, options: LoadOptions) -> None:

@@ -10,7 +10,7 @@ from irscope.errors import LoadError
 from irscope.frontends.exported.expressions import Symbols
 from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
-from irscope.frontends.torch_common.payloads import literal_of
+from irscope.frontends.torch_common.payloads import literal_of, span_bytes
 from irscope.ir.dims import Dim, SymDim, equal, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.payload import Payload
@@ -127,7 +127,7 @@ class Weights:
             literal = literal_of(self._archive.read(name), type_)
             if literal is not None:
                 return literal
-        return self._archive.region(name, offset if type_.layout is None else 0, length if type_.layout is None else None, name)
+        return self._archive.region(name, offset, length if type_.layout is None else span_bytes(type_), name)
 
     def close(self) -> None:
         """Nothing of its own is open."""

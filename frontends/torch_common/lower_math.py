@@ -47,7 +47,7 @@ TEMPLATES: dict[str, str] = {
     "softshrink": "nn.softshrink self ; lambd",
     "threshold": "nn.thresholded_relu self ; alpha=threshold value",
     "hardtanh": "math.clamp self ; min_value=min_val max_value=max_val",
-    "prelu": "nn.prelu self weight",
+    "prelu": "nn.prelu self weight ; per_channel:true",
     "glu": "nn.glu self ; axis=dim",
     "add": "math.add self other|value ; alpha",
     "sub": "math.sub self other|value ; alpha",
@@ -135,6 +135,7 @@ TEMPLATES: dict[str, str] = {
     "mm": "math.matmul self mat2",
     "bmm": "math.matmul self mat2",
     "mm.dtype": "math.matmul self mat2 ; dtype=out_dtype",
+    "_int_mm": "math.matmul_integer self mat2",
     "bmm.dtype": "math.matmul self mat2 ; dtype=out_dtype",
     "transformers::grouped_mm_fallback": "math.grouped_matmul input weight offs",
     "mv": "math.matmul self vec",
@@ -144,6 +145,17 @@ TEMPLATES: dict[str, str] = {
     "baddbmm": "math.baddbmm self batch1 batch2 ; alpha beta",
     "addbmm": "math.baddbmm self batch1 batch2 ; alpha beta sum_batch:true",
     "outer": "math.outer self vec2",
+    "vdot": "math.matmul self other",
+    "inner": "math.inner self other",
+    "linalg_vecdot": "math.vecdot x y ; axis=dim",
+    "addr": "math.addr self vec1 vec2 ; alpha beta",
+    "linalg_multi_dot": "math.chain_matmul tensors*",
+    "chain_matmul": "math.chain_matmul matrices*",
+    "linalg_matrix_power": "linalg.matrix_power self ; exponent=n",
+    "matrix_power": "linalg.matrix_power self ; exponent=n",
+    "linalg_solve_triangular": "linalg.solve self B ; left triangular:true vectors:false",
+    "_scaled_mm": "math.scaled_matmul self mat2 scale_a scale_b bias ; dtype=out_dtype",
+    "pdist": "linalg.pdist self ; p",
     "einsum": "math.einsum tensors* ; equation",
     "tensordot": "math.tensordot self other ; axes_a=[dims_self] axes_b=[dims_other]",
     "linear": "nn.linear input weight bias",
@@ -209,6 +221,13 @@ def _loss(op: str, *names: str) -> Rule:
     return rule
 
 
+def _cross_entropy(call: AtenCall) -> Lowered:
+    attrs: dict[str, Attr] = {"reduction": _reduction_name(call["reduction"]), "ignore_index": call["ignore_index"]}
+    if call["label_smoothing"]:
+        attrs["label_smoothing"] = call["label_smoothing"]
+    return Lowered("loss.cross_entropy", (call.tensor("self"), call.tensor("target"), call.maybe("weight")), attrs)
+
+
 def _grouped_product(call: AtenCall) -> Lowered:
     if call.has("bias"):
         raise CannotLower("a bias")
@@ -251,5 +270,6 @@ RULES: dict[str, Rule] = {
     "std_mean": _deviation("reduce.std_mean"),
     "where": _where_scalar,
     "mse_loss": _loss("loss.mse", "self", "target"),
+    "cross_entropy_loss": _cross_entropy,
     "l1_loss": _loss("loss.l1", "self", "target"),
 }

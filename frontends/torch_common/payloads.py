@@ -56,6 +56,17 @@ def pickled_type(found: PickledTensor, device: str = "") -> TensorType:
     return tensor(found.dtype, found.shape, device, None if row_major else found.strides)
 
 
+def span_bytes(type_: TensorType) -> int | None:
+    """Bytes from the first to the last element of a tensor with strides; None where these are not plain numbers."""
+    strides = type_.layout if isinstance(type_.layout, tuple) else ()
+    reach = 1
+    for size, stride in zip(type_.shape or (), strides, strict=False):
+        if isinstance(size, SymDim) or isinstance(stride, SymDim):
+            return None
+        reach += max(size - 1, 0) * max(stride, 0)
+    return reach * (type_.dtype.bits or 8) // 8
+
+
 def pickled_payload(archive: Archive, folder: str, found: PickledTensor, small: bool) -> Payload | None:
     """Where a pickled tensor's bytes are; the values themselves where the tensor is a small constant and wanted."""
     type_ = pickled_type(found)
@@ -66,7 +77,7 @@ def pickled_payload(archive: Archive, folder: str, found: PickledTensor, small: 
         return None
     offset = found.offset * bits // 8
     if type_.layout is not None:
-        return archive.region(name, storage=name)
+        return archive.region(name, offset, span_bytes(type_), name)
     length = type_.nbytes
     if length is None or isinstance(length, SymDim):
         return None

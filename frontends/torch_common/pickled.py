@@ -317,6 +317,7 @@ def _rebuild_quantized(args: tuple[object, ...]) -> object:
 def _rebuild_parameter(args: tuple[object, ...]) -> object:
     if isinstance(args[0], PickledTensor):
         args[0].is_parameter = True
+        args[0].requires_grad = len(args) < 2 or bool(args[1])
     return args[0]
 
 

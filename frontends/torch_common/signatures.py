@@ -30,6 +30,10 @@ _OTHER_PACKAGES: dict[str, list[str]] = {
         "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, "
         "SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor"
     ],
+    "_scaled_mm": [
+        "(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, "
+        "ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor"
+    ],
     "transformers::grouped_mm_fallback": ["(Tensor input, Tensor weight, Tensor offs) -> Tensor"],
 }
 

@@ -58,6 +58,9 @@ class Emitter:
         """Where nodes go: the main graph or a region."""
         self.scope: Scope = graph.scope
         self.loc: Loc | None = None
+        """The statement of the archive's code."""
+        self.origin: Loc | None = None
+        """The Python that the running expression was traced from, where the archive says so."""
         self.expected_parts = 0
         """How many variables the statement sets at once: a list of tensors has as many where nothing else says."""
         self.names = Names()
@@ -218,7 +221,8 @@ class Emitter:
         self._count += 1
         if self._count > MOST_NODES:
             raise LoadError("the model unrolls to more than 5,000,000 nodes", code="IRS139", where=self.path)
-        return self.graph.append(lowered.op, lowered.inputs, types, lowered.attrs, scope=self.scope, loc=self.loc, source=source)
+        loc = self.origin or self.loc
+        return self.graph.append(lowered.op, lowered.inputs, types, lowered.attrs, scope=self.scope, loc=loc, source=source)
 
     def op(self, op: str, inputs: Sequence[Value | None], attrs: dict[str, Attr], source: str) -> Value:
         """Append a node of one result whose type the operator's rule gives."""

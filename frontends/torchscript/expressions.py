@@ -182,6 +182,7 @@ class Expressions:
         if path.startswith("__torch__."):
             return self._script_call(path, args, named)
         self._interpreter.emitter.expected_parts = parts
+        self._interpreter.locate(node)
         if path.startswith("torch."):
             return self.torch(path[6:], args, named)
         if path.startswith("ops."):

@@ -11,6 +11,7 @@ from irscope.errors import LoadError
 from irscope.frontends.torchscript.control import run_unknown_if, run_unknown_loop
 from irscope.frontends.torchscript.emit import Emitter
 from irscope.frontends.torchscript.expressions import Expressions
+from irscope.frontends.torchscript.origins import Origins
 from irscope.frontends.torchscript.plain import NotKnown, TooLarge
 from irscope.frontends.torchscript.source import Function, Source
 from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, ScriptRaise
@@ -46,11 +47,12 @@ class Returned:
 class Interpreter:
     """Runs the code of one archive; tensors are values of the graph."""
 
-    def __init__(self, source: Source, emitter: Emitter, constants: tuple[Item, ...], path: str) -> None:
+    def __init__(self, source: Source, emitter: Emitter, constants: tuple[Item, ...], path: str, origins: Origins | None = None) -> None:
         self.source = source
         self.emitter = emitter
         self.constants = constants
         self.path = path
+        self._origins = origins
         self.frame: Frame | None = None
         self._expressions = Expressions(self)
         self._calls: dict[tuple[Scope, str], int] = {}
@@ -136,6 +138,11 @@ class Interpreter:
         assert self.frame is not None
         return self.frame.env
 
+    def locate(self, node: ast.expr) -> None:
+        """What is appended next comes from the Python that an expression was traced from."""
+        if self._origins is not None and self.frame is not None:
+            self.emitter.origin = self._origins.at(self.frame.function.file, node.lineno, node.col_offset)
+
     def replace(self, item: Item, by: Item) -> bool:
         """Put something else in place of a container, in this function and in those that called it; whether it was found."""
         found = False
@@ -166,6 +173,7 @@ class Interpreter:
         self.step()
         frame = self.frame
         assert frame is not None
+        self.emitter.origin = None
         self.emitter.loc = Loc(frame.function.file, node.lineno, frame.function.name, frame.function.statement(node), frame.caller)
         try:
             return self._dispatch(node)
@@ -224,7 +232,8 @@ class Interpreter:
     def _name(self, item: Item, name: str) -> None:
         """Variables' names become names of values; those of the printer's temporaries do not."""
         if isinstance(item, Value) and item.node is not None and item.name is None and not _TEMPORARY.fullmatch(name):
-            self.emitter.graph.rename(item, self.emitter.names.unique(name))
+            assert self.frame is not None
+            self.emitter.graph.rename(item, self.emitter.names.unique(self.frame.function.spelled(name)))
 
     def condition(self, item: Item) -> bool | Value:
         """A truth value, or the value of the graph that decides."""

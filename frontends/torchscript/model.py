@@ -14,6 +14,7 @@ from irscope.frontends.torchscript.emit import Emitter
 from irscope.frontends.torchscript.guess import guess_types
 from irscope.frontends.torchscript.inputs import Inputs
 from irscope.frontends.torchscript.interpreter import Interpreter
+from irscope.frontends.torchscript.origins import Origins
 from irscope.frontends.torchscript.reach import find_use
 from irscope.frontends.torchscript.source import Function, Source
 from irscope.frontends.torchscript.state import Pickles, State
@@ -94,11 +95,14 @@ class _Run:
         self.module = state.root()
         self.constants = state.constants()
         self.method = _method(self.module, options.method, self._path)
-        self._interpreter = Interpreter(source, self._emitter, self.constants, self._path)
+        traced = state.traced_inputs()
+        # The ranges of scripted code hold its source, which says no more than the code.
+        origins = Origins(archive, pickles) if traced else None
+        self._interpreter = Interpreter(source, self._emitter, self.constants, self._path, origins)
         for item, saved in state.saved:
             self._interpreter.call_method(item, "__setstate__", [saved], {})
         self.inputs = Inputs(self.method, options, self._emitter, sink)
-        self._traced = state.traced_inputs().get(self.method.name.rpartition(".")[2])
+        self._traced = traced.get(self.method.name.rpartition(".")[2])
 
     @property
     def is_traced(self) -> bool:

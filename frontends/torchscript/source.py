@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from irscope.errors import LoadError
 from irscope.frontends.torch_common.archive import Archive
@@ -43,6 +44,21 @@ class Function:
             if arg.arg == name:
                 return default
         return None
+
+    @cached_property
+    def _spellings(self) -> dict[str, str]:
+        """Variables of the code by their name in Python: one that is taken gets a number behind it."""
+        stores = (part for part in ast.walk(self.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+        ordered = sorted(stores, key=lambda part: (part.lineno, part.col_offset))
+        found: dict[str, str] = {}
+        for name in (*self.params, *(part.id for part in ordered)):
+            base = name.rstrip("0123456789")
+            found.setdefault(name, base if base in found else name)
+        return found
+
+    def spelled(self, name: str) -> str:
+        """The name that a variable of the code has in Python."""
+        return self._spellings.get(name, name)
 
     def statement(self, node: ast.stmt) -> str:
         """The source of a statement, on one line."""

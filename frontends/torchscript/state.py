@@ -142,6 +142,8 @@ class State:
         small = role is Role.CONSTANT or (role is Role.BUFFER and (type_.dtype.is_integer or type_.dtype is DType.BOOL))
         data = pickled_payload(self._archive, folder, found, small)
         value = self._emitter.main.add_weight(type_, self._emitter.names.unique(path), role, data)
+        if role is Role.PARAMETER:
+            self._emitter.main.trainable[value] = found.requires_grad
         if isinstance(data, Literal):
             known = to_array(data.values, type_)
             if known is not None:

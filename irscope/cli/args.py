@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from irscope.errors import UsageError
@@ -12,31 +13,48 @@ from irscope.ir.types import Type
 from irscope.ir.typetext import parse_type
 from irscope.passkit.instruments import ProgressLine
 from irscope.passkit.settings import Settings
+from irscope.report.select import Selection, parse_filter
 from irscope.session import Model, open_model
 
 FORMATS = ("text", "json", "csv", "html")
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False, optional: bool = False) -> None:
     """MODEL and what a user may say about it."""
-    parser.add_argument("model", metavar="MODEL", help="a model file: .onnx, .pt2, TorchScript .pt, checkpoint, .irs")
+    count = "?" if optional else None
+    parser.add_argument("model", metavar="MODEL", nargs=count, help="a model file: .onnx, .pt2, TorchScript .pt, checkpoint, .irs")
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=TYPE", help="type of an input, such as x=f32[1,3,224,224]; may be given again"
     )
     parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
     parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
-    parser.add_argument("--device", default="", help="device profile that memory and time are meant for")
-    parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch whose rules are meant")
+    parser.add_argument(
+        "--device", default="", help="device that memory and time are meant for, or a file that describes one; default: h200"
+    )
+    parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch whose rules are meant; default: 2.13")
+    parser.add_argument(
+        "--alloc-conf", default="", metavar="OPTIONS", help="options of PyTorch's allocator, such as expandable_segments:True"
+    )
     parser.add_argument("--strict", action="store_true", help="anything unknown is an error: exit code 5")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr")
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+def add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """How and where the answer is written."""
-    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.add_argument("--format", choices=formats, default="text", help="default: text")
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
     parser.add_argument("--rows", type=int, metavar="N", help="rows per table in text, 0 for all")
+    parser.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")
+    parser.add_argument("--top", type=int, metavar="N", help="keep the first N rows of the tables that --sort or --filter is about")
+    parser.add_argument("--filter", default="", metavar="EXPR", help='keep rows such as: bytes > 1MiB and name ~ "layer1.*"')
+
+
+def selection(args: argparse.Namespace) -> Selection:
+    """What the user wants to see of the tables; a filter that does not parse is an error right away."""
+    if args.filter:
+        parse_filter(args.filter)
+    return Selection(args.sort, args.top, args.filter)
 
 
 def load_options(args: argparse.Namespace) -> LoadOptions:
@@ -54,10 +72,15 @@ def open_from(args: argparse.Namespace, **manager_options: object) -> Model:
     return open_model(
         Path(args.model),
         load_options(args),
-        settings=Settings(device=args.device, torch=args.torch, strict=args.strict),
+        settings=settings_from(args),
         instruments=instruments,
         **manager_options,  # type: ignore[arg-type]  # handed on as they are
     )
+
+
+def settings_from(args: argparse.Namespace) -> Settings:
+    """What the arguments say about the run besides its passes."""
+    return Settings(device=args.device, torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
 
 
 def _input(text: str) -> tuple[str, Type]:

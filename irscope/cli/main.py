@@ -18,6 +18,12 @@ COMMANDS: dict[str, str] = {
     "tui": "Browse a model in the terminal.",
     "passes": "List the passes, or explain one.",
     "ops": "List the operators irscope knows, or what a model would leave unknown.",
+    "compare-flops": "Compare FLOPs with those of other counters, and explain the difference.",
+    "devices": "List the devices that predictions can be for, or explain one.",
+    "fit": "Find the largest batch, or other open size, that fits into memory.",
+    "sweep": "Tell memory, FLOPs, bytes and the least time at many sizes.",
+    "calibrate": "Measure this machine, so that predictions can be for it.",
+    "export": "Write the timeline of memory for PyTorch's memory_viz, Perfetto or a spreadsheet.",
     "explain": "Explain a diagnostic or error code.",
     "repro": "Run a crash reproducer again.",
     "doctor": "Check the installation.",
@@ -79,7 +85,7 @@ def _dispatch(arguments: list[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
         raise UsageError(f"there is no command {name!r}", hint=hint)
-    command = cast("CommandType", importlib.import_module(f"irscope.cli.{name}").Command())
+    command = cast("CommandType", importlib.import_module(f"irscope.cli.{name.replace('-', '_')}").Command())
     parser = _Parser(prog=f"irscope {name}", description=command.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     command.add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the full traceback of an error")

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
+from dataclasses import fields, replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, open_from
+from irscope.cli.args import FORMATS, add_model_arguments, add_output_arguments, open_from, selection
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.errors import ExitCode, PassError
+from irscope.errors import ExitCode, PassError, UsageError
+from irscope.passkit.base import Pass
 from irscope.passkit.events import Instrument
 from irscope.passkit.instruments import DumpOnChange, SkipPasses, Timing
 from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
-from irscope.passkit.registry import default_registry
+from irscope.passkit.registry import PassRegistry, default_registry
 from irscope.report.options import RenderOptions
 from irscope.report.printable import printable
 from irscope.report.report import Document, Report
+from irscope.report.select import select
 from irscope.report.text import render as render_text
 from irscope.report.write import write_document, write_stream
 from irscope.session import Results
@@ -30,23 +33,28 @@ class Command:
     `irscope passes` lists the passes. A pass that is named by file is code, and runs; model files never do.
 
     Exit codes: 0 done, 1 findings at or above --fail-on, 2 usage, 3 the model cannot be read, 4 a pass failed,
-    5 partial result (with --strict: something is unknown), 130 interrupted.
+    5 partial result (some weights could not be read; with --strict: something is unknown), 130 interrupted.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         default = "shapes,params,flops,liveness, for files without a graph params"
         parser.add_argument("--passes", default="default", metavar="PIPELINE", help=f"what to run; default: {default}")
         add_model_arguments(parser)
-        add_output_arguments(parser)
+        add_output_arguments(parser, (*FORMATS, "layers-json"))
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
         parser.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")
         parser.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
         parser.add_argument("--verify-each", action="store_true", help="check the graph after every transform")
+        parser.add_argument(
+            "--sweep", action="append", default=[], metavar="NAME=SIZES", help="peak memory over sizes of a symbol, such as batch=1..128"
+        )
+        parser.add_argument("--explain", default="", metavar="NODE", help="where the numbers of one node come from, with --passes flops")
         parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
 
     def run(self, args: argparse.Namespace) -> int:
         registry = default_registry()
-        passes = parse_pipeline(args.passes, registry)
+        passes = _asked_for(args, registry)
+        wanted = selection(args)
         timing = Timing()
         instruments: list[Instrument] = [timing]
         if args.dump_ir:
@@ -70,7 +78,7 @@ class Command:
         document = model.document(results)
         if done or failure is None:
             options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
-            write_document(document, args.format, args.output, options)
+            write_document(select(document, wanted), args.format, args.output, options)
         found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
         # On a terminal the report has just shown them; twice on one screen is once too often.
         shown_already = args.format == "text" and args.output is None and sys.stdout.isatty()
@@ -80,6 +88,37 @@ class Command:
         if failure is not None:
             raise failure
         return _exit_code(args, results.reports, [*model.diagnostics, *found])
+
+
+def _sweeps(sweep: list[str], passes: str, registry: PassRegistry) -> tuple[Pass, ...]:
+    """The pass that --sweep adds; it has the lifetimes of the liveness that runs with it."""
+    if not sweep:
+        return ()
+    from irscope.passes.curve import Curve
+    from irscope.passes.liveness import Liveness
+
+    models = [one.model for one in parse_pipeline(passes, registry) if isinstance(one, Liveness)]
+    return (Curve(over=",".join(sweep), model=models[-1] if models else "auto"),)
+
+
+def _asked_for(args: argparse.Namespace, registry: PassRegistry) -> tuple[Pass, ...]:
+    """The passes that the arguments name, and those that other arguments bring along."""
+    if args.format == "layers-json" and args.passes == "default":
+        args.passes = "layers"
+    passes = (*parse_pipeline(args.passes, registry), *_sweeps(args.sweep, args.passes, registry))
+    return _explaining(passes, args.explain) if args.explain else passes
+
+
+def _explaining(passes: Iterable[Pass], node: str) -> tuple[Pass, ...]:
+    """The passes that can explain a node, told to do so."""
+    able = tuple(
+        replace(one, explain=node)  # type: ignore[call-arg]  # the field is looked for
+        for one in passes
+        if any(field.name == "explain" for field in fields(one))
+    )
+    if not able:
+        raise UsageError("none of these passes can explain a node", code="IRS402", hint="try --passes flops")
+    return able
 
 
 def report_diagnostics(diagnostics: Iterable[Diagnostic], verbose: int) -> None:
@@ -104,4 +143,4 @@ def _exit_code(args: argparse.Namespace, reports: Iterable[Report], diagnostics:
     if args.strict and incomplete:
         sys.stderr.write(f"irscope: error IRS540: --strict: {', '.join(incomplete)} left something unknown\n")
         return ExitCode.PARTIAL
-    return ExitCode.OK
+    return ExitCode.PARTIAL if any(report.partial for report in reports) else ExitCode.OK

@@ -5,21 +5,40 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, open_from
+from irscope.cli.args import add_model_arguments, load_options, open_from, settings_from
 from irscope.errors import UsageError
+from irscope.session import Model, open_model
 
 
 class Command:
-    """Browse a model in the terminal: its nodes, live tensors, costs and parameters."""
+    """Browse a model in the terminal: its nodes, live tensors, costs and parameters.
+
+    Without MODEL it shows the files that were opened last and some samples to choose from.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_model_arguments(parser)
+        add_model_arguments(parser, optional=True)
 
     def run(self, args: argparse.Namespace) -> int:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise UsageError("the UI needs a terminal", hint="`irscope run` prints the same answers")
-        model = open_from(args)
+            named = args.model or "MODEL"
+            raise UsageError(
+                "the UI needs a terminal", hint=f"`irscope run {named}` prints the same answers as text, `irscope show {named}` the graph"
+            )
         # By name: the UI is a layer above the command line, which only starts it.
-        importlib.import_module("irscope.tui.app").run_app(model)
+        start = importlib.import_module("irscope.tui.start")
+
+        def read(path: Path) -> Model:
+            return open_model(path, load_options(args), settings=settings_from(args))
+
+        if args.model is None:
+            load_options(args)  # what is wrong with the arguments is said before there is a screen
+            model = start.choose(read)
+        else:
+            model = open_from(args)
+            start.note_opened(Path(args.model))
+        if model is not None:
+            importlib.import_module("irscope.tui.app").run_app(model)
         return 0

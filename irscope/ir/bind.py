@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.dtypes import DTypeKind
 from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Program
+from irscope.ir.symbolnames import symbol_named
 from irscope.ir.types import (
     MapType,
     OptionalType,
@@ -30,12 +31,15 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
     """Put numbers in place of symbols, in every type and attribute. Names of integer inputs are kept as given values."""
     if not env:
         return
-    sizes = {name: number for name, number in env.items() if name in program.symbols}
     elements = _input_elements(program)
+    sizes: dict[str, int] = {}
     for name, number in env.items():
-        if name not in sizes and name not in elements:
+        symbol = symbol_named(program, name) if name not in elements or name in program.symbols else None
+        if symbol is None and name not in elements:
             known = ", ".join([*program.symbols, *elements]) or "the model has none"
             raise UsageError(f"there is no symbol {name!r} to bind", code="IRS625", hint=f"symbols: {known}")
+        if symbol is not None and sizes.setdefault(symbol, number) != number:
+            raise UsageError(f"{name!r} is another name of {symbol!r}, which is given another size", code="IRS624")
         if name in elements:
             program.given[name] = number
     if sizes:
@@ -63,6 +67,11 @@ def element_stem(name: str) -> str:
     """An input's name as the start of a symbol's."""
     text = "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in name)
     return text if text and not text[0].isdigit() else f"_{text}"
+
+
+def type_binder(env: Mapping[str, int]) -> Callable[[Type], Type]:
+    """What puts numbers in place of symbols in one type after another."""
+    return _Binder(env).type
 
 
 class _Binder:

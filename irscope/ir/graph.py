@@ -107,7 +107,21 @@ class Node:
 class Graph:
     """Nodes in program order between inputs and outputs. Also the body of a region or function."""
 
-    __slots__ = ("_last", "_size", "cached_index", "data", "first", "inputs", "name", "outputs", "owner", "scope", "versions", "weights")
+    __slots__ = (
+        "_last",
+        "_size",
+        "cached_index",
+        "data",
+        "first",
+        "inputs",
+        "name",
+        "outputs",
+        "owner",
+        "scope",
+        "trainable",
+        "versions",
+        "weights",
+    )
 
     def __init__(
         self, name: str = "main", *, owner: Node | None = None, scope: Scope | None = None, versions: list[int] | None = None
@@ -122,6 +136,8 @@ class Graph:
         """Parameters, buffers and constants, in the order in which the model declares them."""
         self.data: dict[Value, Payload] = {}
         """Where the values of weights are; a weight without an entry has values nobody knows."""
+        self.trainable: dict[Value, bool] = {}
+        """Whether a weight takes gradients, where the model's file says so."""
         self.outputs: tuple[Value, ...] = ()
         self.versions: list[int] = versions if versions is not None else [0] * len(Facet)
         """Counters by facet, shared by a graph and all its regions."""
@@ -200,6 +216,7 @@ class Graph:
             raise ValueError(f"{value!r} still has users")
         self.weights.remove(value)
         self.data.pop(value, None)
+        self.trainable.pop(value, None)
         for index, weight in enumerate(self.weights):
             weight.index = index
         value.declared_in = None

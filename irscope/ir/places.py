@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+CALLED_MODULE: Final = "Module."
+"""Begins the function's name in places whose call stack is complete, where the function runs because its module was called."""
 
 
 class Scope:

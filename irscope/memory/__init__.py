@@ -1,7 +1,24 @@
-"""What memory costs: simulators of the allocators that hand out device memory."""
+"""What memory costs: simulators of the allocators that hand out device memory, and plans for an arena of one's own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from irscope.memory.bfc import BfcArena
 from irscope.memory.caching import CachingAllocator, OutOfMemory
 
-__all__ = ["CachingAllocator", "OutOfMemory"]
+__all__ = ["BfcArena", "CachingAllocator", "OutOfMemory", "plan_offsets"]
+
+
+def plan_offsets(
+    lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int = 1, seconds: float = 10
+) -> tuple[list[int], int]:
+    """Offsets for buffers alive from `lower` up to, not including, `upper`, and the height of the arena.
+
+    Two buffers that are alive together never overlap. It stops as soon as the arena is as low as can be, at most after about `seconds`.
+    """
+    # numpy is only needed here: simulating an allocator does without.
+    from irscope.memory.placement.plan import make_plan
+
+    plan = make_plan(lower, upper, size, alignment, seconds)
+    return plan.offsets, plan.height

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from irscope.ir.dims import Dim, SymDim, exact_div, floordiv, product
+from irscope.ir.dims import Dim, SymDim, dim_min, exact_div, floordiv, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
+from irscope.ops.scratch.composites import attention_rows
+from irscope.ops.scratch.sdpa import sdpa_rule
 from irscope.ops.spec import Family, UnknownCost, numel, op, sizes
 from irscope.ops.work import joint_sizes, products, softmax_work
 
@@ -46,10 +48,22 @@ def heads_of(call: OpCall, name: str, heads: Dim | None) -> Heads | None:
     return Heads(batch, heads, length, shared_out(call, hidden, heads, f"{name} has all heads in its last axis"))
 
 
-def attending(scores: Dim, key_size: Dim, value_size: Dim, extra: int = 0, capped: bool = False) -> Cost:
-    """Cost of attention with this many scores: two products, a factor and `extra` operations a score, softmax."""
+def attending(scores: Dim, key_size: Dim, value_size: Dim, extra: int = 0, capped: bool = False, hidden: Dim = 0) -> Cost:
+    """Cost of attention with this many scores: two products, a factor and `extra` operations a score, softmax.
+
+    `hidden` is twice the number of scores that a causal mask throws away.
+    """
     capping = Cost(elementwise=scores * 2, transcendental=scores) if capped else Cost()
-    return products(scores * (key_size + value_size)) + softmax_work(scores) + capping + Cost(elementwise=scores * (1 + extra))
+    added = Cost(elementwise=scores * (1 + extra), masked=hidden * (key_size + value_size))
+    return products(scores * (key_size + value_size)) + softmax_work(scores) + capping + added
+
+
+def hidden_pairs(queries: Dim, keys: Dim, past: Dim = 0) -> Dim:
+    """Twice the number of pairs in which the key comes after the query, of one head; `past` keys come before all queries."""
+    new = keys - past
+    short = dim_min(queries, new)
+    # Query i sees its first i + 1 keys; twice the rest, so that no formula needs a division.
+    return short * (new * 2 - short - 1)
 
 
 def past_length(call: OpCall) -> Dim | None:
@@ -106,8 +120,9 @@ def _cost_attention(call: OpCall) -> Cost:
     if q is None or k is None or v is None or past is None:
         raise UnknownCost
     scores = product((q.batch, q.heads, q.length, past + k.length))
-    masked = int(call.given("mask") or bool(call.attr("is_causal")))
-    return attending(scores, q.size, v.size, masked, bool(call.attr("softcap")))
+    causal = bool(call.attr("is_causal"))
+    hidden = product((q.batch, q.heads, hidden_pairs(q.length, past + k.length, past))) if causal else 0
+    return attending(scores, q.size, v.size, int(call.given("mask") or causal), bool(call.attr("softcap")), hidden)
 
 
 def _infer_sdpa(call: OpCall) -> tuple[Type, ...]:
@@ -126,7 +141,9 @@ def _cost_sdpa(call: OpCall) -> Cost:
     q, k = sizes(call.types[0]), sizes(call.types[1])
     output = sizes(call.results[0])
     scores = product((*output[:-1], k[-2]))
-    return attending(scores, q[-1], output[-1], int(call.given("mask") or bool(call.attr("is_causal"))))
+    causal = bool(call.attr("is_causal"))
+    hidden = product(output[:-2]) * hidden_pairs(output[-2], k[-2]) if causal else 0
+    return attending(scores, q[-1], output[-1], int(call.given("mask") or causal), hidden=hidden)
 
 
 def _infer_flex(call: OpCall) -> tuple[Type, ...]:
@@ -195,7 +212,9 @@ OPS = (
         Family.ATTENTION,
         infer=_infer_sdpa,
         cost=_cost_sdpa,
-        summary="Scaled dot product attention over any batch axes; a causal mask does not lower its cost.",
+        temporaries=sdpa_rule,
+        intermediates=attention_rows,
+        summary="Scaled dot product attention over any batch axes; a causal mask does not lower its cost, what it hides is told apart.",
     ),
     op(
         "nn.flex_attention(Tensor q, Tensor k, Tensor v, Tensor[] captured, *, float? scale) -> (Tensor y, Tensor[] saved)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, dim_max, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.attention import attending, shared_out
+from irscope.ops.attention import attending, hidden_pairs, shared_out
 from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.spec import Absent, Family, UnknownCost, op, sizes
@@ -58,7 +58,9 @@ def _cost_fused(call: OpCall) -> Cost:
     count = batch * length * columns
     work = products(count * rows, count if call.given("b") else 0)
     key_size, value_size = floordiv(keys, heads), floordiv(values, heads)
-    return work + attending(batch * heads * length * total, key_size, value_size, int(call.given("bias") or call.given("mask")))
+    hidden = batch * heads * hidden_pairs(length, total, total - length) if call.attr("unidirectional") else 0
+    extra = int(call.given("bias") or call.given("mask"))
+    return work + attending(batch * heads * length * total, key_size, value_size, extra, hidden=hidden)
 
 
 def _kv(call: OpCall, q: tuple[Dim, ...], heads: int) -> tuple[Dim, Dim, Dim, bool] | None:
@@ -114,7 +116,11 @@ def _cost_multi_head(call: OpCall) -> Cost:
     _, keys, values, scores = _multi_head(call)
     if keys is None or values is None or scores is None or call.attr("share_buffer"):
         raise UnknownCost
-    return attending(product(scores), keys[-1], values[-1], int(call.given("bias") or call.given("mask")))
+    extra = int(call.given("bias") or call.given("mask"))
+    hidden: Dim = 0
+    if call.attr("unidirectional"):
+        hidden = product(scores[:2]) * hidden_pairs(scores[2], scores[3], scores[3] - scores[2])
+    return attending(product(scores), keys[-1], values[-1], extra, hidden=hidden)
 
 
 def _grouped_sizes(call: OpCall, q: tuple[Dim, ...]) -> tuple[Dim, Dim]:
@@ -176,7 +182,8 @@ def _cost_grouped(call: OpCall) -> Cost:
     if call.attr("rotary"):
         heads = call.int_attr("num_heads") + call.int_attr("kv_num_heads")
         rotated = Cost(elementwise=q[0] * q[1] * heads * size * 3)
-    return rotated + attending(q[0] * call.int_attr("num_heads") * q[1] * total, size, size, 1)
+    hidden = q[0] * call.int_attr("num_heads") * hidden_pairs(q[1], total, total - new)
+    return rotated + attending(q[0] * call.int_attr("num_heads") * q[1] * total, size, size, 1, hidden=hidden)
 
 
 def _infer_paged(call: OpCall) -> tuple[Type, ...]:

@@ -16,6 +16,8 @@ from irscope.ops.dimrules import both, either, floor_div, floor_mod, power, sele
 from irscope.ops.elementwise import result_element
 from irscope.ops.promotion import promote_types, result_dtype, to_float
 from irscope.ops.rules import broadcast_type, dtype_attr, operands, per_element
+from irscope.ops.scratch.picking import where_rule
+from irscope.ops.scratch.pointwise import power_rule
 from irscope.ops.spec import Family, OpSpec, op
 from irscope.ops.values import Array, apply, numpy_dtype, objects
 
@@ -218,6 +220,7 @@ _ARITHMETIC = (
         infer=lambda call: broadcast_result(call, _power_dtype),
         cost=per_element(0, 1),
         evaluate=evaluate_pair(lambda _, a, b: _power(a, b), power),
+        temporaries=power_rule,
         summary="The first side to the power of the second; with `keep_dtype` the result has the first side's type.",
     ),
     binary("math.maximum", "The larger of two.", np.maximum, lambda call, a, b: dim_max(a, b)),
@@ -300,6 +303,7 @@ _MORE = (
         infer=_infer_where,
         cost=per_element(1),
         evaluate=_evaluate_where,
+        temporaries=where_rule,
         summary="Takes `x` where the condition holds and `y` elsewhere.",
     ),
     op(

@@ -65,7 +65,7 @@ class RuleContext:
 class OpCall:
     """One use of an operator."""
 
-    __slots__ = ("attrs", "context", "results", "spec", "types", "values")
+    __slots__ = ("attrs", "context", "parameters", "results", "source", "spec", "types", "values")
 
     def __init__(
         self,
@@ -75,16 +75,22 @@ class OpCall:
         values: Sequence[Known | None] = (),
         results: Sequence[Type] = (),
         context: RuleContext | None = None,
+        source: str = "",
+        parameters: frozenset[int] = frozenset(),
     ) -> None:
         self.spec = spec
         self.types = types
-        """Types of the operands; None where an optional one is absent."""
+        """Types of the operands; None where an optional one is absent. Rules for memory want them with strides."""
         self.attrs = attrs
         self.values = values if values else (None,) * len(types)
         """Known values of the operands; None where they are not known."""
         self.results = results
         """Types of the results: inferred ones for cost and evaluate rules; for shape rules what the file declared, whose count binds."""
         self.context = context if context is not None else RuleContext()
+        self.source = source
+        """The operator's name in the file, for example "aten::linear"; only rules for memory read it."""
+        self.parameters = parameters
+        """Operands that are the model's own parameters, which PyTorch treats apart from other tensors even where it needs no gradient."""
 
     # -- operands ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.dimrules import is_not_equal
-from irscope.ops.layouts import has_memory_format
+from irscope.ops.layouts import suggests_channels_last
 from irscope.ops.rules import dtype_attr, moved, total_bytes, with_dtype
 from irscope.ops.spec import Family, op
 from irscope.ops.values import NEVER_NAN, is_symbolic, numpy_dtype, objects, round_to, settle
@@ -65,7 +65,12 @@ def _shares_to(call: OpCall) -> bool | None:
     x = call.tensor("x")
     if call.attr("copy") or dtype_attr(call, x.dtype) is not x.dtype or call.attr("device") not in (None, x.device):
         return False
-    return has_memory_format(x, call.attr("memory_format"))
+    wanted = call.attr("memory_format")
+    if wanted in (None, "", "preserve_format"):
+        return True
+    # What is asked is not whether the strides are those of the format, but which format they look like.
+    looks = suggests_channels_last(x)
+    return looks if looks is None or wanted in ("channels_last", "channels_last_3d") else not looks
 
 
 def _evaluate_to(call: OpCall) -> Known | None:

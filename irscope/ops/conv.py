@@ -8,6 +8,7 @@ from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr
+from irscope.ops.scratch.images import conv_rule
 from irscope.ops.spec import Family, numel, op, sizes
 from irscope.ops.windows import Layout, image_layout, slid, spread, window_axes
 from irscope.ops.work import products
@@ -150,6 +151,7 @@ OPS = (
         Family.CONVOLUTION,
         infer=_infer_conv,
         cost=conv_cost,
+        temporaries=conv_rule,
         summary="Convolution over any number of spatial axes; weights are (outputs, inputs of a group, window), a batch axis is optional.",
     ),
     op(
@@ -158,6 +160,7 @@ OPS = (
         Family.CONVOLUTION,
         infer=_infer_transposed,
         cost=_cost_transposed,
+        temporaries=conv_rule,
         summary="Transposed convolution; weights are (inputs, outputs of a group, window).",
     ),
     op(

@@ -22,6 +22,8 @@ class Cost:
     move: Dim = 0
     """Data movement; its FLOPs are zero, the class exists so that every operator has one."""
     macs: Dim = 0
+    masked: Dim = 0
+    """The part of `matmul` spent on pairs of query and key that a causal mask then throws away."""
     read: Dim | None = None
     """Bytes read; None in a rule's answer means "every operand once"."""
     written: Dim | None = None
@@ -41,6 +43,7 @@ class Cost:
             self.reduction + other.reduction,
             self.move + other.move,
             self.macs + other.macs,
+            self.masked + other.masked,
             read,
             written,
         )
@@ -56,6 +59,7 @@ class Cost:
             self.reduction * count,
             self.move * count,
             self.macs * count,
+            self.masked * count,
             read,
             written,
         )

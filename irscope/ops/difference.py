@@ -9,6 +9,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType
 from irscope.ops.call import Known, OpCall
 from irscope.ops.cost import Cost
+from irscope.ops.scratch.picking import diff_rule
 from irscope.ops.spec import Family, numel, op
 from irscope.ops.values import is_symbolic
 
@@ -49,6 +50,7 @@ OPS = (
         infer=_infer,
         cost=_cost,
         evaluate=_evaluate,
+        temporaries=diff_rule,
         summary="Differences of neighbours along an axis, taken `n` times.",
     ),
 )

@@ -13,6 +13,7 @@ from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, working
 from irscope.ops.rules import broadcast_dim
+from irscope.ops.scratch.einsums import einsum_rule
 from irscope.ops.spec import Family, op, sizes
 from irscope.ops.values import is_symbolic
 from irscope.ops.work import products
@@ -104,6 +105,7 @@ OPS = (
         infer=_infer,
         cost=_cost,
         evaluate=_evaluate,
+        temporaries=einsum_rule,
         summary="Sums of products by an equation such as 'bhqd,bhkd->bhqk'; costs are those of contracting from left to right.",
     ),
 )

@@ -17,7 +17,9 @@ from irscope.ops.cost import Cost
 from irscope.ops.dimrules import absolute, negate, sign
 from irscope.ops.promotion import result_dtype, to_float
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, with_dtype
+from irscope.ops.scratch.pointwise import is_finite_rule, is_inf_rule
 from irscope.ops.spec import Family, OpSpec, numel, op
+from irscope.ops.temporaries import Temporaries
 from irscope.ops.values import Array, apply, objects
 
 Kind = Literal["same", "float", "bool", "real", "real float"]
@@ -81,6 +83,7 @@ def unary(
     summary: str,
     on_dim: OnDim | None = None,
     attrs: str = "",
+    temporaries: Temporaries | None = None,
 ) -> OpSpec:
     """A record of a function of one tensor; `costs` are elementwise and transcendental operations an element."""
     return op(
@@ -89,6 +92,7 @@ def unary(
         infer=result_type_of(kind),
         cost=per_element(*costs),
         evaluate=None if on_array is None else on_first(lambda array, _: on_array(array), on_dim),
+        temporaries=temporaries,
         summary=summary,
     )
 
@@ -158,13 +162,22 @@ _UNARY = (
     unary("math.bitwise_not", "same", (1, 0), _invert, "Inverts every bit.", lambda call, dim: dim * -1 - 1),
     unary("math.signbit", "bool", (1, 0), np.signbit, "Whether the sign bit is set."),
     unary("math.isnan", "bool", (1, 0), np.isnan, "Whether an element is not a number.", lambda call, dim: 0),
-    unary("math.isfinite", "bool", (1, 0), np.isfinite, "Whether an element is a finite number.", lambda call, dim: 1),
+    unary(
+        "math.isfinite",
+        "bool",
+        (1, 0),
+        np.isfinite,
+        "Whether an element is a finite number.",
+        lambda call, dim: 1,
+        temporaries=is_finite_rule,
+    ),
     op(
         "math.isinf(Tensor x, *, bool detect_positive=True, bool detect_negative=True) -> Tensor",
         Family.ELEMENTWISE,
         infer=result_type_of("bool"),
         cost=per_element(1),
         evaluate=on_first(_is_inf, lambda call, dim: 0),
+        temporaries=is_inf_rule,
         summary="Whether an element is infinite.",
     ),
     op(

@@ -13,9 +13,11 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
-from irscope.ops.rules import broadcast_shapes, per_input, picked
+from irscope.ops.rules import broadcast_shapes, per_input, picked, total_bytes
+from irscope.ops.scratch.picking import bincount_rule, embedding_rule, index_rule, masked_select_rule, nonzero_parts_rule, nonzero_rule
 from irscope.ops.sizes import axis_attr, replaced
-from irscope.ops.spec import CostRule, Family, OpSpec, op
+from irscope.ops.spec import CostRule, Family, OpSpec, numel, op, sizes
+from irscope.ops.temporaries import Temporaries
 from irscope.ops.values import is_symbolic, settle, static_shape
 
 
@@ -281,12 +283,11 @@ def _infer_bag(call: OpCall) -> Sequence[TensorType]:
 
 
 def _cost_bag(call: OpCall) -> Cost:
-    width = call.tensor("weight").shape
-    count = call.tensor("indices").numel
-    read = picked(call).read
-    if width is None or count is None or len(width) < 2:
-        return Cost(read=read)
-    return Cost(reduction=count * width[1], read=read)
+    """Every row that an index names is read and added up; the other results are a few integers a bag."""
+    weight, indices = call.tensor("weight"), call.tensor("indices")
+    count, width = numel(indices), sizes(weight)[1]
+    rows = tensor(weight.dtype, (count, width))
+    return Cost(reduction=count * width, read=total_bytes([rows, *call.types[1:]]), written=total_bytes(call.results[:1]))
 
 
 def _infer_bincount(call: OpCall) -> TensorType:
@@ -320,9 +321,16 @@ def _evaluate_take(call: OpCall) -> Known | None:
     return None if x is None or indices is None else np.asarray(np.take(x.reshape(-1), indices.astype(np.int64)), dtype=x.dtype)
 
 
-def read(schema: str, infer: Any, evaluate: Callable[[OpCall], Any] | None, summary: str, cost: CostRule = picked) -> OpSpec:
+def read(
+    schema: str,
+    infer: Any,
+    evaluate: Callable[[OpCall], Any] | None,
+    summary: str,
+    cost: CostRule = picked,
+    temporaries: Temporaries | None = None,
+) -> OpSpec:
     """A record of an operator that reads where indices say."""
-    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, summary=summary)
+    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, temporaries=temporaries, summary=summary)
 
 
 OPS = (
@@ -355,12 +363,14 @@ OPS = (
         _infer_index,
         _evaluate_index,
         "x[i, j, ...] with tensors, masks and absent (whole) axes.",
+        temporaries=index_rule,
     ),
     read(
         "tensor.masked_select(Tensor x, Tensor mask) -> Tensor",
         _infer_masked_select,
         _evaluate_masked_select,
         "The elements for which a mask holds, in a row.",
+        temporaries=masked_select_rule,
     ),
     read(
         "tensor.compress(Tensor x, Tensor condition, *, int? axis) -> Tensor",
@@ -374,6 +384,7 @@ OPS = (
         _evaluate_nonzero,
         "Positions of elements that are not zero: one row each, or with `by_axis` one column each.",
         per_input(elementwise=1),
+        temporaries=nonzero_rule,
     ),
     read(
         "tensor.nonzero_parts(Tensor x) -> Tensor[]",
@@ -381,12 +392,14 @@ OPS = (
         _evaluate_nonzero_parts,
         "Positions of elements that are not zero: one list for each axis.",
         per_input(elementwise=1),
+        temporaries=nonzero_parts_rule,
     ),
     read(
         "nn.embedding(Tensor weight, Tensor indices, *, int? padding_idx) -> Tensor",
         _infer_embedding,
         _evaluate_embedding,
         "Rows of a table; reads only these rows.",
+        temporaries=embedding_rule,
     ),
     read(
         "nn.embedding_bag(Tensor weight, Tensor indices, Tensor? offsets, Tensor? per_sample_weights, *, str mode='mean',"
@@ -402,5 +415,6 @@ OPS = (
         _evaluate_bincount,
         "How often each number occurs.",
         per_input(reduction=1),
+        temporaries=bincount_rule,
     ),
 )

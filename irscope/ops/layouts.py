@@ -38,6 +38,27 @@ def has_memory_format(type_: TensorType, wanted: object) -> bool | None:
     return _same_strides(row_major(shape) if type_.layout is None else type_.layout, _channels_last(shape), shape)
 
 
+def suggests_channels_last(type_: TensorType) -> bool | None:
+    """Whether PyTorch takes a tensor's strides for channels last, so that layers answer in it; gaps do not matter."""
+    shape, layout = type_.shape, type_.layout
+    if shape is None or layout == "sparse":
+        return None
+    if len(shape) not in (4, 5):
+        return False
+    strides = row_major(shape) if layout is None else layout
+    if not all(isinstance(dim, int) for dim in (*shape, *strides)):
+        return None if layout is None else _same_strides(layout, _channels_last(shape), shape)
+    sizes, steps = [int(str(dim)) for dim in shape], [int(str(dim)) for dim in strides]
+    if steps[1] == 0:
+        return False
+    least = 0
+    for axis in (1, *range(len(sizes) - 1, 1, -1), 0):
+        if sizes[axis] == 0 or steps[axis] < least or (axis == 0 and least == steps[1]):
+            return False
+        least = steps[axis] * max(sizes[axis], 1)
+    return True
+
+
 def _same_strides(left: Layout, right: Sequence[Dim], shape: Sequence[Dim]) -> bool | None:
     if left is None or isinstance(left, str):
         return None

@@ -10,7 +10,9 @@ from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.call import Infer, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, plain
+from irscope.ops.scratch.cells import cdist_rule, solver_rule
 from irscope.ops.spec import Absent, CostRule, Family, OpSpec, UnknownCost, numel, op, sizes
+from irscope.ops.temporaries import Temporaries
 from irscope.ops.work import joint_sizes, like, products
 
 _REAL_PART = {DType.C64: DType.F32, DType.C128: DType.F64}
@@ -208,8 +210,8 @@ def _evaluate_det(call: OpCall) -> Known | None:
     return None if known is None else as_result(call, np.linalg.det(known[0]))
 
 
-def _matrix_op(schema: str, infer: Infer, cost: CostRule | Absent, summary: str) -> OpSpec:
-    return op(schema, Family.CONTRACTION, infer=infer, cost=cost, summary=summary)
+def _matrix_op(schema: str, infer: Infer, cost: CostRule | Absent, summary: str, temporaries: Temporaries | None = None) -> OpSpec:
+    return op(schema, Family.CONTRACTION, infer=infer, cost=cost, temporaries=temporaries, summary=summary)
 
 
 _EIGEN_NOTE = "the number of steps depends on the values, so its cost is unknown"
@@ -221,44 +223,71 @@ OPS = (
         infer=_without_matrix,
         cost=_cubic(1, 3),
         evaluate=_evaluate_det,
+        temporaries=solver_rule,
         summary="Determinants.",
     ),
     _matrix_op(
-        "linalg.slogdet(Tensor x) -> (Tensor sign, Tensor logabsdet)", _infer_slogdet, _cubic(1, 3), "Signs and logarithms of determinants."
+        "linalg.slogdet(Tensor x) -> (Tensor sign, Tensor logabsdet)",
+        _infer_slogdet,
+        _cubic(1, 3),
+        "Signs and logarithms of determinants.",
+        temporaries=solver_rule,
     ),
-    _matrix_op("linalg.inverse(Tensor x) -> Tensor", _square, _cost_inverse, "Inverse matrices."),
-    _matrix_op("linalg.cholesky(Tensor x, *, bool upper=False) -> Tensor", _square, _cubic(1, 6), "Cholesky factors."),
+    _matrix_op("linalg.inverse(Tensor x) -> Tensor", _square, _cost_inverse, "Inverse matrices.", temporaries=solver_rule),
+    _matrix_op(
+        "linalg.cholesky(Tensor x, *, bool upper=False) -> Tensor", _square, _cubic(1, 6), "Cholesky factors.", temporaries=solver_rule
+    ),
     _matrix_op("linalg.matrix_exp(Tensor x) -> Tensor", _square, Absent.UNKNOWN, f"Matrix exponentials; {_EIGEN_NOTE}."),
     _matrix_op(
         "linalg.svd(Tensor x, *, bool full_matrices=False, bool transposed=True) -> (Tensor u, Tensor s, Tensor v)",
         _infer_svd,
         Absent.UNKNOWN,
         f"Singular value decomposition; {_EIGEN_NOTE}.",
+        temporaries=solver_rule,
     ),
-    _matrix_op("linalg.svdvals(Tensor x) -> Tensor", _infer_singular_values, Absent.UNKNOWN, f"Singular values; {_EIGEN_NOTE}."),
-    _matrix_op("linalg.qr(Tensor x, *, str mode='reduced') -> (Tensor q, Tensor r)", _infer_qr, _cost_qr, "QR decomposition."),
+    _matrix_op(
+        "linalg.svdvals(Tensor x) -> Tensor",
+        _infer_singular_values,
+        Absent.UNKNOWN,
+        f"Singular values; {_EIGEN_NOTE}.",
+        temporaries=solver_rule,
+    ),
+    _matrix_op(
+        "linalg.qr(Tensor x, *, str mode='reduced') -> (Tensor q, Tensor r)",
+        _infer_qr,
+        _cost_qr,
+        "QR decomposition.",
+        temporaries=solver_rule,
+    ),
     _matrix_op(
         "linalg.eig(Tensor x) -> (Tensor values, Tensor? vectors)",
         _infer_eigen(symmetric=False),
         Absent.UNKNOWN,
         f"Eigenvalues and eigenvectors; {_EIGEN_NOTE}.",
+        temporaries=solver_rule,
     ),
     _matrix_op(
         "linalg.eigh(Tensor x, *, bool upper=False) -> (Tensor values, Tensor? vectors)",
         _infer_eigen(symmetric=True),
         Absent.UNKNOWN,
         f"Eigenvalues and eigenvectors of symmetric matrices; {_EIGEN_NOTE}.",
+        temporaries=solver_rule,
     ),
     _matrix_op(
         "linalg.solve(Tensor a, Tensor b, *, bool left=True, bool triangular=False, bool? vectors) -> Tensor",
         _infer_solve,
         _cost_solve,
         "Solves systems of linear equations; `triangular` says that the matrix needs no elimination.",
+        temporaries=solver_rule,
     ),
     _matrix_op(
-        "linalg.lstsq(Tensor a, Tensor b) -> Tensor", _infer_lstsq, Absent.UNKNOWN, "Least squares solutions; the method decides the cost."
+        "linalg.lstsq(Tensor a, Tensor b) -> Tensor",
+        _infer_lstsq,
+        Absent.UNKNOWN,
+        "Least squares solutions; the method decides the cost.",
+        temporaries=solver_rule,
     ),
-    _matrix_op("linalg.pinv(Tensor x) -> Tensor", _infer_pinv, Absent.UNKNOWN, f"Pseudo-inverses; {_EIGEN_NOTE}."),
+    _matrix_op("linalg.pinv(Tensor x) -> Tensor", _infer_pinv, Absent.UNKNOWN, f"Pseudo-inverses; {_EIGEN_NOTE}.", temporaries=solver_rule),
     _matrix_op(
         "linalg.trace(Tensor x) -> Tensor",
         _infer_trace,
@@ -282,6 +311,7 @@ OPS = (
         _infer_cdist,
         _cost_cdist,
         "Distances between every point of one set and every point of another.",
+        temporaries=cdist_rule,
     ),
     _matrix_op(
         "linalg.householder_product(Tensor x, Tensor tau) -> Tensor",

@@ -7,6 +7,7 @@ from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import broadcast_shapes
+from irscope.ops.scratch.folding import LOSSES, cross_entropy_rule, nll_rule
 from irscope.ops.spec import Absent, Family, OpSpec, numel, op
 from irscope.ops.work import softmax_work
 
@@ -65,6 +66,7 @@ def _elementwise(name: str, elementwise: int, transcendental: int, summary: str,
         Family.REDUCTION,
         infer=_infer_elementwise,
         cost=cost,
+        temporaries=LOSSES.get(name),
         summary=summary,
     )
 
@@ -83,6 +85,7 @@ OPS = (
         Family.REDUCTION,
         infer=_infer_labelled,
         cost=_cost_nll,
+        temporaries=nll_rule,
         summary="Negative log-likelihood of labels under given log-probabilities.",
     ),
     op(
@@ -91,6 +94,7 @@ OPS = (
         Family.REDUCTION,
         infer=_infer_labelled,
         cost=_cost_cross_entropy,
+        temporaries=cross_entropy_rule,
         summary="Cross entropy of labels under softmax of scores; the log-probabilities are an optional result.",
     ),
     _elementwise("mse", 2, 0, "Squared differences."),

@@ -11,7 +11,10 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr
+from irscope.ops.scratch.composites import linear_copy, matmul_copies
+from irscope.ops.scratch.gemm import addmm_rule, addmv_rule, baddbmm_rule, linear_rule, matmul_rule
 from irscope.ops.spec import Family, OpSpec, UnknownCost, numel, op, sizes
+from irscope.ops.temporaries import Temporaries
 from irscope.ops.values import Array, is_symbolic, settle
 from irscope.ops.work import joint_sizes, products
 
@@ -252,8 +255,8 @@ def _cost_grouped(call: OpCall) -> Cost:
     return products(groups * a[-2] * a[-1] * b[-1])
 
 
-def _product_op(schema: str, summary: str) -> OpSpec:
-    return op(schema, Family.CONTRACTION, infer=_infer_added, cost=_cost_added, summary=summary)
+def _product_op(schema: str, summary: str, temporaries: Temporaries) -> OpSpec:
+    return op(schema, Family.CONTRACTION, infer=_infer_added, cost=_cost_added, temporaries=temporaries, summary=summary)
 
 
 OPS = (
@@ -263,6 +266,8 @@ OPS = (
         infer=_infer_matmul,
         cost=_cost_matmul,
         evaluate=_evaluate_matmul,
+        temporaries=matmul_rule,
+        intermediates=matmul_copies,
         summary="Matrix product; leading axes are batches that broadcast, a side with one axis is a vector.",
     ),
     op(
@@ -271,6 +276,8 @@ OPS = (
         infer=_infer_linear,
         cost=_cost_linear,
         evaluate=_evaluate_linear,
+        temporaries=linear_rule,
+        intermediates=linear_copy,
         summary="Fully connected layer; weights are (outputs, inputs).",
     ),
     op(
@@ -283,15 +290,19 @@ OPS = (
         summary="alpha * A * B + beta * C for matrices, either of them transposed, with an optional activation.",
     ),
     _product_op(
-        "math.addmm(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor", "beta * C + alpha * A * B for matrices."
+        "math.addmm(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",
+        "beta * C + alpha * A * B for matrices.",
+        temporaries=addmm_rule,
     ),
     _product_op(
         "math.addmv(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",
         "beta * C + alpha * A * B for a matrix A and a vector B.",
+        temporaries=addmv_rule,
     ),
     _product_op(
         "math.baddbmm(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0, bool sum_batch=False) -> Tensor",
         "beta * C + alpha * A * B for stacks of matrices; `sum_batch` adds the products up.",
+        temporaries=baddbmm_rule,
     ),
     op(
         "math.outer(Tensor a, Tensor b, *, dtype? dtype) -> Tensor",

@@ -14,8 +14,10 @@ from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.promotion import result_dtype
 from irscope.ops.rules import broadcast_shapes, device_of, like_first, moved, total_bytes
+from irscope.ops.scratch.picking import pad_rule, roll_rule
 from irscope.ops.sizes import as_size, axis_attr, given_axes, length_of, replaced, unknown_sizes
 from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.temporaries import Temporaries
 from irscope.ops.values import Array, as_ints, as_objects, is_symbolic, settle, static_shape
 
 
@@ -285,9 +287,16 @@ def first_copy(call: OpCall) -> Known | None:
     return call.values[0]
 
 
-def move(schema: str, infer: Any, evaluate: Callable[[OpCall], Any] | None, summary: str, family: Family = Family.MOVE) -> OpSpec:
+def move(
+    schema: str,
+    infer: Any,
+    evaluate: Callable[[OpCall], Any] | None,
+    summary: str,
+    family: Family = Family.MOVE,
+    temporaries: Temporaries | None = None,
+) -> OpSpec:
     """A record of an operator that only moves elements."""
-    return op(schema, family, infer=infer, cost=moved, evaluate=evaluate, summary=summary)
+    return op(schema, family, infer=infer, cost=moved, evaluate=evaluate, temporaries=temporaries, summary=summary)
 
 
 OPS = (
@@ -315,8 +324,15 @@ OPS = (
         _infer_pad,
         _evaluate_pad,
         "Adds elements around a tensor: all `pads` before, then all behind; negative ones cut off.",
+        temporaries=pad_rule,
     ),
-    move("tensor.roll(Tensor x, *, Dims shifts, int[]? axes) -> Tensor", like_first, _evaluate_roll, "Moves elements around in a circle."),
+    move(
+        "tensor.roll(Tensor x, *, Dims shifts, int[]? axes) -> Tensor",
+        like_first,
+        _evaluate_roll,
+        "Moves elements around in a circle.",
+        temporaries=roll_rule,
+    ),
     move("tensor.flip(Tensor x, *, int[] axes) -> Tensor", like_first, _evaluate_flip, "Reverses axes."),
     move(
         "tensor.trilu(Tensor x, Dim? k, *, bool upper=True) -> Tensor",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from irscope.ir.dims import Dim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.call import Infer, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr
+from irscope.ops.scratch.composites import group_statistics, instance_statistics, layer_statistics
+from irscope.ops.scratch.norms import batch_norm_rule, group_norm_rule, instance_norm_rule, layer_norm_rule, rms_norm_rule
 from irscope.ops.spec import CostRule, Family, OpSpec, numel, op, sizes
+from irscope.ops.temporaries import Temporaries
 from irscope.ops.work import joint_sizes, like
 
 
@@ -211,8 +216,15 @@ def _cost_bias_gelu(call: OpCall) -> Cost:
     return Cost(elementwise=count * (4 if call.given("bias") else 3), transcendental=count)
 
 
-def _norm(schema: str, infer: Infer, cost: CostRule, summary: str) -> OpSpec:
-    return op(schema, Family.NORMALIZATION, infer=infer, cost=cost, summary=summary)
+def _norm(
+    schema: str,
+    infer: Infer,
+    cost: CostRule,
+    summary: str,
+    temporaries: Temporaries | None = None,
+    intermediates: Callable[[OpCall], Dim] | None = None,
+) -> OpSpec:
+    return op(schema, Family.NORMALIZATION, infer=infer, cost=cost, temporaries=temporaries, intermediates=intermediates, summary=summary)
 
 
 _BATCH = "float momentum=0.1, float epsilon=1e-05, int axis=1"
@@ -225,6 +237,7 @@ OPS = (
         _cost_batch,
         "Normalizes each channel by given statistics, or in training by the batch's; new statistics are further results. "
         "`statistics='empty'` says that those results have no elements.",
+        temporaries=batch_norm_rule,
     ),
     _norm(
         f"nn.batch_norm_training(Tensor x, Tensor? scale, Tensor? bias, Tensor(a!)? mean, Tensor(b!)? var, *, {_BATCH}) -> "
@@ -232,6 +245,7 @@ OPS = (
         _infer_batch_training,
         _cost_batch_training,
         "Normalizes each channel by the batch's statistics and writes running statistics in place.",
+        temporaries=batch_norm_rule,
     ),
     _norm(
         "nn.layer_norm(Tensor x, Tensor? scale, Tensor? bias, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
@@ -239,6 +253,8 @@ OPS = (
         _infer_layer,
         _layer_cost(centred=True),
         "Normalizes over the axes from `axis` to the last; optional results are means and reciprocal deviations.",
+        temporaries=layer_norm_rule,
+        intermediates=layer_statistics,
     ),
     _norm(
         "nn.rms_norm(Tensor x, Tensor? scale, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
@@ -246,6 +262,7 @@ OPS = (
         _infer_rms,
         _layer_cost(centred=False),
         "Divides by the root of the mean square over the axes from `axis` to the last.",
+        temporaries=rms_norm_rule,
     ),
     _norm(
         "nn.group_norm(Tensor x, Tensor? scale, Tensor? bias, *, int num_groups, float epsilon=1e-05, dtype? dtype) -> "
@@ -253,12 +270,16 @@ OPS = (
         _infer_group,
         _cost_group,
         "Normalizes groups of channels of each example.",
+        temporaries=group_norm_rule,
+        intermediates=group_statistics,
     ),
     _norm(
         "nn.instance_norm(Tensor x, Tensor? scale, Tensor? bias, *, float epsilon=1e-05) -> Tensor",
         like("x"),
         _cost_instance,
         "Normalizes each channel of each example.",
+        temporaries=instance_norm_rule,
+        intermediates=instance_statistics,
     ),
     _norm(
         "nn.lrn(Tensor x, *, int size, float alpha=0.0001, float beta=0.75, float bias=1.0) -> Tensor",

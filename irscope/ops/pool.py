@@ -8,6 +8,8 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import moved
+from irscope.ops.scratch.composites import max_pool_indices
+from irscope.ops.scratch.images import adaptive_avg_pool_rule, avg_pool_rule, max_pool_rule, roi_align_rule
 from irscope.ops.spec import Absent, CostRule, Family, UnknownCost, numel, op, sizes
 from irscope.ops.windows import image_layout, slid, spread, window_axes
 from irscope.ops.work import sized
@@ -157,6 +159,8 @@ OPS = (
         Family.POOLING,
         infer=_infer_max_pool,
         cost=window_cost(),
+        temporaries=max_pool_rule,
+        intermediates=max_pool_indices,
         summary="Largest element of each window, and optionally where it is.",
     ),
     op(
@@ -164,6 +168,7 @@ OPS = (
         Family.POOLING,
         infer=_infer_pool,
         cost=window_cost(elementwise=1),
+        temporaries=avg_pool_rule,
         summary="Mean of each window.",
     ),
     op(
@@ -199,6 +204,7 @@ OPS = (
         Family.POOLING,
         infer=lambda call: _infer_adaptive(call)[0],
         cost=_adaptive_cost(elementwise=1),
+        temporaries=adaptive_avg_pool_rule,
         summary="Means of windows spread so that the result has the wanted sizes; None keeps a size.",
     ),
     op(
@@ -206,6 +212,7 @@ OPS = (
         Family.POOLING,
         infer=_infer_adaptive,
         cost=_adaptive_cost(elementwise=0),
+        temporaries=max_pool_rule,
         summary="Largest elements of windows spread so that the result has the wanted sizes, and optionally where they are.",
     ),
     op(
@@ -236,6 +243,7 @@ OPS = (
         Family.POOLING,
         infer=_infer_regions,
         cost=_cost_regions,
+        temporaries=roi_align_rule,
         summary="Pools interpolated samples of regions; without a sampling ratio the cost depends on the regions' sizes.",
     ),
     op(

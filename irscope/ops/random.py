@@ -14,6 +14,7 @@ from irscope.ops.cost import FREE, Cost
 from irscope.ops.creation import device_attr
 from irscope.ops.promotion import DEFAULT_FLOAT
 from irscope.ops.rules import dtype_attr, like_first, moved, written_only
+from irscope.ops.scratch.ordering import dropout_rule, multinomial_rule, randperm_rule
 from irscope.ops.sizes import as_size, given_shape
 from irscope.ops.spec import Family, OpSpec, numel, op
 from irscope.ops.values import is_symbolic
@@ -126,6 +127,7 @@ OPS = (
         infer=_infer_multinomial,
         cost=moved,
         random=True,
+        temporaries=multinomial_rule,
         summary="Positions drawn with the probabilities of each row.",
     ),
     op(
@@ -142,6 +144,7 @@ OPS = (
         infer=_infer_randperm,
         cost=written_only,
         random=True,
+        temporaries=randperm_rule,
         summary="The numbers from zero on in random order.",
     ),
     op(
@@ -153,6 +156,7 @@ OPS = (
         evaluate=_evaluate_dropout,
         shares=_shares_dropout,
         random=True,
+        temporaries=dropout_rule,
         summary="Zeroes random elements in training and scales the others; else the tensor itself.",
     ),
 )

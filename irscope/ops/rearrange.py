@@ -10,6 +10,7 @@ from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.move import move
 from irscope.ops.rules import like_first
+from irscope.ops.scratch.picking import windows_rule
 from irscope.ops.sizes import as_size
 from irscope.ops.spec import Family, numel, op
 from irscope.ops.values import static_shape
@@ -138,6 +139,7 @@ OPS = (
         _infer_im2col,
         None,
         "Writes every window as a column; one pad an axis counts for both ends.",
+        temporaries=windows_rule,
     ),
     op(
         "tensor.col2im(Tensor x, Dims image_shape, Dims block_shape, *, int[]? strides, int[]? pads, int[]? dilations) -> Tensor",

@@ -8,6 +8,7 @@ from irscope.ir.dims import Dim, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
+from irscope.ops.scratch.cells import CELLS, recurrent_rule
 from irscope.ops.spec import Family, OpSpec, numel, op, sizes
 from irscope.ops.work import products
 
@@ -117,6 +118,7 @@ def _stack(cell: Cell, extra: str, results: str, summary: str) -> OpSpec:
         Family.RECURRENT,
         infer=_infer_stack,
         cost=cost,
+        temporaries=recurrent_rule,
         summary=summary,
     )
 
@@ -140,6 +142,7 @@ def _cell(cell: Cell, extra: str, results: str, summary: str) -> OpSpec:
         Family.RECURRENT,
         infer=_infer_cell,
         cost=cost,
+        temporaries=CELLS.get(cell),
         summary=summary,
     )
 

@@ -16,6 +16,7 @@ from irscope.ops.call import Infer, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.promotion import to_float
 from irscope.ops.rules import dtype_attr
+from irscope.ops.scratch.folding import REDUCTIONS, extremes_rule, pair_rule
 from irscope.ops.sizes import MOST_COMBINED, any_of, length_of, unknown_sizes
 from irscope.ops.spec import CostRule, Family, OpSpec, numel, op
 from irscope.ops.values import Array, as_objects, is_symbolic, objects, settle
@@ -205,6 +206,7 @@ def _reduce(
         infer=_infer(kind),
         cost=costs,
         evaluate=None if function is None else _evaluate(function, on_dims),
+        temporaries=REDUCTIONS.get(name),
         summary=summary,
     )
 
@@ -298,6 +300,7 @@ _DOUBLE = (
         Family.REDUCTION,
         infer=_infer_two,
         cost=_costs(2, 2, (2, 0)),
+        temporaries=pair_rule,
         summary="Variance and mean.",
     ),
     op(
@@ -305,6 +308,7 @@ _DOUBLE = (
         Family.REDUCTION,
         infer=_infer_two,
         cost=_costs(2, 2, (2, 1)),
+        temporaries=pair_rule,
         summary="Standard deviation and mean.",
     ),
     op(
@@ -312,6 +316,7 @@ _DOUBLE = (
         Family.REDUCTION,
         infer=_infer_extremes,
         cost=_costs(0, 2),
+        temporaries=extremes_rule,
         summary="Smallest and largest element.",
     ),
     op(
@@ -320,6 +325,7 @@ _DOUBLE = (
         infer=with_index,
         cost=_costs(0, 1),
         evaluate=_evaluate_with_index(np.argmax),
+        temporaries=pair_rule,
         summary="Largest element of an axis and its position.",
     ),
     op(
@@ -328,6 +334,7 @@ _DOUBLE = (
         infer=with_index,
         cost=_costs(0, 1),
         evaluate=_evaluate_with_index(np.argmin),
+        temporaries=pair_rule,
         summary="Smallest element of an axis and its position.",
     ),
 )

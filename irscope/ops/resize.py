@@ -15,6 +15,7 @@ from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.imagesizes import encoded_size
 from irscope.ops.matmul import plain
+from irscope.ops.scratch.images import resize_rule
 from irscope.ops.spec import Family, numel, op, sizes
 from irscope.ops.work import products
 
@@ -162,6 +163,7 @@ OPS = (
         Family.MOVE,
         infer=_infer_resize,
         cost=_cost_resize,
+        temporaries=resize_rule,
         summary="Resizes axes to given sizes, or by factors with the result rounded down.",
     ),
     op(

@@ -14,8 +14,10 @@ from irscope.ops.cost import Cost
 from irscope.ops.indexing import numpy_index, plain
 from irscope.ops.move import alike
 from irscope.ops.rules import broadcast_shapes, like_first, moved
+from irscope.ops.scratch.picking import index_put_rule, masked_scatter_rule
 from irscope.ops.sizes import axis_attr
 from irscope.ops.spec import CostRule, Family, OpSpec, numel, op
+from irscope.ops.temporaries import Temporaries
 from irscope.ops.values import Array, settle
 from irscope.ops.views import slices
 
@@ -150,8 +152,15 @@ def _cost_index_put(call: OpCall) -> Cost:
     return Cost(elementwise=numel(call.tensor("values"))) if call.attr("accumulate") else Cost()
 
 
-def _write(schema: str, evaluate: Callable[[OpCall], Any] | None, summary: str, infer: Any = like_first, cost: CostRule = moved) -> OpSpec:
-    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, summary=summary)
+def _write(
+    schema: str,
+    evaluate: Callable[[OpCall], Any] | None,
+    summary: str,
+    infer: Any = like_first,
+    cost: CostRule = moved,
+    temporaries: Temporaries | None = None,
+) -> OpSpec:
+    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, temporaries=temporaries, summary=summary)
 
 
 OPS = (
@@ -173,6 +182,7 @@ OPS = (
         _evaluate_index_put,
         "A copy in which x[i, j, ...] is replaced or, with `accumulate`, added to.",
         cost=_cost_index_put,
+        temporaries=index_put_rule,
     ),
     _write(
         "tensor.index_copy(Tensor x, Tensor indices, Tensor source, *, int axis) -> Tensor",
@@ -201,6 +211,7 @@ OPS = (
         None,
         "A copy with elements of another tensor, in order, wherever a mask holds.",
         _infer_masked,
+        temporaries=masked_scatter_rule,
     ),
     _write(
         "tensor.slice_scatter(Tensor x, Tensor source, Dims starts, Dims ends, Dims? axes, Dims? steps) -> Tensor",

@@ -9,6 +9,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Type, tensor
 from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
+from irscope.ops.scratch.cells import fft_rule
 from irscope.ops.spec import Family, UnknownCost, numel, op, sizes
 
 _COMPLEX = {DType.F16: DType.UNKNOWN, DType.BOOL: DType.C64, DType.F32: DType.C64, DType.F64: DType.C128}
@@ -196,6 +197,7 @@ OPS = (
         Family.SIGNAL,
         infer=_infer_transform,
         cost=_cost_transform,
+        temporaries=fft_rule,
         summary="Fourier transform over some axes: complex (c2c), from real (r2c) or to real (c2r); `sizes` are those of the signal.",
     ),
     op(
@@ -204,6 +206,7 @@ OPS = (
         Family.SIGNAL,
         infer=_infer_short,
         cost=_cost_short,
+        temporaries=fft_rule,
         summary="Fourier transforms of frames of a signal: (batch, bins, frames) of complex numbers.",
     ),
     op(
@@ -212,6 +215,7 @@ OPS = (
         Family.SIGNAL,
         infer=_infer_inverse_short,
         cost=_cost_inverse_short,
+        temporaries=fft_rule,
         summary="The signal whose frames have these Fourier transforms.",
     ),
 )

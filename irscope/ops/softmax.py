@@ -14,6 +14,7 @@ from irscope.ops.elementwise import result_element
 from irscope.ops.promotion import result_dtype, to_float
 from irscope.ops.reduction import without_axes
 from irscope.ops.rules import broadcast_shapes, device_of, dtype_attr, per_input
+from irscope.ops.scratch.folding import SOFT
 from irscope.ops.spec import CostRule, Family, OpSpec, numel, op
 from irscope.ops.values import Array, is_symbolic, settle
 
@@ -69,6 +70,7 @@ def _soft(name: str, summary: str, function: Callable[[Array, tuple[int, ...]], 
         infer=_infer,
         cost=cost,
         evaluate=_along(function),
+        temporaries=SOFT.get(name),
         summary=summary,
     )
 

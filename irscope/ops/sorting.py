@@ -14,8 +14,11 @@ from irscope.ops.call import Known, OpCall
 from irscope.ops.indexing import plain
 from irscope.ops.reduction import axis_result, with_index, without_axes
 from irscope.ops.rules import dtype_attr, per_element, per_input
+from irscope.ops.scratch.folding import pair_rule
+from irscope.ops.scratch.ordering import argsort_rule, histogram_rule, scan_rule, sort_rule, topk_rule, unique_rule
 from irscope.ops.sizes import as_size, axis_attr, replaced
 from irscope.ops.spec import CostRule, Family, OpSpec, op
+from irscope.ops.temporaries import Temporaries
 from irscope.ops.values import Array, settle, static_shape
 
 
@@ -144,6 +147,7 @@ def _arg(name: str, function: Callable[..., Any], summary: str) -> OpSpec:
         infer=_infer_arg,
         cost=per_input(reduction=1),
         evaluate=_evaluate_arg(function),
+        temporaries=pair_rule,
         summary=summary,
     )
 
@@ -200,6 +204,7 @@ def _running(name: str, function: Callable[..., Any], neutral: int, summary: str
         infer=_infer_running,
         cost=per_input(reduction=1),
         evaluate=_evaluate_running(function, neutral),
+        temporaries=scan_rule,
         summary=summary,
     )
 
@@ -215,8 +220,17 @@ def _sorting(
     evaluate: Any,
     summary: str,
     cost: CostRule | None = None,
+    temporaries: Temporaries | None = None,
 ) -> OpSpec:
-    return op(schema, Family.SORTING, infer=infer, cost=cost or per_input(reduction=1), evaluate=evaluate, summary=summary)
+    return op(
+        schema,
+        Family.SORTING,
+        infer=infer,
+        cost=cost or per_input(reduction=1),
+        evaluate=evaluate,
+        temporaries=temporaries,
+        summary=summary,
+    )
 
 
 def _evaluate_sort(call: OpCall) -> list[Known] | None:
@@ -230,18 +244,21 @@ _SORTING = (
         _infer_sort,
         _evaluate_sort,
         "Elements of an axis in order, and where they stood.",
+        temporaries=sort_rule,
     ),
     _sorting(
         "tensor.argsort(Tensor x, *, int axis=-1, bool descending=False, bool stable=False) -> Tensor",
         _infer_argsort,
         _evaluate_argsort,
         "Where the elements of an axis stand when they are put in order.",
+        temporaries=argsort_rule,
     ),
     _sorting(
         "tensor.topk(Tensor x, Dim k, *, int axis=-1, bool largest=True, bool sorted=True) -> (Tensor, Tensor)",
         _infer_topk,
         _evaluate_topk,
         "The k largest or smallest elements of an axis, and where they stood.",
+        temporaries=topk_rule,
     ),
     _sorting(
         "tensor.unique(Tensor x, *, int? axis, bool sorted=True, bool consecutive=False, bool inverse_like_input=False)"
@@ -249,6 +266,7 @@ _SORTING = (
         _infer_unique,
         _evaluate_unique,
         "Different elements (or with `consecutive` runs); where each first stood, which one each element is, how often each occurs.",
+        temporaries=unique_rule,
     ),
     _sorting(
         "tensor.searchsorted(Tensor boundaries, Tensor x, *, bool right=False, dtype? dtype) -> Tensor",
@@ -280,6 +298,7 @@ _SORTING = (
         _infer_histogram,
         None,
         "How many elements fall into each of equal intervals.",
+        temporaries=histogram_rule,
     ),
     _arg("argmax", np.argmax, "Position of the largest element of an axis, or of all elements."),
     _arg("argmin", np.argmin, "Position of the smallest element of an axis, or of all elements."),

@@ -12,7 +12,9 @@ from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, Type
 from irscope.ops.call import Evaluate, Infer, OpCall
 from irscope.ops.cost import Cost
+from irscope.ops.ort import KERNELS, OrtKernel
 from irscope.ops.schema import AliasMark, Schema, parse_schema
+from irscope.ops.temporaries import Temporaries
 
 
 class Family(enum.Enum):
@@ -84,6 +86,12 @@ class OpSpec:
     random: bool = False
     """Two calls with equal operands may differ, so it is never folded."""
     summary: str = ""
+    temporaries: Temporaries | None = None
+    """What PyTorch's CUDA kernels take besides the results, in order; None: nothing."""
+    ort: tuple[OrtKernel, ...] = ()
+    """Kernels of ONNX Runtime that do something special with memory; for irscope's own operators those of irscope.ops.ort."""
+    intermediates: Callable[[OpCall], Dim] | None = None
+    """Bytes of the tensors that PyTorch's composite form of the operator makes and drops on any device; None: nothing."""
     operand_index: dict[str, int] = field(init=False)
     defaults: dict[str, Attr] = field(init=False)
     aliases: tuple[AliasRule, ...] = field(init=False)
@@ -95,6 +103,7 @@ class OpSpec:
         set_ = object.__setattr__
         set_(self, "operand_index", {param.name: index for index, param in enumerate(schema.operands)})
         set_(self, "defaults", {param.name: param.default for param in schema.attrs if param.default is not None})
+        set_(self, "ort", self.ort or KERNELS.get(schema.name, ()))
         set_(self, "writes", tuple(i for i, param in enumerate(schema.operands) if param.mark is AliasMark.WRITES))
         set_(
             self,
@@ -106,6 +115,15 @@ class OpSpec:
                 if result.alias and result.alias == operand.alias
             ),
         )
+
+    def intermediate_bytes(self, call: OpCall) -> Dim:
+        """Bytes of what the operator's composite form makes and drops inside one call, as PyTorch runs it on any device."""
+        if self.intermediates is None or not call.source.startswith("aten::"):
+            return 0
+        tensors = [type_ for type_ in (*call.types, *call.results) if isinstance(type_, TensorType)]
+        if not call.results or any(type_.shape is None for type_ in tensors) or not isinstance(call.results[0], TensorType):
+            return 0
+        return self.intermediates(call)
 
     @property
     def name(self) -> str:
@@ -128,7 +146,7 @@ class OpSpec:
             return None
         read = cost.read if cost.read is not None else _traffic(call.types)
         written = cost.written if cost.written is not None else _traffic(call.results)
-        return Cost(cost.matmul, cost.elementwise, cost.transcendental, cost.reduction, cost.move, cost.macs, read, written)
+        return Cost(cost.matmul, cost.elementwise, cost.transcendental, cost.reduction, cost.move, cost.macs, cost.masked, read, written)
 
 
 class UnknownCost(Exception):
@@ -173,7 +191,24 @@ def op(
     shares: Lookup | None = None,
     has_effect: bool = False,
     random: bool = False,
+    temporaries: Temporaries | None = None,
+    intermediates: Callable[[OpCall], Dim] | None = None,
+    ort: tuple[OrtKernel, ...] = (),
     summary: str,
 ) -> OpSpec:
     """Make an operator's record from its schema text and rules."""
-    return OpSpec(parse_schema(schema), family, infer, cost, evaluate, needs_values, shares, has_effect, random, summary)
+    return OpSpec(
+        parse_schema(schema),
+        family,
+        infer,
+        cost,
+        evaluate,
+        needs_values,
+        shares,
+        has_effect,
+        random,
+        summary,
+        temporaries,
+        ort,
+        intermediates,
+    )

@@ -10,6 +10,7 @@ from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.norm import normalizing
 from irscope.ops.rules import moved
+from irscope.ops.scratch.blocks import encoder_layer_rule, multi_head_rule
 from irscope.ops.spec import Family, UnknownCost, numel, op, sizes
 from irscope.ops.work import like, products
 
@@ -138,6 +139,7 @@ OPS = (
         Family.ATTENTION,
         infer=_infer_multi_head,
         cost=_cost_multi_head,
+        temporaries=multi_head_rule,
         summary="Attention with its input and output projections; the attention weights are an optional result.",
     ),
     op(
@@ -147,6 +149,7 @@ OPS = (
         Family.ATTENTION,
         infer=like("x"),
         cost=_cost_encoder_layer,
+        temporaries=encoder_layer_rule,
         summary="A whole encoder layer: attention, feed-forward network, additions and normalizations.",
     ),
     op(

@@ -104,6 +104,10 @@ class PassContext(Protocol):
         """The items, with progress shown and cancellation checked on the way. Use it around long loops."""
         ...
 
+    def tick(self, done: int, total: int | None, what: str) -> None:
+        """Say how far long work has come that is no loop over items; raises Cancelled when somebody asked for the run to stop."""
+        ...
+
     def apply(self, transform: Transform) -> bool:
         """Run another transform; True when it changed the graph."""
         ...

@@ -129,10 +129,14 @@ class Manager:
         """The items, ticking progress and checking for cancellation every 1,024 of them."""
         for done, item in enumerate(items):
             if done % _TICK == 0:
-                self.check_cancelled()
-                for instrument in self.instruments:
-                    instrument.progress(self._running[-1].event if self._running else None, done, total, what)
+                self.tick(done, total, what)
             yield item
+
+    def tick(self, done: int, total: int | None, what: str) -> None:
+        """Tell the instruments how far long work has come, and check for cancellation."""
+        self.check_cancelled()
+        for instrument in self.instruments:
+            instrument.progress(self._running[-1].event if self._running else None, done, total, what)
 
     def check_cancelled(self) -> None:
         """Raise Cancelled when somebody asked for the run to stop."""
@@ -185,13 +189,23 @@ class Manager:
         value = self.get(subject)
         with self._guarded(subject):
             report = subject.report(value, self)
-        found = self.diagnostics_of(subject)
+        found = self._diagnostics_of(subject)
         return PassResult(subject, value, replace(report, diagnostics=(*report.diagnostics, *found)))
 
-    def diagnostics_of(self, subject: Analysis[Any]) -> list[Diagnostic]:
-        """What an analysis had to say when it ran."""
-        cached = self._cache.get(subject)
-        return list(cached.diagnostics) if cached is not None else []
+    def _diagnostics_of(self, subject: Analysis[Any]) -> list[Diagnostic]:
+        """What an analysis had to say when it ran, and what those had that it is made of and that nobody can run by name."""
+        found: dict[Diagnostic, None] = {}
+        pending, seen = [subject], {subject}
+        while pending:
+            cached = self._cache.get(pending.pop())
+            if cached is None:
+                continue
+            found.update(dict.fromkeys(cached.diagnostics))
+            for need in cached.needs:
+                if need not in seen and need.name not in self.registry.entries:
+                    seen.add(need)
+                    pending.append(need)
+        return list(found)
 
     # -- keeping results true ----------------------------------------------------------------------------------
 

@@ -13,5 +13,7 @@ class Settings:
     """Device profile that sizes, kernels and times are meant for."""
     torch: str = ""
     """Version of torch whose rules are meant, for example 2.13."""
+    alloc_conf: str = ""
+    """Options of PyTorch's allocator as the variable PYTORCH_CUDA_ALLOC_CONF holds them."""
     strict: bool = False
     """Whether anything unknown is an error."""

@@ -11,6 +11,8 @@ from irscope.report.printable import cut_middle, display_width, pad
 GAP = "  "
 _LEAST = 10
 """Names are not cut shorter than this."""
+LEAST_FIRST = 18
+"""The first column tells the rows apart, so it keeps more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class GridColumn:
     cells: Sequence[str]
     right: bool = False
     cuttable: bool = True
+    least: int = _LEAST
 
     @property
     def natural_width(self) -> int:
@@ -28,7 +31,7 @@ class GridColumn:
 
     @property
     def least_width(self) -> int:
-        return min(self.natural_width, _LEAST) if self.cuttable else self.natural_width
+        return min(self.natural_width, self.least) if self.cuttable else self.natural_width
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ RENDERERS: Mapping[str, str] = MappingProxyType(
         "json": "irscope.report.jsonout:render",
         "csv": "irscope.report.csvout:render",
         "html": "irscope.report.htmlout:render",
+        "layers-json": "irscope.report.layersout:render",
     }
 )
 FOLDER_RENDERERS: Mapping[str, str] = MappingProxyType({"csv": "irscope.report.csvout:render_files"})

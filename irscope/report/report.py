@@ -58,6 +58,8 @@ class Report:
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[str, ...] = ()
     """The conventions the numbers follow, such as "a multiply-add is 2 FLOPs"."""
+    partial: bool = False
+    """Whether something that was asked for is missing; the command line then ends with exit code 5."""
 
     def entries(self) -> list[Entry]:
         """The summary as a flat list."""

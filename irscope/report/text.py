@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
-from irscope.report.grid import Grid, GridColumn, fit
+from irscope.report.grid import LEAST_FIRST, Grid, GridColumn, fit
 from irscope.report.options import RenderOptions
 from irscope.report.printable import printable
 from irscope.report.report import Coverage, Document, ModelInfo, Report
@@ -43,9 +44,12 @@ class _Text:
         self.room = None if options.width is None else options.width - len(_INDENT)
 
     def document(self, document: Document) -> Iterator[str]:
-        yield from self.wrapped(self.glyphs.separator.join(_model_facts(document.model)), "", "")
-        for report in document.reports:
-            yield ""
+        about_model = bool(document.model.path or document.model.format)
+        if about_model:
+            yield from self.wrapped(self.glyphs.separator.join(_model_facts(document.model)), "", "")
+        for number, report in enumerate(document.reports):
+            if about_model or number:
+                yield ""
             yield from self.report(report)
 
     def report(self, report: Report) -> Iterator[str]:
@@ -89,7 +93,8 @@ class _Text:
             yield f"{_INDENT}{self.style(title or 'table', _BOLD)}: no rows"
             return
         cells = zip(*rows, strict=True)
-        grid = fit([self.column(column, list(of), writer) for column, of in zip(table.columns, cells, strict=True)], self.room)
+        columns = [self.column(column, list(of), writer) for column, of in zip(table.columns, cells, strict=True)]
+        grid = fit([replace(columns[0], least=LEAST_FIRST), *columns[1:]], self.room)
         if title:
             yield _INDENT + self.style(title, _BOLD)
         yield from self.grid(grid)

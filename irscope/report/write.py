@@ -42,6 +42,15 @@ def write_file(path: Path, chunks: Iterable[str]) -> None:
             _replace(path.resolve(), chunks)  # a symbolic link stays one: what it points to is replaced
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write binary data beside the target and move it there when it is complete."""
+    with _as_output_error(path):
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            _replace(path.resolve(), content)
+
+
 def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[str]]]) -> None:
     """Write named files into a folder, which is made if it is not there. Other files in it are left alone."""
     with _as_output_error(folder):
@@ -84,12 +93,16 @@ def _silence(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def _replace(target: Path, chunks: Iterable[str]) -> None:
+def _replace(target: Path, chunks: Iterable[str] | bytes) -> None:
     temporary = target.with_name(f".irscope-{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-            stream.writelines(chunks)
+        if isinstance(chunks, bytes):
+            with os.fdopen(descriptor, "wb") as binary:
+                binary.write(chunks)
+        else:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+                stream.writelines(chunks)
         if target.exists():
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         os.replace(temporary, target)

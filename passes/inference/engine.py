@@ -87,6 +87,8 @@ class Inferred:
     problems: list[Problem] = field(default_factory=list)
     foreign: dict[str, int] = field(default_factory=dict)
     """Operators without a record, with the number of nodes."""
+    trips: dict[Node, Dim] = field(default_factory=dict)
+    """How often the body of a loop, scan or map runs."""
 
     def type_of(self, value: Value) -> Type:
         """The best known type of a value."""
@@ -105,6 +107,8 @@ class Inference(RuleContext):
         self._explained: Reason | None = None
         self._assumed: set[tuple[Dim, Dim]] = set()
         self._faulty: set[Node] = set()
+        self.after_body: Callable[[Node, int], None] | None = None
+        """Called after each inference of a body that a control node runs, with the node and the number of the step."""
         self._controls: dict[str, Callable[[Inference, Node], list[Type]]] = {}
         self._list_rules: dict[str, Callable[[Inference, Node, list[Type]], None]] = {}
 
@@ -159,6 +163,11 @@ class Inference(RuleContext):
                 if type(size) is SymDim:
                     self.note_size(size)
         self._node = outer
+
+    def step(self, node: Node, number: int) -> None:
+        """Tell whoever listens that the types of a body are now those of one step of `node`."""
+        if self.after_body is not None:
+            self.after_body(node, number)
 
     # -- operators ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from irscope.ir.bind import element_stem
-from irscope.ir.dims import Dim, SymDim, bounds, equal
+from irscope.ir.dims import Dim, SymDim, bounds, dim_max, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, sequence, tensor
@@ -83,6 +83,7 @@ def infer_call(engine: Inference, node: Node) -> list[Type]:
         raise RuleError(f"there is no function {node.attrs.get('callee')!r}")
     _set_arguments(engine, callee, [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in node.inputs])
     engine.graph(callee)
+    engine.step(node, 0)
     return _outputs(engine, callee)
 
 
@@ -117,15 +118,16 @@ def infer_loop(engine: Inference, node: Node) -> list[Type]:
         steps = _trip_dim(engine, trip)
     else:
         steps = engine.fresh("it is the number of times a loop runs", "", 0, count)
+    engine.found.trips[node] = steps
     # A step's result and the state it began with are of different times, so they get unknowns of their own.
     scanned = renewed(engine, results[1 + len(state) :], made)
     return [*renewed(engine, types, made), *(_stacked(type_, steps) for type_ in scanned)]
 
 
 def _trip_dim(engine: Inference, trip: Value) -> Dim:
-    element = engine.symbolic_value(trip).reshape(-1)[0] if engine.may_be_symbolic(trip) else None
-    if isinstance(element, int) or (isinstance(element, SymDim) and (bounds(element)[0] or -1) >= 0):
-        return element if isinstance(element, SymDim) else max(int(element), 0)
+    element = engine.symbolic_value(trip).reshape(-1).tolist()[0] if engine.may_be_symbolic(trip) else None
+    if isinstance(element, int | SymDim):
+        return element if (bounds(element)[0] or -1) >= 0 else dim_max(0, element)
     return engine.fresh("it is the number of times a loop runs", "", 0, None)
 
 
@@ -152,6 +154,7 @@ def _run_loop(engine: Inference, node: Node, body: Graph, count: int | None, kno
         step, truth = Fact(np.asarray(len(rows), np.int64)), Fact(np.asarray(True))
         _set_arguments(engine, body, [_COUNTER, _TRUTH, *types], [step, truth, *facts])
         engine.graph(body)
+        engine.step(node, len(rows))
         going_on = _known(engine, body.outputs[0])
         if going_on is None:
             return None
@@ -159,6 +162,7 @@ def _run_loop(engine: Inference, node: Node, body: Graph, count: int | None, kno
         types, facts = [type_ for type_, _ in results[: len(state)]], [fact for _, fact in results[: len(state)]]
         rows.append(results[len(state) :])
         alive = bool(going_on)
+    engine.found.trips[node] = len(rows)
     for output, fact in zip(node.outputs, facts, strict=False):
         engine.learn(output, fact)
     if rows:
@@ -286,6 +290,7 @@ def infer_scan(engine: Inference, node: Node) -> list[Type]:
         slices.append(tensor(type_.dtype, type_.shape[:place] + type_.shape[place + 1 :], type_.device))
     if steps is None:
         steps = engine.fresh("it is the number of steps of a scan over a tensor of unknown rank", "", 0, None)
+    engine.found.trips[node] = steps
     made = engine.made
     final = _unchanged(engine, node, body, state, slices)
     outside = renewed(engine, [*final, *_outputs(engine, body)[len(state) :]], made)
@@ -308,6 +313,8 @@ def infer_map(engine: Inference, node: Node) -> list[Type]:
     facts = [engine.fact(value) for value in node.inputs]
     lengths = {len(fact.items) for fact in facts if fact.items is not None}
     unrolled = len(lengths) == 1 and 0 < max(lengths) <= UNROLL_LIMIT
+    if len(lengths) == 1:
+        engine.found.trips[node] = max(lengths)
     if unrolled and all(fact.items is not None for fact, type_ in zip(facts, types, strict=True) if isinstance(type_, SequenceType)):
         return _map_items(engine, node, types, facts, lengths.pop())
     made = engine.made
@@ -326,6 +333,7 @@ def _map_items(engine: Inference, node: Node, types: Sequence[Type], facts: Sequ
         items = [Item(type_, fact.known) if fact.items is None else fact.items[place] for type_, fact in zip(types, facts, strict=True)]
         _set_arguments(engine, body, [item.type for item in items], [Fact(item.known) for item in items])
         engine.graph(body)
+        engine.step(node, place)
         rows.append([Item(engine.found.type_of(value), engine.found.values.get(value)) for value in body.outputs])
     results: list[Type] = []
     for at, output in enumerate(node.outputs):

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Loc, Scope
-from irscope.passes.alias import Aliases, written_operand
-from irscope.passes.lifetimes.statements import targets_of
+from irscope.passes.alias import written_operand
+from irscope.passes.lifetimes.hidden import HiddenFunction, function_name
+from irscope.passes.lifetimes.holds import Facts, Hold, Holds
+from irscope.passes.lifetimes.statements import is_whole, targets_of, variables_in
 
+_METHOD = re.compile(r"\bself\.(\w+)\(").findall
+_PUTS_IN_CACHE = re.compile(r"\b\w*(?:past|cache)\w*\.update\(").search
+_LONGEST = 500
+_ATTENTION = ("attn", "attention", "weights", "probs", "scores")
+"""Names of attention's second result."""
 _JOINS = frozenset({"tensor.concat", "tensor.stack"})
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Something that keeps a storage after its last use."""
-
-    until: int
-    """The last step at whose end it is still held."""
-    kind: str
-    """call or local."""
-    by: str
-
-
-@dataclass
-class Facts:
-    """What is known of the storages before frames are looked at."""
-
-    steps: Sequence[Node]
-    aliases: Aliases
-    born: Mapping[Value, int]
-    """The step that makes each storage."""
-    last_read: Mapping[Value, int]
-    """The last step that reads each value; the number of steps for what the model returns."""
-    uses: Mapping[Value, Sequence[tuple[int, Value]]]
-    """Steps that read each storage, each with the value that is read."""
-
-    def last_use(self, storage: Value) -> int:
-        """The last step that reads a storage; the step that makes it where none does."""
-        uses = self.uses[storage]
-        return uses[-1][0] if uses else self.born[storage]
 
 
 @dataclass(slots=True)
@@ -52,6 +31,8 @@ class _Frame:
     """The statement that runs."""
     since: int = 0
     """The first step of that statement."""
+    before: int = 0
+    """The first step of the statement before it."""
     child: Scope | None = None
     """The call that the statement made last."""
     called: list[str] = field(default_factory=list)
@@ -64,22 +45,18 @@ class _Frame:
     """Where each variable was bound."""
     spare: list[Value] = field(default_factory=list)
     """What the running statement may have got as further results of a call, which nothing reads."""
+    offered: dict[str, list[Value]] = field(default_factory=dict)
+    """Variables of the function that was called last, at its end."""
     returned: list[Value] = field(default_factory=list)
     """What the function may return in this way itself."""
     kept: list[Value] = field(default_factory=list)
     """Storages that a list holds, whatever becomes of the variable they were in."""
-
-
-class _Holds:
-    """The longest hold of each storage."""
-
-    def __init__(self) -> None:
-        self.found: dict[Value, Hold] = {}
-
-    def add(self, storage: Value, until: int, kind: str, by: str) -> None:
-        known = self.found.get(storage)
-        if known is None or known.until < until:
-            self.found[storage] = Hold(until, kind, by)
+    seen: set[str] = field(default_factory=set)
+    """Words of the statements so far that may be variables."""
+    pending: dict[Value, Loc] = field(default_factory=dict)
+    """Results of lines that bind nothing: parts of a statement, or its last line."""
+    nameless: dict[Value, Loc] = field(default_factory=dict)
+    """Those of them that a statement has left in variables whose names the file does not show, until a reader tells."""
 
 
 def call_spans(steps: Sequence[Node]) -> dict[Scope, tuple[int, int]]:
@@ -101,7 +78,7 @@ def call_spans(steps: Sequence[Node]) -> dict[Scope, tuple[int, int]]:
 def held_by_calls(facts: Facts, reads: Iterable[tuple[int, Value]]) -> dict[Value, Hold]:
     """Tensors that enter a module call from outside live until it returns."""
     spans = call_spans(facts.steps)
-    holds = _Holds()
+    holds = Holds()
     for step, storage in reads:
         born = facts.born.get(storage)
         if born is None:
@@ -123,7 +100,7 @@ class Locals:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._open: list[_Frame] = []
-        self._holds = _Holds()
+        self._holds = Holds()
         self._chains: dict[tuple[Scope, Loc], tuple[tuple[Scope, Loc], ...]] = {}
 
     def holds(self) -> dict[Value, Hold]:
@@ -180,23 +157,36 @@ class Locals:
     def _begin(self, frame: _Frame, loc: Loc, step: int) -> None:
         """A statement ends before this step, and one begins."""
         self._bind(frame, step - 1)
-        frame.loc, frame.since, frame.called = loc, step, []
+        frame.loc, frame.before, frame.since, frame.called = loc, frame.since, step, []
+        self._begin_bound(frame, loc, step)
+
+    def _begin_bound(self, frame: _Frame, loc: Loc, step: int) -> None:
+        """A statement that binds something begins with its first line: what lines above it have made is in variables, if it is read."""
+        if not frame.pending or not targets_of(loc.statement):
+            return
+        for storage, made in list(frame.pending.items()):
+            if made.line < loc.line and made.file == loc.file:
+                del frame.pending[storage]
+                if step <= self._facts.last_use(storage) < len(self._facts.steps):
+                    frame.nameless[storage] = made
 
     def _close(self, step: int) -> None:
         frame = self._open.pop()
         self._hold_hidden(frame, step)
         if frame.spare and frame.loc is not None and frame.loc.statement.startswith("return "):
             frame.returned = frame.spare
-        if self._open and frame.returned:
-            self._open[-1].spare = frame.returned
+        if self._open:
+            self._open[-1].offered = frame.names
+            if frame.returned:
+                self._open[-1].spare = frame.returned
         for name, storages in frame.names.items():
             self._release(frame, name, storages, step)
         for storage in frame.kept:
-            self._holds.add(storage, step, "local", f"list in {_path(frame)}")
+            self._holds.add(storage, step, "local", f"a list in {_path(frame)}")
 
     def _release(self, frame: _Frame, name: str, storages: list[Value], step: int) -> None:
         for storage in storages:
-            self._holds.add(storage, step, "local", f"{name} at {frame.places[name]}")
+            self._holds.add(storage, step, "local", f"local variable `{name}` at {frame.places[name]}")
 
     def _is_collected(self, storage: Value, end: int) -> bool:
         """Whether tensors that a variable no longer holds are joined later: then a list keeps them."""
@@ -209,38 +199,108 @@ class Locals:
             return
         steps = self._facts.steps
         direct = [step for step in range(frame.since, end + 1) if steps[step].scope is frame.scope]
-        if any(_function_name(steps[step]) in frame.loc.statement for step in direct):
+        if any(function_name(steps[step]) in frame.loc.statement for step in direct):
             return
-        for step in direct:
-            for output in steps[step].outputs:
-                for used, _ in self._facts.uses.get(output, ()):
-                    if step < used <= end and (steps[used].scope is not frame.scope or steps[used].op == "math.matmul"):
-                        self._holds.add(output, end, "local", f"of a function called at {_place(frame)}")
-                        if self._facts.last_use(output) <= end:
-                            frame.spare = [output]
+        function = HiddenFunction(self._facts, direct, end, _place(frame))
+        function.hold(self._holds)
+        frame.spare = function.spare or frame.spare
 
     def _bind(self, frame: _Frame, end: int) -> None:
         """A statement has ended: its variables let go of what they had and take its results."""
         self._hold_hidden(frame, end)
         names = targets_of(frame.loc.statement) if frame.loc is not None else ()
+        if frame.loc is not None:
+            self._look_at(frame, frame.loc, names, end)
         if not names:
             frame.spare = []
             return
         results = self._results(frame.since, end)
-        if frame.spare and len(names) > len(results):
+        if not frame.spare and len(names) > len(results) > 0:
+            frame.spare = self._also_returned(frame, names[len(results) :])
+        if frame.spare and (len(names) > len(results) or _holds_several(names)):
             results.append(frame.spare)
-            frame.returned = frame.spare
+            # What one layer of several returns besides its output, a model returns only where it is asked to.
+            if not (frame.called and _is_item(frame.called[-1])):
+                frame.returned = frame.spare
         frame.spare = []
+        if _holds_several(names):
+            self._unpacked(frame, names[0], results, end)
         for name, storages in _shared_out(names, results):
             container, bracket, _ = name.partition("[")
             if not bracket:
                 old = frame.names.get(name, [])
                 self._release(frame, name, old, end)
                 frame.kept.extend(storage for storage in old if storage not in storages and self._is_collected(storage, end))
+                # The last of the names is the one that was bound last.
+                frame.names.pop(name, None)
                 frame.names[name], frame.places[name] = storages, _place(frame)
             elif written_operand(self._facts.steps[end]) is None:
                 frame.names[container] = [*self._kept_items(frame, container, end), *storages]
                 frame.places.setdefault(container, _place(frame))
+
+    def _look_at(self, frame: _Frame, loc: Loc, names: Sequence[str], end: int) -> None:
+        """What the words of a statement tell."""
+        self._name(frame, loc, names, end)
+        if _PUTS_IN_CACHE(loc.statement):
+            self._keep_in_cache(frame, end)
+        if not names:
+            frame.pending.update((storage, loc) for group in self._results(frame.since, end) for storage in group)
+
+    def _keep_in_cache(self, frame: _Frame, end: int) -> None:
+        """A cache of keys and values lives as long as the function that goes through the layers, where the model does not return it."""
+        owner = next((one for one in self._open if one.called and _is_item(one.called[-1])), frame)
+        owner.kept.extend(storage for group in self._results(frame.since, end) for storage in group)
+
+    def _name(self, frame: _Frame, loc: Loc, names: Sequence[str], end: int) -> None:
+        """A statement that reads a variable without a name tells the name: a word that was not there before, or one that it binds anew."""
+        words = variables_in(loc.statement)
+        for storage, made in list(frame.nameless.items()):
+            if not any(frame.since <= used <= end for used, _ in self._facts.uses[storage]):
+                continue
+            new = [word for word in words if word not in frame.seen]
+            told = new if len(new) == 1 else [name for name in names if name in words] if not new else []
+            name = told[0] if told else f"of line {made.line}"
+            del frame.nameless[storage]
+            frame.names.setdefault(name, []).append(storage)
+            frame.places.setdefault(name, _place_of(made))
+        other = [word for word in words if word not in frame.seen and word not in frame.names]
+        if len(other) == 1 and names and is_whole(loc.statement):
+            self._name_again(frame, other[0], words, end)
+        frame.seen.update(words, names)
+
+    def _name_again(self, frame: _Frame, other: str, words: Sequence[str], end: int) -> None:
+        """A statement that reads what a variable holds by a word that was not there before: an assignment without an operator bound it."""
+        read = [
+            storage
+            for name, storages in frame.names.items()
+            if name not in words
+            for storage in storages
+            if any(frame.since <= used <= end for used, _ in self._facts.uses[storage])
+        ]
+        if read:
+            frame.names[other] = read
+            frame.places.setdefault(other, _place(frame))
+
+    def _also_returned(self, frame: _Frame, names: Sequence[str]) -> list[Value]:
+        """What a call may have returned for variables that nothing reads: a variable of the same name there, or an attention's weights."""
+        if any(word in name for name in names for word in _ATTENTION):
+            for storages in frame.offered.values():
+                if any(storage.node is not None and storage.node.op == "nn.softmax" for storage in storages):
+                    return storages
+        return next((frame.offered[name] for name in names if frame.offered.get(name)), [])
+
+    def _unpacked(self, frame: _Frame, target: str, results: list[list[Value]], end: int) -> None:
+        """A loop's statement that reads what its last round made, under a name that the file shows no binding of: it was taken from
+        the results. The variable that was bound last of those that the round before read had the name until then."""
+        before = frame.names.get(target)
+        if not before or not results or not any(frame.since <= used <= end for one in before for used, _ in self._facts.uses[one]):
+            return
+        for name, storages in reversed(frame.names.items()):
+            last = max((self._facts.last_use(one) for one in storages), default=-1)
+            if name != target and frame.before <= last < frame.since:
+                self._release(frame, name, storages, frame.since - 1)
+                frame.names[name] = []
+                return
 
     def _kept_items(self, frame: _Frame, container: str, end: int) -> list[Value]:
         """Items of a list that are not replaced: which one is cannot be seen, so those that were just read for the last time."""
@@ -265,9 +325,14 @@ class Locals:
         return [list(group) for group in groups if group]
 
 
+def _holds_several(names: tuple[str, ...]) -> bool:
+    """Whether a statement's one variable is called as tuples of results are."""
+    return len(names) == 1 and names[0].endswith("outputs")
+
+
 def _runs_again(frame: _Frame, child: Scope | None) -> bool:
     """Whether a call begins another round of a loop: its module is none that the statement names, or was called by it before."""
-    if child is None or child is frame.child or not frame.called:
+    if child is None or child is frame.child or not frame.called or _calls_method(frame):
         return False
     if child.name in frame.called:
         return True
@@ -276,9 +341,21 @@ def _runs_again(frame: _Frame, child: Scope | None) -> bool:
     return in_row and frame.loc is not None and not _is_named(child.name, frame.loc)
 
 
-def _function_name(node: Node) -> str:
-    """How a statement spells a call of the operator."""
-    return f"{node.source.rpartition('::')[2].partition('.')[0]}("
+def _calls_method(frame: _Frame) -> bool:
+    """Whether a statement calls a method of the module, in which the modules are called: that is no loop in the statement."""
+    found = _methods(frame.loc.statement) if frame.loc is not None else frozenset()
+    return bool(found) and frame.called[0].partition(".")[0] not in found
+
+
+@lru_cache(maxsize=65536)
+def _methods(statement: str) -> frozenset[str]:
+    """Names of the module's own attributes that a statement calls."""
+    return frozenset(_METHOD(statement[:_LONGEST]))
+
+
+def _is_item(name: str) -> bool:
+    """Whether a module is one of a list."""
+    return name.rpartition(".")[2].isdigit()
 
 
 def _stem(name: str) -> str:
@@ -295,8 +372,11 @@ def _is_named(name: str, loc: Loc) -> bool:
 
 def _place(frame: _Frame) -> str:
     """File and line of the statement that runs; the folder says little."""
-    loc = frame.loc
-    return "" if loc is None else f"{loc.file.replace(chr(92), '/').rpartition('/')[2]}:{loc.line}"
+    return "" if frame.loc is None else _place_of(frame.loc)
+
+
+def _place_of(loc: Loc) -> str:
+    return f"{loc.file.replace(chr(92), '/').rpartition('/')[2]}:{loc.line}"
 
 
 def _path(frame: _Frame) -> str:

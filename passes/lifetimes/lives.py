@@ -12,7 +12,7 @@ from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
 from irscope.passes.alias import Aliases
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.frames import Facts, Hold
+from irscope.passes.lifetimes.holds import Facts, Hold
 
 OUTPUT = "output"
 UNUSED = "nothing"
@@ -33,6 +33,8 @@ class LiveRange:
     """The last step that reads it; the number of steps for what the model returns."""
     uses: list[tuple[int, Value]] = field(default_factory=list)
     """Steps that read it, each with the value that is read, which may be a view."""
+    holds: tuple[Hold, ...] = ()
+    """What else keeps it: the longest call and the longest variable."""
 
     @property
     def is_output(self) -> bool:
@@ -114,10 +116,11 @@ class Body:
             by = OUTPUT
         elif uses:
             by = self.steps[last_use].name
-        for hold in (found[storage] for found in holds if storage in found):
+        held = tuple([found[storage] for found in holds if storage in found])
+        for hold in held:
             if hold.until > dies:
-                dies, by = hold.until, f"the call of {hold.by}" if hold.kind == "call" else f"variable {hold.by}"
-        return LiveRange(storage, self.sizes[storage], born, dies, by, last_use, uses)
+                dies, by = hold.until, f"the call of module {hold.by}" if hold.kind == "call" else hold.by
+        return LiveRange(storage, self.sizes[storage], born, dies, by, last_use, uses, held)
 
 
 def read_values(node: Node) -> list[Value]:

@@ -10,6 +10,30 @@ _TARGETS = re.compile(
     r"\s*(?::\s*[^=]+?)?\s*(?P<operator>[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)"
 )
 _LONGEST = 500
+_WORD = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)(?!\w|\s*\(|\s*=(?!=)|[\"'])").findall
+_NO_VARIABLES = frozenset(
+    {
+        "self",
+        "torch",
+        "nn",
+        "F",
+        "math",
+        "np",
+        "return",
+        "if",
+        "else",
+        "not",
+        "and",
+        "or",
+        "in",
+        "is",
+        "for",
+        "lambda",
+        "None",
+        "True",
+        "False",
+    }
+)
 _ITEM = re.compile(r"""^[rbuf]?(?P<key>"[^"]*"|'[^']*')\s*:""")
 
 
@@ -26,3 +50,17 @@ def targets_of(statement: str) -> tuple[str, ...]:
         return ()
     names = [name.strip().lstrip("*") for name in found["targets"].strip("() ").split(",")]
     return tuple(name for name in names if name)
+
+
+@lru_cache(maxsize=65536)
+def variables_in(statement: str) -> tuple[str, ...]:
+    """Words that a statement may read variables by, each once: none that it calls, and no attributes."""
+    words = _WORD(statement[:_LONGEST].partition("  # ")[0])
+    return tuple(dict.fromkeys(word for word in words if word not in _NO_VARIABLES))
+
+
+@lru_cache(maxsize=65536)
+def is_whole(statement: str) -> bool:
+    """Whether a statement ends on the line that is shown."""
+    text = statement.partition("  # ")[0].rstrip()
+    return len(statement) < _LONGEST and not text.endswith("\\") and all(text.count(a) == text.count(b) for a, b in ("()", "[]", "{}"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from irscope.ir.dims import Dim, SymDim, equal
+from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import Layout, TensorType, Type, tensor
-from irscope.ops.layouts import has_memory_format, is_viewable, row_major
+from irscope.ops.layouts import has_memory_format, row_major, suggests_channels_last
 from irscope.ops.spec import Family, OpSpec
 from irscope.passes.inference.engine import Inferred
+from irscope.passes.lifetimes.orders import channels_last, in_order, is_dense, known_sizes, pointwise, strides_of
 
 _POINTWISE = frozenset({Family.ELEMENTWISE, Family.COMPARISON})
 _KEEP_CHANNELS_LAST = frozenset({Family.CONVOLUTION, Family.POOLING, Family.NORMALIZATION})
@@ -41,62 +42,142 @@ class Strides:
         """Work out the strides of a node's results."""
         if not self._follow or spec is None or not node.outputs:
             return
-        operands = [self.type_of(value) for value in node.inputs if value is not None]
-        tensors = [type_ for type_ in operands if isinstance(type_, TensorType)]
-        if all(type_.layout is None for type_ in tensors) and node.op not in _MOVERS and node.op not in _FORMATS:
+        operands = [None if value is None else self.type_of(value) for value in node.inputs]
+        tensors = [type_ if isinstance(type_, TensorType) else None for type_ in operands]
+        if all(type_ is None or type_.layout is None for type_ in tensors) and node.op not in _ALWAYS:
             return
-        for output in node.outputs:
+        for index, output in enumerate(node.outputs):
             result = self._types.type_of(output)
             if isinstance(result, TensorType) and result.shape is not None:
-                layout = _result_layout(node, spec, tensors, result.shape)
-                if layout is not None and not _is_row_major(layout, result.shape):
+                layout = result_layout(node, spec, tensors, result, index)
+                # Strides of axes of size 1 say nothing of where elements are, but decide what format a tensor seems to have.
+                if isinstance(layout, tuple) and layout != row_major(result.shape):
                     self._layouts[output] = layout
 
 
-def _result_layout(node: Node, spec: OpSpec, operands: Sequence[TensorType], shape: tuple[Dim, ...]) -> Layout:
+def result_layout(node: Node, spec: OpSpec, operands: Sequence[TensorType | None], result: TensorType, index: int) -> Layout:
+    shape = result.shape
+    assert shape is not None
+    shown = [type_ for type_ in operands if type_ is not None]
+    if any(type_.shape is None or type_.layout == "sparse" for type_ in shown[:1]):
+        return None
+    written = node.attrs.get("inplace")
+    if isinstance(written, int) and not isinstance(written, bool) and index == 0:
+        target = operands[written] if written < len(operands) else None
+        return strides_of(target) if target is not None and target.shape == shape else None
     first = operands[0] if operands else None
-    if first is None or first.shape is None or first.layout == "sparse":
+    special = _SPECIAL.get(node.op)
+    if special is not None:
+        return special(node, shown, shape, index)
+    if first is None or first.shape is None:
         return None
     mover = _MOVERS.get(node.op)
     if mover is not None:
         return mover(node, first.shape, strides_of(first), shape)
     if node.op in _FORMATS:
-        return _formatted(node, first, shape)
-    if spec.family in _POINTWISE or node.attrs.get("inplace") is not None or node.op in _LIKE_FIRST:
-        return next((dense for one in operands if one.shape == shape and (dense := _dense_order(one)) is not None), None)
-    if spec.family in _KEEP_CHANNELS_LAST and has_memory_format(first, "channels_last") is True and first.layout is not None:
-        return _in_order(shape, (0, *range(2, len(shape)), 1)) if len(shape) in (4, 5) else None
+        return _formatted(node, first, result)
+    if spec.family in _POINTWISE or node.op in _POINTWISE_TOO:
+        return pointwise(shown, shape)
+    if node.op in _LIKE_FIRST and (index == 0 or node.op == "tensor.sort"):
+        return _dense_like(first, shape)
+    if spec.family in _KEEP_CHANNELS_LAST or node.op in _CHANNELS_LAST_TOO:
+        asked = shown[:2] if spec.family is Family.CONVOLUTION else shown[:1]
+        wanted = len(shape) in (4, 5) and any(suggests_channels_last(type_) is True for type_ in asked)
+        return channels_last(shape) if wanted and node.op not in _ROW_MAJOR else None
     return None
 
 
-def strides_of(type_: TensorType) -> tuple[Dim, ...]:
-    """Strides of a tensor whose shape is known."""
-    assert type_.shape is not None
-    return type_.layout if isinstance(type_.layout, tuple) else row_major(type_.shape)
+def _is_known_dense(shape: tuple[Dim, ...], strides: tuple[Dim, ...]) -> bool:
+    """Whether all sizes are numbers and the elements lie side by side."""
+    return known_sizes(shape) and known_sizes(strides) and is_dense(_ints(shape), _ints(strides))
 
 
-def _is_row_major(layout: Layout, shape: tuple[Dim, ...]) -> bool:
-    dense = row_major(shape)
-    return isinstance(layout, tuple) and all(size == 1 or equal(a, b) is True for a, b, size in zip(layout, dense, shape, strict=True))
-
-
-def _in_order(shape: tuple[Dim, ...], order: Sequence[int]) -> tuple[Dim, ...]:
-    """Strides of a dense tensor whose axes lie in that order, outermost first."""
-    dense = row_major([shape[axis] for axis in order])
-    strides: list[Dim] = [1] * len(shape)
-    for axis, stride in zip(order, dense, strict=True):
-        strides[axis] = stride
-    return tuple(strides)
-
-
-def _dense_order(type_: TensorType) -> Layout:
-    """A tensor's strides where its elements fill a block without gaps; a result of the same shape then lies alike."""
-    layout, shape = type_.layout, type_.shape
-    if not isinstance(layout, tuple) or shape is None or any(isinstance(dim, SymDim) for dim in (*layout, *shape)):
+def _dense_like(first: TensorType, shape: tuple[Dim, ...]) -> Layout:
+    """Operators that make an empty tensor like their operand keep its order of axes."""
+    if first.shape != shape:
         return None
-    order = sorted(range(len(shape)), key=lambda axis: (-int(str(layout[axis])), axis))
-    dense = _in_order(shape, order)
-    return dense if all(size == 1 or a == b for a, b, size in zip(dense, layout, shape, strict=True)) else None
+    strides = strides_of(first)
+    if _is_known_dense(shape, strides):
+        return strides
+    return pointwise([first], shape)
+
+
+# -- operators of their own --------------------------------------------------------------------------------------------
+
+
+def _attention(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
+    """Flash attention's result is laid out as the queries are; without it the last step is a product of matrices."""
+    shapes = [type_.shape for type_ in operands[:3] if type_.shape is not None and len(type_.shape) == 4]
+    if len(shapes) < 3 or index > 0:
+        return None
+    fits = all(one[-1] == shapes[0][-1] and (one[1] == shapes[0][1] or node.attrs.get("enable_gqa")) for one in shapes)
+    fits = fits and all(strides_of(type_)[-1] == 1 for type_ in operands[:3])
+    return _dense_like(operands[0], shape) if fits else None
+
+
+def _spectrum(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
+    """Windows are transformed one after another, and shown with frequencies first."""
+    rank = len(shape)
+    return in_order(shape, (*range(rank - 2), rank - 1, rank - 2)) if rank >= 2 and node.source == "aten::stft" else None
+
+
+def _joined(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
+    """Channels last where all parts are."""
+    return channels_last(shape) if len(shape) in (4, 5) and all(suggests_channels_last(type_) is True for type_ in operands) else None
+
+
+def _stacked(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
+    """Parts are joined along an axis that is cut up then."""
+    axis = node.attrs.get("axis", 0)
+    if not isinstance(axis, int) or len(shape) not in (5, 6) or not all(suggests_channels_last(type_) is True for type_ in operands):
+        return None
+    axis %= len(shape)
+    if axis == len(shape) - 1:
+        return None
+    strides = channels_last((*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+    return (*strides[:axis], strides[axis] * shape[axis + 1], *strides[axis:])
+
+
+def _rolled(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
+    """Two parts of the operand are joined the other way round."""
+    axes, shifts = node.attrs.get("axes"), node.attrs.get("shifts")
+    x = operands[0]
+    if not (isinstance(axes, tuple) and isinstance(shifts, tuple) and len(axes) == 1 and isinstance(axes[0], int)):
+        return None
+    size, shift = shape[axes[0]], shifts[0]
+    if not isinstance(size, int) or not isinstance(shift, int) or not size:
+        return channels_last(shape) if suggests_channels_last(x) is True else None
+    start = (size - shift) % size
+    axis = axes[0] % len(shape)
+    parts = (tensor_like((*shape[:axis], count, *shape[axis + 1 :]), strides_of(x)) for count in (size - start, start))
+    return channels_last(shape) if all(suggests_channels_last(part) is True for part in parts) else None
+
+
+def _grid(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
+    """Each result repeats one operand along all other axes."""
+    axis = index
+    if node.attrs.get("indexing") == "xy" and index < 2:
+        axis = 1 - index
+    if index >= len(operands) or not operands[index].shape:
+        return None
+    own = strides_of(operands[index])[0]
+    return tuple(own if place == axis else 0 for place in range(len(shape)))
+
+
+def _as_given(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
+    strides = node.attrs.get("strides")
+    return tuple(dim for dim in strides if isinstance(dim, int | SymDim)) if isinstance(strides, tuple) else None
+
+
+_SPECIAL: dict[str, Callable[[Node, Sequence[TensorType], tuple[Dim, ...], int], Layout]] = {
+    "nn.sdpa": _attention,
+    "fft.stft": _spectrum,
+    "tensor.concat": _joined,
+    "tensor.stack": _stacked,
+    "tensor.roll": _rolled,
+    "tensor.meshgrid": _grid,
+    "view.as_strided": _as_given,
+}
 
 
 # -- views -------------------------------------------------------------------------------------------------------------
@@ -142,6 +223,41 @@ def _expanded(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> 
     )
 
 
+def _sliced(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> Layout:
+    axes, steps = node.attrs.get("axes"), node.attrs.get("steps")
+    if len(old) != len(shape):
+        return None
+    found = list(strides)
+    for axis, step in zip(axes, steps, strict=False) if isinstance(axes, tuple) and isinstance(steps, tuple) else ():
+        if not isinstance(axis, int) or not isinstance(step, int):
+            return None
+        found[axis] = found[axis] * step
+    return tuple(found)
+
+
+def _diagonal(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> Layout:
+    a, b = _axis(node, "axis0", len(old)), _axis(node, "axis1", len(old), 1)
+    if a is None or b is None:
+        return None
+    return (*(stride for axis, stride in enumerate(strides) if axis not in (a, b)), strides[a] + strides[b])
+
+
+def _windows(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> Layout:
+    axis, step = _axis(node, "axis", len(old)), node.attrs.get("step", 1)
+    if axis is None or not isinstance(step, int):
+        return None
+    return (*strides[:axis], strides[axis] * step, *strides[axis + 1 :], strides[axis])
+
+
+def _parts(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> Layout:
+    """Real and imaginary parts lie beside each other."""
+    return tuple(stride * 2 for stride in strides)
+
+
+def _paired(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> Layout:
+    return (*(stride * 2 for stride in strides), 1)
+
+
 def _cut(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> Layout:
     return strides if len(old) == len(shape) else None
 
@@ -153,41 +269,34 @@ def _without_axis(node: Node, old: _Strides, strides: _Strides, shape: _Strides)
 
 def _reshaped(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> Layout:
     """Strides of a view with other sizes; a copy is row-major."""
-    if any(isinstance(dim, SymDim) for dim in (*old, *strides, *shape)) or 0 in old:
+    if not known_sizes(old) or not known_sizes(strides) or not known_sizes(shape) or 0 in old:
         return None
-    if node.source not in ("aten::view",) and is_viewable(tensor_like(old, strides), shape) is not True:
-        return None
-    found: list[Dim] = [1] * len(shape)
-    runs = _dense_runs([int(str(size)) for size in old], [int(str(stride)) for stride in strides])
-    place = len(shape) - 1
-    for count, step in runs:
-        while place >= 0 and (count > 1 or shape[place] == 1):
-            size = int(str(shape[place]))
-            if size > 1 and count % size:
-                return None
-            found[place] = step
-            step *= size
-            count //= size
+    sizes, steps, wanted = _ints(old), _ints(strides), _ints(shape)
+    found = [1] * len(wanted)
+    place = len(wanted) - 1
+    run, covered = 1, 1
+    step = steps[-1] if steps else 1
+    for axis in range(len(sizes) - 1, -1, -1):
+        run *= sizes[axis]
+        if axis and (sizes[axis - 1] == 1 or steps[axis - 1] == run * step):
+            continue
+        # A run of axes that lie densely ends here: new axes cut it up, or there is no such view.
+        while place >= 0 and (covered < run or wanted[place] == 1):
+            found[place] = covered * step
+            covered *= wanted[place]
             place -= 1
+        if covered != run:
+            return None
+        if axis:
+            step, run, covered = steps[axis - 1], 1, 1
     return tuple(found)
 
 
-def _dense_runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Elements and step of each run of axes that lie densely, innermost first."""
-    runs: list[tuple[int, int]] = []
-    end = 0
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size == 1:
-            continue
-        if runs and stride == end:
-            runs[-1] = (runs[-1][0] * size, runs[-1][1])
-        else:
-            runs.append((size, stride))
-        end = stride * size
-    return runs
+def _ints(dims: Sequence[Dim]) -> list[int]:
+    return [int(str(dim)) for dim in dims]
 
 
-def tensor_like(shape: _Strides, strides: _Strides) -> TensorType:
+def tensor_like(shape: _Strides, strides: Layout) -> TensorType:
     """A type of these sizes and strides; its elements do not matter."""
     from irscope.ir.dtypes import DType
 
@@ -199,7 +308,12 @@ _MOVERS: dict[str, Callable[[Node, _Strides, _Strides, _Strides], Layout]] = {
     "view.transpose": _transposed,
     "view.movedim": _moved,
     "view.expand": _expanded,
-    "view.slice": _cut,
+    "view.slice": _sliced,
+    "view.diagonal": _diagonal,
+    "view.unfold": _windows,
+    "view.as_real": _paired,
+    "math.real": _parts,
+    "math.imag": _parts,
     "view.narrow": _cut,
     "view.split": _cut,
     "view.chunk": _cut,
@@ -216,14 +330,32 @@ _MOVERS: dict[str, Callable[[Node, _Strides, _Strides, _Strides], Layout]] = {
     "view.unsqueeze": _reshaped,
 }
 _FORMATS = frozenset({"view.contiguous", "tensor.to", "tensor.copy"})
-_LIKE_FIRST = frozenset({"nn.softmax", "tensor.cast"})
+_POINTWISE_TOO = frozenset({"tensor.cast", "math.where", "tensor.flip"})
+_LIKE_FIRST = frozenset({"tensor.sort", "tensor.full_like", "tensor.empty_like"})
+_CHANNELS_LAST_TOO = frozenset({"vision.resize", "tensor.pad"})
+_ROW_MAJOR = frozenset({"nn.instance_norm", "nn.layer_norm", "nn.rms_norm"})
+_ALWAYS = frozenset({*_MOVERS, *_FORMATS, *_SPECIAL})
 
 
-def _formatted(node: Node, first: TensorType, shape: tuple[Dim, ...]) -> Layout:
+def _formatted(node: Node, first: TensorType, result: TensorType) -> Layout:
+    shape = result.shape
+    assert shape is not None
     wanted = node.attrs.get("memory_format", "contiguous_format" if node.op == "view.contiguous" else "preserve_format")
+    if node.op == "view.contiguous" and has_memory_format(first, wanted) is True:
+        return first.layout
+    looks = suggests_channels_last(first)
     if wanted in ("channels_last", "channels_last_3d"):
-        return _in_order(shape, (0, *range(2, len(shape)), 1)) if len(shape) in (4, 5) else None
+        kept = node.op == "tensor.to" and result.dtype is first.dtype and looks is True
+        return first.layout if kept else channels_last(shape) if len(shape) in (4, 5) else None
+    if not isinstance(first.layout, tuple):
+        return None
+    if node.op == "tensor.to" and result.dtype is first.dtype and (wanted != "contiguous_format" or looks is False):
+        return first.layout
     if wanted == "contiguous_format":
         return None
-    kept = _dense_order(first)
-    return kept if kept is not None else (first.layout if node.op == "tensor.to" else None)
+    has_numbers = known_sizes(shape) and known_sizes(first.layout)
+    if not has_numbers or _is_known_dense(shape, first.layout):
+        return first.layout
+    if node.op == "tensor.copy":
+        return pointwise([first], shape)
+    return channels_last(shape) if looks is True else None

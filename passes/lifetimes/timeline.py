@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.places import Scope
 from irscope.ir.types import TensorType
 from irscope.passes.alias import Aliases
-from irscope.passes.lifetimes.lives import LiveRange
+from irscope.passes.lifetimes.lives import UNUSED, LiveRange
+from irscope.passes.lifetimes.windows import Windows, windows
 from irscope.passes.ranges import Lifetimes
 from irscope.passes.sizes import largest
+
+
+@dataclass
+class ModuleShare:
+    """Bytes that one module call has made."""
+
+    scope: Scope
+    own: Dim = 0
+    """Made by the call itself."""
+    total: Dim = 0
+    """Made by it or by calls inside it."""
+    storages: int = 0
+    """Storages in the total."""
 
 
 @dataclass
@@ -38,18 +55,56 @@ class Timeline:
     peak_if_shared: Dim | None = None
     """The peak where all of these share."""
 
+    @cached_property
+    def windows(self) -> Windows:
+        """Where to look for what is alive; made when first asked for."""
+        return windows(self.ranges, len(self.steps))
+
     def living(self, step: int) -> list[LiveRange]:
-        """Storages alive at a step, in order of birth."""
-        return [one for one in self.ranges if one.born <= step <= one.dies]
+        """Storages alive at a step, in order of birth; takes logarithmic time and time for the answer."""
+        return self.windows.living(step)
 
     def why(self, one: LiveRange, step: int) -> str:
-        """Why a storage is alive at a step."""
+        """Why a storage is alive at a step: who reads it, who holds it when nobody reads it any more, or that it is returned."""
         if one.born == step:
             return "made here"
-        for used, value in one.uses:
-            if used >= step:
-                return _use_text(self.steps, one, used, value, step)
-        return f"held by {one.held_by}"
+        at = bisect_left(one.uses, step, key=_step_of)
+        if at < len(one.uses):
+            return _use_text(self.steps, one, *one.uses[at], step)
+        return f"held by {one.held_by}" if one.held_by != UNUSED else "nothing reads it"
+
+    def by_module(self, step: int) -> list[ModuleShare]:
+        """What is alive at a step by the module call that made it, outer calls before inner, each with what those inside it made."""
+        parts = [(one.value.node.scope, one.size) for one in self.living(step) if one.value.node is not None]
+        inside = self.inside.get(step)
+        if inside is not None:
+            parts.append((self.steps[step].scope, inside))
+        return _shares(parts)
+
+
+def _shares(parts: Iterable[tuple[Scope, Dim]]) -> list[ModuleShare]:
+    found: dict[Scope, ModuleShare] = {}
+    for made_in, size in parts:
+        for scope in (*_outside(made_in), made_in):
+            share = found.setdefault(scope, ModuleShare(scope))
+            share.total = share.total + size
+            share.storages += 1
+        found[made_in].own = found[made_in].own + size
+    return list(found.values())
+
+
+def _outside(scope: Scope) -> list[Scope]:
+    """The calls around a call, outermost first."""
+    above: list[Scope] = []
+    parent = scope.parent
+    while parent is not None:
+        above.append(parent)
+        parent = parent.parent
+    return above[::-1]
+
+
+def _step_of(use: tuple[int, Value]) -> int:
+    return use[0]
 
 
 def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
@@ -88,7 +143,7 @@ def _returned(lifetimes: Lifetimes) -> list[Dim]:
 
 
 def _use_text(steps: list[Node], one: LiveRange, used: int, value: Value, step: int) -> str:
-    through = "" if value is one.value or not value.name else f" as {value.name}"
+    through = "" if value is one.value or not value.name else f" through {value.name}, a view of it"
     if used == len(steps):
         return f"output{through}"
     node = steps[used].name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.bench import clock, ir, start
+from tests.bench import clock, ir, start, weights
 
 NODES = 100_000
 
@@ -31,6 +31,8 @@ def main() -> None:
     print("  the same graph built by")
     for name, taken in ir.peers(NODES):
         print(f"    {name:10} {taken:7.3f}   {taken / found['build']:5.1f} times irscope's")
+
+    weights.main()
 
     if "--big" in sys.argv:
         print(f"\nIR, {NODES * 10:,} nodes, CPU s and growth (target: at most 12 times)")

@@ -29,6 +29,8 @@ LIMIT_SECONDS, LIMIT_MB = 0.5, 100
 """What the big file may take more than its twin."""
 GPT2_SECONDS = 0.3
 _FREE_BYTES = 5 << 30
+_FAR = 0xFFFFFFFF
+"""Offsets beyond this stand in fields of 64 bits."""
 
 
 @functools.cache
@@ -80,11 +82,16 @@ class SparseZip:
         """Write the directory."""
         start = self._file.tell()
         for entry in self._entries:
-            fields = (20, 20, 0, 0, 0, 0, entry.crc, entry.size, entry.size, len(entry.name), 0, 0, 0, 0, 0, entry.offset)
-            self._file.write(struct.pack("<4s6H3L5H2L", b"PK\x01\x02", *fields) + entry.name)
-        length = self._file.tell() - start
+            far = entry.offset > _FAR
+            extra = struct.pack("<2HQ", 1, 8, entry.offset) if far else b""
+            fields = (45, 45, 0, 0, 0, 0, entry.crc, entry.size, entry.size, len(entry.name), len(extra), 0, 0, 0, 0)
+            self._file.write(struct.pack("<4s6H3L5H2L", b"PK\x01\x02", *fields, _FAR if far else entry.offset) + entry.name + extra)
+        end = self._file.tell()
         count = len(self._entries)
-        self._file.write(struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, length, start, 0))
+        if start > _FAR:
+            self._file.write(struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, end - start, start))
+            self._file.write(struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1))
+        self._file.write(struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, end - start, min(start, _FAR), 0))
 
 
 def _text(text: str) -> bytes:

@@ -10,11 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from irscope.ir.program import Program  # noqa: E402
-from irscope.passes.lifetimes.timeline import Timeline  # noqa: E402
+from irscope.passes.alias import Alias  # noqa: E402
+from irscope.passes.lifetimes.timeline import Timeline, measure  # noqa: E402
 from irscope.passes.liveness import Liveness  # noqa: E402
+from irscope.passes.ranges import Ranges  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.frontends.torch.helpers import read, save_exported, save_traced  # noqa: E402
-from tests.oracle.models import MODELS  # noqa: E402
+from tests.oracle.models import MODELS, Locals  # noqa: E402
 from tests.oracle.storages import Recording, record, record_module  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -59,6 +61,19 @@ def test_graph_executor(case: tuple[Any, tuple[Any, ...]], tmp_path: Path) -> No
     truth = record(module, args, lambda: [*module.parameters(), *module.buffers(), *constants])
     check(Manager(program).get(Liveness(model="ssa")), truth, parameter_bytes(program))
     check(Manager(program).get(Liveness(model="jit")), truth, parameter_bytes(program))
+
+
+def test_eager_from_a_trace(case: tuple[Any, tuple[Any, ...]], tmp_path: Path) -> None:
+    """A trace tells which line ran, and not what it says: a variable that is bound again later under its name cannot be known."""
+    model, args = case
+    program = read("torchscript", save_traced(tmp_path / "model.pt", model, args))
+    manager = Manager(program)
+    predicted = measure(program.graph, manager.get(Ranges(model="eager")), manager.get(Alias())).peak
+    truth = record_module(model, args).peak
+    if isinstance(model, Locals):
+        assert predicted == pytest.approx(truth, rel=0.05)
+    else:
+        assert predicted == truth
 
 
 def test_torchscript_interpreter(case: tuple[Any, tuple[Any, ...]], tmp_path: Path) -> None:

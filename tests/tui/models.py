@@ -105,5 +105,8 @@ def browse(text: str, *, analysed: bool = True, symbols: Symbols = UNICODE) -> B
     opened = model(text)
     made = Browse(opened.program, Source(opened.program.path, settings=opened.manager.settings), symbols)
     if analysed:
-        Analyses(opened.manager, made.outline, made.matcher).run(lambda update: made.take(0, update))
+        for answer in Analyses(opened.manager, made.outline, made.matcher).parts().values():
+            update = answer()
+            if update is not None:
+                update.apply(made.results)
     return made

@@ -7,68 +7,104 @@ from collections import Counter
 import pytest
 from textual.binding import Binding
 
-from irscope.tui.actions import ACTIONS, PANE_TITLES, Action, Pane, actions_of, bindings, help_lines
+from irscope.tui.actions import ACTIONS, PANE_TITLES, Action, actions_of, bindings
 from irscope.tui.app import IrscopeApp
+from irscope.tui.help import help_lines
 from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import ASCII, UNICODE
-from irscope.tui.screens.browse import BrowseScreen
+from irscope.tui.screens.base import ModelScreen
 from irscope.tui.screens.dialog import TextDialog
+from irscope.tui.screens.registry import SCREENS, all_actions, app_actions, pane_titles, screen_actions
 from irscope.tui.widgets.lines import DetailPane
 from irscope.tui.widgets.prompt import Prompt
-from irscope.tui.widgets.timeline import TimelinePane
-from irscope.tui.widgets.tree import OutlineTree
+from tests.tui.panes import PANE_OWNERS
 
-OWNERS: dict[Pane, type] = {
-    "tree": OutlineTree,
-    "timeline": TimelinePane,
+COMMON: dict[str, type] = {
     "detail": DetailPane,
     "prompt": Prompt,
-    "browse": BrowseScreen,
+    "screen": ModelScreen,
     "app": IrscopeApp,
     "dialog": TextDialog,
+    **PANE_OWNERS,
 }
+NAMES = [record.name for record in SCREENS]
 
 
-@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: f"{action.pane}.{action.name}")
+def owner_of(pane: str) -> type:
+    return COMMON[pane] if pane in COMMON else next(record for record in SCREENS if record.name == pane).load()
+
+
+@pytest.mark.parametrize("action", all_actions(), ids=lambda action: f"{action.pane}.{action.name}")
 def test_every_action_has_a_handler_a_label_and_help(action: Action) -> None:
-    assert hasattr(OWNERS[action.pane], f"action_{action.name.partition('(')[0]}")
+    assert hasattr(owner_of(action.pane), f"action_{action.name.partition('(')[0]}")
     assert action.label
     assert action.help.endswith(".")
     assert action.keys
 
 
-@pytest.mark.parametrize("pane", PANE_TITLES)
-def test_owners_bind_exactly_what_the_table_says(pane: Pane) -> None:
-    owner = OWNERS[pane]
-    assert bindings(pane) == owner.BINDINGS  # type: ignore[attr-defined]
-    assert all(isinstance(binding, Binding) for binding in bindings(pane))
+@pytest.mark.parametrize("name", NAMES)
+def test_owners_bind_exactly_what_the_table_says(name: str) -> None:
+    actions = screen_actions([name])
+    for pane in pane_titles([name]):
+        if not list(actions_of(pane, actions)):
+            continue
+        owner = owner_of(pane)
+        assert bindings(pane, actions) == owner.BINDINGS  # type: ignore[attr-defined]
+        assert all(isinstance(binding, Binding) for binding in bindings(pane, actions))
 
 
-@pytest.mark.parametrize("pane", PANE_TITLES)
-def test_no_key_means_two_things_in_one_place(pane: Pane) -> None:
-    counts = Counter(key for action in actions_of(pane) for key in action.keys)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pane_with_actions_has_a_title(name: str) -> None:
+    assert {action.pane for action in screen_actions([name])} <= pane_titles([name]).keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_key_means_two_things_in_one_place(name: str) -> None:
+    actions = screen_actions([name])
+    for pane in pane_titles([name]):
+        counts = Counter(key for action in actions_of(pane, actions) for key in action.keys)
+        assert [key for key, count in counts.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_pane_hides_a_key_of_the_screen_or_the_app(name: str) -> None:
+    actions = screen_actions([name])
+    around = {key for owner in (name, "screen", "app") for action in actions_of(owner, actions) for key in action.keys}
+    for pane in pane_titles([name]):
+        if pane not in (name, "screen", "app", "dialog", "prompt", "pick", "form"):
+            clash = around & {key for action in actions_of(pane, actions) for key in action.keys}
+            assert (pane, clash) == (pane, set())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_keys_of_the_app_and_the_screen_differ(name: str) -> None:
+    actions = screen_actions([name])
+    counts = Counter(key for owner in (name, "screen", "app") for action in actions_of(owner, actions) for key in action.keys)
     assert [key for key, count in counts.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("pane", ["tree", "timeline", "detail"])
-def test_no_pane_hides_a_key_of_the_screen_or_the_app(pane: Pane) -> None:
-    around = {key for owner in ("browse", "app") for action in actions_of(owner) for key in action.keys}  # type: ignore[arg-type]
-    assert around.isdisjoint({key for action in actions_of(pane) for key in action.keys})
+@pytest.mark.parametrize("name", NAMES)
+def test_help_lists_everything_and_begins_with_the_focused_pane(name: str) -> None:
+    titles, actions = pane_titles([name]), screen_actions([name])
+    for pane in titles:
+        lines = [text_of(line) for line in help_lines(name, pane, UNICODE)]
+        if list(actions_of(pane, actions)):
+            assert lines[0] == titles[pane]
+        for action in actions:
+            assert any(line.endswith(action.help) for line in lines)
 
 
-def test_the_keys_of_the_app_and_the_screen_differ() -> None:
-    assert {key for action in actions_of("browse") for key in action.keys}.isdisjoint(
-        {key for action in actions_of("app") for key in action.keys}
-    )
+@pytest.mark.parametrize("name", NAMES)
+def test_help_in_plain_ascii(name: str) -> None:
+    assert all(text_of(line).isascii() for line in help_lines(name, "", ASCII))
 
 
-@pytest.mark.parametrize("pane", PANE_TITLES)
-def test_help_lists_everything_and_begins_with_the_focused_pane(pane: Pane) -> None:
-    lines = [text_of(line) for line in help_lines(pane, UNICODE)]
-    assert lines[0] == PANE_TITLES[pane]
-    for action in ACTIONS:
-        assert any(line.endswith(action.help) for line in lines)
+def test_screens_have_numbers_as_keys_in_order() -> None:
+    assert [record.key for record in SCREENS] == sorted({record.key for record in SCREENS})
+    assert {record.action for record in SCREENS} <= set(app_actions())
 
 
-def test_help_in_plain_ascii() -> None:
-    assert all(text_of(line).isascii() for line in help_lines("tree", ASCII))
+def test_common_actions_stand_in_no_screen() -> None:
+    own = [action for record in SCREENS for action in record.load().ACTIONS]
+    assert not set(own) & set(ACTIONS)
+    assert {action.pane for action in ACTIONS} == PANE_TITLES.keys()

@@ -19,8 +19,10 @@ from irscope.tui.app import IrscopeApp
 from irscope.tui.models.results import Names
 from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.queue import Request
 from irscope.tui.screens.browse import BrowseScreen
 from irscope.tui.screens.dialog import TextDialog
+from irscope.tui.session import Session
 from irscope.tui.widgets.lines import DetailPane, TextPane
 from irscope.tui.widgets.timeline import TimelinePane
 from irscope.tui.widgets.tree import OutlineTree
@@ -50,8 +52,9 @@ def drive(
 
 async def settle(app: IrscopeApp, pilot: Pilot[None]) -> None:
     """Until workers are done and their messages are handled."""
-    await pilot.pause()
-    await app.workers.wait_for_complete()
+    for _ in range(3):
+        await pilot.pause()
+        await app.workers.wait_for_complete()
     await pilot.pause()
 
 
@@ -361,13 +364,18 @@ def test_a_pass_that_raises_leaves_the_rest_alone() -> None:
 def test_stale_answers_change_nothing() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         names = app.browse.results.names
-        app.screen.post_message(BrowseScreen.Answered(app.browse.generation - 1, Names({})))  # type: ignore[arg-type]
-        app.screen.post_message(BrowseScreen.Progressed(app.browse.generation - 1, "old progress"))
+        old = Session(model(TWO_LAYERS), UNICODE)
+        app.post_message(IrscopeApp.Answered(old, Request("names", nothing_at_all, app.session._take, print), Names({})))  # type: ignore[arg-type]
+        app.post_message(IrscopeApp.Progressed(old, "old progress"))
         await pilot.pause()
         assert app.browse.results.names is names
         assert "old progress" not in screen_text(app)
 
     drive(model(TWO_LAYERS), steps)
+
+
+def nothing_at_all() -> None:
+    """The answer to a question that nobody asked."""
 
 
 def test_instruments_of_the_command_line_are_silent_and_come_back() -> None:
@@ -408,7 +416,7 @@ def test_every_drawn_line_has_the_width_of_its_widget() -> None:
 def test_the_palette_offers_what_the_keys_do() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"Filter", "Peak", "Command", "Help", "Quit"} <= titles
+        assert {"Filter", "Peak", "Copy", "Help", "Quit", "Browse", "Expand all"} <= titles
 
     drive(model(TWO_LAYERS), steps)
 

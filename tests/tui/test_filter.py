@@ -6,7 +6,7 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
-from irscope.tui.models.filter import parse_filter
+from irscope.tui.models.filter import parse_filter, shape_matches
 from tests.tui.models import FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
 
@@ -41,6 +41,30 @@ def found(text: str, query: str) -> list[str]:
         ("mem>4KB", ["hidden", "active"]),
         ("mem<2K", ["back", "y"]),
         ("mem>0.5KiB mem<1.5KiB", ["back", "y"]),
+        ("mem>=1KiB mem<=1KiB", ["back", "y"]),
+        ("mem>1KiB", ["hidden", "active"]),
+        ("shape:[4,256]", ["hidden", "active"]),
+        ("shape:[*,64]", ["back", "y"]),
+        ("shape:[*,*]", ["hidden", "active", "back", "y"]),
+        ("shape:[*]", []),
+        ("shape:[*,64,*]", []),
+        ("shape:[...]", ["hidden", "active", "back", "y"]),
+        ("shape:[...,256]", ["hidden", "active"]),
+        ("shape:[4", ["hidden", "active", "back", "y"]),
+        ("shape:[4,2", []),
+        ("shape:256", ["hidden", "active"]),
+        ("!shape:[*,64]", ["hidden", "active"]),
+        ("dtype:f", ["hidden", "active", "back", "y"]),
+        ("dtype:32", []),
+        ("name:act", ["active"]),
+        ("name:%back", ["back"]),
+        ("name:block", []),
+        ("/relu|add/", ["active", "y"]),
+        ("/^nn[.]relu/", ["active"]),
+        ("!/linear/", ["active", "y"]),
+        ('"nn.relu active"', ["active"]),
+        ('op:"nn.relu"', ["active"]),
+        ("inplace", []),
         ("unknown", []),
         ("nothing-like-it", []),
         ("!", []),
@@ -48,6 +72,46 @@ def found(text: str, query: str) -> list[str]:
 )
 def test_filters(query: str, names: list[str]) -> None:
     assert found(TWO_LAYERS, query) == names
+
+
+def test_shapes_with_symbols_are_found_by_their_formula() -> None:
+    assert found(SYMBOLIC, "shape:[batch,64]") == ["back", "y"]
+    assert found(SYMBOLIC, "shape:[batch,*] relu") == ["active"]
+    assert found(FOREIGN, "shape:[*,*]") == ["a"]
+
+
+def test_nodes_that_write_into_an_input_are_found() -> None:
+    text = TWO_LAYERS.replace("nn.relu(%hidden)", "nn.relu(%hidden) {inplace=0}")
+    assert found(text, "inplace") == ["active"]
+    assert found(text, "dtype:f32 !inplace") == ["hidden", "back", "y"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shape", "holds"),
+    [
+        (("*",), ("3",), True),
+        (("*",), (), False),
+        ((), (), True),
+        (("...",), (), True),
+        (("...", "8"), ("1", "2", "8"), True),
+        (("...", "8"), ("8", "1"), False),
+        (("8", "...", "8"), ("8",), False),
+        (("8", "...", "8"), ("8", "8"), True),
+        (("...", "2", "..."), ("1", "2", "3"), True),
+        (("...", "2", "...", "2"), ("2", "1", "2"), True),
+        (("...", "2", "...", "2"), ("2", "1"), False),
+    ],
+)
+def test_patterns_of_shapes(pattern: tuple[str, ...], shape: tuple[str, ...], holds: bool) -> None:
+    assert shape_matches(pattern, shape) is holds
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"), [("/(/", "is no regular expression"), ("shape:[[2]", "is no shape"), ("shape:2]3", "is no shape")]
+)
+def test_patterns_that_make_no_sense_are_refused(query: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        parse_filter(query)
 
 
 def test_unknown_finds_what_has_no_number() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from irscope.errors import PassError
 from irscope.report.printable import display_width
 from irscope.tui.models.browse import Browse
-from irscope.tui.models.results import Failed, Names
+from irscope.tui.models.results import Failed
 from irscope.tui.models.spans import Line, Span, cut_end, text_of, wrap
 from irscope.tui.models.symbols import ASCII, UNICODE, Symbols, symbols_for
 from irscope.tui.models.table import heading_line, widths_for
@@ -198,7 +198,7 @@ def test_a_failed_part_is_unknown_and_explained() -> None:
     model = browse(TWO_LAYERS, analysed=False)
     error = PassError("it broke", code="IRS500", where="flops.py:3", hint="try again")
     for part in ("flops", "liveness", "params", "sizes"):
-        assert model.take(0, Failed(part, error))
+        Failed(part, error).apply(model.results)
     assert "FLOPs ?" in text(model.header(200, 2))
     assert "press w" in text(model.timeline_lines(80, 4))
     assert text_of(model.table.line(2, 80, selected=False, expanded=False)).count("?") == 2
@@ -206,14 +206,6 @@ def test_a_failed_part_is_unknown_and_explained() -> None:
     remarks = text(model.remark_lines())
     assert "error IRS500 flops: it broke" in remarks
     assert "try again" in remarks
-
-
-def test_stale_answers_are_dropped() -> None:
-    model = browse(TWO_LAYERS)
-    model.restart()
-    assert model.results.flops is None
-    assert not model.take(0, Names(model.results.names))
-    assert model.take(1, Names(model.results.names))
 
 
 def test_commands_can_be_pasted_into_a_shell() -> None:

@@ -42,7 +42,7 @@ class Exported:
     seconds: float = 0.0
 
 
-class _Sparse(io.RawIOBase):
+class SparseFile(io.RawIOBase):
     """Writes a file in which long runs of zeros take no space on disk."""
 
     def __init__(self, path: Path) -> None:
@@ -145,13 +145,13 @@ def _shortened(error: Exception) -> str:
 
 
 def _save_concrete(model: Any, args: tuple[Any, ...], path: Path) -> None:
-    with _Sparse(path) as file:
+    with SparseFile(path) as file:
         torch.export.save(torch.export.export(model, args), file)
 
 
 def _save_decomposed(model: Any, args: tuple[Any, ...], path: Path) -> None:
     program = torch.export.export(model, args).run_decompositions()
-    with _Sparse(path) as file:
+    with SparseFile(path) as file:
         torch.export.save(program, file)
 
 
@@ -159,7 +159,7 @@ def _save_dynamic(model: Any, args: tuple[Any, ...], path: Path) -> None:
     batch = torch.export.Dim("batch", max=1024)
     axes = tuple({0: batch} for _ in args)
     program = torch.export.export(model, args, dynamic_shapes=(axes,) if isinstance(model, Flat) else axes)
-    with _Sparse(path) as file:
+    with SparseFile(path) as file:
         torch.export.save(program, file)
 
 
@@ -173,7 +173,7 @@ def _save_scripted(model: Any, args: tuple[Any, ...], path: Path) -> None:
 
 
 def _save_script(module: Any, path: Path) -> None:
-    with _Sparse(path) as file:
+    with SparseFile(path) as file:
         file.write(module.save_to_buffer())
 
 

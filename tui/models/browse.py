@@ -8,20 +8,22 @@ from irscope.diagnostics import Severity
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
 from irscope.ir.program import Program
+from irscope.report.table import Table
 from irscope.tui.models.binding import parse_binding
 from irscope.tui.models.command import Source, run_command, show_command
-from irscope.tui.models.detail import detail_lines
+from irscope.tui.models.detail import detail_lines, label
 from irscope.tui.models.filter import Matcher, parse_filter
 from irscope.tui.models.header import header_lines
-from irscope.tui.models.outline import build_outline
-from irscope.tui.models.results import Results, Update
-from irscope.tui.models.spans import Line, Role, Span
+from irscope.tui.models.outline import Group, build_outline
+from irscope.tui.models.results import Results
+from irscope.tui.models.spans import Line, Role, Span, text_of
 from irscope.tui.models.symbols import Symbols
 from irscope.tui.models.table import TreeTable
 from irscope.tui.models.tree import TreeModel
 
 PASSES = "params,flops,liveness"
 """What the numbers on the screen come from."""
+_EXPORT_WIDTH = 160
 _ROLES: dict[Severity, Role] = {Severity.ERROR: "error", Severity.WARNING: "unknown", Severity.NOTE: "faint"}
 
 
@@ -40,23 +42,8 @@ class Browse:
         """The selected row of the outline; meaningless while the model is empty."""
         self.filter_text = ""
         self.filter_error = ""
-        self.generation = -1
-        self.restart()
-
-    # -- results -----------------------------------------------------------------------------------------------
-
-    def restart(self) -> None:
-        """Forget all results; what older workers still send is no longer taken."""
-        self.generation += 1
-        self.results = Results(self.program.symbols)
+        self.results = Results(program.symbols)
         self.table = TreeTable(self.outline, self.results, self.symbols)
-
-    def take(self, generation: int, update: Update) -> bool:
-        """Apply an answer, unless it belongs to results that were dropped."""
-        if generation != self.generation:
-            return False
-        update.apply(self.results)
-        return True
 
     # -- selection ---------------------------------------------------------------------------------------------
 
@@ -131,6 +118,39 @@ class Browse:
     def _first_match(self) -> int:
         """Where the first node is shown; the rows above it only lead there."""
         return next((index for index, row in enumerate(self.tree.visible.tolist()) if self.tree.is_match(row)), 0)
+
+    # -- rows as text ------------------------------------------------------------------------------------------
+
+    def row_name(self, row: int) -> str:
+        """The name of a row: a module's path, the first result of a node."""
+        item = self.outline.items[row]
+        if isinstance(item, Group):
+            return self.symbols.clean(item.scope.path if item.scope is not None else item.name)
+        return label(item.outputs[0], self.results, self.symbols) if item.outputs else self.symbols.clean(item.op)
+
+    def row_text(self, row: int) -> str:
+        """What a row is, in a few words."""
+        item = self.outline.items[row]
+        kind = item.kind if isinstance(item, Group) else self.symbols.clean(item.op)
+        return f"{kind} {self.row_name(row)}"
+
+    def row_line(self, row: int) -> str:
+        """A row with its columns, as text."""
+        return text_of(self.table.line(row, _EXPORT_WIDTH, selected=False, expanded=True)).strip()
+
+    def export(self) -> Table:
+        """The rows that are shown."""
+        rows = [self._exported(row) for row in self.tree.visible.tolist()]
+        columns = ["row:index", "depth:count", "kind", "name", "type:dtype", "flops:flops", "bytes:bytes"]
+        return Table.of(rows, columns, "modules and nodes")
+
+    def _exported(self, row: int) -> tuple[object, ...]:
+        item = self.outline.items[row]
+        kind = item.kind if isinstance(item, Group) else item.op
+        type_ = "" if isinstance(item, Group) or not item.outputs else item.outputs[0].type.text
+        flops = None if self.results.flops is None else self.results.flops.values[row]
+        size = None if self.results.sizes is None else self.results.sizes.values[row]
+        return (row, int(self.outline.depth[row]), kind, self.row_name(row), type_, flops, size)
 
     # -- what is shown -----------------------------------------------------------------------------------------
 

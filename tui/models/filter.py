@@ -1,36 +1,52 @@
-"""The filter language: words that must all match, as in `op:conv scope:layer3 mem>1MiB !relu`."""
+"""The filter language: words that must all match, as in `op:conv scope:layer3 mem>1MiB shape:[*,64,*] !/relu|gelu/`."""
 
 from __future__ import annotations
 
+import math
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from functools import cached_property, lru_cache
+from typing import Final, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from irscope.errors import UsageError
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node
+from irscope.ir.places import Scope
+from irscope.ir.types import TensorType, Type
 from irscope.tui.models.columns import Column
-from irscope.tui.models.outline import Outline
+from irscope.tui.models.outline import Ints, Outline
 from irscope.tui.models.tree import Mask
+
+K = TypeVar("K", bound=Hashable)
 
 HELP: Final = (
     ("word", "operator, name, module or source operator contains the word"),
+    ('"two words"', "the same with a blank in it"),
+    ("/regex/", "the same as a regular expression"),
     ("op:conv", "operator contains"),
+    ("name:fc1", "name of the node or of a result contains"),
     ("scope:layer3", "module path contains"),
-    ("type:f16", "type of a result contains"),
-    ("flops>1G", "FLOPs above (or < below) a number; k, M, G, T"),
+    ("dtype:f16", "element type of a result begins with"),
+    ("shape:[*,64,*]", "shape of a result; * is any one size, ... any number of them"),
+    ("type:f16[1,", "type of a result as text contains"),
+    ("flops>1G", "FLOPs above (or <, >=, <=) a number; k, M, G, T"),
     ("mem>1MiB", "bytes of the results above or below; KiB, MiB, GiB or KB, MB, GB"),
+    ("inplace", "writes into one of its inputs"),
     ("unknown", "cost or size of the results is unknown"),
     ("!word", "not: works before any of these"),
 )
 """What may stand in a filter, for the help screen."""
 
-_COMPARISON = re.compile(r"(flops|mem)([<>])(.*)", re.IGNORECASE)
+_WORD = re.compile(r'!?(?:/(?:\\.|[^/\\])*/|(?:[a-z]+:)?"[^"]*"|\S+)', re.IGNORECASE)
+_COMPARISON = re.compile(r"(flops|mem)([<>]=?)(.*)", re.IGNORECASE)
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]*)", re.IGNORECASE)
+_FIELD_WORDS = frozenset({"op", "name", "scope", "type", "dtype", "shape"})
+_FLAGS = frozenset({"unknown", "inplace"})
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -47,20 +63,63 @@ class Term:
 
 def parse_filter(text: str) -> tuple[Term, ...]:
     """The terms of a filter; raises UsageError with one clear line."""
-    return tuple(_term(word) for word in text.split())
+    return tuple(_term(word) for word in _WORD.findall(text))
 
 
 def _term(word: str) -> Term:
     negated = word.startswith("!") and len(word) > 1
     body = word[1:] if negated else word
+    if len(body) > 2 and body[0] == body[-1] == "/":
+        return Term("regex", _checked_regex(body[1:-1]), negated)
     comparison = _COMPARISON.fullmatch(body)
     if comparison is not None:
         field, sign, number = comparison.groups()
         return Term(field.lower(), sign, negated, _number(number, field.lower()))
     field, colon, rest = body.partition(":")
-    if colon and field.lower() in ("op", "scope", "type", "dtype"):
-        return Term(field.lower().removeprefix("d"), rest.lower(), negated)
-    return Term("unknown" if body == "unknown" else "any", body.lower(), negated)
+    if colon and field.lower() in _FIELD_WORDS:
+        return _field_term(field.lower(), rest.strip('"').lower(), negated)
+    return Term(body if body in _FLAGS else "any", body.strip('"').lower(), negated)
+
+
+def _field_term(field: str, text: str, negated: bool) -> Term:
+    if field == "shape":
+        _sizes(text)
+    return Term(field, text, negated)
+
+
+def _checked_regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise UsageError(f"/{text}/ is no regular expression: {error}", hint="a word without slashes is taken as it is") from None
+    return text
+
+
+@lru_cache(maxsize=64)
+def _sizes(text: str) -> tuple[str, ...]:
+    """The sizes that a pattern such as `[*,64,*]` asks for; while it is typed the closing bracket is missing, and more may come."""
+    inner = text.removeprefix("[")
+    if "[" in inner or "]" in inner.removesuffix("]"):
+        raise UsageError(f"{text!r} is no shape", hint="for example shape:[*,64,*] or shape:[...,768]")
+    sizes = tuple(size.strip() for size in inner.removesuffix("]").split(",")) if inner.removesuffix("]") else ()
+    if text.startswith("[") and text.endswith("]"):
+        return sizes
+    while sizes and not sizes[-1]:
+        sizes = sizes[:-1]
+    return (*sizes, "...") if text.startswith("[") else ("...", *sizes, "...")
+
+
+def shape_matches(sizes: tuple[str, ...], shape: tuple[str, ...]) -> bool:
+    """Whether the texts of a shape's sizes are what a pattern asks for; `*` stands for one size, `...` for any number."""
+    possible = {0}
+    for size in sizes:
+        if size == "...":
+            possible = set(range(min(possible), len(shape) + 1))
+        else:
+            possible = {at + 1 for at in possible if at < len(shape) and size in ("*", shape[at])}
+        if not possible:
+            return False
+    return len(shape) in possible
 
 
 def _number(text: str, field: str) -> float:
@@ -79,11 +138,26 @@ def _prefix(unit: str, field: str) -> str:
     return unit.removesuffix("ib") if unit.endswith("ib") else unit.removesuffix("b")
 
 
+@dataclass(frozen=True)
+class Kinds(Generic[K]):
+    """What many rows have in common, each kind looked at once however many rows are of it."""
+
+    kinds: Sequence[K]
+    rows: Ints
+    """The number of the kind of each row, -1 for a row that is no node."""
+
+    def where(self, holds: Callable[[K], bool]) -> Mask:
+        """The rows of those kinds for which something holds."""
+        found: Mask = np.array([*map(holds, self.kinds), False], dtype=np.bool_)[self.rows]
+        return found
+
+
 class Matcher:
     """Finds the rows that a filter matches. Only nodes match; the tree adds what is above them."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
+        self._numbers: dict[str, tuple[Column, NDArray[np.float64]]] = {}
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -93,9 +167,30 @@ class Matcher:
     def _is_node(self) -> Mask:
         return np.array([isinstance(item, Node) for item in self._outline.items], dtype=np.bool_)
 
+    @cached_property
+    def _ops(self) -> Kinds[str]:
+        return self._kinds(lambda node: node.op)
+
+    @cached_property
+    def _scopes(self) -> Kinds[Scope]:
+        return self._kinds(lambda node: node.scope)
+
+    @cached_property
+    def _types(self) -> Kinds[tuple[Type, ...]]:
+        return self._kinds(lambda node: tuple([output.type for output in node.outputs]))
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [_names_of(item) if isinstance(item, Node) else "" for item in self._outline.items]
+
+    @cached_property
+    def _inplace(self) -> Mask:
+        return np.array([isinstance(item, Node) and "inplace" in item.attrs for item in self._outline.items], dtype=np.bool_)
+
     def prepare(self) -> None:
         """Do the work of the first match beforehand; may run in any thread."""
-        assert len(self._texts) == len(self._is_node)
+        assert len(self._texts) == len(self._names) == len(self._is_node) == len(self._inplace)
+        assert len(self._ops.rows) == len(self._scopes.rows) == len(self._types.rows)
 
     def matches(self, terms: tuple[Term, ...], flops: Column | None, size: Column | None) -> Mask:
         """Which rows match all terms; comparisons match nothing as long as their column is not there."""
@@ -106,46 +201,81 @@ class Matcher:
         return found
 
     def _term(self, term: Term, flops: Column | None, size: Column | None) -> Mask:
-        if term.field == "any":
-            return np.array([term.text in text for text in self._texts], dtype=np.bool_)
         if term.field in ("flops", "mem"):
             return self._compared(term, flops if term.field == "flops" else size)
         if term.field == "unknown":
             return self._unknown(flops) | self._unknown(size)
-        wanted = _FIELDS[term.field]
-        return np.array([isinstance(item, Node) and wanted(item, term.text) for item in self._outline.items], dtype=np.bool_)
+        if term.field in ("any", "regex", "name"):
+            return self._worded(term)
+        return self._of_kind(term.field, term.text)
+
+    def _worded(self, term: Term) -> Mask:
+        if term.field == "regex":
+            search = re.compile(term.text, re.IGNORECASE).search
+            return np.array([search(text) is not None for text in self._texts], dtype=np.bool_)
+        texts, wanted = (self._names, term.text.removeprefix("%")) if term.field == "name" else (self._texts, term.text)
+        return np.array([wanted in text for text in texts], dtype=np.bool_) & self._is_node
+
+    def _of_kind(self, field: str, text: str) -> Mask:
+        if field == "op":
+            return self._ops.where(lambda op: text in op.lower())
+        if field == "scope":
+            return self._scopes.where(lambda scope: text in scope.path.lower())
+        if field == "inplace":
+            return self._inplace
+        holds = _TYPES[field]
+        return self._types.where(lambda types: any(holds(type_, text) for type_ in types))
+
+    def _kinds(self, kind_of: Callable[[Node], K]) -> Kinds[K]:
+        numbers: dict[K, int] = {}
+        rows = [numbers.setdefault(kind_of(item), len(numbers)) if isinstance(item, Node) else -1 for item in self._outline.items]
+        return Kinds(list(numbers), np.array(rows, dtype=np.int64))
 
     def _compared(self, term: Term, column: Column | None) -> Mask:
-        values: list[Dim | None] = column.values if column is not None else [None] * len(self._outline)
-        above = term.text == ">"
-        return np.array(
-            [
-                value is not None and not isinstance(value, SymDim) and (value > term.limit if above else value < term.limit)
-                for value in values
-            ],
-            dtype=np.bool_,
-        )
+        if column is None:
+            return np.zeros(len(self._outline), dtype=np.bool_)
+        known = self._numbers.get(term.field)
+        if known is None or known[0] is not column:
+            # A formula is above and below nothing.
+            values = [math.nan if value is None or isinstance(value, SymDim) else float(value) for value in column.values]
+            known = self._numbers[term.field] = (column, np.array(values, dtype=np.float64))
+        found: Mask = _COMPARE[term.text](known[1], term.limit)
+        return found
 
     def _unknown(self, column: Column | None) -> Mask:
         if column is None:
             return np.zeros(len(self._outline), dtype=np.bool_)
-        return np.array([missing > 0 for missing in column.missing], dtype=np.bool_)
+        return np.array(column.missing, dtype=np.int64) > 0
+
+
+_COMPARE: dict[str, Callable[[NDArray[np.float64], float], Mask]] = {
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
 
 
 def _search_text(item: Node) -> str:
     return f"{item.op} {item.name} {item.scope.path} {item.source}".lower()
 
 
-def _type_contains(node: Node, text: str) -> bool:
-    return any(text in output.type.text for output in node.outputs)
+def _names_of(node: Node) -> str:
+    return " ".join([node.name, *(output.name for output in node.outputs if output.name is not None)]).lower()
 
 
-def _op_contains(node: Node, text: str) -> bool:
-    return text in node.op.lower()
+def _type_contains(type_: Type, text: str) -> bool:
+    return text in type_.text.lower()
 
 
-def _scope_contains(node: Node, text: str) -> bool:
-    return text in node.scope.path.lower()
+def _dtype_begins(type_: Type, text: str) -> bool:
+    return isinstance(type_, TensorType) and str(type_.dtype).startswith(text)
 
 
-_FIELDS: dict[str, Callable[[Node, str], bool]] = {"op": _op_contains, "scope": _scope_contains, "type": _type_contains}
+def _shape_is(type_: Type, text: str) -> bool:
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return False
+    return shape_matches(_sizes(text), tuple(str(size).lower() for size in type_.shape))
+
+
+_TYPES: dict[str, Callable[[Type, str], bool]] = {"type": _type_contains, "dtype": _dtype_begins, "shape": _shape_is}

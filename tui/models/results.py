@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError
@@ -16,6 +16,7 @@ from irscope.report.report import Report
 from irscope.report.units import Kind
 from irscope.tui.models.binding import Binding, example
 from irscope.tui.models.columns import Column
+from irscope.tui.models.overlay import Overlay
 from irscope.tui.models.timeline import Timeline
 
 
@@ -71,6 +72,16 @@ class LiveTensors(Protocol):
     """The part of the liveness pass's result that the UI reads."""
 
     @property
+    def model(self) -> str: ...
+    @property
+    def steps(self) -> Sequence[Node]: ...
+    @property
+    def inside(self) -> Mapping[int, Dim]: ...
+    @property
+    def resident(self) -> Mapping[str, Dim | None]: ...
+    def living(self, step: int) -> Sequence[LiveRange]: ...
+    def why(self, one: Any, step: int) -> str: ...
+    @property
     def ranges(self) -> Sequence[LiveRange]: ...
     @property
     def alive(self) -> Sequence[Dim]: ...
@@ -78,6 +89,52 @@ class LiveTensors(Protocol):
     def peak(self) -> Dim: ...
     @property
     def unsized(self) -> Sequence[Value]: ...
+
+
+class Device(Protocol):
+    """The part of a device's profile that the UI reads."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def bandwidth(self) -> Any: ...
+    @property
+    def matrix(self) -> Mapping[str, Any]: ...
+    @property
+    def vector(self) -> Mapping[str, Any]: ...
+
+
+class NodeTime(Protocol):
+    """The least time of one node, as the roofline pass found it."""
+
+    @property
+    def node(self) -> Node: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def flops(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def binding(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    def seconds(self, kind: str) -> float: ...
+
+
+class Times(Protocol):
+    """The part of the roofline pass's result that the UI reads."""
+
+    @property
+    def device(self) -> Device: ...
+    @property
+    def nodes(self) -> Sequence[NodeTime]: ...
+    @property
+    def seconds(self) -> float: ...
 
 
 @dataclass
@@ -88,6 +145,9 @@ class Results:
     binding: Binding = field(default_factory=Binding)
     """Sizes that are shown in place of symbols."""
     names: ValueNames = field(default_factory=loose_names)
+    raw_overlay: Overlay | None = None
+    overlay: Overlay | None = None
+    """A column that somebody chose to see in the tree, with the binding applied."""
     raw_sizes: Column | None = None
     raw_flops: Column | None = None
     sizes: Column | None = None
@@ -111,10 +171,19 @@ class Results:
         self.binding = binding
         self.show_flops()
         self.show_sizes()
+        self.show_overlay()
         self.show_timeline()
 
     def show_flops(self) -> None:
         self.flops = None if self.raw_flops is None else self.raw_flops.bound(self.binding)
+
+    def set_overlay(self, overlay: Overlay | None) -> None:
+        """Show this column in the tree in place of the bytes of the results; None shows those again."""
+        self.raw_overlay = overlay
+        self.show_overlay()
+
+    def show_overlay(self) -> None:
+        self.overlay = None if self.raw_overlay is None else self.raw_overlay.bound(self.binding)
 
     def show_sizes(self) -> None:
         self.sizes = None if self.raw_sizes is None else self.raw_sizes.bound(self.binding)
@@ -135,6 +204,10 @@ class Results:
         totals = [self.costs.total.flops if self.costs is not None else 0, self.live.peak if self.live is not None else 0]
         names = {name for value in totals if isinstance(value, SymDim) for name in value.symbol_names()}
         return [name for name in self.symbols if name in names and name not in self.binding.env]
+
+    def remark(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Add what an analysis had to say; analyses that rest on one another say some things twice."""
+        self.diagnostics.extend(one for one in dict.fromkeys(diagnostics) if one not in self.diagnostics)
 
     def has_failed(self, *parts: str) -> bool:
         """Whether one of these parts ended with an error, so that waiting for it is no use."""
@@ -178,7 +251,7 @@ class Explained:
 
     def apply(self, results: Results) -> None:
         results.explanations = self.explanations
-        results.diagnostics.extend(self.diagnostics)
+        results.remark(self.diagnostics)
 
 
 @dataclass(frozen=True)
@@ -189,7 +262,7 @@ class Parameters:
 
     def apply(self, results: Results) -> None:
         results.params = self.report
-        results.diagnostics.extend(self.report.diagnostics)
+        results.remark(self.report.diagnostics)
 
 
 @dataclass(frozen=True)
@@ -204,7 +277,7 @@ class Counted:
         results.costs = self.costs
         results.raw_flops = self.column
         results.show_flops()
-        results.diagnostics.extend(self.diagnostics)
+        results.remark(self.diagnostics)
 
 
 @dataclass(frozen=True)
@@ -217,7 +290,7 @@ class Alive:
     def apply(self, results: Results) -> None:
         results.live = self.live
         results.ranges = {one.value: one for one in self.live.ranges}
-        results.diagnostics.extend(self.diagnostics)
+        results.remark(self.diagnostics)
         results.show_timeline()
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from irscope.report.printable import cut_middle, display_width, pad
 from irscope.tui.models.symbols import Symbols
 
-Role: TypeAlias = Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error"]
-ROLES: tuple[Role, ...] = ("plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error")
+PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4"]
+PARTS: tuple[PartRole, ...] = ("part0", "part1", "part2", "part3", "part4")
+"""Looks of the parts of a stacked chart."""
+Role: TypeAlias = Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error"] | PartRole
+ROLES: tuple[Role, ...] = ("plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error", *PARTS)
 
 
 class Span(NamedTuple):
@@ -53,6 +56,11 @@ def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
             break
         kept.append(Span(cut_end(span.text, room, symbols), span.role))
     return tuple(kept)
+
+
+def filled(lines: Sequence[Line], height: int) -> list[Line]:
+    """Exactly so many lines, empty ones after those there are."""
+    return [*lines, *([()] * height)][: max(height, 0)]
 
 
 def wrap(line: Line, width: int, indent: str = "") -> Iterator[Line]:

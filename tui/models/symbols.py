@@ -26,15 +26,54 @@ class Symbols:
     """Stands before a sum of which parts are unknown."""
     waiting: str
     """Stands where a number is still being computed."""
+    ascending: str
+    descending: str
+    fills: tuple[str, ...]
+    """Fills of stacked bars, told apart without colour."""
+    point: str
+    """The selected point of a scatter."""
+    has_braille: bool
     unknown: str = "?"
+
+    def braille(self, bits: int, plain: str = "*") -> str:
+        """A character with these dots of a braille cell, or the plain one where there is no braille."""
+        return chr(0x2800 | bits) if self.has_braille else plain
 
     def clean(self, text: str) -> str:
         """Text from a model made safe to show."""
         return printable(text, self.encoding)
 
 
-UNICODE = Symbols(UNICODE_GLYPHS, "utf-8", expanded="▾", collapsed="▸", cursor="▌", here="▲", at_least="≥", waiting="…")
-ASCII = Symbols(ASCII_GLYPHS, "ascii", expanded="v", collapsed=">", cursor="|", here="^", at_least=">", waiting="..")
+UNICODE = Symbols(
+    UNICODE_GLYPHS,
+    "utf-8",
+    expanded="▾",
+    collapsed="▸",
+    cursor="▌",
+    here="▲",
+    at_least="≥",
+    waiting="…",
+    ascending="▴",
+    descending="▾",
+    fills=("█", "▓", "▒", "░", "▚"),
+    point="◉",
+    has_braille=True,
+)
+ASCII = Symbols(
+    ASCII_GLYPHS,
+    "ascii",
+    expanded="v",
+    collapsed=">",
+    cursor="|",
+    here="^",
+    at_least=">",
+    waiting="..",
+    ascending="^",
+    descending="v",
+    fills=("#", "=", "+", ".", "%"),
+    point="O",
+    has_braille=False,
+)
 
 _PLAIN_TERMINALS = frozenset({"linux", "dumb", "vt100", "vt220"})
 
@@ -43,5 +82,17 @@ def symbols_for(encoding: str, environ: Mapping[str, str]) -> Symbols:
     """Unicode where the terminal takes it; plain ASCII on a Linux console or with IRSCOPE_ASCII set."""
     if environ.get("IRSCOPE_ASCII") or environ.get("TERM") in _PLAIN_TERMINALS:
         return ASCII
-    drawn = "".join((UNICODE.glyphs.blocks, UNICODE.glyphs.mark, UNICODE.expanded, UNICODE.collapsed, UNICODE.cursor, UNICODE.here))
+    drawn = "".join(
+        (
+            UNICODE.glyphs.blocks,
+            UNICODE.glyphs.mark,
+            UNICODE.expanded,
+            UNICODE.collapsed,
+            UNICODE.cursor,
+            UNICODE.here,
+            *UNICODE.fills,
+            UNICODE.point,
+            UNICODE.ascending,
+        )
+    )
     return UNICODE if can_encode(drawn + UNICODE.at_least, encoding) else ASCII

@@ -9,6 +9,7 @@ from irscope.report.printable import display_width
 from irscope.tui.models.columns import Column
 from irscope.tui.models.detail import label
 from irscope.tui.models.outline import Group, Outline
+from irscope.tui.models.overlay import Overlay
 from irscope.tui.models.results import Results
 from irscope.tui.models.spans import Line, Role, Span, fit
 from irscope.tui.models.symbols import Symbols
@@ -56,7 +57,8 @@ def heading_line(width: int, results: Results, symbols: Symbols) -> Line:
     if widths.flops:
         parts.append(fit("FLOPs", widths.flops, symbols, right=True))
     if widths.bytes:
-        parts.append(fit("result bytes", widths.bytes, symbols, right=True))
+        title = "result bytes" if results.overlay is None else symbols.clean(results.overlay.title)
+        parts.append(fit(title, widths.bytes, symbols, right=True))
     return (Span(" ".join(parts), "heading"),)
 
 
@@ -82,7 +84,7 @@ class TreeTable:
         if widths.flops:
             spans.append(self.number_cell(self.results.flops, "flops", row, widths.flops))
         if widths.bytes:
-            spans.append(self.number_cell(self.results.sizes, "sizes", row, widths.bytes))
+            spans.append(self.number_cell(self.results.overlay or self.results.sizes, "sizes", row, widths.bytes))
         return tuple(spans)
 
     def tree_cell(self, row: int, width: int, expanded: bool) -> Line:
@@ -122,7 +124,7 @@ class TreeTable:
         role: Role = "unknown" if text.startswith(self.symbols.unknown) or text.endswith("[*]") else "plain"
         return Span(f" {fit(fit(text, min(display_width(text), width - len(more)), self.symbols) + more, width, self.symbols)}", role)
 
-    def number_cell(self, column: Column | None, part: str, row: int, width: int) -> Span:
+    def number_cell(self, column: Column | Overlay | None, part: str, row: int, width: int) -> Span:
         """A number, `?` where it is unknown, and a sign of waiting while it is being computed."""
         symbols = self.symbols
         if column is None:
@@ -130,5 +132,9 @@ class TreeTable:
                 return Span(f" {fit(symbols.unknown, width, symbols, right=True)}", "unknown")
             return Span(f" {fit(symbols.waiting, width, symbols, right=True)}", "faint")
         text = fit(column.text(row, symbols), width, symbols, right=True)
-        role: Role = "unknown" if column.values[row] is None else "faint" if column.values[row] == 0 else "plain"
+        role: Role = "plain"
+        if column.values[row] is None:
+            role = "unknown"
+        elif column.values[row] == 0:
+            role = "faint"
         return Span(f" {text}", role)

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
-from textual.content import Content
-from textual.message import Message
-from textual.screen import Screen
-from textual.widget import Widget
-from textual.widgets import Footer, Input
-from textual.worker import get_current_worker
 
-from irscope.passkit.manager import Manager
-from irscope.tui.actions import bindings
-from irscope.tui.analyses import Analyses, ProgressTeller, instruments_of
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.results import Finished, Update
-from irscope.tui.models.spans import Line, Span
-from irscope.tui.screens.dialog import TextDialog
-from irscope.tui.widgets.header import TotalsHeader
+from irscope.report.table import Table
+from irscope.tui.actions import Action, bindings
+from irscope.tui.analyses import result_of
+from irscope.tui.models.overlay import Overlay, least_times, live_at_peak, unknown_nodes
+from irscope.tui.queue import NOW
+from irscope.tui.screens.base import ModelScreen
+from irscope.tui.screens.dialog import ChoiceDialog
 from irscope.tui.widgets.lines import DetailPane
-from irscope.tui.widgets.prompt import Prompt
 from irscope.tui.widgets.timeline import TimelinePane
 from irscope.tui.widgets.tree import OutlineTree
 
@@ -35,109 +26,58 @@ class _Modules(Vertical):
     ALLOW_MAXIMIZE = True
 
 
-class BrowseScreen(Screen[None]):
+class BrowseScreen(ModelScreen):
     """One model with its numbers."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("browse")
+    NAME = "browse"
+    FIRST = "#tree"
+    FILTER_HINT = "words, op:conv scope:layer3 type:f16 flops>1G mem>1MiB unknown !not"
+    PANES: ClassVar[dict[str, str]] = {"browse": "On this screen", "tree": "Modules", "timeline": "Live bytes"}
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        *OutlineTree.ACTIONS,
+        *TimelinePane.ACTIONS,
+        Action("browse", "peak", ("p",), "Peak", "Go to the node at which most bytes are alive.", footer=True),
+        Action(
+            "browse",
+            "column",
+            ("o",),
+            "Column",
+            "Choose what the last column shows: bytes, live at the peak, least time, unknown.",
+            footer=True,
+        ),
+        Action("browse", "details", ("d",), "Details", "Hide or show the details."),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("browse", ACTIONS)
 
-    class Answered(Message):
-        """A worker has found something."""
-
-        def __init__(self, generation: int, update: Update) -> None:
-            super().__init__()
-            self.generation = generation
-            self.update = update
-
-    class Progressed(Message):
-        """A worker says how far it is."""
-
-        def __init__(self, generation: int, text: str) -> None:
-            super().__init__()
-            self.generation = generation
-            self.text = text
-
-        def can_replace(self, message: Message) -> bool:
-            return isinstance(message, BrowseScreen.Progressed)
-
-    def __init__(self, browse: Browse, manager: Manager) -> None:
-        super().__init__()
-        self.browse = browse
-        self.manager = manager
-        self._progress = ""
-
-    def compose(self) -> ComposeResult:
-        yield TotalsHeader(self.browse, id="totals")
+    def panes(self) -> ComposeResult:
         with Container(id="panes"):
             with _Modules(id="modules"):
                 yield OutlineTree(self.browse, id="tree")
-                yield Prompt("words, op:conv scope:layer3 type:f16 flops>1G mem>1MiB unknown !not", id="filter")
-                yield Prompt(f"sizes, such as {' '.join(f'{name}=8' for name in list(self.browse.program.symbols)[:3])}", id="sizes")
+                yield from self.prompts()
             yield DetailPane(id="detail")
         yield TimelinePane(self.browse, id="timeline")
-        yield Footer(show_command_palette=False, compact=True)
 
-    def on_mount(self) -> None:
-        self.query_one("#detail", DetailPane).border_title = Content("Details")
-        self.query_one(OutlineTree).focus()
-        self._show_selection()
-        # The screen is painted before the first analysis competes for the processor.
-        self.call_after_refresh(self.analyse)
+    # -- what is shown -----------------------------------------------------------------------------------------
 
-    def on_unmount(self) -> None:
-        self.manager.cancelled.set()
+    def show(self) -> None:
+        self.title_of("detail", "Details")
+        tree = self.query_one(OutlineTree)
+        tree.redraw()
+        tree.show_selection(middle=True)
+        self._show_selection(same=True)
 
-    # -- analyses ----------------------------------------------------------------------------------------------
-
-    @work(thread=True, exclusive=True, group="analyses", exit_on_error=False)
-    def analyse(self) -> None:
-        """Ask for everything the screen shows; runs in a thread and only posts messages."""
-        worker, generation = get_current_worker(), self.browse.generation
-        analyses = Analyses(self.manager, self.browse.outline, self.browse.matcher)
-
-        def publish(update: Update) -> None:
-            if not worker.is_cancelled:
-                self.post_message(self.Answered(generation, update))
-
-        def tell(text: str) -> None:
-            if not worker.is_cancelled:
-                self.post_message(self.Progressed(generation, text))
-
-        with instruments_of(self.manager, ProgressTeller(tell)):
-            analyses.run(publish)
-
-    def on_browse_screen_answered(self, message: Answered) -> None:
-        if not self.browse.take(message.generation, message.update):
-            return
-        if isinstance(message.update, Finished):
-            self._progress = ""
-            if self.browse.filter_text:
-                # Comparisons and `unknown` may match more now.
-                self.browse.set_filter(self.browse.filter_text)
-        with self.app.batch_update():
-            self.query_one(TotalsHeader).refresh()
-            self.query_one(OutlineTree).redraw()
-            self._show_selection(same=True)
-
-    def on_browse_screen_progressed(self, message: Progressed) -> None:
-        if message.generation == self.browse.generation:
-            self._progress = message.text
-            self._show_titles()
-
-    # -- selection ---------------------------------------------------------------------------------------------
+    def show_progress(self) -> None:
+        self._show_titles()
 
     def on_outline_tree_selected(self, message: OutlineTree.Selected) -> None:
         if message.row == self.browse.selected:
+            self.session.moved(self.NAME)
             self._show_selection()
 
     def on_timeline_pane_step_chosen(self, message: TimelinePane.StepChosen) -> None:
         self.browse.reveal_step(message.step)
-        self._revealed()
-
-    def _revealed(self) -> None:
-        tree = self.query_one(OutlineTree)
-        tree.redraw()
-        tree.show_selection(middle=True)
-        self._show_selection()
+        self.session.moved(self.NAME)
+        self.show()
 
     def _show_selection(self, *, same: bool = False) -> None:
         """Bring everything that depends on the selection up to date; `same` keeps the place in the details."""
@@ -146,96 +86,73 @@ class BrowseScreen(Screen[None]):
         self._show_titles()
 
     def _show_titles(self) -> None:
-        # As content, not as text: text would be read as markup, and names of a model may hold brackets.
-        self.query_one("#modules").border_title = Content(self.browse.tree_title(self._progress))
-        self.query_one(TimelinePane).border_title = Content(self.browse.timeline_title())
+        self.title_of("modules", self.browse.tree_title(self.session.progress))
+        self.title_of("timeline", self.browse.timeline_title())
 
-    # -- typing ------------------------------------------------------------------------------------------------
+    # -- what the base asks for --------------------------------------------------------------------------------
 
-    def action_filter(self) -> None:
-        self.query_one("#filter", Prompt).open(self.browse.filter_text)
+    @property
+    def filter_text(self) -> str:
+        return self.browse.filter_text
 
-    def action_sizes(self) -> None:
-        if self.browse.program.symbols:
-            self.query_one("#sizes", Prompt).open(self.browse.results.binding.text)
-        else:
-            self.notify("This model has no symbolic sizes.")
-
-    def on_input_changed(self, message: Input.Changed) -> None:
-        if message.input.id == "filter":
-            self._filter(message.value)
-
-    def on_prompt_closed(self, message: Prompt.Closed) -> None:
-        prompt = message.prompt
-        if prompt.id == "sizes" and message.keep:
-            problem = self.browse.set_sizes(prompt.value)
-            if problem:
-                prompt.mark(wrong=True)
-                self._show_problem(problem)
-                return
-            self.query_one(TotalsHeader).refresh()
-        elif prompt.id == "filter" and (not message.keep or self.browse.filter_error):
-            self._filter("")
-        prompt.mark(wrong=False)
-        prompt.display = False
-        self.query_one(OutlineTree).focus()
-        self._revealed()
-
-    def _filter(self, text: str) -> None:
+    def set_filter(self, text: str) -> str:
         self.browse.set_filter(text)
-        self.query_one("#filter", Prompt).mark(wrong=bool(self.browse.filter_error))
-        self._revealed()
-        if self.browse.filter_error:
-            self._show_problem(self.browse.filter_error)
+        return self.browse.filter_error
 
-    def _show_problem(self, problem: str) -> None:
-        self.query_one("#modules").border_title = Content(self.browse.symbols.clean(problem))
+    def show_problem(self, problem: str) -> None:
+        self.title_of("modules", self.symbols.clean(problem))
+
+    def commands(self) -> list[tuple[str, str]]:
+        titles = ("The numbers on the screen:", "Nodes like the selected one, as text:")
+        return list(zip(titles, self.browse.commands(), strict=False))
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        if self.browse.is_empty:
+            return []
+        row = self.browse.selected
+        return [("The row:", self.browse.row_line(row)), ("Its name:", self.browse.row_name(row))]
+
+    def table(self) -> Table | None:
+        return self.browse.export()
 
     # -- what keys ask for -------------------------------------------------------------------------------------
 
-    def action_back(self) -> None:
-        if self.maximized is not None:
-            self.minimize()
-        elif self.browse.filter_text:
-            self._filter("")
-
     def action_peak(self) -> None:
         if self.browse.reveal_peak():
-            self._revealed()
+            self.session.jump(self.NAME, self.browse.selected)
+            self.show()
         else:
-            self.notify("The peak is not known yet.")
+            self.say("The peak is not known yet.")
 
-    def action_zoom(self) -> None:
-        if self.maximized is not None:
-            self.minimize()
-            return
-        pane: Widget | None = self.focused
-        if pane is not None:
-            self.maximize(self.query_one("#modules") if pane.id in ("tree", "filter", "sizes") else pane, container=False)
+    def action_column(self) -> None:
+        titles = ["bytes of the results", "live at the peak", "least time on the device", "unknown nodes"]
+        self.app.push_screen(ChoiceDialog("The last column", titles), self._column_chosen)
+
+    def _column_chosen(self, index: int | None) -> None:
+        results, outline = self.browse.results, self.browse.outline
+        if index == 2:
+            self.session.ask("browse.times", self._times, self._show_column, lambda error: self.say(str(error)), urgency=NOW)
+        elif index == 1 and (results.live is None or results.timeline is None or results.timeline.peak is None):
+            self.say("The peak is not known yet.")
+        elif index == 1 and results.live is not None and results.timeline is not None:
+            self._show_column(live_at_peak(outline, results.live.ranges, results.timeline.peak or 0))
+        elif index == 3:
+            self._show_column(unknown_nodes(outline, [one for one in (results.flops, results.sizes) if one is not None]))
+        elif index == 0:
+            self._show_column(None)
+
+    def _times(self) -> Overlay:
+        """The least time of each node, in the worker's thread."""
+        times = result_of(self.session.model_for(self.browse.results.binding.env).manager, "roofline{top=0}")
+        seconds = {one.node.name: one.seconds(times.device.kind) for one in times.nodes}
+        return least_times(self.browse.outline, seconds)
+
+    def _show_column(self, overlay: Overlay | None) -> None:
+        self.browse.results.set_overlay(overlay)
+        self.show()
 
     def action_details(self) -> None:
         detail = self.query_one("#detail", DetailPane)
         if detail.has_focus:
-            self.query_one(OutlineTree).focus()
+            self.focus_first()
         detail.display = not detail.display
-
-    def action_command(self) -> None:
-        commands = self.browse.commands()
-        self.app.copy_to_clipboard(commands[0])
-        lines: list[Line] = [
-            (Span("The numbers on the screen:", "heading"),),
-            (Span(commands[0]),),
-            (Span("Copied to the clipboard, if this terminal lets programs do that.", "faint"),),
-        ]
-        for command in commands[1:]:
-            lines += [(), (Span("Nodes like the selected one, as text:", "heading"),), (Span(command),)]
-        self.app.push_screen(TextDialog("On the command line", lines))
-
-    def action_warnings(self) -> None:
-        self.app.push_screen(TextDialog("Remarks", self.browse.remark_lines()))
-
-    def action_next_pane(self) -> None:
-        self.focus_next()
-
-    def action_previous_pane(self) -> None:
-        self.focus_previous()

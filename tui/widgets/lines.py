@@ -20,8 +20,8 @@ _INDENT = "    "
 class TextPane(Painted, ScrollView, can_focus=True):
     """Shows lines, broken where they are wider than the pane."""
 
-    def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
         self._lines = lines
         self._rows: list[Line] = []
         self._width = -1
@@ -56,4 +56,6 @@ class TextPane(Painted, ScrollView, can_focus=True):
 class DetailPane(TextPane):
     """The details of the selection."""
 
+    ALLOW_MAXIMIZE = True
+    PANE: ClassVar[str] = "detail"
     BINDINGS: ClassVar[list[BindingType]] = bindings("detail")

@@ -14,6 +14,7 @@ from irscope.tui.actions import bindings
 class Prompt(Input):
     """An input that is shown while it is needed."""
 
+    PANE: ClassVar[str] = "prompt"
     BINDINGS: ClassVar[list[BindingType]] = bindings("prompt")
 
     class Closed(Message):
@@ -25,7 +26,7 @@ class Prompt(Input):
             self.keep = keep
 
     def __init__(self, placeholder: str, *, id: str | None = None) -> None:
-        super().__init__(placeholder=placeholder, compact=True, id=id)
+        super().__init__(placeholder=placeholder, compact=True, select_on_focus=False, id=id)
         self.cursor_blink = False
         self.display = False
 

@@ -10,7 +10,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from irscope.tui.actions import bindings
+from irscope.tui.actions import Action, bindings
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.spans import Line
 from irscope.tui.widgets.paint import Painted
@@ -20,7 +20,15 @@ class TimelinePane(Painted, can_focus=True):
     """Shows the timeline of a browse model; its cursor is the selected step."""
 
     ALLOW_MAXIMIZE = True
-    BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("timeline", "step(-1)", ("left", "h"), "Step back", "Go to the step before."),
+        Action("timeline", "step(1)", ("right", "l"), "Step on", "Go to the next step.", footer=True),
+        Action("timeline", "step(-10)", ("shift+left", "H"), "10 back", "Go back by ten steps."),
+        Action("timeline", "step(10)", ("shift+right", "L"), "10 on", "Go on by ten steps."),
+        Action("timeline", "first", ("home",), "First step", "Go to the first step."),
+        Action("timeline", "last", ("end",), "Last step", "Go to the last step."),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("timeline", ACTIONS)
 
     class StepChosen(Message):
         """The cursor was moved to a step."""

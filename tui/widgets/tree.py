@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from irscope.tui.actions import bindings
+from irscope.tui.actions import Action, bindings
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.spans import Span
 from irscope.tui.models.table import heading_line
@@ -24,7 +24,22 @@ _HEADING = 1
 class OutlineTree(Painted, ScrollView, can_focus=True):
     """Shows the tree of a browse model and moves its selection."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("tree")
+    ALLOW_MAXIMIZE = False
+    """The pane around it is what fills the screen, with the lines to type into."""
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("tree", "cursor_up", ("up", "k"), "Up", "Select the row above."),
+        Action("tree", "cursor_down", ("down", "j"), "Down", "Select the row below."),
+        Action("tree", "page_up", ("pageup", "ctrl+b"), "Page up", "Go up by a page."),
+        Action("tree", "page_down", ("pagedown", "ctrl+f"), "Page down", "Go down by a page."),
+        Action("tree", "first", ("home",), "First", "Select the first row."),
+        Action("tree", "last", ("end",), "Last", "Select the last row."),
+        Action("tree", "expand", ("right", "l"), "Expand", "Show what is inside; once shown, go there."),
+        Action("tree", "collapse", ("left", "h"), "Collapse", "Hide what is inside; once hidden, go to the module around."),
+        Action("tree", "open", ("enter", "space"), "Open", "Expand or collapse the row.", footer=True),
+        Action("tree", "expand_all", ("asterisk",), "Expand all", "Show everything."),
+        Action("tree", "collapse_all", ("minus",), "Collapse all", "Show the top level only."),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("tree", ACTIONS)
 
     class Selected(Message):
         """Another row is selected."""

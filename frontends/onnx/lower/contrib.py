@@ -163,6 +163,10 @@ def _blocked_conv(call: Call) -> None:
     call.emit("nn.fused_conv", call.inputs, read(call, *CONV, text("activation"), numbers("activation_params")))
 
 
+def _reorder_input(call: Call) -> None:
+    call.emit("tensor.block_channels", call.inputs[:1], read(call, flag("channels_last")))
+
+
 def _reorder_output(call: Call) -> None:
     """Back to the usual layout: the channels that only fill up the last block go."""
     channels = call.integer("channels")
@@ -199,6 +203,7 @@ FOREIGN: dict[str, str] = {
 
 BLOCKED: Table = {
     "Conv": _blocked_conv,
+    "ReorderInput": _reorder_input,
     "ReorderOutput": _reorder_output,
     "Upsample": _blocked_upsample,
     "MaxPool": CONVOLUTION["MaxPool"],

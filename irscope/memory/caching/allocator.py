@@ -151,6 +151,11 @@ class CachingAllocator:
         self._pending_peak = self._allocated + self._pending_bytes
         self._device.reserved_peak = self._device.reserved
 
+    @property
+    def reserved(self) -> int:
+        """Bytes that the device gave: the counter of that name by itself."""
+        return self._device.reserved
+
     def counters(self) -> Counters:
         """What torch.cuda.memory_stats() says, in bytes and numbers."""
         active = self._allocated + self._pending_bytes

@@ -188,14 +188,14 @@ MODULES = """%a: f32[4,8] = math.exp(%x)
 def test_module_calls_hold_their_inputs() -> None:
     made = program(MODULES)
     assert lives(made, "ssa")["a"] == (0, 1, "b")
-    assert lives(made, "eager")["a"] == (0, 3, "the call of m")
+    assert lives(made, "eager")["a"] == (0, 3, "the call of module m")
     assert lives(made, "eager")["b"] == (1, 2, "c")
     assert [timeline(made, model).peak for model in ("ssa", "jit", "eager")] == [256, 256, 384]
 
 
 def test_the_model_follows_the_format() -> None:
     models = {format_: timeline(program(MODULES, format_)).model for format_ in ("pt2", "torchscript", "onnx", "irs")}
-    assert models == {"pt2": "eager", "torchscript": "eager", "onnx": "ssa", "irs": "ssa"}
+    assert models == {"pt2": "eager", "torchscript": "eager", "onnx": "ort", "irs": "ssa"}
     report = Manager(program(MODULES)).run("liveness")[0].report().to_json()
     assert report["summary"]["model"] == "eager"
 
@@ -210,15 +210,15 @@ def test_variables_hold_until_they_are_bound_again() -> None:
         return %e"""
     )
     found = lives(made, "eager")
-    assert found["a"] == (0, 3, "variable y at net.py:1")
-    assert found["b"] == (1, 4, "variable z at net.py:2")
+    assert found["a"] == (0, 3, "local variable `y` at net.py:1")
+    assert found["b"] == (1, 4, "local variable `z` at net.py:2")
     result = timeline(made)
     (first, *_) = [one for one in result.ranges if one.value.name == "a"]
     assert [result.why(first, step) for step in range(4)] == [
         "made here",
         "read here",
-        "held by variable y at net.py:1",
-        "held by variable y at net.py:1",
+        "held by local variable `y` at net.py:1",
+        "held by local variable `y` at net.py:1",
     ]
 
 
@@ -310,7 +310,7 @@ def test_tensors_that_only_exist_within_a_step_have_their_own_category() -> None
     report = Manager(made).run("liveness")[0].report().to_json()
     (living, *_) = report["tables"]
     assert [row[2] for row in living["rows"]] == ["output", "temporary"]
-    (series,) = report["series"]
+    (series, *_) = report["series"]
     assert series["data"] == {"step": [0], "output": [96], "activation": [0], "temporary": [192]}
 
 

@@ -24,7 +24,7 @@ def table(title: str = "t") -> Table:
     return Table.of([("a", 1)], ["node", "n:count"], title)
 
 
-@pytest.mark.parametrize("name", RENDERERS)
+@pytest.mark.parametrize("name", [name for name in RENDERERS if name != "layers-json"])  # that one shows a single pass
 def test_every_format_renders_everything_and_nothing(name: str) -> None:
     assert rendered(name, examples.liveness(), Report("all", tables=(examples.everything(),)))
     rendered(name)

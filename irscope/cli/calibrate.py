@@ -1,0 +1,72 @@
+"""`irscope calibrate`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+from irscope import __version__
+from irscope.cli.devicetables import device_report
+from irscope.errors import UsageError
+from irscope.report.options import RenderOptions
+from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.write import write_document
+from irscope.runtime.calibrate.engine import Engine
+from irscope.runtime.calibrate.measure import measure
+from irscope.runtime.calibrate.record import record_of, save
+
+
+class Command:
+    """Measure this machine and remember it as the device "this" (and its NVIDIA GPU, where PyTorch sees one, as "this-gpu").
+
+    Measures matrix products by element type, memory by the size of what is gone through, functions such as exp, and what an operator
+    costs that does nothing. Uses PyTorch where it is installed, else NumPy. The result is a device file in your settings folder
+    (IRSCOPE_HOME chooses another); `irscope run --device this` uses it from then on.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of the processor; default: what PyTorch uses")
+        parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="about how long to measure each device; default: 5")
+        parser.add_argument("--only", choices=("cpu", "gpu"), help="measure only this one")
+        parser.add_argument("-o", "--output", metavar="FILE", help="write the device file there instead (needs --only)")
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.output and not args.only:
+            raise UsageError("-o writes one file: say which device with --only cpu or --only gpu")
+        if args.threads < 0 or not 0 < args.seconds <= 600:
+            raise UsageError("--threads is at least 1, --seconds more than 0 and at most 600")
+        reports: list[Report] = []
+        for engine in engines(args.threads, args.only):
+            sys.stderr.write(f"measuring {engine.title} ...\n")
+            found = measure(engine, args.seconds)
+            path, profile = save(record_of(engine, found, time.strftime("%Y-%m-%d")), Path(args.output) if args.output else None)
+            sys.stderr.write(f"measured in {found.seconds:.1f} s, kept in {path}\n")
+            reports.append(device_report(profile))
+        write_document(Document(__version__, ModelInfo("", ""), tuple(reports)), "text", None, RenderOptions.for_stream(sys.stdout, rows=0))
+        return 0
+
+
+def engines(threads: int, only: str | None) -> list[Engine]:
+    """The devices that can be measured here. Raises UsageError where the one asked for is missing."""
+    found: list[Engine] = []
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        from irscope.runtime.calibrate.torchengine import TorchCpu, TorchCuda
+
+        if only != "gpu":
+            found.append(TorchCpu(threads or torch.get_num_threads()))
+        if only != "cpu" and torch.cuda.is_available():
+            found.append(TorchCuda())
+    elif only != "gpu":
+        from irscope.runtime.calibrate.numpyengine import NumpyCpu
+
+        if threads:
+            raise UsageError("--threads needs PyTorch; NumPy takes its number of threads from OMP_NUM_THREADS")
+        found.append(NumpyCpu())
+    if not found:
+        raise UsageError("PyTorch sees no NVIDIA GPU here", hint="irscope doctor says what is installed")
+    return found

@@ -1,0 +1,110 @@
+"""`irscope export`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from irscope.cli.args import add_model_arguments, open_from
+from irscope.cli.run import report_diagnostics
+from irscope.errors import ExitCode, UsageError
+from irscope.passes.cuda_memory import CudaMemory
+from irscope.passes.exports.arena import address_map, minimalloc_csv, plan_json
+from irscope.passes.exports.plain import record_requests
+from irscope.passes.exports.recording import Recording, record
+from irscope.passes.exports.snapshot import snapshot_bytes
+from irscope.passes.exports.steps import steps_table
+from irscope.passes.exports.trace import chrome_trace
+from irscope.passes.liveness import Liveness
+from irscope.passes.plan import Plan
+from irscope.passes.schedule import ScheduleModel
+from irscope.report.options import RenderOptions
+from irscope.report.renderers import renderer
+from irscope.report.report import Document, Report
+from irscope.report.write import write_bytes, write_file
+from irscope.session import Model
+
+KINDS = ("pickle", "json", "csv", "svg")
+_TIMELINE_KINDS, _PLAN_KINDS = KINDS[:3], KINDS[1:]
+_PLAN_LIFETIMES: dict[str, ScheduleModel] = {"auto": "ssa", "ssa": "ssa", "jit": "jit", "eager": "eager"}
+
+
+class Command:
+    """Write the predicted timeline of memory, or a plan of an arena, for another viewer; the name of the file says for which.
+
+    .pickle is a snapshot as torch.cuda.memory._dump_snapshot writes it: https://pytorch.org/memory_viz shows it, block by block.
+    .json is a Chrome trace with counters, module calls and nodes: https://ui.perfetto.dev shows it. .csv is a table, a row a node.
+
+    Every size has to be a number: --bind batch=8. Models that PyTorch's allocator does not run have no segments and blocks: what is
+    written are sizes as they are asked for. --lifetimes eager pretends that PyTorch runs them.
+
+    --plan writes what the pass plan says: .csv is MiniMalloc's table, .json the same with the height of the arena, .svg a map of
+    addresses over time. --plan scheduled takes the order that needs least memory.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_model_arguments(parser)
+        parser.add_argument("-o", "--output", required=True, metavar="FILE", help="a name that ends in .pickle, .json, .csv or .svg")
+        parser.add_argument("--kind", choices=KINDS, help="for other names of files")
+        parser.add_argument(
+            "--lifetimes", choices=("auto", "ssa", "eager", "jit", "ort"), default="auto", help="who frees when, as in liveness"
+        )
+
+        parser.add_argument(
+            "--plan", nargs="?", choices=("written", "scheduled"), const="written", help="the arena's plan instead of the timeline"
+        )
+        parser.add_argument("--alignment", type=int, default=64, metavar="BYTES", help="of offsets in the plan")
+        parser.add_argument("--seconds", type=float, default=10, metavar="S", help="time to search for the plan")
+
+    def run(self, args: argparse.Namespace) -> int:
+        path = Path(args.output)
+        kind = args.kind or path.suffix.removeprefix(".").lower()
+        kinds = _PLAN_KINDS if args.plan else _TIMELINE_KINDS
+        if kind not in kinds:
+            raise UsageError(
+                f"{path.name!r} does not say what to write", code="IRS339", hint=f"end it in .{', .'.join(kinds)}, or give --kind"
+            )
+        model = open_from(args)
+        report_diagnostics(model.diagnostics, args.verbose)
+        if args.plan:
+            write_file(path, _plan(model, args, kind))
+        elif kind == "csv":
+            write_file(path, _csv(model, args.lifetimes))
+        else:
+            recording = _recording(model, args.lifetimes)
+            if kind == "pickle":
+                write_bytes(path, snapshot_bytes(recording))
+            else:
+                write_file(path, [json.dumps(chrome_trace(recording), separators=(",", ":")), "\n"])
+        sys.stderr.write(f"wrote {path}\n")
+        return ExitCode.OK
+
+
+def _plan(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
+    lifetimes = _PLAN_LIFETIMES.get(args.lifetimes)
+    if lifetimes is None:
+        raise UsageError(f"a plan cannot follow --lifetimes {args.lifetimes}", code="IRS339", hint="ssa, jit or eager")
+    planned = model.manager.get(Plan(args.alignment, args.seconds, args.plan, lifetimes))
+    if kind == "svg":
+        return address_map(planned)
+    return [minimalloc_csv(planned) if kind == "csv" else plan_json(planned, args.alignment)]
+
+
+def _recording(model: Model, lifetimes: str) -> Recording:
+    """What the allocator does; for models that PyTorch's allocator does not run, what is asked for."""
+    memory = model.manager.get(CudaMemory(model=lifetimes))  # type: ignore[arg-type]  # argparse has checked it
+    if memory.script is not None:
+        return record(memory)
+    found = record_requests(model.manager.get(Liveness(model=lifetimes)))  # type: ignore[arg-type]
+    sys.stderr.write(f"sizes as asked for, without an allocator: {memory.reason}\n")
+    return found
+
+
+def _csv(model: Model, lifetimes: str) -> Iterable[str]:
+    timeline = model.manager.get(Liveness(model=lifetimes))  # type: ignore[arg-type]  # argparse has checked it
+    memory = model.manager.get(CudaMemory(model=lifetimes)) if timeline.model != "ort" else None  # type: ignore[arg-type]
+    report = Report("timeline", tables=(steps_table(timeline, memory),))
+    return renderer("csv")(Document("", model.info(), (report,)), RenderOptions())

@@ -1,0 +1,74 @@
+"""`irscope fit`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from irscope.cli.args import add_model_arguments, open_from
+from irscope.cli.fittext import fit_lines, frontier_lines, unfit_lines
+from irscope.cli.run import report_diagnostics
+from irscope.errors import ExitCode, UsageError
+from irscope.fitting import COUNTERS, SCHEMA, Fit, Search
+from irscope.passes.curves.points import find_symbol
+from irscope.report.printable import printable
+
+
+class Command:
+    """Find the largest batch, or any other open size, at which a model fits into memory.
+
+    The model needs a size that is open: exported with dynamic shapes, or opened with --input x=f32[batch,3,224,224].
+    `batch` also means the one symbol that inputs have as their first axis, and `seq` the one they have as their second,
+    whatever the exporter called them. Two symbols, as in --free batch,seq, give the largest batch for each of several sequences.
+
+    What has to fit is what PyTorch's allocator reserves in the worse of the first two forward passes. A CUDA context takes
+    some hundred MiB besides; without --memory it is taken off what the device has, with --memory it is not.
+
+    Exit codes: 0 a size fits, 1 not even the smallest does, 2 usage, 3 the model cannot be read, 4 a pass failed.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--memory", metavar="SIZE", help="such as 24GiB, 80GB, 512MiB; default: what the device has besides a CUDA context"
+        )
+        parser.add_argument("--free", default="batch", metavar="SYMBOL[,SYMBOL]", help="the size to look for; default: batch")
+        parser.add_argument(
+            "--counter", choices=("auto", *COUNTERS), default="auto", help="what has to fit; default: reserved where it is known"
+        )
+        add_model_arguments(parser)
+        parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+
+    def run(self, args: argparse.Namespace) -> int:
+        model = open_from(args)
+        report_diagnostics(model.diagnostics, args.verbose)
+        search = Search(model, args.counter)
+        memory = search.budget(args.memory)
+        free = [name.strip() for name in args.free.split(",") if name.strip()]
+        if len(free) == 1:
+            found = search.largest(memory, free[0], {})
+            document, lines, worst = found.to_json(), fit_lines(found), found
+        elif len(free) == 2:
+            rows = search.frontier(memory, free, {})
+            second = find_symbol(model.program, free[1])
+            worst = max(rows, key=lambda row: row.largest or 0)
+            document, lines = _frontier_json(rows, free, second), frontier_lines(rows, free, second)
+        else:
+            raise UsageError(f"--free takes one symbol or two, not {len(free)}", code="IRS337", hint="for example --free batch,seq")
+        if args.format == "json":
+            sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        elif worst.fits:
+            sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
+        if worst.fits:
+            return ExitCode.OK
+        sys.stderr.write("".join(f"{printable(line)}\n" for line in unfit_lines(worst)))
+        return ExitCode.FINDINGS
+
+
+def _frontier_json(rows: list[Fit], free: list[str], second: str) -> dict[str, object]:
+    """The document for two symbols: that of the row with the largest first symbol, with all rows."""
+    best = max(rows, key=lambda row: row.largest or 0)
+    frontier = [
+        {free[0]: row.largest, free[1]: row.bind[second], "peak_bytes": row.peak.bytes, "limited_by": row.limited_by.node} for row in rows
+    ]
+    return {**best.to_json(), "schema": SCHEMA, "free": ",".join(free), "frontier": frontier}

@@ -1,0 +1,64 @@
+"""`irscope sweep`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from irscope.cli.args import add_model_arguments, add_output_arguments, open_from
+from irscope.cli.run import report_diagnostics
+from irscope.errors import UsageError
+from irscope.passes.sweep import Sweep, curves
+from irscope.report.braille import line_chart
+from irscope.report.options import RenderOptions
+from irscope.report.plot import check_plot, write_plot
+from irscope.report.write import write_document
+from irscope.session import Results
+
+
+class Command:
+    """Tell peak memory, FLOPs, bytes and the least time at many sizes, in one table from one analysis.
+
+    The model needs sizes that are open: exported with dynamic shapes, or opened with --input x=f32[batch,3,224,224].
+    --over batch=1,2,4,8 --over seq=128..1024..128 makes every combination. Curves over one symbol are drawn in the terminal,
+    and by matplotlib (pip install irscope[plot]) with --plot FILE.png or FILE.svg.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--over", action="append", metavar="SYMBOL=SIZES", help="such as batch=1,2,4 or seq=128..1024..128; may be given again"
+        )
+        parser.add_argument("--dtype", default="", metavar="TYPE", help="element type that the least time is for, such as bf16")
+        parser.add_argument("--plot", metavar="FILE", help="also draw the curves: .png, .svg or .pdf")
+        add_model_arguments(parser)
+        add_output_arguments(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        if not args.over:
+            raise UsageError("--over says which sizes to look at", hint="for example --over batch=1,2,4,8,16")
+        picture = Path(args.plot) if args.plot else None
+        if picture is not None:
+            check_plot(picture)
+        model = open_from(args)
+        wanted = Sweep(over=",".join(args.over), dtype=args.dtype)
+        [result] = model.manager.run([wanted])
+        series = curves(result.value)
+        if picture is not None:
+            if not series:
+                raise UsageError(
+                    "a plot needs one symbol with several sizes", code="IRS430", hint="give one --over, for example batch=1..16"
+                )
+            write_plot(series, picture, f"{Path(args.model).name} on {result.value.device.title}")
+        is_text = args.format == "text" and args.output is None
+        rows = args.rows if args.rows is not None else (0 if is_text else None)
+        options = RenderOptions.for_stream(sys.stdout, rows=rows) if args.output is None else RenderOptions(rows=rows)
+        if is_text:
+            options = replace(options, charts=False)  # lines are drawn below instead
+        write_document(model.document(Results([result])), args.format, args.output, options)
+        if is_text:
+            for one in series:
+                sys.stdout.write("".join(f"{line}\n" for line in ["", *line_chart(one, options.encoding)]))
+        report_diagnostics(model.diagnostics, args.verbose)
+        return 0

@@ -1,0 +1,107 @@
+"""Finding devices: those that come with irscope, those of plugins, a user's own files, and this machine once it is calibrated."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import os
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from irscope.devices.home import calibration_file
+from irscope.devices.profile import DeviceProfile
+from irscope.devices.record import parse_profile, read_profile
+from irscope.errors import UsageError
+
+ENTRY_POINT_GROUP = "irscope.devices"
+THIS_MACHINE = {"this": "this", "host": "this", "thisgpu": "this-gpu"}
+"""Names that stand for the calibration of the machine irscope runs on."""
+
+
+def find_device(text: str) -> DeviceProfile:
+    """The device of a name, an alias or a JSON file. Raises UsageError that lists what is known."""
+    key = _key(text)
+    if key in THIS_MACHINE:
+        return _this_machine(THIS_MACHINE[key])
+    found = _built_in().get(key)
+    if found is not None:
+        return found
+    if text.endswith(".json") or "/" in text or os.sep in text:
+        return read_profile(Path(text))
+    names = _with_plugins()
+    if key in names:
+        return names[key]
+    near = difflib.get_close_matches(key, names, n=1)
+    guess = f"did you mean {names[near[0]].name!r}? " if near else ""
+    hint = f"{guess}devices: {', '.join(device_names())}; or the path of a device file"
+    raise UsageError(f"there is no device {text!r}", code="IRS420", hint=hint)
+
+
+def device_names() -> tuple[str, ...]:
+    """Names of every device, those of plugins included, in the order of the alphabet."""
+    return tuple(profile.name for profile in all_devices())
+
+
+def all_devices() -> tuple[DeviceProfile, ...]:
+    """Every device that has a name, in the order of the alphabet."""
+    return tuple(sorted({profile.name: profile for profile in _with_plugins().values()}.values(), key=lambda one: one.name))
+
+
+def _this_machine(name: str) -> DeviceProfile:
+    path = calibration_file(name)
+    if not path.is_file():
+        raise UsageError("this machine has not been measured", code="IRS422", hint="irscope calibrate does it in 10 seconds")
+    return read_profile(path)
+
+
+@functools.cache
+def _built_in() -> dict[str, DeviceProfile]:
+    """Profiles that come with irscope, by every key that finds them."""
+    found: dict[str, DeviceProfile] = {}
+    _add(found, files("irscope.devices").joinpath("data"), "irscope")
+    return found
+
+
+@functools.cache
+def _with_plugins() -> dict[str, DeviceProfile]:
+    """Those and the profiles of installed packages; an entry point names a package that holds device files."""
+    from importlib.metadata import entry_points
+
+    found = dict(_built_in())
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name):
+        owner = point.dist.name if point.dist else point.value
+        try:
+            folder = files(point.value.partition(":")[0])
+        except Exception as error:
+            raise UsageError(f"devices of {owner} cannot be read: {type(error).__name__}: {error}", code="IRS101") from error
+        _add(found, folder, owner)
+    return found
+
+
+def _add(found: dict[str, DeviceProfile], folder: Traversable, owner: str) -> None:
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if not entry.name.endswith(".json"):
+            continue
+        profile = _load(entry, owner)
+        for key in dict.fromkeys(map(_key, (profile.name, *profile.aliases))):
+            other = found.setdefault(key, profile)
+            if other is not profile:
+                raise UsageError(f"device {key!r} is both {other.title} and {profile.title} of {owner}", code="IRS602")
+
+
+def _load(entry: Traversable, owner: str) -> DeviceProfile:
+    where = f"{owner}:{entry.name}"
+    try:
+        return parse_profile(json.loads(entry.read_text(encoding="utf-8")), where)
+    except ValueError as error:
+        raise UsageError(f"is not JSON: {error}", code="IRS421", where=where) from error
+
+
+def _key(text: str) -> str:
+    """How names are compared: "NVIDIA GeForce RTX 3090" and "rtx3090" are the same."""
+    key = "".join(letter for letter in text.lower() if letter.isalnum())
+    for word in ("nvidia", "geforce"):
+        key = key.replace(word, "")
+    return key or text.lower()

@@ -1,0 +1,371 @@
+"""The largest sizes at which a model fits into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from irscope.devices import target_of
+from irscope.errors import PassError, UsageError
+from irscope.ir.dims import Dim, SymDim, bind
+from irscope.passes.cuda.replay import Outcome
+from irscope.passes.cuda.result import DeviceMemory
+from irscope.passes.cuda_memory import CudaMemory
+from irscope.passes.curves.largest import Heights, Largest, largest_by_formula, largest_by_measuring
+from irscope.passes.curves.memorytext import parse_memory
+from irscope.passes.curves.peaks import check_known, peaks_at
+from irscope.passes.curves.points import Points, find_symbol
+from irscope.passes.curves.replaying import Counted
+from irscope.passes.curves.simulated import Simulator, simulator
+from irscope.passes.lifetimes.changes import user_line
+from irscope.passes.lifetimes.timeline import Timeline
+from irscope.passes.liveness import Liveness
+from irscope.passkit.settings import Settings
+from irscope.session import Model, check_target
+
+COUNTERS = ("reserved", "allocated", "requested", "activation")
+"""What may have to fit: what PyTorch's allocator takes from the device, what it hands out, what is asked for, or activations alone."""
+SCHEMA = "irscope.fit/1"
+_ANALYSES = 50
+_EVENTS = 2_000_000
+_DOUBLINGS = 62
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the model needs at one binding."""
+
+    bytes: int
+    node: str
+    """The node at the peak."""
+    scope: str
+    location: str
+    most: int | None = None
+    """Bytes where everything of which the size is not known takes the most that it may; None where nothing bounds that."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The largest size that fits, and what stops larger ones."""
+
+    model: str
+    free: str
+    """The symbol as the user calls it."""
+    symbol: str
+    memory: int
+    counter: str
+    largest: int | None
+    """0 where not even the smallest size fits, None where nothing stops it."""
+    smallest: int
+    limit: str
+    """"memory"; "range" where the model itself allows no larger size, "nothing" where nothing would stop it."""
+    peak: Need
+    """At the largest size; at the smallest where nothing fits."""
+    following: Need | None
+    """One size further."""
+    formula: str
+    """Bytes as they are asked for."""
+    exhaustive: bool
+    """Whether every larger size is known not to fit."""
+    before_oom: int | None
+    """The largest size at which PyTorch does not run out of memory, emptying its cache on the way; None where that is no question."""
+    context: tuple[int, int] | None
+    """What a CUDA context takes besides, which is not in these numbers."""
+    target: str
+    bind: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def fits(self) -> bool:
+        """Whether any size fits."""
+        return self.largest != 0
+
+    @property
+    def headroom(self) -> int:
+        """Bytes that are left at the largest size; negative where nothing fits."""
+        return self.memory - self.peak.bytes
+
+    @property
+    def limited_by(self) -> Need:
+        """What needs most where it no longer fits."""
+        return self.following if self.following is not None and self.fits else self.peak
+
+    def to_json(self) -> dict[str, object]:
+        """The document that `irscope fit --format json` prints."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "free": self.free,
+            "symbol": self.symbol,
+            "largest": self.largest,
+            "peak_bytes": self.peak.bytes,
+            "limited_by": self.limited_by.node,
+            "limited_by_scope": self.limited_by.scope,
+            "limited_by_location": self.limited_by.location,
+            "limit": self.limit,
+            "formula": self.formula,
+            "memory_bytes": self.memory,
+            "headroom_bytes": self.headroom,
+            "counter": self.counter,
+            "highest_peak_bytes": self.peak.most,
+            "largest_before_oom": self.before_oom,
+            "next_peak_bytes": None if self.following is None else self.following.bytes,
+            "exhaustive": self.exhaustive,
+            "context_bytes": None if self.context is None else list(self.context),
+            "target": self.target,
+            "bind": dict(self.bind),
+        }
+
+
+def fit(
+    model: Model,
+    memory: int | str | None = None,
+    free: str = "batch",
+    counter: str = "auto",
+    device: str = "",
+    torch: str = "",
+    alloc_conf: str = "",
+) -> Fit:
+    """The largest size of a symbol at which a model fits into so much memory, such as "24GiB"; None is what the device has.
+
+    `counter` says what has to fit: "reserved", "allocated" or "requested" as torch.cuda.memory_stats() counts them in the worse of
+    the first two forward passes, or "activation" for what is alive beyond weights and inputs. "auto" is the first that is known.
+    """
+    if device or torch or alloc_conf:
+        settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf)
+        check_target(settings)
+        model.manager.settings = settings
+    search = Search(model, counter)
+    return search.largest(search.budget(memory), free, {})
+
+
+class Search:
+    """Looks for sizes that fit; what was computed for one question serves the next."""
+
+    def __init__(self, model: Model, counter: str = "auto") -> None:
+        if counter not in ("auto", *COUNTERS):
+            raise UsageError(f"there is no counter {counter!r}", code="IRS337", hint=f"counters: auto, {', '.join(COUNTERS)}")
+        self.model = model
+        self.target = target_of(model.manager.settings)
+        self._wanted = counter
+        self._needs: dict[tuple[tuple[str, int], ...], Need] = {}
+        self._counted: dict[tuple[tuple[str, int], ...], Counted] = {}
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The timeline with open symbols, from which all formulas come."""
+        found = self.model.manager.get(Liveness())
+        check_known(found)
+        return found
+
+    @cached_property
+    def counter(self) -> str:
+        """What has to fit."""
+        if self._wanted in ("reserved", "allocated") and self.simulator is None:
+            reason = self.model.manager.get(CudaMemory()).reason
+            raise UsageError(f"what is {self._wanted} is not known: {reason}", code="IRS337", hint="--counter requested or activation is")
+        if self._wanted != "auto":
+            return self._wanted
+        return "reserved" if self.simulator is not None else "requested"
+
+    @cached_property
+    def simulator(self) -> Simulator | None:
+        """What replays PyTorch's allocator at any size; None for models that it does not run."""
+        return simulator(self.model.manager, "auto")
+
+    def budget(self, memory: int | str | None) -> int:
+        """Bytes that the model may take: as given, or what the device has besides a CUDA context."""
+        if isinstance(memory, str):
+            return parse_memory(memory)
+        if memory is not None:
+            return memory
+        device = self.target.device
+        if device.memory_bytes is None:
+            hint = "say how much: --memory 24GiB"
+            raise UsageError(f"the profile of {device.title} does not say how much memory it has", code="IRS336", hint=hint)
+        return device.memory_bytes - (device.context_bytes[1] if device.context_bytes is not None else 0)
+
+    def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
+        """The largest size of one symbol that fits, with sizes for others."""
+        symbol = find_symbol(self.model.program, free)
+        self._check_bound(symbol, others)
+        low, high = self.model.program.symbols[symbol].bounds
+        low = max(1, low or 0)
+        found = largest_by_formula(self._heights(symbol, others), memory, low, high, self._is_rising)
+        unlimited = found.limit == "range" and high is None
+        if found.size is not None:
+            # The formula counts tensors as they are asked for; what has to fit is more than that.
+            found = self._settled(memory, symbol, found, low, high, others)
+        size = found.size
+        at = low if size is None else size
+        following = self.need(symbol, at + 1, others) if size is not None and (high is None or size < high) else None
+        return Fit(
+            model=self.model.program.path,
+            free=free,
+            symbol=symbol,
+            memory=memory,
+            counter=self.counter,
+            largest=None if unlimited else size or 0,
+            smallest=low,
+            limit="nothing" if unlimited else found.limit,
+            peak=self.need(symbol, at, others),
+            following=following,
+            formula=self.formula(others),
+            exhaustive=found.exhaustive,
+            before_oom=self._before_oom(memory, symbol, size, low, high, others),
+            context=self.target.device.context_bytes,
+            target=self.target.text,
+            bind={**self.model.options.bind, **others},
+        )
+
+    def frontier(self, memory: int, free: Sequence[str], others: Mapping[str, int]) -> list[Fit]:
+        """For ever larger sizes of the second symbol, the largest of the first; the last row has the largest second that fits at all."""
+        first, second = (find_symbol(self.model.program, name) for name in free)
+        if first == second:
+            raise UsageError(
+                f"{free[0]!r} and {free[1]!r} are one symbol", code="IRS337", hint=f"symbols: {', '.join(self.model.program.symbols)}"
+            )
+        low = max(1, self.model.program.symbols[first].bounds[0] or 0)
+        most = self.largest(memory, free[1], {**others, first: low})
+        if not most.largest:
+            return [self.largest(memory, free[0], {**others, second: most.smallest})]
+        sizes = [size for power in range(_DOUBLINGS) if (size := most.smallest << power) < most.largest]
+        return [self.largest(memory, free[0], {**others, second: size}) for size in (*sizes, most.largest)]
+
+    def formula(self, others: Mapping[str, int]) -> str:
+        """Bytes as they are asked for: weights, inputs and the activation peak."""
+        total: Dim = self.timeline.peak
+        if self.counter != "activation":
+            for size in self.timeline.resident.values():
+                total = total + (0 if size is None else size)
+        return str(bind(total, others))
+
+    def formula_bytes(self, symbol: str, sizes: Sequence[int], others: Mapping[str, int] | None = None) -> Sequence[int]:
+        """Bytes as they are asked for at some sizes: what is needed is never less."""
+        return self._heights(symbol, others or {})(sizes)
+
+    def need(self, symbol: str, size: int, others: Mapping[str, int]) -> Need:
+        """What the model needs at one size, from an analysis of its own at exactly that size."""
+        sizes = {**others, symbol: size}
+        key = tuple(sorted(sizes.items()))
+        found = self._needs.get(key)
+        if found is None:
+            found = self._needs[key] = self._measured(sizes)
+        return found
+
+    def _settled(self, memory: int, symbol: str, guess: Largest, low: int, high: int | None, others: Mapping[str, int]) -> Largest:
+        """The largest size by replaying requests that were found once; by analyses of their own where these find something else."""
+        assert guess.size is not None
+
+        def analysed(size: int) -> int:
+            return self.need(symbol, size, others).bytes
+
+        def replayed(size: int) -> int:
+            return self._replayed(symbol, size, others)
+
+        for measure in (replayed, analysed) if self._is_replayed else (analysed,):
+            found = largest_by_measuring(measure, memory, guess.size, low, high, self._looks if measure is replayed else _ANALYSES)
+            ends = [
+                size for size in (found.size, (found.size or 0) + 1) if size is not None and size >= low and (high is None or size <= high)
+            ]
+            if measure is analysed or all(measure(size) == analysed(size) for size in ends):
+                break
+        return replace(found, exhaustive=found.exhaustive and guess.exhaustive)
+
+    @property
+    def _is_replayed(self) -> bool:
+        return self.simulator is not None and self.counter != "activation"
+
+    @cached_property
+    def _looks(self) -> int:
+        """How many sizes may be replayed in reasonable time."""
+        assert self.simulator is not None
+        return max(_ANALYSES, _EVENTS // (self.simulator.events + 1))
+
+    def _replayed(self, symbol: str, size: int, others: Mapping[str, int]) -> int:
+        sizes = {**others, symbol: size}
+        key = tuple(sorted(sizes.items()))
+        found = self._counted.get(key)
+        if found is None:
+            assert self.simulator is not None
+            (found,) = self.simulator.counted(Points({name: [number] for name, number in sizes.items()}, {}))
+            self._counted[key] = found
+        return found.worst(self.counter)
+
+    def _before_oom(self, memory: int, symbol: str, size: int | None, low: int, high: int | None, others: Mapping[str, int]) -> int | None:
+        """Where PyTorch itself runs out of memory: not before what fits without emptying the cache."""
+        simulation = self.simulator
+        if simulation is None or self.counter != "reserved" or (size is None and high is None):
+            return None
+
+        def overflow(tried: int) -> int:
+            points = Points({name: [number] for name, number in {**others, symbol: tried}.items()}, {})
+            return memory if simulation.fits(points, memory)[0] else memory + 1
+
+        bound = largest_by_formula(self._heights(symbol, others), memory, low, high, self._is_rising)
+        if bound.size is None:
+            return 0
+        return largest_by_measuring(overflow, memory, bound.size, low, high, self._looks).size or 0
+
+    def _heights(self, symbol: str, others: Mapping[str, int]) -> Heights:
+        def heights(sizes: Sequence[int]) -> Sequence[int]:
+            columns = {symbol: sizes, **{name: [size] * len(sizes) for name, size in others.items()}}
+            peaks = peaks_at(self.timeline, Points(columns, {}))
+            return peaks.activation if self.counter == "activation" else peaks.total
+
+        return heights
+
+    @cached_property
+    def _is_rising(self) -> bool:
+        """Whether larger sizes certainly never need less."""
+        timeline = self.timeline
+        sizes = (*(one.size for one in timeline.ranges), *timeline.inside.values(), *timeline.resident.values())
+        return all(size.rising for size in sizes if isinstance(size, SymDim))
+
+    def _check_bound(self, symbol: str, others: Mapping[str, int]) -> None:
+        """Raise UsageError where another symbol decides as well."""
+        timeline = self.timeline
+        sizes = (*timeline.alive, *timeline.resident.values())
+        open_ = {name for size in sizes if isinstance(size, SymDim) for name in size.names} - {symbol, *others}
+        if open_:
+            names = ", ".join(sorted(open_))
+            hint = f"give sizes with --bind {','.join(f'{name}=128' for name in sorted(open_))}, or ask for a frontier: --free A,B"
+            raise UsageError(f"the peak also depends on {names}", code="IRS338", hint=hint)
+
+    def _measured(self, sizes: Mapping[str, int]) -> Need:
+        rebound = self.model.rebound(sizes)
+        timeline = rebound.manager.get(Liveness())
+        check_known(timeline)
+        peak = timeline.peak
+        if not isinstance(peak, int):
+            raise PassError(f"the peak is no number but {peak}", code="IRS333")
+        step = timeline.peak_step
+        cuda = rebound.manager.get(CudaMemory()) if self._is_replayed else None
+        if cuda is not None and cuda.moments is not None:
+            step = cuda.moments.peak_step
+        node = timeline.steps[step] if timeline.steps else None
+        location = "" if node is None or node.loc is None else str(user_line(node.loc))
+        place = (node.name, node.scope.path, location) if node is not None else ("", "", "")
+        if cuda is not None:
+            return _device_need(cuda, self.counter, place)
+        if self.counter == "activation":
+            return Need(peak, *place, most=peak)
+        total = peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
+        return Need(total, *place, most=total)
+
+
+def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]) -> Need:
+    """What the allocator of a device counts in the worse of the first two forward passes."""
+    if memory.central is None or memory.is_open:
+        raise PassError(
+            f"what is {counter} is not known: {memory.reason}", code="IRS333", hint="choose another counter: --counter activation"
+        )
+    central = _worst(memory.central, counter)
+    if memory.low is None:
+        return Need(central, *place, most=central)
+    return Need(central, *place, most=None if memory.high is None else max(central, _worst(memory.high, counter)))
+
+
+def _worst(outcome: Outcome, counter: str) -> int:
+    found: list[int] = [getattr(run, counter) for run in (outcome.cold, outcome.warm)]
+    return max(found)

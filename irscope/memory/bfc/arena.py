@@ -1,0 +1,240 @@
+"""The arena itself: malloc, free, reserve, shrink, and what ONNX Runtime's counters say."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from irscope.errors import UsageError
+from irscope.memory.bfc.chunks import IN_USE, RELEASED, RESERVED, Chunk, Region, absorb, split
+from irscope.memory.bfc.growth import (
+    AFTER_SHRINKING,
+    FIRST_REGION,
+    GRAIN,
+    MIB,
+    MOST_DEAD,
+    MOST_DOUBLED,
+    Growth,
+    Strategy,
+    less_after_failure,
+    rounded,
+)
+from irscope.memory.caching.counters import Counters
+from irscope.memory.caching.device import OutOfMemory
+from irscope.memory.caching.freelist import FreeList
+
+_PAGE: Final = 4096
+
+
+class BfcArena:
+    """ONNX Runtime's arena for one device and one stream: best fit with coalescing, in regions that are given back only by shrinking.
+
+    `strategy` is its arena_extend_strategy, `limit` the most it may take from the device (gpu_mem_limit), `device_memory` what the
+    device has; None stands for no bound. The sizes are those of OrtArenaCfg.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy = "next_power_of_two",
+        limit: int | None = None,
+        *,
+        device_memory: int | None = None,
+        first_region: int = FIRST_REGION,
+        after_shrinking: int = AFTER_SHRINKING,
+        most_doubled: int = MOST_DOUBLED,
+        most_dead: int = MOST_DEAD,
+    ) -> None:
+        _check_not_negative(limit=limit, device_memory=device_memory)
+        if min(first_region, after_shrinking, most_doubled) <= 0:
+            raise UsageError("an arena's regions need a size", code="IRS321")
+        self._limit = limit
+        self._device_memory = device_memory
+        self._growth = Growth(strategy, first_region if limit is None else max(min(first_region, limit), 1), after_shrinking, most_doubled)
+        self._most_dead = most_dead
+        self._free: FreeList[Chunk] = FreeList()
+        self._regions: list[Region] = []
+        self._next_address = _PAGE
+        self.held = 0
+        """Bytes that the device gave."""
+        self._held_peak = 0
+        self.in_use = 0
+        """Bytes of chunks in use."""
+        self._in_use_peak = 0
+        self.requested = 0
+        """Bytes in use as asked for."""
+        self._requested_peak = 0
+        self._largest = 0
+        self._allocs = 0
+        self._reserves = 0
+        self._extensions = 0
+        self._shrinkages = 0
+
+    # -- what a session calls ----------------------------------------------------------------------------------
+
+    def malloc(self, size: int) -> Chunk | None:
+        """A chunk of at least so many bytes, None for zero. OutOfMemory is raised where ONNX Runtime would fail."""
+        if size <= 0:
+            _check_not_negative(size=size)
+            return None
+        want = (size + 255) & -256
+        chunk = self._free.take(want)
+        if chunk is None:
+            self._extend(want)
+            chunk = self._free.take(want)
+            assert chunk is not None
+        found = chunk.size
+        if found >= 2 * want or found - want >= self._most_dead:
+            self._free.add(split(chunk, want))
+            found = want
+        chunk.key = IN_USE
+        chunk.requested = size
+        self._count(found, size)
+        return chunk
+
+    def reserve(self, size: int) -> Chunk | None:
+        """Memory that comes straight from the device and does not become part of a region: packed weights, initializers."""
+        if size <= 0:
+            _check_not_negative(size=size)
+            return None
+        if not self._fits_device(size):
+            raise self._out_of_memory(size)
+        chunk = Chunk(self, size, self._new_addresses(size))
+        chunk.key = RESERVED
+        chunk.requested = size
+        self._reserves += 1
+        self._hold(size)
+        self._count(size, size)
+        return chunk
+
+    def free(self, chunk: Chunk | None) -> None:
+        """Give a chunk back to the arena; what was reserved goes back to the device."""
+        if chunk is None:
+            return
+        if chunk.arena is not self or chunk.key not in (IN_USE, RESERVED):
+            raise UsageError(f"{chunk!r} is not in use", code="IRS642", hint="it was freed before, or another arena made it")
+        self.in_use -= chunk.size
+        self.requested -= chunk.requested
+        if chunk.key == RESERVED:
+            chunk.key = RELEASED
+            self.held -= chunk.size
+            return
+        after = chunk.next
+        if after is not None and after.key > 0:
+            self._free.remove(after.key)
+            absorb(chunk, after)
+        before = chunk.prev
+        if before is not None and before.key > 0:
+            self._free.remove(before.key)
+            absorb(before, chunk)
+            chunk = before
+        self._free.add(chunk)
+
+    def shrink(self) -> int:
+        """Give wholly free regions back, as memory.enable_memory_arena_shrinkage asks after a run; the bytes given back.
+
+        The first region stays where regions grow by powers of two.
+        """
+        kept: list[Region] = []
+        before = self.held
+        for region in self._regions:
+            first = region.first
+            may_go = region.number > 0 or self._growth.strategy == "same_as_requested"
+            if may_go and first.key > 0 and first.next is None:
+                self._free.remove(first.key)
+                first.key = RELEASED
+                self.held -= region.size
+                self._shrinkages += 1
+                self._extensions -= 1
+            else:
+                kept.append(region)
+        self._regions = kept
+        self._growth.next_size = self._growth.after_shrinking
+        return before - self.held
+
+    # -- what it says of itself --------------------------------------------------------------------------------
+
+    def counters(self) -> Counters:
+        """What ONNX Runtime's profile and AllocatorGetStats say, in bytes and numbers.
+
+        requested are bytes in use as asked for (mem_bytes_requested_in_use), in_use as chunks (mem_bytes_in_use, peak
+        mem_in_use_peak), held what the device gave (mem_arena_held).
+        """
+        return Counters(
+            requested=self.requested,
+            requested_peak=self._requested_peak,
+            in_use=self.in_use,
+            in_use_peak=self._in_use_peak,
+            held=self.held,
+            held_peak=self._held_peak,
+            largest=self._largest,
+            allocs=self._allocs,
+            reserves=self._reserves,
+            extensions=self._extensions,
+            shrinkages=self._shrinkages,
+        )
+
+    def reset_peaks(self) -> None:
+        """Begin the peaks anew from the current values. ONNX Runtime itself never does."""
+        self._requested_peak, self._in_use_peak, self._held_peak = self.requested, self.in_use, self.held
+
+    def regions(self) -> list[Region]:
+        """Regions in the order in which the device gave them."""
+        return list(self._regions)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _count(self, size: int, requested: int) -> None:
+        self._allocs += 1
+        self.in_use += size
+        self.requested += requested
+        if self.in_use > self._in_use_peak:
+            self._in_use_peak = self.in_use
+        if self.requested > self._requested_peak:
+            self._requested_peak = self.requested
+        if size > self._largest:
+            self._largest = size
+
+    def _extend(self, want: int) -> None:
+        """A new region with room for a request."""
+        available = self._available()
+        if want > available:
+            raise self._out_of_memory(want)
+        size: int | None = self._growth.region_for(want, available)
+        while size is not None and not self._fits_device(size):
+            size = less_after_failure(size, want)
+        if size is None:
+            raise self._out_of_memory(want)
+        self._hold(size)
+        chunk = Chunk(self, size, self._new_addresses(size))
+        self._regions.append(Region(chunk, self._extensions))
+        self._extensions += 1
+        self._free.add(chunk)
+
+    def _hold(self, size: int) -> None:
+        self.held += size
+        self._held_peak = max(self._held_peak, self.held)
+
+    def _available(self) -> int:
+        """What the limit leaves, in whole grains."""
+        if self._limit is None:
+            return 1 << 62
+        return max(self._limit - self.held, 0) // GRAIN * GRAIN
+
+    def _fits_device(self, size: int) -> bool:
+        return self._device_memory is None or self.held + size <= self._device_memory
+
+    def _new_addresses(self, size: int) -> int:
+        address = self._next_address
+        self._next_address += -(-size // _PAGE) * _PAGE
+        return address
+
+    def _out_of_memory(self, size: int) -> OutOfMemory:
+        bounds = [bound for bound in (self._limit, self._device_memory) if bound is not None]
+        allowed = f"{min(bounds) / MIB:.2f} MiB" if bounds else "the device"
+        held = f"{self.in_use / MIB:.2f} MiB are in use and {(self.held - self.in_use) / MIB:.2f} MiB held but free"
+        return OutOfMemory(f"{rounded(size) / MIB:.2f} MiB more do not fit into {allowed}: {held}", code="IRS322")
+
+
+def _check_not_negative(**sizes: int | None) -> None:
+    for name, size in sizes.items():
+        if size is not None and size < 0:
+            raise UsageError(f"{name} cannot be {size} bytes", code="IRS642")

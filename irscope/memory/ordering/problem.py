@@ -1,0 +1,133 @@
+"""Operators to be ordered, the storages they touch, and what an order needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Bytes that are alive from the first operator that touches them to the last one."""
+
+    size: int
+    touches: tuple[int, ...]
+    is_input: bool = False
+    """Whether it is there from the start."""
+    is_output: bool = False
+    """Whether it stays to the end."""
+
+
+@dataclass(frozen=True)
+class OrderProblem:
+    """Operators 0, 1, ... with what must come before each; as numbered, they are in a valid order."""
+
+    before: list[tuple[int, ...]]
+    storages: list[Storage]
+    workspace: list[int]
+    """Bytes that exist only while an operator runs."""
+    base: int = 0
+    """Bytes that are there all the time."""
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    @cached_property
+    def after(self) -> list[list[int]]:
+        """What must come after each operator."""
+        found: list[list[int]] = [[] for _ in self.before]
+        for op, earlier in enumerate(self.before):
+            for one in earlier:
+                found[one].append(op)
+        return found
+
+    @cached_property
+    def touched(self) -> list[list[int]]:
+        """Storages that each operator touches."""
+        found: list[list[int]] = [[] for _ in self.before]
+        for number, storage in enumerate(self.storages):
+            for op in storage.touches:
+                found[op].append(number)
+        return found
+
+    @cached_property
+    def at_start(self) -> int:
+        """Bytes alive before the first operator."""
+        return self.base + sum(storage.size for storage in self.storages if storage.is_input)
+
+    @cached_property
+    def at_end(self) -> int:
+        """Bytes alive after the last operator."""
+        return self.base + sum(storage.size for storage in self.storages if storage.is_output)
+
+    @cached_property
+    def reverse(self) -> OrderProblem:
+        """The problem with time running backwards: an order read from its end needs the same memory there."""
+        last = len(self) - 1
+        storages = [
+            Storage(one.size, tuple(last - op for op in reversed(one.touches)), one.is_output, one.is_input) for one in self.storages
+        ]
+        before = [tuple(sorted(last - later for later in self.after[op])) for op in range(last, -1, -1)]
+        return OrderProblem(before, storages, self.workspace[::-1], self.base)
+
+    def reversed_order(self, order: Iterable[int]) -> list[int]:
+        """An order of the reversed problem as one of this, and the other way round."""
+        last = len(self) - 1
+        return [last - op for op in order][::-1]
+
+    def needs(self, order: Sequence[int]) -> list[int]:
+        """Bytes alive while each operator of an order runs."""
+        return self.levels(order)[0]
+
+    def levels(self, order: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Bytes alive while each operator of an order runs, and right before it."""
+        waiting = [len(storage.touches) for storage in self.storages]
+        begun = [storage.is_input for storage in self.storages]
+        storages, touched, workspace = self.storages, self.touched, self.workspace
+        live = self.at_start
+        needs: list[int] = []
+        standing: list[int] = []
+        for op in order:
+            standing.append(live)
+            freed = 0
+            for number in touched[op]:
+                storage = storages[number]
+                if not begun[number]:
+                    begun[number] = True
+                    live += storage.size
+                waiting[number] -= 1
+                if waiting[number] == 0 and not storage.is_output:
+                    freed += storage.size
+            needs.append(live + workspace[op])
+            live -= freed
+        return needs, standing
+
+    def peak(self, order: Sequence[int]) -> int:
+        """Most bytes alive at once."""
+        return max(self.at_start, self.at_end, max(self.needs(order), default=0))
+
+    @cached_property
+    def least(self) -> int:
+        """What any order needs for what is there at the start, at the end, and for its greediest operator alone."""
+        alone = (
+            self.base + room + sum(self.storages[number].size for number in self.touched[op]) for op, room in enumerate(self.workspace)
+        )
+        return max(self.at_start, self.at_end, max(alone, default=0))
+
+    def is_valid(self, order: Sequence[int]) -> bool:
+        """Whether an order holds every operator once, after all that must come before it."""
+        place = {op: at for at, op in enumerate(order)}
+        return len(place) == len(order) == len(self) and all(place[one] < place[op] for op in place for one in self.before[op])
+
+
+def make_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], workspace: Sequence[int] | None = None) -> OrderProblem:
+    """A problem without what cannot matter: storages of no size or that nobody touches."""
+    kept: list[Storage] = []
+    base = 0
+    for storage in storages:
+        if storage.is_input and storage.is_output:
+            base += storage.size
+        elif storage.size and storage.touches:
+            kept.append(Storage(storage.size, tuple(sorted(set(storage.touches))), storage.is_input, storage.is_output))
+    return OrderProblem([tuple(sorted(set(earlier))) for earlier in before], kept, list(workspace or [0] * len(before)), base)

@@ -1,0 +1,1 @@
+"""Addresses for buffers of known lifetimes in one arena, as low as they go."""

@@ -1,0 +1,208 @@
+"""Offsets for buffers in one arena: quick orders first, then a search as long as there is time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from irscope.memory.placement.canonical import CanonicalSearch, Floors, OutOfSteps
+from irscope.memory.placement.gaps import place_in_order
+from irscope.memory.placement.preferences import Preferences
+from irscope.memory.placement.problem import Numbers, Problem, apart, make_problem
+
+_QUICK_ORDERS = ("Z", "TAW", "TZ", "WAT", "WZ", "AW", "LZ")
+_SEARCH_ORDERS = ("WAT", "TAW", "TWA", "TDW", "DTW", "ZTW", "AWT", "DW")
+_MOST_SEARCHED = 4_000
+"""Buffers up to which a search pays; its tables grow with their square."""
+_FIRST_STEPS = 60_000
+_RESTART_STEPS = 500
+_MOST_NOISE = 0.25
+_FIRST_SHARE = 0.5
+_LEAST_SHARE = 1 / 64
+_PATIENCE = 30_000
+
+
+@dataclass(frozen=True)
+class OffsetPlan:
+    """Where each buffer lies, how high the arena is, and that no arena can be lower than `max_live`."""
+
+    offsets: list[int]
+    height: int
+    max_live: int
+
+
+def make_plan(
+    lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int = 1, seconds: float = 10, seed: int = 0
+) -> OffsetPlan:
+    """Offsets such that two buffers alive together never overlap; `seed` makes the search repeatable as far as time allows."""
+    problem = make_problem(lower, upper, size, alignment)
+    deadline = time.monotonic() + seconds
+    offsets = np.zeros(len(problem), dtype=np.int64)
+    matters = np.flatnonzero((problem.size > 0) & (problem.upper > problem.lower))
+    placed = problem.part(matters)
+    if len(matters):
+        offsets[matters] = _stacked(placed, deadline, seed)
+    return OffsetPlan(offsets.tolist(), placed.height(offsets[matters]), placed.max_live)
+
+
+def _stacked(problem: Problem, deadline: float, seed: int) -> Numbers:
+    """Buffers that live together with all others go to the bottom, where they cost nothing; the rest lies above them."""
+    first_end, last_start = problem.upper.min(), problem.lower.max()
+    always = (problem.lower < first_end) & (problem.upper > last_start)
+    offsets = np.zeros(len(problem), dtype=np.int64)
+    bottom = np.flatnonzero(always)
+    offsets[bottom] = np.cumsum(problem.size[bottom]) - problem.size[bottom]
+    rest = np.flatnonzero(~always)
+    if len(rest):
+        part = problem.part(rest)
+        offsets[rest] = _lowest(part, deadline, seed) + problem.size[bottom].sum()
+    return offsets
+
+
+def _lowest(problem: Problem, deadline: float, seed: int) -> Numbers:
+    """Offsets for each stretch of time apart; a stretch need not be lower than the highest load of all of them."""
+    offsets = np.zeros(len(problem), dtype=np.int64)
+    groups = apart(problem)
+    jobs = [_Job(problem.part(group), problem.max_live, seed) for group in groups]
+    for job in jobs:
+        job.quick(deadline)
+    # What is highest decides, so that is always where to go on.
+    while time.monotonic() < deadline and (highest := max(jobs, key=lambda job: job.height)).can_improve:
+        highest.attempt()
+    for group, job in zip(groups, jobs, strict=True):
+        offsets[group] = job.offsets
+    return offsets
+
+
+@dataclass
+class _Job:
+    """The best offsets known for one stretch of time."""
+
+    problem: Problem
+    goal: int
+    """A height with which nobody could be happier."""
+    seed: int
+    offsets: Numbers = field(init=False)
+    height: int = field(init=False)
+
+    def quick(self, deadline: float) -> None:
+        """Place in several orders and keep the best; the first one always runs."""
+        preferences = Preferences(self.problem)
+        for at, word in enumerate(_QUICK_ORDERS):
+            for tightest in (True, False):
+                self._keep(place_in_order(self.problem, preferences.order(word), tightest=tightest), first=at == 0 and tightest)
+                if self.height <= self.goal or time.monotonic() > deadline:
+                    return
+
+    @property
+    def can_improve(self) -> bool:
+        """Whether a search may still find something lower."""
+        return self.height > self.goal and len(self.problem) <= _MOST_SEARCHED and not self._targets.closed
+
+    def attempt(self) -> None:
+        """Search once below the best known height."""
+        order, steps = next(self._attempts)
+        target = self._targets.next(steps)
+        try:
+            found = CanonicalSearch(self._floors, target, order, steps).run()
+        except OutOfSteps:
+            self._targets.missed(target, steps)
+            return
+        if found is None:
+            self._targets.impossible(target)
+        else:
+            self._keep(found)
+            self._targets.reached(self.height)
+
+    @cached_property
+    def _floors(self) -> Floors:
+        return Floors(self.problem)
+
+    @cached_property
+    def _targets(self) -> _Targets:
+        return _Targets(self.goal, self.height)
+
+    @cached_property
+    def _attempts(self) -> Iterator[tuple[Numbers, int]]:
+        return _attempts(Preferences(self.problem), self.seed)
+
+    def _keep(self, offsets: Numbers, *, first: bool = False) -> None:
+        height = self.problem.height(offsets)
+        if first or height < self.height:
+            self.offsets, self.height = offsets, height
+
+
+class _Targets:
+    """Which height to try next: the goal and, as often, one between it and what is reached, so that something gets better anyway."""
+
+    def __init__(self, goal: int, best: int) -> None:
+        self._goal = goal
+        self._best = best
+        self._share = _FIRST_SHARE
+        """Of what separates the best from the goal, the share that is asked for."""
+        self._misses = 0
+        self._spent = {True: 0, False: 0}
+        """Steps spent on the goal, and on heights in between."""
+
+    @property
+    def closed(self) -> bool:
+        """Nothing lower is left to try."""
+        return self._best <= self._goal
+
+    def next(self, steps: int) -> int:
+        """A height to try in so many steps; long searches are kept for the goal."""
+        if steps >= _FIRST_STEPS:
+            return self._goal
+        between = self._best - max(1, int((self._best - self._goal) * self._share))
+        return max(self._goal, between) if self._spent[False] <= self._spent[True] else self._goal
+
+    def missed(self, target: int, steps: int) -> None:
+        """Steps ran out before a height was reached."""
+        self._spent[target == self._goal] += steps
+        if target > self._goal:
+            self._misses += steps
+            if self._misses >= _PATIENCE:
+                # Too much to ask; after the smallest share it may well have been bad luck.
+                self._share = self._share / 2 if self._share > _LEAST_SHARE else _FIRST_SHARE
+                self._misses = 0
+
+    def reached(self, height: int) -> None:
+        """A lower placement was found."""
+        self._best = min(self._best, height)
+        self._misses = 0
+
+    def impossible(self, target: int) -> None:
+        """There is no placement at or below this height."""
+        self._goal = max(self._goal, target + 1)
+
+
+def _attempts(preferences: Preferences, seed: int) -> Iterator[tuple[Numbers, int]]:
+    """Orders, each with the steps it may take: known good ones for long, then disturbed ones, mostly for a short while.
+
+    How long a search takes varies without bound from order to order, so many short
+    ones with now and then a longer one win (Luby's sequence).
+    """
+    random = np.random.default_rng(seed)
+    for word in _SEARCH_ORDERS:
+        yield preferences.order(word), _RESTART_STEPS
+    for word in _SEARCH_ORDERS:
+        yield preferences.order(word), _FIRST_STEPS
+    attempt = 0
+    while True:
+        attempt += 1
+        for word in _SEARCH_ORDERS:
+            noise = _MOST_NOISE * random.random()
+            yield preferences.disturbed(word, noise, random), _RESTART_STEPS * _luby(attempt)
+
+
+def _luby(position: int) -> int:
+    """1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ..., counted from 1."""
+    while True:
+        length = position.bit_length()
+        if position == (1 << length) - 1:
+            return 1 << (length - 1)
+        position -= (1 << (length - 1)) - 1

@@ -1,0 +1,211 @@
+"""Writing down what a kernel takes and gives back, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING
+
+from irscope.ir.dims import Dim, SymDim, equal
+from irscope.ir.dtypes import DType
+from irscope.ir.types import TensorType, tensor
+from irscope.ops.layouts import has_memory_format, is_viewable, row_major
+from irscope.ops.temporaries import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Result, Take, TakeKind, Temporaries, Unknown
+
+if TYPE_CHECKING:
+    from irscope.devices.target import Target
+    from irscope.ops.call import OpCall
+
+
+class Scratch:
+    """Collects the events of one call. Labels that occur twice are numbered."""
+
+    def __init__(self, call: OpCall, target: Target) -> None:
+        self.call = call
+        self.target = target
+        self.events: list[MemoryEvent] = []
+        self._labels: dict[str, int] = {}
+
+    def take(self, label: str, size: Dim, kind: TakeKind = "temporary") -> str:
+        """Ask for bytes; the label that gives them back. Nothing is asked for where there are none."""
+        count = self._labels.get(label, 0) + 1
+        self._labels[label] = count
+        name = label if count == 1 else f"{label} ({count})"
+        if size == 0:
+            return ""
+        self.events.append(Take(name, size, kind))
+        return name
+
+    def drop(self, *labels: str) -> None:
+        """Give back in this order; empty labels stand for what was never taken."""
+        self.events.extend(Drop(label) for label in labels if label)
+
+    def passing(self, label: str, *sizes: Dim) -> None:
+        """Take all of these, then give them back in the same order."""
+        self.drop(*[self.take(label, size) for size in sizes])
+
+    def result(self, index: int = 0, size: Dim | None = None) -> None:
+        """The storage of a result is made now."""
+        if index < len(self.call.results):
+            self.events.append(Result(index, size))
+
+    def gemm(self, path: GemmPath = "cublas") -> None:
+        self.events.append(Gemm(path))
+
+    def unknown(self, label: str, reason: str) -> None:
+        self.events.append(Unknown(label, reason))
+
+    def copy_unless_contiguous(self, type_: TensorType, label: str) -> str:
+        """A row-major copy of a tensor that does not lie so."""
+        return "" if is_contiguous(type_) else self.take(label, nbytes(type_))
+
+    @property
+    def torch(self) -> tuple[int, int]:
+        return self.target.torch
+
+    @property
+    def source(self) -> str:
+        """The operator's name in the file, without the in-place mark: "layer_norm"."""
+        return self.call.source.partition("::")[2].rstrip("_")
+
+
+def rule(write: Callable[[Scratch], None]) -> Temporaries:
+    """A rule of an operator's record from a function that writes events down."""
+
+    @wraps(write)
+    def events(call: OpCall, target: Target) -> Sequence[MemoryEvent]:
+        scratch = Scratch(call, target)
+        write(scratch)
+        return scratch.events
+
+    return events
+
+
+def nbytes(type_: TensorType) -> Dim:
+    """Bytes of a tensor's elements."""
+    found = type_.nbytes
+    if found is None:
+        raise NeedsNumbers(f"the size of {type_} is not known")
+    return found
+
+
+def count(type_: TensorType) -> Dim:
+    """Elements of a tensor."""
+    found = type_.numel
+    if found is None:
+        raise NeedsNumbers(f"the rank of {type_} is not known")
+    return found
+
+
+def sizes(type_: TensorType) -> tuple[Dim, ...]:
+    if type_.shape is None:
+        raise NeedsNumbers(f"the rank of {type_} is not known")
+    return type_.shape
+
+
+def number(dim: Dim) -> int:
+    """A size on which the choice of a kernel depends."""
+    if isinstance(dim, SymDim):
+        raise NeedsNumbers(f"the choice of kernels depends on the size {dim}; bind it")
+    return int(dim)
+
+
+def numbers(dims: Sequence[Dim]) -> tuple[int, ...]:
+    return tuple(number(dim) for dim in dims)
+
+
+def strides(type_: TensorType) -> tuple[Dim, ...]:
+    """Strides in elements."""
+    if isinstance(type_.layout, tuple):
+        return type_.layout
+    return row_major(sizes(type_))
+
+
+def width(dtype: DType) -> int:
+    """Bytes of an element."""
+    return (dtype.bits or 32) // 8
+
+
+def is_half(dtype: DType) -> bool:
+    return dtype in (DType.F16, DType.BF16)
+
+
+def decided(verdict: bool | None, what: str) -> bool:
+    """An answer that must be known."""
+    if verdict is None:
+        raise NeedsNumbers(f"{what} depends on sizes that are not bound")
+    return verdict
+
+
+def same(left: Dim, right: Dim) -> bool:
+    return decided(equal(left, right), f"whether {left} is {right}")
+
+
+def is_contiguous(type_: TensorType, memory_format: str = "contiguous_format") -> bool:
+    if memory_format == "contiguous_format" and type_.layout is None:
+        return True
+    return decided(has_memory_format(type_, memory_format), f"how {type_} lies in memory")
+
+
+def is_channels_last(type_: TensorType) -> bool:
+    """Whether PyTorch takes its strides for those of channels_last, by the comparisons that it makes."""
+    if type_.layout is None or len(sizes(type_)) not in (4, 5):
+        return False
+    shape, steps = numbers(sizes(type_)), numbers(strides(type_))
+    least = 0
+    if steps[1] == 0:
+        return False
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[axis] == 0 or steps[axis] < least or (axis == 0 and least == steps[1]):
+            return False
+        least = steps[axis] * max(shape[axis], 1)
+    return True
+
+
+def is_dense(type_: TensorType) -> bool:
+    """Whether its elements fill a block without gaps or overlaps, in whatever order."""
+    if type_.layout is None:
+        return True
+    shape, steps = numbers(sizes(type_)), numbers(strides(type_))
+    expected = 1
+    for step, size in sorted((step, size) for step, size in zip(steps, shape, strict=True) if size != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def relaid(type_: TensorType, shape: Sequence[Dim], steps: Sequence[Dim]) -> TensorType:
+    """The same elements seen with other sizes and strides."""
+    return tensor(type_.dtype, shape, type_.device, tuple(steps))
+
+
+def transposed(type_: TensorType) -> TensorType:
+    """The last two axes swapped, as a view."""
+    shape, steps = sizes(type_), strides(type_)
+    if len(shape) < 2:
+        return type_
+    return relaid(type_, (*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]))
+
+
+def expanded(type_: TensorType, shape: Sequence[Dim]) -> TensorType:
+    """A view stretched to a shape: stride 0 where it is stretched."""
+    old, steps = sizes(type_), strides(type_)
+    missing = len(shape) - len(old)
+    moved = [
+        0 if axis < missing or (same(old[axis - missing], 1) and not same(size, 1)) else steps[axis - missing]
+        for axis, size in enumerate(shape)
+    ]
+    return relaid(type_, shape, moved)
+
+
+def reshape_copies(type_: TensorType, shape: Sequence[Dim]) -> bool:
+    """Whether a reshape must copy."""
+    if type_.layout is not None and is_row_major(type_):
+        return False
+    return not decided(is_viewable(type_, tuple(shape)), f"whether {type_} can be seen as another shape")
+
+
+def is_row_major(type_: TensorType) -> bool:
+    """Whether its strides are known to be those of a row-major tensor."""
+    return type_.layout is None or has_memory_format(type_, "contiguous_format") is True

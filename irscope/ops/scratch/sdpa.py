@@ -1,0 +1,293 @@
+"""Scaled dot product attention: which kernels run, and what each of them takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from irscope.ir.dims import Dim, product
+from irscope.ir.dtypes import DType
+from irscope.ir.types import TensorType, tensor
+from irscope.ops.scratch.flash import round_up, splits
+from irscope.ops.scratch.gemm import matmul
+from irscope.ops.scratch.recorder import (
+    Scratch,
+    count,
+    is_contiguous,
+    is_half,
+    nbytes,
+    number,
+    numbers,
+    relaid,
+    rule,
+    same,
+    sizes,
+    strides,
+    transposed,
+    width,
+)
+from irscope.ops.scratch.reductions import reduce_in
+
+Kernel = Literal["flash", "efficient", "math", "cudnn"]
+_MASK_ALIGNMENT = 8
+_SINGLE_PASS_HEAD = 128
+"""Largest head whose values the efficient kernel goes through at once."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Operands of one call."""
+
+    q: TensorType
+    k: TensorType
+    v: TensorType
+    mask: TensorType | None
+    is_causal: bool
+    dropout: bool
+    shared_heads: bool
+    """Fewer heads of keys than of queries, as the call allows."""
+
+    @property
+    def dtype(self) -> DType:
+        return self.q.dtype
+
+
+@rule
+def sdpa_rule(scratch: Scratch) -> None:
+    call = scratch.call
+    made = Attention(
+        call.tensor("q"),
+        call.tensor("k"),
+        call.tensor("v"),
+        call.maybe("mask"),
+        bool(call.attr("is_causal")),
+        bool(call.attr("dropout_p")),
+        bool(call.attr("enable_gqa")),
+    )
+    attend(scratch, made, _stated(scratch.source))
+
+
+def _stated(source: str) -> Kernel | None:
+    """The kernel that a decomposed model names."""
+    if source == "_scaled_dot_product_flash_attention":
+        return "flash"
+    return "efficient" if source == "_scaled_dot_product_efficient_attention" else None
+
+
+def attend(scratch: Scratch, made: Attention, kernel: Kernel | None = None, make: str | None = None) -> str:
+    """All of one attention. `make` names its output where it is not the call's result."""
+    if scratch.torch >= (2, 14):
+        made = _with_four_axes(made)
+    converted = ""
+    if made.mask is not None and made.mask.dtype is DType.BOOL:
+        made, converted = _as_numbers(scratch, made)
+    chosen = kernel or choose(scratch, made)
+    if chosen == "flash":
+        output = _flash(scratch, made, make)
+    elif chosen == "efficient":
+        return _efficient(scratch, made, make, converted)
+    elif chosen == "cudnn":
+        output = _output(scratch, make, product((*sizes(made.q)[:-1], sizes(made.v)[-1])) * width(made.dtype))
+        scratch.unknown("attention workspace", "cuDNN's attention tells the size of its workspace only on the device")
+    else:
+        output = math_attention(scratch, made, make)
+    scratch.drop(converted)
+    return output
+
+
+def choose(scratch: Scratch, made: Attention) -> Kernel:
+    """PyTorch's choice, in its order of preference."""
+    capability = scratch.target.device.capability or (0, 0)
+    four = all(len(sizes(one)) == 4 for one in (made.q, made.k, made.v))
+    if not four or not _dense_heads(made) or made.dtype not in (DType.F32, DType.F16, DType.BF16):
+        return "math"
+    q, k, v = sizes(made.q), sizes(made.k), sizes(made.v)
+    fewer = made.shared_heads and not same(q[1], k[1])
+    if not (same(q[0], k[0]) and same(q[0], v[0]) and (fewer or (same(q[1], k[1]) and same(q[1], v[1])))):
+        return "math"
+    if any(isinstance(size, int) and size == 0 for size in (*q, *k)):
+        return "math"
+    half = is_half(made.dtype)
+    square = not made.is_causal or same(q[2], k[2])
+    heads = (number(q[3]), number(k[3]), number(v[3]))
+    if half and capability >= (8, 0) and made.mask is None and heads[0] == heads[1] == heads[2] <= 256 and square:
+        by_cudnn = scratch.target.cudnn_attention and capability >= (9, 0) and heads[0] % 8 == 0 and heads[0] <= 128
+        return "cudnn" if by_cudnn else "flash"
+    alignment = 8 if half and capability >= (7, 0) else 4 if capability >= (8, 0) else 1
+    fits = heads[0] == heads[1] and heads[0] % alignment == 0 and heads[2] % alignment == 0 and heads[0] > 0 and heads[2] > 0
+    if not fits or (fewer and scratch.torch < (2, 14)) or (made.mask is not None and made.is_causal):
+        return "math"
+    return "math" if made.dtype is DType.BF16 and capability < (8, 0) else "efficient"
+
+
+def _dense_heads(made: Attention) -> bool:
+    """Fused kernels read heads whose elements lie side by side."""
+    operands = (made.q, made.k, made.v, *((made.mask,) if made.mask is not None else ()))
+    return all(one.layout is None or same(strides(one)[-1], 1) or (one is not made.mask and same(sizes(one)[-1], 1)) for one in operands)
+
+
+def _with_four_axes(made: Attention) -> Attention:
+    """Since torch 2.14, operands with three axes get one for the batch."""
+    if not all(len(sizes(one)) == 3 for one in (made.q, made.k, made.v)):
+        return made
+    q, k, v = (relaid(one, (1, *sizes(one)), (count(one), *strides(one))) for one in (made.q, made.k, made.v))
+    return replace(made, q=q, k=k, v=v)
+
+
+def _as_numbers(scratch: Scratch, made: Attention) -> tuple[Attention, str]:
+    """A mask of truth values becomes one of numbers, chosen between two of them."""
+    assert made.mask is not None
+    size = width(made.dtype)
+    yes, no = scratch.take("number of a mask", size), scratch.take("number of a mask", size)
+    mask = tensor(made.dtype, made.mask.shape, made.mask.device)
+    converted = scratch.take("mask as numbers", nbytes(mask))
+    scratch.drop(yes, no)
+    return replace(made, mask=mask), converted
+
+
+def _output(scratch: Scratch, make: str | None, size: Dim) -> str:
+    if make is None:
+        scratch.result(0, size)
+        return ""
+    return scratch.take(make, size)
+
+
+# -- flash -------------------------------------------------------------------------------------------------------------
+
+
+def _flash(scratch: Scratch, made: Attention, make: str | None) -> str:
+    batch, heads, queries, head = sizes(made.q)
+    shared, keys = sizes(made.k)[1], sizes(made.k)[2]
+    size = width(made.dtype)
+    head_size = number(head)
+    padded = round_up(head_size, 8)
+    copies: list[str] = []
+    if padded != head_size:
+        copies = [scratch.take(f"padded {name}", product((*sizes(one)[:-1], padded)) * size) for name, one in _named(made)]
+    output = _output(scratch, make, product((batch, heads, queries, padded)) * size)
+    lse = scratch.take("logsumexp", product((batch, heads, queries)) * 4)
+    parts: list[str] = []
+    count_ = 1 if made.dropout else splits(scratch.target, (batch, heads, queries, keys), shared, padded, made.is_causal)
+    if count_ > 1:
+        rows = product((batch, heads, queries)) * count_ * 4
+        rounded = round_up(padded, 32) if padded <= 128 else round_up(padded, 64)
+        parts = [scratch.take("partial logsumexp", rows), scratch.take("partial output", rows * rounded)]
+    state, unused = scratch.take("random state", 16), scratch.take("unused seed", 8)
+    if made.dropout:
+        scratch.passing("random offset", 16)
+    scratch.drop(*parts, lse, state, unused, *reversed(copies))
+    return output
+
+
+def _named(made: Attention) -> tuple[tuple[str, TensorType], ...]:
+    return ("queries", made.q), ("keys", made.k), ("values", made.v)
+
+
+# -- efficient ---------------------------------------------------------------------------------------------------------
+
+
+def _efficient(scratch: Scratch, made: Attention, make: str | None, converted: str) -> str:
+    mask = converted
+    if made.mask is not None and not _is_aligned(made.mask):
+        shape = sizes(made.mask)
+        last = round_up(number(shape[-1]), _MASK_ALIGNMENT) if number(shape[-1]) % _MASK_ALIGNMENT else number(shape[-1]) + _MASK_ALIGNMENT
+        mask = scratch.take("padded mask", product((*shape[:-1], last)) * width(made.mask.dtype))
+        scratch.drop(converted)
+    seeds = (scratch.take("seed", 8), scratch.take("seed", 8)) if scratch.torch >= (2, 14) and not made.dropout else ()
+    rows = product(sizes(made.q)[:-1])
+    values = sizes(made.v)[-1]
+    output = _output(scratch, make, rows * values * width(made.dtype))
+    wide = is_half(made.dtype) and number(values) > _SINGLE_PASS_HEAD
+    sums = scratch.take("output in single precision", rows * values * 4) if wide else ""
+    scratch.drop(sums, *seeds, mask)
+    return output
+
+
+def _is_aligned(mask: TensorType) -> bool:
+    steps = numbers(strides(mask))
+    return steps[-1] == 1 and all(step % _MASK_ALIGNMENT == 0 for step in steps[:-1])
+
+
+# -- math --------------------------------------------------------------------------------------------------------------
+
+
+def math_attention(scratch: Scratch, made: Attention, make: str | None) -> str:
+    """Attention from plain operators: scaled copies, scores, a softmax that minds rows without any key."""
+    wanted, q, k, v = made.dtype, made.q, made.k, made.v
+    upcast: list[str] = []
+    if is_half(wanted):
+        upcast = [scratch.take(f"{name} in single precision", count(one) * 4) for name, one in _named(made)]
+        q, k, v = (_like(one, DType.F32) for one in (q, k, v))
+    scaled = scratch.take("scaled queries", nbytes(q))
+    mask = _causal_mask(scratch, q, k) if made.is_causal else ""
+    repeated: list[str] = []
+    if made.shared_heads and not same(sizes(q)[-3], sizes(k)[-3]):
+        heads = sizes(q)[-3]
+        k, v = (tensor(one.dtype, (*sizes(one)[:-3], heads, *sizes(one)[-2:]), one.device) for one in (k, v))
+        repeated = [scratch.take("keys for all heads", nbytes(k)), scratch.take("values for all heads", nbytes(v))]
+    scaled_keys = scratch.take("scaled keys", nbytes(k))
+    scores_name = matmul(scratch, _like(q, q.dtype), transposed(_like(k, k.dtype)), make="scores")
+    scratch.drop(scaled_keys)
+    batch = tuple(b if same(a, 1) else a for a, b in zip(sizes(q)[:-2], sizes(k)[:-2], strict=True))
+    scores = tensor(q.dtype, (*batch, sizes(q)[-2], sizes(k)[-2]), q.device)
+    weights = scratch.take("attention weights", nbytes(scores))
+    safe_softmax(scratch, scores)
+    scratch.drop(scores_name)
+    return _weighted(scratch, made, wanted, scores, v, make, weights, [*reversed(repeated), scaled, mask, *reversed(upcast)])
+
+
+def _weighted(
+    scratch: Scratch,
+    made: Attention,
+    wanted: DType,
+    scores: TensorType,
+    v: TensorType,
+    make: str | None,
+    weights: str,
+    rest: list[str],
+) -> str:
+    """The values' weighted sum; where it was made in single precision, it and the weights are rounded at the end."""
+    if not is_half(wanted):
+        output = matmul(scratch, scores, v, make=make)
+        scratch.drop(*rest, weights)
+        return output
+    rounded = scratch.take("rounded weights", count(scores) * width(wanted))
+    wide = matmul(scratch, scores, v, make="output in single precision")
+    output = _output(scratch, make, product((*sizes(scores)[:-1], sizes(v)[-1])) * width(wanted))
+    scratch.drop(wide, weights, *rest, rounded)
+    return output
+
+
+def _like(type_: TensorType, dtype: DType) -> TensorType:
+    """A pointwise result of a tensor: dense, its axes in the same order."""
+    if is_contiguous(type_):
+        return tensor(dtype, type_.shape, type_.device)
+    shape, steps = numbers(sizes(type_)), numbers(strides(type_))
+    dense: list[Dim] = [0] * len(shape)
+    step = 1
+    for axis in sorted(range(len(shape)), key=lambda axis: (steps[axis], -axis)):
+        dense[axis] = step
+        step *= shape[axis]
+    return tensor(dtype, shape, type_.device, tuple(dense))
+
+
+def _causal_mask(scratch: Scratch, q: TensorType, k: TensorType) -> str:
+    cells = sizes(q)[-2] * sizes(k)[-2]
+    ones = scratch.take("ones", cells)
+    lower = scratch.take("lower triangle", cells)
+    scratch.drop(ones)
+    size = width(q.dtype)
+    yes, no = scratch.take("number of a mask", size), scratch.take("number of a mask", size)
+    mask = scratch.take("causal mask", cells * size)
+    scratch.drop(yes, no, lower)
+    return mask
+
+
+def safe_softmax(scratch: Scratch, scores: TensorType) -> None:
+    """What the softmax takes beside its result to set rows without any key to zero."""
+    hidden = tensor(DType.BOOL, scores.shape, scores.device)
+    masked = scratch.take("masked scores", count(hidden))
+    rows = scratch.take("rows without keys", product(sizes(hidden)[:-1]))
+    reduce_in(scratch, hidden, {len(sizes(hidden)) - 1}, 1)
+    zero = scratch.take("zero", width(scores.dtype))
+    scratch.drop(zero, rows, masked)

@@ -1,0 +1,1 @@
+"""Measuring what this machine reaches, so that predictions can be for it."""

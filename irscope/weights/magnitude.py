@@ -1,0 +1,253 @@
+"""What is left of a tensor's energy when its smallest elements become zero: exact, in bounded memory, for any number of threads.
+
+The smallest elements are found by their bits: magnitudes as 32-bit floats have the order of their bit patterns. One pass counts leading
+halves and adds up squares by them, a second one counts the trailing halves of the patterns at the borders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from irscope.ir.dtypes import DType
+from irscope.weights.elements import pattern_values
+from irscope.weights.packed import decode
+from irscope.weights.scan import Pool, Tick
+from irscope.weights.source import Unreadable, WeightFiles
+from irscope.weights.tensors import Stored
+from irscope.weights.window import Window
+
+PRUNED = (0.5, 0.75, 0.9)
+_HALF = 1 << 16
+_INFINITE = np.uint32(0x7F800000)
+_JOB = 1 << 22
+_STEP = 1 << 20
+
+Bits = npt.NDArray[np.uint32]
+Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyKept:
+    """Shares of the sum of squares that are left, in the order of the shares that are pruned."""
+
+    elements: int
+    energy: float
+    kept: tuple[float, ...]
+
+
+@dataclass
+class _Border:
+    """The largest magnitude that is pruned, as far as it is known."""
+
+    leading: int
+    """The leading half of its pattern."""
+    rank: int
+    """How many elements with this leading half are pruned."""
+    lost: float
+    """Sum of squares of the elements that are pruned, those with this leading half not yet among them."""
+    trailing: Counts | None = None
+
+    def add(self, counts: Counts) -> None:
+        """Count trailing halves of a piece."""
+        self.trailing = counts.copy() if self.trailing is None else self.trailing + counts
+
+    def settle(self) -> None:
+        """Take the smallest of those with this leading half as well."""
+        if self.trailing is None or not self.rank:
+            return
+        below = np.cumsum(self.trailing)
+        place = int(np.searchsorted(below, self.rank))
+        taken = self.trailing[: place + 1].copy()
+        taken[place] = self.rank - (int(below[place - 1]) if place else 0)
+        values = (np.uint32(self.leading << 16) + np.arange(place + 1, dtype=np.uint32)).view(np.float32).astype(np.float64)
+        self.lost += float((values * values * taken).sum())
+        self.trailing = None
+
+
+@dataclass
+class _Set:
+    """Elements that are pruned together: those of one tensor, or of all."""
+
+    counts: Counts = field(default_factory=lambda: np.zeros(_HALF, np.int64))
+    squares: Floats = field(default_factory=lambda: np.zeros(_HALF))
+    elements: int = 0
+    energy: float = 0.0
+    borders: list[_Border] = field(default_factory=list)
+
+    def cut(self, shares: Sequence[float]) -> None:
+        """Find the leading half of each border; what was counted is dropped."""
+        below, lost = np.cumsum(self.counts), np.cumsum(self.squares)
+        self.elements, self.energy = int(below[-1]), float(lost[-1])
+        for share in shares:
+            rank = int(share * self.elements)
+            place = int(np.searchsorted(below, rank)) if rank else 0
+            before = (int(below[place - 1]), float(lost[place - 1])) if place else (0, 0.0)
+            self.borders.append(_Border(place, rank - before[0], before[1]))
+        self.counts, self.squares = self.counts[:0].copy(), self.squares[:0].copy()
+
+    def result(self) -> EnergyKept:
+        """What is left, with the borders settled."""
+        if not self.energy:
+            return EnergyKept(self.elements, 0.0, ())
+        return EnergyKept(self.elements, self.energy, tuple(min(1.0, max(0.0, 1 - one.lost / self.energy)) for one in self.borders))
+
+
+@dataclass(frozen=True, slots=True)
+class _Some:
+    """Magnitudes of a window as bit patterns, with how often each is there."""
+
+    bits: Bits
+    times: Counts | None
+
+    def count(self, into: Counts, places: Bits, some: npt.NDArray[np.bool_] | None = None) -> None:
+        """Add how often each place is there."""
+        if self.times is None and len(places) < _HALF // 4:
+            # A few places are counted one by one: that is less than going through all counts.
+            np.add.at(into, places.astype(np.int64), 1)
+        elif self.times is None:
+            into += np.bincount(places.astype(np.int64), minlength=_HALF)
+        else:
+            np.add.at(into, places.astype(np.int64), self.times if some is None else self.times[some])
+
+    def squares(self) -> npt.NDArray[np.float64]:
+        """Squares, those of equal elements added up."""
+        values = self.bits.view(np.float32).astype(np.float64)
+        made: npt.NDArray[np.float64] = values * values
+        return made if self.times is None else made * self.times
+
+
+_Look: TypeAlias = Callable[[int, _Some, Numbers], None]
+
+
+def energy_kept(
+    tensors: Sequence[Stored], files: WeightFiles, shares: Sequence[float] = PRUNED, threads: int = 0, tick: Tick | None = None
+) -> tuple[list[EnergyKept | str], EnergyKept | None]:
+    """For each tensor (or why not), and for all of them pruned by one border. Elements of 64 bits count as rounded to 32."""
+    work = _Work(len(tensors), shares)
+    with Pool(threads, 2 * sum(tensor.bytes for tensor in tensors), "magnitudes", tick) as pool:
+        return work.run(_Reader(tensors, files, pool, work.failed))
+
+
+class _Work:
+    """The two passes. Tensors come one after the other, so that counts of one at a time are held."""
+
+    def __init__(self, count: int, shares: Sequence[float]) -> None:
+        self.failed: dict[int, str] = {}
+        self._shares = shares
+        self._sets: list[_Set | None] = [None] * count
+        self._every = _Set()
+
+    def run(self, reader: _Reader) -> tuple[list[EnergyKept | str], EnergyKept | None]:
+        self._count(reader)
+        unread = len(self.failed)
+        for index, lists in reader.look(self._trailing, lambda index: np.zeros((len(self._borders(index)), _HALF), np.int64)):
+            for border, counts in zip(self._borders(index), lists, strict=True):
+                border.add(counts)
+            if reader.is_last:
+                self._settle(self._sets[index])
+        self._settle(self._every)
+        nothing = EnergyKept(0, 0.0, ())
+        results = [self.failed.get(index) or (nothing if held is None else held.result()) for index, held in enumerate(self._sets)]
+        # What failed after the first pass has been counted among all.
+        return results, self._every.result() if len(self.failed) == unread else None
+
+    def _count(self, reader: _Reader) -> None:
+        every = self._every
+        for index, found in reader.look(_leading, lambda _: np.zeros((2, _HALF))):
+            held = self._sets[index]
+            if held is None:
+                held = self._sets[index] = _Set()
+            # Numbers of elements of one piece are exact in float64.
+            held.counts += found[0].astype(np.int64)
+            held.squares += found[1]
+            if reader.is_last:
+                every.counts += held.counts
+                every.squares += held.squares
+                held.cut(self._shares)
+        every.cut(self._shares)
+
+    def _settle(self, held: _Set | None) -> None:
+        for border in held.borders if held is not None else ():
+            border.settle()
+
+    def _borders(self, index: int) -> list[_Border]:
+        held = self._sets[index]
+        return [*(held.borders if held is not None else ()), *self._every.borders]
+
+    def _trailing(self, index: int, some: _Some, into: Numbers) -> None:
+        high = some.bits >> np.uint32(16)
+        for counts, border in zip(into, self._borders(index), strict=True):
+            at = high == border.leading
+            some.count(counts, some.bits[at] & np.uint32(0xFFFF), at)
+
+
+def _leading(index: int, some: _Some, into: Numbers) -> None:
+    places = (some.bits >> np.uint32(16)).astype(np.int64)
+    into[0] += np.bincount(places, some.times, _HALF)
+    into[1] += np.bincount(places, some.squares(), _HALF)
+
+
+class _Reader:
+    """Reads all tensors once for each look, in pieces that threads share; results come in the order of the pieces."""
+
+    def __init__(self, tensors: Sequence[Stored], files: WeightFiles, pool: Pool, failed: dict[int, str]) -> None:
+        self._tensors = tensors
+        self._files = files
+        self._pool = pool
+        self._failed = failed
+        self.is_last = False
+        """Whether what was handed out last ends its tensor."""
+
+    def look(self, look: _Look, start: Callable[[int], Numbers]) -> Iterator[tuple[int, Numbers]]:
+        """What was found in each piece, with the number of its tensor."""
+        pieces = [
+            (index, first, min(first + _JOB, tensor.count))
+            for index, tensor in enumerate(self._tensors)
+            if index not in self._failed
+            for first in range(0, tensor.count, _JOB)
+        ]
+        calls = (self._call(piece, look, start) for piece in pieces)
+        for (index, _, last), made in zip(pieces, self._pool.map(calls), strict=True):
+            if isinstance(made, str):
+                self._failed[index] = made
+            elif index not in self._failed:
+                self.is_last = last == self._tensors[index].count
+                yield index, made
+
+    def _call(self, piece: tuple[int, int, int], look: _Look, start: Callable[[int], Numbers]) -> Callable[[], Numbers | str]:
+        index, first, last = piece
+        tensor = self._tensors[index]
+
+        def run() -> Numbers | str:
+            window, made = Window(self._files, 0.0, False), start(index)
+            for begin in range(first, last, _STEP):
+                end = min(begin + _STEP, last)
+                try:
+                    raw = window.raw(tensor, begin, end)
+                except Unreadable as problem:
+                    return str(problem)
+                with np.errstate(all="ignore"):
+                    look(index, _magnitudes(raw, tensor.dtype, end - begin), made)
+                self._pool.advance((end - begin) * tensor.bytes // tensor.count)
+            return made
+
+        return run
+
+
+def _magnitudes(raw: npt.NDArray[np.uint8], dtype: DType, count: int) -> _Some:
+    """Finite magnitudes; equal ones of narrow types are counted at once."""
+    if dtype.bits == 16:
+        codes = np.bincount(raw.view("<u2"), minlength=_HALF)
+        present = np.flatnonzero(codes)
+        bits = np.abs(pattern_values(dtype)[present].astype(np.float32)).view(np.uint32)
+        finite = bits < _INFINITE
+        return _Some(bits[finite], codes[present][finite])
+    bits = np.abs(decode(raw, dtype, count).astype(np.float32)).view(np.uint32)
+    return _Some(bits if int(bits.max(initial=0)) < _INFINITE else bits[bits < _INFINITE], None)

@@ -1,0 +1,1 @@
+"""What `advise` stands on: findings, and the sources that give them."""

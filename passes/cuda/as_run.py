@@ -1,0 +1,25 @@
+"""The program that Python runs where the exporter was told another one."""
+
+from __future__ import annotations
+
+from irscope.devices import Target
+from irscope.ir.program import Program
+from irscope.passes.cuda.changes import Changes, changed, lies_otherwise
+from irscope.passes.cuda.fused import fuse_modules
+from irscope.passes.cuda.masks import leave_out_masks
+from irscope.passes.inference.engine import Inferred
+
+
+def as_run(program: Program, types: Inferred, target: Target) -> Program | None:
+    """A copy of the program as a run in inference has it; None where that is what the file says."""
+    graph = program.graph
+    if program.format != "pt2" or program.functions or any(node.regions for node in graph):
+        return None
+    changes = Changes()
+    operators = {node.op for node in graph}
+    has_attention = "nn.sdpa" in operators
+    changes.relays = has_attention or any(lies_otherwise(node) for node in graph)
+    if has_attention or "nn.softmax" in operators:
+        leave_out_masks(graph, types, changes)
+        fuse_modules(graph, changes)
+    return changed(program, changes, target) if changes else None

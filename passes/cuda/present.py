@@ -1,0 +1,165 @@
+"""The prediction as a report shows it: summary, timeline, segments."""
+
+from __future__ import annotations
+
+from irscope.passes.cuda.moments import CATEGORIES, Moments
+from irscope.passes.cuda.replay import Outcome
+from irscope.passes.cuda.result import DeviceMemory
+from irscope.passes.sizes import CONVENTION
+from irscope.passkit.base import Pass
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Mark, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
+
+_COUNTERS = ("requested", "allocated", "reserved")
+_RESIDENT = ("parameter", "buffer", "input")
+_MOST_POINTS = 10_000
+UNITS = {moment: Kind.BYTES for moment in ("before", "cold", "warm", "fragmentation")}
+
+
+def report(subject: Pass, memory: DeviceMemory) -> Report:
+    """Everything about the allocator."""
+    return Report(
+        pass_name=subject.name,
+        options=subject.text,
+        summary={"model": memory.model, **summary(memory)},
+        units=UNITS,
+        tables=tables(memory),
+        series=series(memory),
+        coverage=Coverage(1 if memory.central is not None and not memory.is_open else 0, 1),
+        notes=(CONVENTION, *notes(memory)),
+    )
+
+
+def summary(memory: DeviceMemory) -> dict[str, object]:
+    """What reports of `liveness` and `cuda_memory` have in common."""
+    target = memory.target
+    found: dict[str, object] = {"device": target.device.name, "torch": "{}.{}".format(*target.torch)}
+    if target.alloc_conf:
+        found["alloc_conf"] = target.alloc_conf
+    for moment in ("before", "cold", "warm"):
+        found[moment] = {counter: _cell(memory, moment, counter) for counter in _COUNTERS}
+    found["workspace_bytes"] = _workspace(memory)
+    central, moments = memory.central, memory.moments
+    if central is None or moments is None:
+        return found
+    found["fits"] = memory.shortage is None
+    if memory.shortage is not None:
+        found["missing_bytes"] = memory.shortage.missing
+    found["fragmentation"] = {
+        "reserved_not_allocated": central.cold.reserved - central.cold.allocated,
+        "inactive_split": central.inactive_split,
+    }
+    if memory.steps:
+        found["device_peak_node"] = memory.steps[moments.peak_step].name
+    return found
+
+
+def notes(memory: DeviceMemory) -> tuple[str, ...]:
+    """What the numbers stand for."""
+    if memory.central is None:
+        hint = f"; {memory.fix} makes them known" if memory.fix else ""
+        return (f"no counters of the allocator: {memory.reason}{hint}",)
+    return (
+        f"before, cold and warm are torch.cuda.memory_stats() on {memory.target.text}: current once the model and its inputs are there, "
+        "then the peaks of a first and a second forward under no_grad",
+    )
+
+
+def _cell(memory: DeviceMemory, moment: str, counter: str) -> object:
+    if memory.central is None:
+        hint = f"; {memory.fix} makes it known" if memory.fix else ""
+        return Quantity(None, Provenance.UNKNOWN, note=f"{memory.reason}{hint}")
+    central = _counter(memory.central, moment, counter)
+    if memory.low is None or moment == "before":
+        return central
+    low = min(central, _counter(memory.low, moment, counter))
+    high = None if memory.high is None else max(central, _counter(memory.high, moment, counter))
+    if low == high:
+        return central
+    return Quantity(None if memory.is_open else central, note=_why_open(memory), lo=low, hi=high)
+
+
+def _counter(outcome: Outcome, moment: str, counter: str) -> int:
+    found: int = getattr(getattr(outcome, moment), counter)
+    return found
+
+
+def _why_open(memory: DeviceMemory) -> str:
+    """Why there is an interval: the first reason."""
+    if memory.unbounded:
+        return memory.unbounded
+    spreads = memory.stream.spreads if memory.stream is not None else {}
+    return next((spread.reason for spread in spreads.values()), "some results share their operand's storage or copy it")
+
+
+def _workspace(memory: DeviceMemory) -> object:
+    """The part of the first forward's peak that is a model's word."""
+    moments = memory.moments
+    if moments is None:
+        return Quantity(None, Provenance.UNKNOWN, note=memory.reason)
+    spreads = memory.stream.spreads.values() if memory.stream is not None else ()
+    reason = next((spread.reason for spread in spreads if spread.modelled), "")
+    if not reason:
+        return 0
+    assert memory.central is not None
+    most = None if memory.high is None else max(memory.high.cold.requested - memory.central.cold.requested + moments.modelled, 0)
+    return Quantity(moments.modelled, Provenance.MODELLED, note=reason, lo=0, hi=most)
+
+
+def tables(memory: DeviceMemory) -> tuple[Table, ...]:
+    """The segments of the allocator after the first forward."""
+    if memory.central is None:
+        return ()
+    rows = [
+        (
+            number,
+            "small" if segment.small else "large",
+            segment.size,
+            used,
+            segment.size - used,
+            max((block.size for block in segment.blocks if block.state == "inactive"), default=0),
+            len(segment.blocks),
+        )
+        for number, segment in enumerate(memory.central.segments)
+        for used in (sum(block.size for block in segment.blocks if block.state != "inactive"),)
+    ]
+    columns = ["segment:index", "pool:text", "size:bytes", "allocated:bytes", "free:bytes", "largest_free:bytes", "blocks:count"]
+    return (Table.of(rows, columns=columns, title="segments after the first forward"),)
+
+
+def series(memory: DeviceMemory) -> tuple[Series, ...]:
+    """Bytes by category over the steps of the first forward, and below them what the allocator makes of it."""
+    moments, load = memory.moments, memory.load
+    if moments is None or load is None or not memory.steps:
+        return ()
+    resident = {kind: 0 for kind in _RESIDENT}
+    for kind, size in zip(load.kinds, load.sizes, strict=True):
+        resident[kind] += size if isinstance(size, int) else 0
+    steps = _shown(moments)
+    x = Column("step", Kind.COUNT)
+    mark = (Mark(moments.peak_step, "peak"),)
+    parts: dict[str, list[object]] = {kind: [resident[kind]] * len(steps) for kind in _RESIDENT}
+    parts.update({kind: [moments.by_category[kind][step] for step in steps] for kind in CATEGORIES})
+    totals: dict[str, list[object]] = {
+        "requested": [sum(resident.values()) + sum(moments.by_category[kind][step] for kind in CATEGORIES) for step in steps],
+        "allocated": [moments.allocated[step] for step in steps],
+        "reserved": [moments.reserved[step] for step in steps],
+    }
+    by_category = tuple(Column(kind, Kind.BYTES) for kind in parts)
+    counters = tuple(Column(name, Kind.BYTES) for name in totals)
+    return (
+        Series("memory by category, first forward", x, by_category, {"step": steps, **parts}, marks=mark),
+        Series("allocator, first forward", x, counters, {"step": steps, **totals}, marks=mark, stacked=False),
+    )
+
+
+def _shown(moments: Moments) -> list[int]:
+    """All steps, or of many the highest in each stretch."""
+    count = len(moments.allocated)
+    if count <= _MOST_POINTS:
+        return list(range(count))
+    height = [sum(at) for at in zip(*moments.by_category.values(), strict=True)]
+    width = -(-count // _MOST_POINTS)
+    return [max(range(first, min(first + width, count)), key=height.__getitem__) for first in range(0, count, width)]

@@ -1,0 +1,119 @@
+"""Replays a model's loading and two forward passes through the simulated allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from irscope.devices import Target
+from irscope.memory.caching import Block, CachingAllocator, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Three counters of torch.cuda.memory_stats()."""
+
+    requested: int
+    allocated: int
+    reserved: int
+
+
+@dataclass(frozen=True)
+class Script:
+    """What is asked for, with every size a number: event `n` takes `sizes[n]` bytes, event `~n` gives them back."""
+
+    resident: Sequence[int]
+    """Parameters, buffers and inputs, in the order in which they come to the device."""
+    events: Sequence[int]
+    sizes: Sequence[int]
+    kept: frozenset[int]
+    """Slots that only the first forward takes."""
+    outputs: Sequence[int]
+    """Slots given back after a forward."""
+
+
+@dataclass
+class Outcome:
+    """What the allocator counted."""
+
+    before: Bytes
+    """Before the first forward."""
+    cold: Bytes
+    """The peaks of the first forward."""
+    warm: Bytes
+    """The peaks of the second."""
+    blocks: list[int] = field(default_factory=list)
+    """For each event of the first forward, by how many bytes `allocated` changed."""
+    reserved: list[tuple[int, int]] = field(default_factory=list)
+    """Events of the first forward at which `reserved` grew, with the value from there on; the first is the value before."""
+    inactive_split: int = 0
+    """Free parts of segments that are partly in use, when the first forward is over."""
+    segments: list[Segment] = field(default_factory=list)
+    """The allocator's segments when the first forward is over."""
+
+
+def replay(script: Script, target: Target, total_memory: int | None) -> Outcome:
+    """Load the model, run it twice; raises OutOfMemory where PyTorch would."""
+    gpu = CachingAllocator("{}.{}".format(*target.torch), target.alloc_conf, total_memory)
+    for size in script.resident:
+        gpu.malloc(size)
+    before = gpu.counters()
+    first = Outcome(Bytes(before.requested, before.allocated, before.reserved), _NOTHING, _NOTHING)
+    blocks: list[Block | None] = [None] * len(script.sizes)
+    first.cold = _forward(gpu, script, blocks, script.events, first)
+    first.inactive_split, first.segments = gpu.counters().inactive_split, gpu.segments()
+    _give_back(gpu, script, blocks)
+    gpu.reset_peaks()
+    again = [event for event in script.events if event not in script.kept] if script.kept else script.events
+    first.warm = _forward(gpu, script, blocks, again, None)
+    return first
+
+
+_NOTHING = Bytes(0, 0, 0)
+
+
+def _forward(gpu: CachingAllocator, script: Script, blocks: list[Block | None], events: Sequence[int], note: Outcome | None) -> Bytes:
+    malloc, free, sizes = gpu.malloc, gpu.free, script.sizes
+    if note is None:
+        for event in events:
+            if event >= 0:
+                blocks[event] = malloc(size) if (size := sizes[event]) else None
+            elif (block := blocks[~event]) is not None:
+                free(block)
+    else:
+        _watched(gpu, script, blocks, note)
+    found = gpu.counters()
+    return Bytes(found.requested_peak, found.allocated_peak, found.reserved_peak)
+
+
+def _watched(gpu: CachingAllocator, script: Script, blocks: list[Block | None], note: Outcome) -> None:
+    malloc, free, sizes = gpu.malloc, gpu.free, script.sizes
+    changes = note.blocks
+    reserved = gpu.reserved
+    note.reserved.append((0, reserved))
+    for event in script.events:
+        if event >= 0:
+            size = sizes[event]
+            if size:
+                block = blocks[event] = malloc(size)
+                changes.append(block.size)
+                if gpu.reserved != reserved:
+                    reserved = gpu.reserved
+                    note.reserved.append((len(changes) - 1, reserved))
+            else:
+                blocks[event] = None
+                changes.append(0)
+        else:
+            taken = blocks[~event]
+            if taken is None:
+                changes.append(0)
+            else:
+                changes.append(-taken.size)
+                free(taken)
+
+
+def _give_back(gpu: CachingAllocator, script: Script, blocks: list[Block | None]) -> None:
+    for slot in script.outputs:
+        block = blocks[slot]
+        if block is not None:
+            gpu.free(block)

@@ -1,0 +1,71 @@
+"""Streams with every size a number: what is predicted, and the least and the most where something is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from irscope.ir.dims import Dim, SymDim, bounds
+from irscope.passes.cuda.replay import Script
+from irscope.passes.cuda.stream import Stream
+
+End = Literal["central", "low", "high"]
+
+
+class Unbounded(Exception):
+    """Raised where a size has no upper bound."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is on the device for good: sizes with their category, in the order in which they come."""
+
+    sizes: Sequence[Dim]
+    kinds: Sequence[str]
+    names: Sequence[str]
+
+
+def open_symbols(load: Load, stream: Stream) -> list[str]:
+    """Named symbols that some size depends on; to bind them closes the question."""
+    found: dict[str, None] = {}
+    for size in _symbolic(load, stream):
+        found.update(dict.fromkeys(str(symbol) for symbol in size.symbols() if not symbol.is_unknown))
+    return list(found)
+
+
+def has_unknown(load: Load, stream: Stream) -> bool:
+    """Whether some size depends on data."""
+    return any(True for _ in _symbolic(load, stream))
+
+
+def _symbolic(load: Load, stream: Stream) -> Iterable[SymDim]:
+    return (size for size in (*load.sizes, *stream.sizes) if isinstance(size, SymDim))
+
+
+def script_of(load: Load, stream: Stream, end: End) -> Script:
+    """The script of one end; raises Unbounded where the highest is not bounded."""
+    sizes: list[Dim] = list(stream.sizes)
+    if end != "central":
+        for slot, spread in stream.spreads.items():
+            if end == "high" and spread.high is None:
+                raise Unbounded(spread.reason)
+            sizes[slot] = spread.low if end == "low" or spread.high is None else spread.high
+    return Script(
+        resident=[_number(size, end) for size in load.sizes],
+        events=stream.events,
+        sizes=[size if type(size) is int else _number(size, end) for size in sizes],
+        kept=frozenset(stream.kept),
+        outputs=stream.outputs,
+    )
+
+
+def _number(size: Dim, end: End) -> int:
+    if not isinstance(size, SymDim):
+        return size
+    low, high = bounds(size)
+    if end == "high":
+        if high is None:
+            raise Unbounded(f"{size} has no upper bound")
+        return high
+    return max(low or 0, 0)

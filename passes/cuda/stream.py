@@ -1,0 +1,256 @@
+"""What a forward pass asks the allocator for and gives back, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from irscope.devices import Target
+from irscope.ir.dims import Dim
+from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.types import TensorType, Type
+from irscope.ops.call import OpCall
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Family, OpSpec
+from irscope.ops.temporaries import Drop, Gemm, MemoryEvent, Result, Take, Unknown, memory_events
+from irscope.passes.alias import Aliases
+from irscope.passes.cuda.convolution import LABEL, convolution_workspace
+from irscope.passes.cuda.loading import is_on_host
+from irscope.passes.cuda.workspace import workspace_policy
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.lifetimes.strides import Strides
+from irscope.passes.ranges import Lifetimes
+
+_CLOSED = "cuDNN chooses the kernels of a convolution, and their workspace, on the device"
+ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE = "activation", "output", "temporary", "workspace"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The sizes that something may have of which nobody knows the size."""
+
+    low: Dim
+    high: Dim | None
+    """None where nothing bounds it."""
+    reason: str
+    modelled: bool = False
+    """Whether the size that counts is what a model says, not the least."""
+
+
+@dataclass
+class Stream:
+    """Requests of one forward pass. Each is a slot with a size; event `n` takes slot n, event `~n` gives it back."""
+
+    events: list[int] = field(default_factory=list)
+    sizes: list[Dim] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    """The first event of each step."""
+    kept: list[int] = field(default_factory=list)
+    """Slots that the first forward takes and nobody gives back: workspaces."""
+    outputs: list[int] = field(default_factory=list)
+    """Slots that the caller gives back after the forward."""
+    spreads: dict[int, Spread] = field(default_factory=dict)
+    """Slots whose size is not known; what counts for them is the size in `sizes`."""
+
+    def slot(self, size: Dim, kind: str, label: str) -> int:
+        """A new slot."""
+        self.sizes.append(size)
+        self.kinds.append(kind)
+        self.labels.append(label)
+        return len(self.sizes) - 1
+
+
+def forward_stream(
+    lifetimes: Lifetimes,
+    aliases: Aliases,
+    types: Inferred,
+    target: Target,
+    known: Mapping[Node, Sequence[MemoryEvent]] | None = None,
+) -> Stream:
+    """The requests of a forward pass whose tensors live as `lifetimes` says; `known` has those of some nodes, worked out elsewhere."""
+    return _Builder(lifetimes, aliases, types, target, known or {}).build()
+
+
+def operator_call(node: Node, spec: OpSpec, types: Inferred, strides: Strides) -> OpCall:
+    """What the rules of an operator see of a node."""
+    operands: Sequence[Type | None] = [None if value is None else strides.type_of(value) for value in node.inputs]
+    values = [None if value is None else types.values.get(value) for value in node.inputs]
+    results = [strides.type_of(output) for output in node.outputs]
+    parameters = frozenset(index for index, value in enumerate(node.inputs) if value is not None and value.role is Role.PARAMETER)
+    return OpCall(spec, operands, node.attrs, values, results, source=node.source, parameters=parameters)
+
+
+def _may_be_on_host(graph: Graph) -> bool:
+    """Whether there are constants, or tensors of which the file says where they are."""
+    declared = (*graph.weights, *graph.inputs)
+    return any(value.role is Role.CONSTANT or (isinstance(value.type, TensorType) and value.type.device) for value in declared)
+
+
+def _names_device(node: Node) -> bool:
+    return node.loc is not None and "device=" in node.loc.statement
+
+
+class _Builder:
+    def __init__(
+        self,
+        lifetimes: Lifetimes,
+        aliases: Aliases,
+        types: Inferred,
+        target: Target,
+        known: Mapping[Node, Sequence[MemoryEvent]],
+    ) -> None:
+        self._lifetimes = lifetimes
+        self._known = known
+        self._aliases = aliases
+        self._types = types
+        self._target = target
+        self._policy = workspace_policy(target)
+        self._stream = Stream()
+        self._slots: dict[Value, int] = {}
+        self._kept: dict[str, int] = {}
+        self._dying: list[list[int] | None] = [None] * len(lifetimes.steps)
+        self._on_host: set[Value] = set()
+        self._seen: dict[object, tuple[MemoryEvent, ...]] = {}
+        """What calls that look alike ask for."""
+
+    def build(self) -> Stream:
+        """Walk the steps in order."""
+        stream, steps = self._stream, self._lifetimes.steps
+        self._find_host_values()
+        for one in self._lifetimes.ranges:
+            if one.value in self._on_host:
+                continue
+            slot = stream.slot(one.size, OUTPUT if one.is_output else ACTIVATION, one.value.name or "")
+            self._slots[one.value] = slot
+            if one.is_output:
+                stream.outputs.append(slot)
+            else:
+                dying = self._dying[one.dies]
+                if dying is None:
+                    self._dying[one.dies] = [~slot]
+                else:
+                    dying.append(~slot)
+        for step, (node, dying) in enumerate(zip(steps, self._dying, strict=True)):
+            stream.starts.append(len(stream.events))
+            self._visit(step, node)
+            if dying is not None:
+                stream.events.extend(dying)
+        return stream
+
+    def _find_host_values(self) -> None:
+        """Constants that Python makes without naming a device stay in the host's memory, and what is computed of them alone."""
+        found, steps = self._on_host, self._lifetimes.steps
+        graph = steps[0].graph if steps else None
+        if graph is None or not _may_be_on_host(graph):
+            return
+        for node in steps:
+            operands = [value for value in node.inputs if value is not None]
+            if operands and all(value in found or value.role is Role.CONSTANT for value in operands) and not _names_device(node):
+                found.update(node.outputs)
+            for output in node.outputs:
+                type_ = self._types.type_of(output)
+                if isinstance(type_, TensorType) and type_.device and is_on_host(type_, graph):
+                    found.add(output)
+
+    def _visit(self, step: int, node: Node) -> None:
+        spec = find_op(node.op)
+        made = [slot for output in node.outputs if (slot := self._slots.get(output)) is not None]
+        if node.regions or node.op == "cf.call":
+            self._inside(step, made)
+        elif spec is None or (spec.temporaries is None and spec.family is not Family.CONVOLUTION):
+            self._stream.events.extend(made)
+        else:
+            found = self._known.get(node)
+            self._replay(node, self._asked(node, spec) if found is None else found, made)
+            if spec.family is Family.CONVOLUTION:
+                self._convolve(operator_call(node, spec, self._types, self._aliases.strides), made)
+
+    def _asked(self, node: Node, spec: OpSpec) -> Sequence[MemoryEvent]:
+        """What a call asks for; layers that repeat are worked out once."""
+        types, values, strides = self._types, self._types.values, self._aliases.strides
+        operands = [
+            None if value is None else (strides.type_of(value), value.role is Role.PARAMETER, value in values) for value in node.inputs
+        ]
+        key: object = None
+        if not any(operand is not None and operand[2] for operand in operands):
+            key = (node.op, node.source, *operands, *[strides.type_of(output) for output in node.outputs], *node.attrs.items())
+            try:
+                found = self._seen.get(key)
+            except TypeError:  # an attribute of a foreign operator may be anything
+                key = found = None
+            if found is not None:
+                return found
+        made = memory_events(operator_call(node, spec, types, strides), self._target)
+        if key is not None:
+            self._seen[key] = made
+        return made
+
+    def _inside(self, step: int, made: list[int]) -> None:
+        """The most that is alive inside regions, as one piece."""
+        size = self._lifetimes.inside.get(step, 0)
+        events = self._stream.events
+        slot = self._stream.slot(size, TEMPORARY, "regions")
+        events.append(slot)
+        events.extend(made)
+        events.append(~slot)
+
+    def _replay(self, node: Node, found: Sequence[MemoryEvent], made: list[int]) -> None:
+        stream = self._stream
+        events = stream.events
+        open_: dict[str, int] = {}
+        waiting = dict.fromkeys(made)
+        for event in found:
+            if isinstance(event, Result):
+                slot = self._slots.get(node.outputs[event.index], -1) if event.index < len(node.outputs) else -1
+                if slot in waiting:
+                    del waiting[slot]
+                    if event.size is not None:
+                        stream.sizes[slot] = event.size
+                    events.append(slot)
+            elif isinstance(event, Take):
+                open_[event.label] = slot = stream.slot(event.size, event.kind, event.label)
+                events.append(slot)
+            elif isinstance(event, Drop):
+                events.append(~open_.pop(event.label))
+            elif isinstance(event, Gemm):
+                self._multiply(event)
+            else:
+                slot = self._guess(event)
+                open_[event.label] = slot
+                events.append(slot)
+        events.extend(waiting)
+        events.extend([~slot for slot in open_.values()])
+
+    def _multiply(self, event: Gemm) -> None:
+        """Workspaces that stay are taken once; the others live for the call."""
+        stream = self._stream
+        own: list[int] = []
+        for buffer in self._policy.buffers(event.path):
+            if buffer.kept and buffer.label in self._kept:
+                continue
+            slot = stream.slot(buffer.size, WORKSPACE, buffer.label)
+            stream.events.append(slot)
+            if buffer.kept:
+                self._kept[buffer.label] = slot
+                stream.kept.append(slot)
+            else:
+                own.append(slot)
+        stream.events.extend([~slot for slot in own])
+
+    def _convolve(self, call: OpCall, made: list[int]) -> None:
+        """The library gets its workspace once the result has its memory."""
+        found = convolution_workspace(call, self._target)
+        if found is None:
+            return
+        stream = self._stream
+        slot = stream.slot(found.size, WORKSPACE, LABEL)
+        stream.spreads[slot] = Spread(0, found.most, _CLOSED, modelled=True)
+        at = 1 + max((place for place, event in enumerate(stream.events[stream.starts[-1] :]) if event in made), default=-1)
+        stream.events[stream.starts[-1] + at : stream.starts[-1] + at] = [slot, ~slot]
+
+    def _guess(self, event: Unknown) -> int:
+        slot = self._stream.slot(event.low, TEMPORARY, event.label)
+        self._stream.spreads[slot] = Spread(event.low, event.high, event.reason)
+        return slot

@@ -1,0 +1,190 @@
+"""Which few changes would lower the peak most, each computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from irscope.ir.dimarrays import Evaluator
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Facet, Graph
+from irscope.passes.alias import Alias
+from irscope.passes.curves.peaks import check_known
+from irscope.passes.curves.simulated import LifetimeModel
+from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, RELEASE, UNWRAP, Change, Finder, Heights, user_line
+from irscope.passes.liveness import Liveness
+from irscope.passes.ranges import Ranges
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import typical
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+
+_TOGETHER = 12
+_NOTES = {
+    IN_PLACE: "in place: nothing reads the operand afterwards, so the result may take its memory",
+    RELEASE: "del: right after the last use, where no other variable holds the tensor; files do not tell what the source deletes already",
+    UNWRAP: "an input of a call: Python holds it until the call returns; the caller has to run the parts itself, or hand it over in a list",
+    COPY: "no copy: what comes before has to leave the elements in the order that is wanted here",
+}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One change with what it leaves."""
+
+    change: Change
+    peak: int
+    """The peak with this change, and with those before it where several are made."""
+    saves: int
+    """Bytes below the peak without any change."""
+
+
+@dataclass
+class PeakAdvice:
+    """What would lower the peak."""
+
+    peak: int
+    lower_bound: int
+    single: list[Advice]
+    """Each change alone, the best first; those that save nothing are left out."""
+    together: list[Advice]
+    """Changes that add up, the next best each time; computing in half the width is not among them."""
+    tried: int
+    at: dict[str, int]
+    """Sizes that open symbols were taken to have."""
+
+
+@dataclass(frozen=True)
+class ExplainPeak(Analysis[PeakAdvice]):
+    """List the changes of the model's source that would lower the peak most, each computed."""
+
+    name: ClassVar[str] = "explain-peak"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    model: LifetimeModel = "auto"
+    """Who frees when, as in liveness."""
+    top: int = 10
+    """Changes listed, 0 for all."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> PeakAdvice:
+        timeline = ctx.get(Liveness(model=self.model))
+        check_known(timeline)
+        lifetimes = ctx.get(Ranges(model=self.model))
+        at = _sizes_of_symbols([one.size for one in lifetimes.ranges])
+        evaluator = Evaluator({name: [size] for name, size in at.items()})
+        inside = {step: int(evaluator.at(size)[0]) for step, size in lifetimes.inside.items()}
+        sizes = evaluator.rows([one.size for one in lifetimes.ranges])[:, 0]
+        heights = Heights(lifetimes.ranges, sizes, inside, len(lifetimes.steps))
+        torch = ctx.program.format in ("pt2", "torchscript", "module")
+        finder = Finder(lifetimes.steps, lifetimes.ranges, ctx.get(Alias()), ctx.get(Shapes), torch=torch)
+        # ONNX Runtime plans its buffers itself, whatever the source says.
+        changes = finder.changes(inside) if lifetimes.model != "ort" else finder.narrower()
+        peak = _peak(heights, ())
+        single = []
+        for change in ctx.each(_touching(heights, changes, ()), "trying changes"):
+            found = _peak(heights, (change,))
+            if found < peak:
+                single.append(Advice(change, found, peak - found))
+        single.sort(key=lambda one: -one.saves)
+        together = _together(heights, [change for change in changes if change.kind != NARROW], peak)
+        bound = int(evaluator.at(timeline.lower_bound)[0])
+        return PeakAdvice(peak, bound, single, together, len(changes), at)
+
+    def report(self, result: PeakAdvice, ctx: PassContext) -> Report:
+        best = result.together[-1].peak if result.together else result.peak
+        notes = ["a change counts wherever its line of source runs; savings of single changes do not add up"]
+        notes += [note for kind, note in _NOTES.items() if any(one.change.kind == kind for one in (*result.single, *result.together))]
+        if result.at:
+            sizes = ", ".join(f"{name}={size}" for name, size in result.at.items())
+            notes.append(f"computed with {sizes}; bind symbols for other sizes")
+        if not result.single:
+            notes.append(f"nothing helps: none of the {result.tried} changes that were tried lowers the peak")
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "activation_peak_bytes": result.peak,
+                "with_all_changes_bytes": best,
+                "lower_bound_bytes": result.lower_bound,
+                "tried": result.tried,
+                "helpful": len(result.single),
+            },
+            tables=(
+                _table(result.single[: self.top or None], "each change alone"),
+                _table(result.together, "changes that add up"),
+            ),
+            notes=tuple(notes),
+        )
+
+
+def _together(heights: Heights, changes: Sequence[Change], peak: int) -> list[Advice]:
+    """The best change, then the best beside it, and so on, up to the last that lowers the peak.
+
+    Where several steps are equally high each may need a change of its own: then one counts that leaves fewer such steps.
+    """
+    chosen: list[Change] = []
+    found: list[Advice] = []
+    reached = _summit(heights, ())
+    while len(found) < _TOGETHER:
+        left = [change for change in _touching(heights, changes, chosen) if change not in chosen]
+        lowered, at = min(((_summit(heights, (*chosen, change)), place) for place, change in enumerate(left)), default=(reached, 0))
+        if lowered >= reached:
+            break
+        reached = lowered
+        chosen.append(left[at])
+        found.append(Advice(chosen[-1], reached[0], peak - reached[0]))
+    while found and found[-1].peak == (found[-2].peak if len(found) > 1 else peak):
+        found.pop()
+    return found
+
+
+def _summit(heights: Heights, changes: Sequence[Change]) -> tuple[int, int]:
+    """The peak, and how many steps reach it."""
+    alive = heights.alive(changes)
+    if not len(alive):
+        return 0, 0
+    peak = int(alive.max())
+    return peak, int((alive == peak).sum())
+
+
+def _touching(heights: Heights, changes: Sequence[Change], made: Sequence[Change]) -> list[Change]:
+    """Changes of something that is alive at the peak: no other can lower it."""
+    alive = heights.alive(made)
+    if not len(alive):
+        return []
+    step = int(alive.argmax())
+    return [change for change in changes if heights.touches(change, step)]
+
+
+def _peak(heights: Heights, changes: Sequence[Change]) -> int:
+    alive = heights.alive(changes)
+    return int(alive.max()) if len(alive) else 0
+
+
+def _sizes_of_symbols(sizes: Sequence[Dim]) -> dict[str, int]:
+    symbols = {str(symbol): symbol for size in sizes if isinstance(size, SymDim) for symbol in size.symbols()}
+    return {name: typical(symbols[name]) for name in sorted(symbols)}
+
+
+def _table(advice: Sequence[Advice], title: str) -> Table:
+    columns = [
+        Column("change"),
+        Column("saves_bytes", Kind.BYTES, "saves"),
+        Column("peak_bytes", Kind.BYTES, "peak then"),
+        Column("times", Kind.COUNT),
+        Column("where"),
+        Column("module"),
+        Column("sure"),
+    ]
+    rows = []
+    for one in advice:
+        change = one.change
+        node = change.node
+        loc = user_line(node.loc) if node is not None and node.loc is not None else None
+        place = "" if loc is None else f"{loc.file.replace(chr(92), '/').rpartition('/')[2]}:{loc.line}"
+        times = len(change.edits) + len(change.steps)
+        rows.append((change.what, one.saves, one.peak, times, place, node.scope.path if node is not None else "", change.sure))
+    return Table.of(rows, columns=columns, title=title)

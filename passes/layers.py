@@ -1,0 +1,72 @@
+"""One short table of what every operator computes, moves and waits for, in the columns that other profilers' JSON has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from irscope.ir.graph import Facet, Graph
+from irscope.passes.costs.count import Costs, NodeCosts
+from irscope.passes.costs.tables import cell
+from irscope.passes.roofline import Roofline
+from irscope.passes.rooflines.bounds import Bounds
+from irscope.passes.sizes import CONVENTION, plain
+from irscope.passes.traffic import intensity
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Table
+
+_MEMORY = "memory: bytes read and written by an operator, weights included, views not counted"
+_BOTTLENECK = "bottleneck: what takes the time on {device}: compute, memory, balanced (within a factor of 2), launch, free or unknown"
+
+
+@dataclass(frozen=True)
+class Layering:
+    """The two results that the table joins."""
+
+    costs: Costs
+    bounds: Bounds
+
+
+@dataclass(frozen=True)
+class Layers(Analysis[Layering]):
+    """List FLOPs, memory traffic, arithmetic intensity and bottleneck of every operator: --format layers-json writes them."""
+
+    name: ClassVar[str] = "layers"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+
+    device: str = ""
+    """As in roofline."""
+    dtype: str = ""
+    """As in roofline."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Layering:
+        return Layering(ctx.get(NodeCosts()), ctx.get(Roofline(device=self.device, dtype=self.dtype)))
+
+    def report(self, result: Layering, ctx: PassContext) -> Report:
+        costs, tally = result.costs, result.costs.tally
+        rows: list[tuple[object, ...]] = []
+        for entry, bound in zip(costs.entries, result.bounds.nodes, strict=True):
+            cost, is_exact = entry.total, entry.bounds is None
+            moved = None if cost.read is None or cost.written is None else cost.read + cost.written
+            flops = plain(cost.flops) if is_exact else cell(cost.flops, entry.limits("flops"))
+            ratio = intensity(cost.flops, moved) if is_exact else None
+            rows.append((entry.node.name, entry.node.op, flops, plain(moved) if is_exact else None, ratio, bound.binding))
+        read, written = tally.limits("read"), tally.limits("written")
+        high = None if read[1] is None or written[1] is None else read[1] + written[1]
+        moved_in_all = tally.value("read") + tally.value("written")
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "model": ctx.program.path,
+                "total_flops": cell(tally.value("flops"), tally.limits("flops")),
+                "total_memory_bytes": cell(moved_in_all, (read[0] + written[0], high)),
+            },
+            tables=(Table.of(rows, columns=_COLUMNS, title="layers"),),
+            coverage=Coverage(costs.counted - costs.missing, costs.counted, tuple(sorted(costs.unknown))),
+            notes=(CONVENTION, _MEMORY, _BOTTLENECK.format(device=result.bounds.device.title)),
+        )
+
+
+_COLUMNS = ("name:node", "type:text", "flops:flops", "memory:bytes", "arithmetic_intensity:number", "bottleneck:text")

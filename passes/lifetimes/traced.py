@@ -1,0 +1,366 @@
+"""What Python's variables held while a model was traced: the archive tells which line of which function ran, and not what it says.
+
+A tensor that one line makes and another reads was in a variable of their function. Which variables a line binds again is not
+in the file: names that the tracer saw tell it for some, for the others it is modelled.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from irscope.ir.graph import Node, Role, Value
+from irscope.ir.types import TensorType
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Family
+from irscope.passes.alias import written_operand
+from irscope.passes.lifetimes.calls import Call, Run, calls_of, common_call
+from irscope.passes.lifetimes.holds import Facts, Hold
+
+_RETURNS_OPERAND = frozenset({"tensor.to", "nn.dropout", "view.contiguous", "view.alias"})
+_MOST_LINES = 3
+"""Lines from a statement to the body of a loop that follows it."""
+_NUMBER = re.compile(r"\.\d+$")
+
+
+@dataclass(eq=False, slots=True)
+class _Variable:
+    """A tensor that a function keeps from one statement to another."""
+
+    value: Value
+    call: Call
+    bound: int
+    """The step that made it, or the first of the function for what it was given."""
+    reads: list[Run]
+    name: str = ""
+    """Its name, where the tracer saw it in this function."""
+    slots: list[tuple[Run, tuple[int, int]]] = field(default_factory=list)
+    """Where each statement reads it first: how many steps from its beginning, and which operand."""
+    heir: _Variable | None = None
+    """What the same line reads in the next round of a loop."""
+
+
+class TracedLocals:
+    """How long variables keep each storage."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._calls = calls_of(facts.steps)
+        self._step_of = {node: step for step, node in enumerate(facts.steps)}
+        self._variables: dict[tuple[Value, Call], _Variable] = {}
+        self._holds: dict[Value, Hold] = {}
+        self._same: dict[Value, Value] = {}
+        self._read_by: dict[Run, list[_Variable]] = {}
+        self._ending: dict[int, int] = {}
+        """How many variables are read by one statement only, by that statement."""
+
+    def holds(self) -> dict[Value, Hold]:
+        """The longest hold of each storage."""
+        self._find_all()
+        self._note_same()
+        if self._same:
+            self._find_all()
+        self._note_binds()
+        self._note_heirs()
+        for variable in self._variables.values():
+            if not self._is_given(variable) and not self._is_temporary(variable):
+                self._ending[id(variable.reads[-1])] = self._ending.get(id(variable.reads[-1]), 0) + 1
+        for variable in self._variables.values():
+            if self._is_given(variable) or not self._is_temporary(variable):
+                self._hold(variable)
+        self._hold_accumulated()
+        return self._holds
+
+    def _hold_accumulated(self) -> None:
+        """What is joined to an empty tensor is the first part of what an object gathers over calls, such as a cache of keys and values."""
+        end = len(self._facts.steps) - 1
+        for node in self._facts.steps:
+            if node.op == "tensor.concat" and any(_is_empty(value) for value in node.inputs):
+                self._hold_to(node.outputs[0], end, f"an object that gathers what {node.name} joins")
+
+    def _hold_to(self, value: Value, end: int, by: str) -> None:
+        for storage in self._facts.aliases.storages(value):
+            known = self._holds.get(storage)
+            if storage in self._facts.born and (known is None or known.until < end):
+                self._holds[storage] = Hold(end, "local", by)
+
+    def _find_all(self) -> None:
+        for _, call in self._variables:
+            for run in call.runs:
+                run.makes.clear()
+        self._variables.clear()
+        for storage, uses in self._facts.uses.items():
+            if storage in self._facts.born:
+                self._find(uses)
+        for (_, call), variable in self._variables.items():
+            made = call.run_at(variable.bound)
+            if any(run is not made for run in variable.reads):
+                made.makes.append(variable.value)
+
+    def _note_binds(self) -> None:
+        calls = dict.fromkeys(call for _, call in self._variables)
+        for call in calls:
+            for place, run in enumerate(call.runs):
+                run.place = place
+                call.times[run.line] = call.times.get(run.line, 0) + 1
+                if run.makes:
+                    keys: list[int | str] = [run.line, *(name for value in run.makes if (name := self._name_in(value, call)))]
+                    for key in dict.fromkeys(keys):
+                        call.binds.setdefault(key, []).append(place)
+
+    def _note_heirs(self) -> None:
+        """A line that reads one tensor in one round of a loop and a later one in the next reads one variable, bound again in between."""
+        for variable in self._variables.values():
+            for run in variable.reads:
+                self._read_by.setdefault(run, []).append(variable)
+        known: dict[tuple[Call, int, tuple[int, int]], tuple[Run, _Variable]] = {}
+        reads = [(run, slot, variable) for variable in self._variables.values() for run, slot in variable.slots]
+        for run, slot, variable in sorted(reads, key=lambda read: read[0].first):
+            key = (variable.call, run.line, slot)
+            before = known.get(key)
+            if before is not None and not self._is_given(variable):
+                last, old = before
+                if old.value is not variable.value and last.first <= variable.bound and old.reads[-1].first <= variable.bound:
+                    old.heir = variable
+            known[key] = (run, variable)
+
+    def _is_given(self, variable: _Variable) -> bool:
+        """Whether a function got the tensor as an argument."""
+        return self._born(variable) < variable.call.first
+
+    def _is_temporary(self, variable: _Variable) -> bool:
+        """Whether the statement that made a tensor also was the only one to read it."""
+        made = variable.call.run_at(variable.bound)
+        return all(run is made for run in variable.reads)
+
+    def _find(self, uses: Sequence[tuple[int, Value]]) -> None:
+        """Note in which functions the values of a storage are variables."""
+        named: set[Value] = set()
+        for step, read in uses:
+            value = self._tensor(read)
+            if step >= len(self._calls) or value.node is None:
+                continue
+            reader = self._calls[step]
+            maker = self._maker(value)
+            if reader is None or maker is None:
+                continue
+            common, given = common_call(maker[1], reader)
+            inputs = self._facts.steps[step].inputs
+            operand = inputs.index(read) if read in inputs else -1
+            if common is not None:
+                self._read(value, common, maker[0], step, operand)
+            for call in given:
+                self._read(value, call, call.first, step, operand)
+            if value not in named:
+                named.add(value)
+                found = self._variables.get((value, reader))
+                if found is not None and value.name:
+                    found.name = _NUMBER.sub("", value.name)
+
+    def _tensor(self, value: Value) -> Value:
+        """The value that is the same object in Python."""
+        while (operand := self._same.get(value)) is not None:
+            value = operand
+        return value
+
+    def _note_same(self) -> None:
+        """Operators with nothing to do return what they are given, which the tracer then knows by the result's name."""
+        for (value, call), variable in self._variables.items():
+            node = value.node
+            if (
+                self._is_given(variable)
+                or node is None
+                or node.op not in _RETURNS_OPERAND
+                or written_operand(node) is not None
+                or not node.inputs
+            ):
+                continue
+            operand = node.inputs[0]
+            if operand is None or self._facts.aliases.storage(operand) is not self._facts.aliases.storage(value):
+                continue
+            # A statement that makes something else did this on the way to it: the result is bound to no variable.
+            makes = call.run_at(variable.bound).makes
+            if any(self._facts.aliases.storage(other) is not self._facts.aliases.storage(value) for other in makes):
+                self._same[value] = operand
+
+    def _maker(self, value: Value) -> tuple[int, Call] | None:
+        step = self._step_of.get(value.node) if value.node is not None else None
+        call = self._calls[step] if step is not None else None
+        return (step, call) if step is not None and call is not None else None
+
+    def _read(self, value: Value, call: Call, bound: int, step: int, operand: int) -> None:
+        variable = self._variables.get((value, call))
+        if variable is None:
+            variable = self._variables[value, call] = _Variable(value, call, bound, [])
+        run = call.run_at(step)
+        if not variable.reads or variable.reads[-1] is not run:
+            variable.reads.append(run)
+            variable.slots.append((run, (step - run.first, operand)))
+
+    def _hold(self, variable: _Variable) -> None:
+        call = variable.call
+        made = call.run_at(variable.bound)
+        end = self._returned_until(variable, self._until(variable))
+        place = f"{call.file.replace(chr(92), '/').rpartition('/')[2]}:{made.line}"
+        by = f"local variable `{variable.name}` at {place}" if variable.name else f"a local variable, its name unknown, at {place}"
+        self._hold_to(variable.value, end, by)
+
+    def _returned_until(self, variable: _Variable, end: int) -> int:
+        """Weights of attention that a function of their own makes are returned beside its result: modelled, since the trace drops what
+        nothing reads. The module's function has them in a variable, and so has the one that called the module."""
+        call = variable.call
+        if end < call.last or call.scope is not None or call.caller is None or not self._is_softmax(variable.value):
+            return end
+        steps = self._facts.steps
+        read = {node.op for node in steps[variable.bound + 1 : call.last + 1] if variable.value in node.inputs}
+        if "math.matmul" not in read or any(node.op == "nn.linear" for node in steps[call.first : call.last + 1]):
+            return end
+        module = call.caller
+        return max(end, module.caller.last if module.scope is not None and module.caller is not None else module.last)
+
+    def _is_softmax(self, value: Value) -> bool:
+        node = value.node
+        while node is not None and node.op in _RETURNS_OPERAND and node.inputs and node.inputs[0] is not None:
+            node = node.inputs[0].node
+        return node is not None and node.op == "nn.softmax"
+
+    def _born(self, variable: _Variable) -> int:
+        return self._step_of[variable.value.node] if variable.value.node is not None else -1
+
+    def _until(self, variable: _Variable) -> int:
+        """The last step before a variable lets go."""
+        call, last = variable.call, variable.reads[-1]
+        made = call.run_at(variable.bound)
+        if variable.heir is not None:
+            return call.last if self._has_alias(variable) else call.run_at(variable.heir.bound).last
+        if self._is_rebound(variable, last):
+            return last.last
+        keys: list[int | str] = [variable.name]
+        if self._born(variable) >= call.first:
+            keys.append(made.line)
+        places = [place for key in keys if (place := _after(call.binds.get(key, ()), last.place)) is not None]
+        return call.runs[min(places)].last if places else call.last
+
+    def _has_alias(self, variable: _Variable) -> bool:
+        """Whether what a loop starts with has a second name: the first tensor of its kind, after which statements ran that made nothing,
+        as `hidden = embedded` does."""
+        call, made = variable.call, variable.call.run_at(variable.bound)
+        maker = self._maker(variable.value)
+        if maker is None or maker[1] is call or self._continues(variable, made):
+            return False
+        before = [made, *(run for run in variable.reads if call.times[run.line] == 1)]
+        last = max(before, key=lambda run: run.place)
+        following = call.runs[last.place + 1 : variable.reads[-1].place + 1]
+        if any(call.times[run.line] == 1 for run in following):
+            return True
+        return bool(following) and following[0].line - last.line > _MOST_LINES
+
+    def _adds_to_given(self, result: Value, variable: _Variable) -> bool:
+        """Whether a tensor and what the function was given are joined, in this order: `hidden = attended + hidden`."""
+        maker = self._maker(variable.value)
+        operands = result.node.inputs if result.node is not None and result.node.op == "math.add" else ()
+        if _is_pointwise(variable.value.node):
+            # A scale or a sum made it, which bind again what they work on.
+            return False
+        if maker is None or maker[1] is variable.call or len(operands) < 2:
+            return False
+        first, given = operands[:2]
+        if first is None or given is None or self._tensor(first) is not variable.value:
+            return False
+        step = self._step_of.get(given.node, variable.call.first) if given.node is not None else -1
+        is_given = step < variable.call.first and (given.node is not None or given.role is Role.INPUT)
+        is_same = any(self._is_itself(variable.value, other.value) for other in self._read_by.get(variable.call.run_at(variable.bound), ()))
+        return is_given and not is_same and _shape(given) == _shape(variable.value)
+
+    def _likely_name(self, variable: _Variable) -> str:
+        """The name of the one variable of the same kind that the statement that made a tensor read last: it was bound again then."""
+        if variable.name:
+            return variable.name
+        made, kind = variable.call.run_at(variable.bound), _kind(variable.value)
+        ended = (other for other in self._read_by.get(made, ()) if other.reads[-1] is made and not self._is_given(other))
+        read = [other for other in ended if _kind(other.value) == kind]
+        return read[0].name if len(read) == 1 and read[0] is not variable else ""
+
+    def _later_name(self, value: Value, call: Call) -> str:
+        """The name of a tensor, or of what an operator with nothing to do made of it in a statement of its own."""
+        found = self._variables.get((value, call))
+        if found is None or found.name:
+            return found.name if found is not None else ""
+        names = {self._name_in(other, call) for run in found.reads for other in run.makes if self._is_itself(other, value)}
+        return next(iter(names)) if len(names) == 1 else ""
+
+    def _is_itself(self, value: Value, operand: Value) -> bool:
+        """Whether an operator with nothing to do made one value of the other."""
+        node = value.node
+        return node is not None and node.op in _RETURNS_OPERAND and bool(node.inputs) and node.inputs[0] is operand
+
+    def _continues(self, variable: _Variable, made: Run) -> bool:
+        """Whether the statement that made a tensor read another of the same kind."""
+        kind = _kind(variable.value)
+        if any(other is not variable and _kind(other.value) == kind for other in self._read_by.get(made, ())):
+            return True
+        # What a model is given is no variable here: the first operand is what an operator works on, the others may be weights.
+        working = (node for node in self._facts.steps[made.first : made.last + 1] if not node.op.startswith("view."))
+        firsts = (node.inputs[0] for node in working if node.inputs)
+        return any(first is not None and first.role is Role.INPUT and _kind(first) == kind for first in firsts)
+
+    def _name_in(self, value: Value, call: Call) -> str:
+        found = self._variables.get((value, call))
+        return found.name if found is not None else ""
+
+    def _is_rebound(self, variable: _Variable, run: Run) -> bool:
+        results = [value for value in run.makes if value is not variable.value]
+        if not results:
+            return False
+        if all(self._is_itself(value, variable.value) for value in results) and not self._continues(
+            variable, variable.call.run_at(variable.bound)
+        ):
+            return False
+        names = {self._name_in(value, variable.call) for value in results}
+        if variable.name and "" not in names:
+            return variable.name in names
+        likely, probable = self._likely_name(variable), {self._later_name(value, variable.call) for value in results}
+        if likely and "" not in probable and likely not in probable:
+            return False
+        if any(self._adds_to_given(result, variable) for result in results):
+            return False
+        # A line binds no more variables again than it has results; which of several it is cannot be told.
+        if len(variable.reads) > 1 or self._ending.get(id(run), 0) > len(results):
+            return False
+        return any(_dtype(result) is _dtype(variable.value) for result in results) and not self._waits(variable, run)
+
+    def _waits(self, variable: _Variable, run: Run) -> bool:
+        """Whether other statements ran between the one that made a tensor and a loop: then it is more than where the loop starts."""
+        made = variable.call.run_at(variable.bound)
+        return variable.call.times[run.line] > 1 and run.place - made.place > 1
+
+
+def _after(places: Sequence[int], place: int) -> int | None:
+    """The first of ascending places behind one."""
+    found = bisect_right(places, place)
+    return places[found] if found < len(places) else None
+
+
+def _kind(value: Value) -> object:
+    type_ = value.type
+    return (type_.dtype, len(type_.shape)) if isinstance(type_, TensorType) and type_.shape is not None else value
+
+
+def _is_pointwise(node: Node | None) -> bool:
+    spec = find_op(node.op) if node is not None else None
+    return spec is not None and spec.family is Family.ELEMENTWISE and spec.name not in _RETURNS_OPERAND
+
+
+def _is_empty(value: Value | None) -> bool:
+    """Whether a tensor is `torch.tensor([])`, which joins with tensors of any rank."""
+    return value is not None and isinstance(value.type, TensorType) and value.type.shape == (0,)
+
+
+def _shape(value: Value) -> object:
+    return value.type.shape if isinstance(value.type, TensorType) else None
+
+
+def _dtype(value: Value) -> object:
+    return value.type.dtype if isinstance(value.type, TensorType) else None

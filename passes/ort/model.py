@@ -1,0 +1,160 @@
+"""Lifetimes and figures of a graph under ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from irscope.ir.dims import Dim
+from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.types import TensorType
+from irscope.memory.bfc import Strategy
+from irscope.ops.call import OpCall
+from irscope.ops.registry import find_op
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.lifetimes.lives import OUTPUT, LiveRange
+from irscope.passes.ort.figures import OrtFigures, Session, simulate
+from irscope.passes.ort.kernels import Launch, Launches, kernel_of, read_launches
+from irscope.passes.ort.order import execution_order
+from irscope.passes.ort.plan import NEVER, Buffers, plan_buffers
+
+LARGEST_COPIED = 127
+"""Bytes of the largest weight that a session copies into the arena."""
+_WEIGHTS = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT})
+KEPT = "the run: nothing reads it"
+
+
+@dataclass(frozen=True, slots=True)
+class OrtOptions:
+    """How the session is set up."""
+
+    strategy: Strategy = "next_power_of_two"
+    pattern: bool = True
+    """enable_mem_pattern: from the second run on, one block holds all that is not returned."""
+    reuse: bool = True
+    """enable_mem_reuse: results take over dead buffers of the same shape."""
+    file_order: bool = False
+    """Kernels run in the order of the file. It is that of the session that wrote the file as its optimised model."""
+    threads: int = 1
+    """intra_op_num_threads: some kernels take working memory for each thread."""
+
+
+@dataclass(slots=True)
+class OrtPlan:
+    """What ONNX Runtime makes of a graph."""
+
+    order: list[Launch]
+    found: Launches
+    buffers: Buffers
+    ranges: list[LiveRange]
+    """Buffers that the run takes, in order of birth; each lives from its first tensor to the last that takes it over."""
+    unsized: list[Value]
+    figures: OrtFigures | None
+    """None where a size is a formula or unknown."""
+    device: str = "cpu"
+    """Name of the device that was asked for."""
+    on_cpu: bool = True
+    """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
+    inside: Mapping[Node, Dim] = field(default_factory=dict)
+    """Bytes that graphs inside nodes take."""
+
+    @property
+    def steps(self) -> list[Node]:
+        """The node of each kernel, in the order in which they run."""
+        return [launch.node for launch in self.order]
+
+
+def plan_ort(graph: Graph, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
+    """Order, buffers and two simulated runs. `inside` are bytes that graphs inside nodes take."""
+    found = read_launches(graph, types)
+    order = found.launches if options.file_order else execution_order(found)
+    buffers = plan_buffers(order, found, options.reuse)
+    unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
+    ranges = _ranges(order, found, buffers)
+    figures = _figures(graph, order, found, buffers, types, options, inside or {})
+    return OrtPlan(order, found, buffers, ranges, unsized, figures, inside=inside or {})
+
+
+def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[LiveRange]:
+    """The buffers as live ranges."""
+    by_owner: dict[int, LiveRange] = {}
+    for step, taken in enumerate(buffers.taken):
+        for number in taken:
+            size = found.sizes[number]
+            if size is not None and found.is_tensor[number]:
+                value = found.values[number] or order[step].node.outputs[0]
+                by_owner[number] = _range(value, size, step, number, order, buffers)
+    for step, launch in enumerate(order):
+        for number in dict.fromkeys((*launch.inputs, *launch.captured)):
+            _use(by_owner, step, number, found, buffers)
+    for number in found.returned:
+        _use(by_owner, len(order), number, found, buffers)
+    return list(by_owner.values())
+
+
+def _range(value: Value, size: Dim, born: int, number: int, order: list[Launch], buffers: Buffers) -> LiveRange:
+    if buffers.is_output[number]:
+        return LiveRange(value, size, born, len(order), OUTPUT, len(order))
+    dies = buffers.released[number]
+    if dies == NEVER:
+        return LiveRange(value, size, born, len(order) - 1, KEPT, born)
+    return LiveRange(value, size, born, dies, order[dies].node.name, dies)
+
+
+def _use(by_owner: dict[int, LiveRange], step: int, number: int, found: Launches, buffers: Buffers) -> None:
+    one = by_owner.get(buffers.owner[number]) if number >= 0 else None
+    if one is not None:
+        one.uses.append((step, found.values[number] or one.value))
+
+
+def _figures(
+    graph: Graph,
+    order: list[Launch],
+    found: Launches,
+    buffers: Buffers,
+    types: Inferred,
+    options: OrtOptions,
+    inside: Mapping[Node, Dim],
+) -> OrtFigures | None:
+    sizes: list[int] = []
+    for size in found.sizes[found.given :]:
+        if not isinstance(size, int):
+            return None
+        sizes.append(size)
+    takes: list[int] = []
+    for launch in order:
+        extra = inside.get(launch.node, 0)
+        if not isinstance(extra, int):
+            return None
+        if launch.kernel.takes is not None and (call := _call(launch.node, types)) is not None:
+            extra += launch.kernel.takes(call, options.threads)
+        takes.append(extra)
+    packed = [*_small_weights(graph), *_packed_weights(graph, types)]
+    session = Session(packed, takes, options.strategy, options.pattern)
+    return simulate(buffers, [0] * found.given + sizes, found.traced, session)
+
+
+def _small_weights(graph: Graph) -> list[int]:
+    """Weights that the session copies into the arena: those that are too small to be worth leaving where they are."""
+    weights = (weight for body in graph.graphs() for weight in body.weights if weight.users)
+    sizes = (weight.type.nbytes for weight in weights if isinstance(weight.type, TensorType))
+    return [size for size in sizes if isinstance(size, int) and 0 < size <= LARGEST_COPIED]
+
+
+def _packed_weights(graph: Graph, types: Inferred) -> list[int]:
+    """Weights that kernels put into another order when the session is made, also those of kernels inside regions."""
+    packed: list[int] = []
+    for node in graph.walk():
+        packs = kernel_of(node).packs
+        call = _call(node, types) if packs is not None else None
+        if packs is not None and call is not None:
+            packed.append(packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]))
+    return packed
+
+
+def _call(node: Node, types: Inferred) -> OpCall | None:
+    spec = find_op(node.op)
+    if spec is None:
+        return None
+    operands = [None if value is None else types.type_of(value) for value in node.inputs]
+    return OpCall(spec, operands, node.attrs, (), [types.type_of(value) for value in node.outputs], source=node.source)

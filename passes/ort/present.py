@@ -1,0 +1,122 @@
+"""The plan as a report shows it: summary, kernels, timeline."""
+
+from __future__ import annotations
+
+from irscope.passes.ort.figures import OrtFigures, OrtUsage
+from irscope.passes.ort.model import OrtPlan
+from irscope.passes.sizes import CONVENTION, plain
+from irscope.passkit.base import Pass
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Mark, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
+
+RUNTIME = "onnxruntime 1.31"
+UNITS = {moment: Kind.BYTES for moment in ("before", "cold", "warm")}
+_MOST_POINTS = 10_000
+
+
+def report(subject: Pass, plan: OrtPlan) -> Report:
+    """Everything about the session."""
+    return Report(
+        pass_name=subject.name,
+        options=subject.text,
+        summary={"model": "ort", **summary(plan)},
+        units=UNITS,
+        tables=(_kernels(plan), _buffers(plan)),
+        series=series(plan),
+        coverage=Coverage(len(plan.ranges), len(plan.ranges) + len(plan.unsized)),
+        notes=(CONVENTION, *notes(plan)),
+    )
+
+
+def summary(plan: OrtPlan) -> dict[str, object]:
+    """What reports of `liveness` and `ort_memory` have in common."""
+    found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": RUNTIME}
+    figures = plan.figures
+    if figures is None or not plan.on_cpu:
+        unknown = Quantity(None, Provenance.UNKNOWN, note=_why_unknown(plan))
+        found.update({moment: dict.fromkeys(("requested", "allocated", "reserved"), unknown) for moment in UNITS})
+        found["workspace_bytes"] = unknown
+        return found
+    found["before"] = _cells(figures.before)
+    found["cold"] = _cells(figures.cold.peak)
+    found["warm"] = _cells(figures.warm.peak)
+    found["workspace_bytes"] = 0
+    found["pattern_bytes"] = figures.pattern
+    found["reused_buffers"] = sum(owner != value for value, owner in enumerate(plan.buffers.owner))
+    return found
+
+
+def notes(plan: OrtPlan) -> tuple[str, ...]:
+    """What the numbers stand for."""
+    if plan.figures is None or not plan.on_cpu:
+        return (f"no counters of ONNX Runtime's arena: {_why_unknown(plan)}",)
+    return (
+        "before, cold and warm are what the profile of ONNX Runtime says on its CPU provider, for the graph as it is in the file: "
+        "requested is the most mem_bytes_requested_in_use after a kernel, allocated mem_in_use_peak, reserved mem_arena_held",
+        "with graph optimisations a session runs another graph: let it save that one (optimized_model_filepath) and analyse the saved file",
+    )
+
+
+def _why_unknown(plan: OrtPlan) -> str:
+    if not plan.on_cpu:
+        return "order and reuse are modelled, but not what kernels of this device take and where weights lie; --device cpu has the counters"
+    if plan.unsized:
+        return f"the size of {plan.unsized[0].name or 'a tensor'} is not known"
+    return "sizes depend on symbols; --bind makes them known"
+
+
+def _cells(usage: OrtUsage) -> dict[str, int]:
+    return {"requested": usage.requested, "allocated": usage.allocated, "reserved": usage.reserved}
+
+
+def _kernels(plan: OrtPlan) -> Table:
+    """Steps in the order in which they run, with the fields of the profile."""
+    figures = plan.figures
+    rows = [
+        (
+            launch.node.name,
+            launch.name,
+            None if figures is None else figures.cold.requested[step],
+            None if figures is None else figures.cold.allocated[step],
+            None if figures is None else figures.warm.requested[step],
+            None if figures is None else figures.warm.allocated[step],
+        )
+        for step, launch in enumerate(plan.order)
+    ]
+    columns = ["node", "kernel:text", "requested_first:bytes", "in_use_first:bytes", "requested_second:bytes", "in_use_second:bytes"]
+    return Table.of(rows, columns=columns, title="in use after each kernel")
+
+
+def _buffers(plan: OrtPlan) -> Table:
+    rows = [(one.value.name or "", plain(one.size), one.born, one.dies, one.held_by) for one in plan.ranges]
+    return Table.of(
+        rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "held_by:text"], title="buffers of the first run"
+    )
+
+
+def series(plan: OrtPlan) -> tuple[Series, ...]:
+    """Bytes in use over the steps, as asked for, in both runs."""
+    figures = plan.figures
+    if figures is None or not plan.order:
+        return ()
+    steps = _shown(figures)
+    rows: dict[str, list[object]] = {
+        "step": list(steps),
+        "first run": [figures.cold.requested[step] for step in steps],
+        "second run": [figures.warm.requested[step] for step in steps],
+    }
+    columns = (Column("first run", Kind.BYTES), Column("second run", Kind.BYTES))
+    mark = (Mark(figures.cold.peak_step, "peak"),)
+    return (Series("ONNX Runtime: bytes in use", Column("step", Kind.COUNT), columns, rows, marks=mark, stacked=False),)
+
+
+def _shown(figures: OrtFigures) -> list[int]:
+    """All steps, or of many the highest in each stretch."""
+    height = figures.cold.requested
+    count = len(height)
+    if count <= _MOST_POINTS:
+        return list(range(count))
+    width = -(-count // _MOST_POINTS)
+    return [max(range(first, min(first + width, count)), key=height.__getitem__) for first in range(0, count, width)]

@@ -1,0 +1,194 @@
+"""Attention, as one operator or as matrix product, softmax and matrix product, with the masks that make it causal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from irscope.ir.graph import Node, Value
+from irscope.ops.spec import Family
+from irscope.passes.patterns.triangles import Triangles
+from irscope.passes.patterns.walk import CONTRACTIONS, SOFTMAX, ancestors, back, family, is_constant, is_view, producer, source, users
+
+FUSED = frozenset(
+    {
+        "nn.sdpa",
+        "nn.attention",
+        "nn.multi_head_attention",
+        "nn.group_query_attention",
+        "nn.flex_attention",
+        "nn.ort_attention",
+        "nn.ort_multi_head_attention",
+        "nn.ort_quantized_attention",
+        "nn.packed_attention",
+        "nn.paged_attention",
+        "nn.sparse_attention",
+        "nn.transformer_encoder_layer",
+    }
+)
+_SCALES = frozenset(
+    {"math.mul", "math.div", "math.add", "math.sub", "math.where", "tensor.masked_fill", "math.clamp", "math.tanh", "math.maximum"}
+)
+_TRIANGLES = frozenset({"tensor.trilu", "tensor.tri", "tensor.tri_indices"})
+_ORDER = frozenset({"compare.less", "compare.less_equal", "compare.greater", "compare.greater_equal"})
+_POSITIONS = frozenset({"tensor.arange", "tensor.cumsum"})
+_MASK_DEPTH = 400
+_NEAR = 12
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One attention: the nodes that do it, in order."""
+
+    nodes: tuple[Node, ...]
+    query: Value | None
+    key: Value | None
+    causal: bool
+    why_causal: str = ""
+
+    @property
+    def is_fused(self) -> bool:
+        return len(self.nodes) == 1
+
+    @property
+    def crosses(self) -> bool:
+        """Whether queries and keys come from two different states: an encoder's and a decoder's."""
+        first, second = _state(self.query), _state(self.key)
+        if first is None or second is None or first is second or is_constant(first) or is_constant(second):
+            return False
+        # Keys that were made from the queries' state, as where a sequence is shortened, are no other sequence; nor the other way round.
+        return not _comes_from(second, first, _MASK_DEPTH) and not _comes_from(first, second, _NEAR)
+
+
+def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Iterator[Attention]:
+    """Every attention of the nodes, in order; constant masks are looked at where `triangles` may read them."""
+    triangles = triangles or Triangles()
+    for node in nodes:
+        if node.op in FUSED:
+            causal, why = _fused_is_causal(node, triangles)
+            key = node.inputs[1] if len(node.inputs) > 1 and node.op != "nn.transformer_encoder_layer" else node.inputs[0]
+            yield Attention((node,), node.inputs[0], key, causal, why)
+        elif node.op in SOFTMAX:
+            found = _decomposed(node, triangles)
+            if found is not None:
+                yield found
+
+
+def _decomposed(softmax: Node, triangles: Triangles) -> Attention | None:
+    """The attention around a softmax: scores from a product of two activations before it, a product with a third behind it."""
+    scores, before = back(softmax.inputs[0], _is_product, lambda node: node.op in _SCALES)
+    if scores is None:
+        return None
+    mixed, behind = _forward(softmax)
+    if mixed is None:
+        return None
+    between = [node for node in before if node is not scores]
+    nodes = sorted({scores, softmax, mixed, *between, *behind}, key=lambda node: node.order)
+    query, key = _operands(scores)
+    masks = [operand for node in between for operand in node.inputs if operand is not None]
+    causal, why = _masks_future(masks, triangles)
+    return Attention(tuple(nodes), query, key, causal, why)
+
+
+def _is_product(node: Node) -> bool:
+    """A product of two values that both change from run to run."""
+    if node.op not in CONTRACTIONS:
+        return False
+    left, right = _operands(node)
+    return left is not None and right is not None and not is_constant(left) and not is_constant(right)
+
+
+def _operands(node: Node) -> tuple[Value | None, Value | None]:
+    """The two factors of a product."""
+    operands = node.inputs[1:3] if node.op in ("math.addmm", "math.baddbmm") else node.inputs[:2]
+    return (operands[0], operands[1]) if len(operands) == 2 else (None, None)
+
+
+def _forward(softmax: Node) -> tuple[Node | None, list[Node]]:
+    """From a softmax to the product that mixes values with its weights, with the nodes on the way."""
+    way: list[Node] = []
+    value = softmax.outputs[0]
+    for _ in range(16):
+        readers = users([value])
+        product = next((node for node in readers if _is_product(node)), None)
+        if product is not None:
+            return product, way
+        step = next((node for node in readers if is_view(node) or node.op in ("math.mul", "math.where", "tensor.masked_fill")), None)
+        if step is None:
+            break
+        way.append(step)
+        value = step.outputs[0]
+    return None, way
+
+
+def _fused_is_causal(node: Node, triangles: Triangles) -> tuple[bool, str]:
+    if node.attrs.get("is_causal"):
+        return True, "it says so"
+    if node.op in ("nn.group_query_attention", "nn.paged_attention"):
+        return True, "the operator is"
+    if node.attrs.get("unidirectional"):
+        return True, "it says so"
+    mask = node.inputs[3:4] if node.op in ("nn.sdpa", "nn.attention") else ()
+    return _masks_future([value for value in mask if value is not None], triangles)
+
+
+def _masks_future(masks: Iterable[Value], triangles: Triangles) -> tuple[bool, str]:
+    """Whether one of the masks is made by cutting off a triangle, or by comparing positions with positions."""
+    for mask in masks:
+        if is_product_of_activations(mask):
+            continue
+        for node in ancestors(mask, _MASK_DEPTH, _makes_masks):
+            if node.op in _TRIANGLES:
+                return True, f"{node.name} cuts off a triangle"
+            if node.op in _ORDER and _compares_positions(node):
+                return True, f"{node.name} compares positions with positions"
+            for operand in node.inputs:
+                if operand is not None and triangles(operand):
+                    return True, f"the constant {operand.name} cuts off a triangle"
+        if triangles(mask):
+            return True, f"the constant {mask.name} cuts off a triangle"
+    return False, ""
+
+
+def _makes_masks(node: Node) -> bool:
+    """Whether what a node is given may still be part of a mask: scores, and what is looked up by place, are not."""
+    return node.op not in CONTRACTIONS and family(node) not in (Family.INDEXING, Family.SOFTMAX, Family.NORMALIZATION)
+
+
+def _compares_positions(node: Node) -> bool:
+    """Whether both sides count places, or a difference of places is compared with a number."""
+    if len(node.inputs) == 2 and all(_is_position(operand) for operand in node.inputs):
+        return True
+    difference = producer(node.inputs[0]) if node.inputs else None
+    return difference is not None and difference.op == "math.sub" and all(_is_position(operand) for operand in difference.inputs)
+
+
+def is_product_of_activations(value: Value) -> bool:
+    """Whether a value is the scores themselves, not a mask for them."""
+    node, _ = back(value, _is_product, lambda node: node.op in _SCALES)
+    return node is not None
+
+
+def _comes_from(value: Value, origin: Value, limit: int) -> bool:
+    return any(origin is operand for node in ancestors(value, limit) for operand in node.inputs)
+
+
+def _is_position(value: Value | None) -> bool:
+    """Whether a value counts places: it comes from arange or a running sum."""
+    return any(node.op in _POSITIONS for node in ancestors(value, 40))
+
+
+def _state(value: Value | None) -> Value | None:
+    """The hidden state that queries or keys are projected from."""
+    for _ in range(64):
+        value = source(value)
+        node = None if value is None else value.node
+        if node is None:
+            return value
+        if node.op in CONTRACTIONS and any(operand is not None and is_constant(operand) for operand in node.inputs):
+            place = 1 if node.op in ("math.addmm", "math.baddbmm") else 0
+            return source(node.inputs[place])
+        if family(node) not in (Family.ELEMENTWISE, Family.NORMALIZATION, Family.MOVE, Family.INDEXING, Family.CONVOLUTION):
+            return value
+        value = next((operand for operand in node.inputs if operand is not None and not is_constant(operand)), None)
+    return value

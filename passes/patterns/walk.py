@@ -1,0 +1,120 @@
+"""Steps through a graph past nodes that only view, convert or scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from irscope.ir.graph import Node, Role, Value
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Family
+
+_COPIES = frozenset({"tensor.to", "tensor.cast", "tensor.cast_like", "tensor.copy", "nn.dropout", "view.contiguous", "tensor.bitcast"})
+_SPREADS = frozenset({"tensor.repeat_interleave", "tensor.tile"})
+CONTRACTIONS = frozenset(
+    {
+        "math.matmul",
+        "math.fused_matmul",
+        "math.addmm",
+        "math.baddbmm",
+        "math.einsum",
+        "math.gemm",
+        "math.scaled_matmul",
+        "math.matmul_integer",
+        "nn.linear",
+    }
+)
+SOFTMAX = frozenset({"nn.softmax"})
+_FAR = 4096
+
+
+def family(node: Node) -> Family | None:
+    """What kind of work a node does; None where irscope has no record."""
+    spec = find_op(node.op)
+    return None if spec is None else spec.family
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node only shows, copies or converts its first operand."""
+    return node.op in _COPIES or family(node) is Family.VIEW
+
+
+def source(value: Value | None) -> Value | None:
+    """The value that views, copies and conversions come from."""
+    for _ in range(_FAR):
+        node = None if value is None else value.node
+        if node is None or not (is_view(node) or node.op in _SPREADS) or not node.inputs:
+            break
+        value = node.inputs[0]
+    return value
+
+
+def producer(value: Value | None) -> Node | None:
+    """The node that computes a value, past views."""
+    found = source(value)
+    return None if found is None else found.node
+
+
+def back(value: Value | None, until: Callable[[Node], bool], passing: Callable[[Node], bool]) -> tuple[Node | None, list[Node]]:
+    """Backwards through nodes that may be passed, to the nearest one that is looked for.
+
+    Gives that node, or None, and the nodes on the way. Constants and conditions are not followed.
+    """
+    pending: list[tuple[Value | None, tuple[Node, ...]]] = [(value, ())]
+    for _ in range(_FAR):
+        if not pending:
+            break
+        at, way = pending.pop(0)
+        node = None if at is None else at.node
+        if node is None:
+            continue
+        if until(node):
+            return node, list(way)
+        if is_view(node) or passing(node):
+            pending += [(operand, (*way, node)) for operand in _carried(node)]
+    return None, []
+
+
+def _carried(node: Node) -> list[Value]:
+    """Operands whose values may come through: not a condition, not what a view is told, no constants."""
+    operands = node.inputs[1:] if node.op == "math.where" else node.inputs[:1] if is_view(node) else node.inputs
+    return [operand for operand in operands if operand is not None and not is_constant(operand)]
+
+
+def is_constant(value: Value) -> bool:
+    """Whether a value is a weight, or made from weights and nothing else by views and conversions."""
+    found = source(value)
+    if found is None:
+        return False
+    if found.role in (Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
+        return True
+    node = found.node
+    return node is not None and family(node) is Family.CREATION and not any(node.inputs)
+
+
+def users(values: Iterable[Value]) -> list[Node]:
+    """Nodes that read any of the values, each once."""
+    found: dict[Node, None] = {}
+    for value in values:
+        for user in value.users or ():
+            if isinstance(user, Node):
+                found[user] = None
+    return list(found)
+
+
+def escapes(value: Value) -> bool:
+    """Whether a graph returns the value."""
+    return any(not isinstance(user, Node) for user in value.users or ())
+
+
+def ancestors(value: Value | None, limit: int, through: Callable[[Node], bool] = lambda node: True) -> list[Node]:
+    """Nodes that a value depends on, nearest first, at most so many; what lies behind a node that may not be passed is left out."""
+    found: dict[Node, None] = {}
+    pending = [value]
+    while pending and len(found) < limit:
+        node = None if (one := pending.pop(0)) is None else one.node
+        if node is None or node in found:
+            continue
+        found[node] = None
+        if through(node):
+            pending.extend(node.inputs)
+    return list(found)

@@ -1,0 +1,1 @@
+"""What `prune-report` stands on: which slices of tensors must go together, which may go, and what that saves."""

@@ -1,0 +1,211 @@
+"""Walks a graph and asks each operator's rule how slices of its operands become slices of its results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from irscope.ir.dims import SymDim
+from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.types import TensorType
+from irscope.ops.registry import find_op
+from irscope.passes.alias import Aliases, written_operand
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.pruning.channels import Channels, Ids
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+_DECLARED = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """A tensor by axis: its slices where they can be told apart, and the number that each slice holds everywhere (NaN: several)."""
+
+    ids: tuple[Ids | None, ...]
+    held: tuple[Floats | None, ...]
+    whole: float = math.nan
+    """The number in a tensor of one element, where it is known."""
+
+    @classmethod
+    def unknown(cls, rank: int) -> Slices:
+        return cls((None,) * rank, (None,) * rank)
+
+    @property
+    def rank(self) -> int:
+        return len(self.ids)
+
+
+Rule: TypeAlias = "Callable[[Flow, Node], Slices | Sequence[Slices] | None]"
+"""Slices of the results (of the first, or of all); None where the operator cannot do with smaller operands."""
+
+
+class Constants(Protocol):
+    """What is known of the values of weights."""
+
+    def slices(self, weight: Value) -> tuple[Floats | None, ...]:
+        """By axis the number that each slice holds everywhere, NaN where that is not one number or not known."""
+        ...
+
+    def number(self, weight: Value) -> float:
+        """The number in a weight of one element, NaN where it is not known."""
+        ...
+
+
+class Flow:
+    """Slices of every value of a graph."""
+
+    def __init__(
+        self, types: Inferred, aliases: Aliases, first_of: Mapping[Value, Value], constants: Constants, rules: Mapping[str, Rule]
+    ) -> None:
+        self.types = types
+        self.channels = Channels()
+        self.found: dict[Value, Slices] = {}
+        self._aliases = aliases
+        self._first_of = first_of
+        self._constants = constants
+        self._overwritten: dict[Value, str] = {}
+        self._rules = rules
+
+    # -- what rules ask ----------------------------------------------------------------------------------------
+
+    def type(self, value: Value | None) -> TensorType | None:
+        """The type of a tensor whose number of axes is known."""
+        type_ = self.types.type_of(value) if value is not None else None
+        return type_ if isinstance(type_, TensorType) and type_.shape is not None else None
+
+    def of(self, value: Value | None) -> Slices | None:
+        """Slices of an operand; None where it is absent or its number of axes unknown."""
+        type_ = self.type(value)
+        if value is None or type_ is None or type_.shape is None:
+            return None
+        found = self.found.get(value)
+        if found is None:
+            made = self._weight(value, type_) if value.role in _DECLARED else Slices.unknown(len(type_.shape))
+            found = self.found[value] = made
+        return found
+
+    def sizes(self, value: Value | None) -> tuple[object, ...]:
+        """Sizes of a tensor, symbols included."""
+        type_ = self.type(value)
+        return () if type_ is None or type_.shape is None else type_.shape
+
+    def together(self, ids: Sequence[Ids | None], node: Node) -> Ids | None:
+        """Axes that must have one size. One that cannot shrink keeps the others from it."""
+        known = [each for each in ids if each is not None]
+        if not known:
+            return None
+        first = known[0]
+        if len(known) < len(ids) or any(len(each) != len(first) for each in known):
+            for each in known:
+                self.channels.block(each, f"{node.name} joins it with something that cannot shrink")
+            return None
+        for each in known[1:]:
+            self.channels.unite(first, each)
+        return first
+
+    def contract(self, one: tuple[Ids | None, Floats | None], other: tuple[Ids | None, Floats | None], node: Node, folds: bool) -> None:
+        """Products over an axis of two operands are summed; `folds` says whether a constant slice adds the same to every element."""
+        ids = self.together((one[0], other[0]), node)
+        if ids is None:
+            return
+        left, right = (np.full(len(ids), math.nan) if held is None else held for _, held in (one, other))
+        needed = (left != 0) & (right != 0)
+        constant = np.isfinite(left) if folds else np.zeros(len(ids), np.bool_)
+        self.channels.read(ids, needed, constant, f"{node.name} reads it")
+
+    # -- the walk ----------------------------------------------------------------------------------------------
+
+    def run(self, graph: Graph) -> None:
+        """Follow slices from the weights to the outputs."""
+        self._say_what_is_overwritten(graph)
+        for node in graph:
+            self._node(node)
+        for value in graph.outputs:
+            self.block(value, "the model returns it")
+        for value, name in self._overwritten.items():
+            self.block(value, f"{name} writes over it")
+
+    def _node(self, node: Node) -> None:
+        rule = self._rules.get(node.op)
+        made = rule(self, node) if rule is not None and not node.regions else None
+        if made is None:
+            self._block_all(node)
+            return
+        results = [made] if isinstance(made, Slices) else list(made)
+        for value, slices in zip(node.outputs, results, strict=False):
+            if slices.rank == len(self.sizes(value)):
+                self.found[value] = slices
+                if not value.users:
+                    self.block(value, "nothing reads it")
+            else:
+                self._block(slices, f"{node.name} has results of a kind that cannot shrink")
+
+    def _block_all(self, node: Node) -> None:
+        inside = [inner for region in node.regions for inner in region.walk()]
+        for user in (node, *inside):
+            for value in user.inputs:
+                if value is not None:
+                    self.block(value, f"{node.name} ({node.op}) needs all of it")
+        for region in (*node.regions, *(body for inner in inside for body in inner.regions)):
+            for value in region.outputs:
+                self.block(value, f"{node.name} ({node.op}) needs all of it")
+
+    def block(self, value: Value, why: str) -> None:
+        """All slices of a value must stay."""
+        slices = self.of(value)
+        if slices is not None:
+            self._block(slices, why)
+
+    def _block(self, slices: Slices, why: str) -> None:
+        for ids in slices.ids:
+            self.channels.block(ids, why)
+
+    def _say_what_is_overwritten(self, graph: Graph) -> None:
+        """What is written over while other names for it are read later does not hold what its own operator says."""
+        writers = [(node, value) for node in graph.walk() for value in _written(node)]
+        if not writers:
+            return
+        names: dict[Value, list[Value]] = {}
+        for value in (*graph.inputs, *graph.weights, *(output for node in graph for output in node.outputs)):
+            names.setdefault(self._aliases.storage(value), []).append(value)
+        for node, written in writers:
+            own = (written, *node.outputs)
+            root = self._aliases.storage(written)
+            if root.role in _DECLARED:
+                # It is something else in the next run.
+                self._overwritten.update(dict.fromkeys(names.get(root, (root,)), node.name))
+            for value in names.get(root, ()):
+                late = any(not isinstance(user, Node) or user.graph is not graph or node.is_before(user) for user in value.users or ())
+                if (value not in own or value is written) and late:
+                    for one in (value, *own):
+                        self._overwritten[one] = node.name
+
+    def _weight(self, value: Value, type_: TensorType) -> Slices:
+        shape = type_.shape or ()
+        first = self._first_of.get(value, value)
+        if first is not value:
+            slices = self.of(first)
+            if slices is not None and self.type(first) is type_:
+                return slices
+            self.block(first, "weights of different shapes lie in its place")
+            return Slices.unknown(len(shape))
+        ids = tuple(None if isinstance(size, SymDim) else self.channels.fresh(size) for size in shape)
+        if value in self._overwritten:
+            return Slices(ids, (None,) * len(shape))
+        return Slices(ids, self._constants.slices(value), self._constants.number(value))
+
+
+def _written(node: Node) -> Iterator[Value]:
+    """Operands that a node writes over."""
+    value, spec = written_operand(node), find_op(node.op)
+    if value is not None:
+        yield value
+    for place in spec.writes if spec is not None else ():
+        written = node.inputs[place] if place < len(node.inputs) else None
+        if written is not None:
+            yield written

@@ -1,0 +1,104 @@
+"""How far the matrices of a model could be thinned out: energy kept by magnitude, and readiness for 2:4 sparsity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from irscope.ir.graph import Node, Role, Value
+from irscope.ir.types import TensorType
+from irscope.passes.weight_values import Look
+from irscope.passkit.base import PassContext
+from irscope.weights.magnitude import EnergyKept, energy_kept
+from irscope.weights.source import Unreadable, WeightFiles
+from irscope.weights.sparsegroups import METADATA_BITS, Grouped, Grouping, grouped
+from irscope.weights.tensors import Stored, stored_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SECOND_OPERAND = frozenset({"math.matmul", "math.gemm"})
+_THIRD_OPERAND = frozenset({"math.addmm"})
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """One matrix."""
+
+    weight: Value
+    kept: EnergyKept | None
+    groups: Grouped | None
+    why_no_groups: str = ""
+
+    @property
+    def sparse_bytes(self) -> int | None:
+        """Bytes of the matrix with two of every four elements, and where they stand."""
+        type_ = self.weight.type
+        bits = type_.dtype.bits if isinstance(type_, TensorType) else None
+        return None if self.groups is None or not bits else (self.groups.groups * 2 * (bits + METADATA_BITS) + 7) // 8
+
+
+@dataclass
+class Sparsity:
+    """All matrices of floats, and what is left when they are pruned by one border for all."""
+
+    tensors: list[Thinned] = field(default_factory=list)
+    total: EnergyKept | None = None
+    unread: dict[Value, str] = field(default_factory=dict)
+
+
+def is_matrix(weight: Value) -> bool:
+    """Parameters of at least two axes that hold floats: what is pruned."""
+    type_ = weight.type
+    if not isinstance(type_, TensorType) or weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
+        return False
+    return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16
+
+
+def thin_out(weights: Iterable[Value], look: Look, files: WeightFiles, threads: int, ctx: PassContext) -> Sparsity:
+    """Look at each distinct matrix."""
+    found = Sparsity()
+    jobs: list[tuple[Value, Stored]] = []
+    seen: set[int] = set()
+    for weight in weights:
+        if not is_matrix(weight) or id(look.statistics.get(weight, weight)) in seen:
+            continue
+        seen.add(id(look.statistics.get(weight, weight)))
+        try:
+            if weight in look.unread:
+                raise Unreadable(look.unread[weight])
+            jobs.append((weight, stored_tensor(weight, files)))
+        except Unreadable as problem:
+            found.unread[weight] = str(problem)
+    kept, found.total = energy_kept([tensor for _, tensor in jobs], files, threads=threads, tick=ctx.tick)
+    groups = grouped([Grouping(tensor, _sums_over_second(weight)) for weight, tensor in jobs], files, threads, ctx.tick)
+    for (weight, _), one, group in zip(jobs, kept, groups, strict=True):
+        if isinstance(one, str):
+            found.unread[weight] = one
+            continue
+        is_known = isinstance(group, Grouped)
+        found.tensors.append(Thinned(weight, one, group if isinstance(group, Grouped) else None, "" if is_known else str(group)))
+    return found
+
+
+def _sums_over_second(weight: Value) -> bool:
+    """Whether products are summed over the second axis of a weight, as in linear layers and convolutions; else over the first."""
+    value, is_second = weight, True
+    while True:
+        user = next((one for one in value.users or () if isinstance(one, Node)), None)
+        if user is None:
+            return is_second
+        if user.op in ("view.permute", "view.transpose") and len(value.users or ()) == 1:
+            value, is_second = user.outputs[0], not is_second
+            continue
+        return is_second != _takes_columns(user.op, user.inputs, user.attrs, value)
+
+
+def _takes_columns(op: str, inputs: tuple[Value | None, ...], attrs: Mapping[str, object], value: Value) -> bool:
+    """Whether an operator sums over the first axis of this operand."""
+    place = inputs.index(value)
+    if op in _THIRD_OPERAND:
+        return place == 2
+    is_right = op in _SECOND_OPERAND and place == 1
+    return op == "nn.conv_transpose" or (is_right and not attrs.get("trans_b"))

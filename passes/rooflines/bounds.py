@@ -1,0 +1,245 @@
+"""The least time each node can take on a device, and what it is that takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from irscope.devices.profile import DeviceProfile
+from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.graph import Node, Value
+from irscope.ir.types import TensorType
+from irscope.ops.cost import Cost
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Family
+from irscope.passes.alias import Aliases
+from irscope.passes.costs.entries import MEASURES, Certainty, Entry
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.rooflines.rates import Rates, rate_name
+from irscope.passes.rooflines.reuse import Reuse, total_size
+
+COMPUTE, MEMORY, BALANCED, LAUNCH, FREE, UNKNOWN = "compute", "memory", "balanced", "launch", "free", "unknown"
+BINDINGS = (COMPUTE, MEMORY, BALANCED, LAUNCH, FREE, UNKNOWN)
+BALANCE = 2.0
+"""Within this factor of one another arithmetic and memory are called balanced: both figures are no better known than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBound:
+    """One node: the least time of one run, by what it needs."""
+
+    node: Node
+    runs: int
+    dtype: str
+    """Whose rate it is that holds, as device files call element types."""
+    flops: int
+    bytes: int
+    compute: float
+    memory: float
+    launch: float
+    binding: str
+    reason: str = ""
+    """Why nothing is known of it."""
+
+    def seconds(self, kind: str) -> float:
+        """The least time of all runs. A processor starts an operator before it computes, a GPU starts the next one meanwhile."""
+        work = max(self.compute, self.memory)
+        return self.runs * (work + self.launch if kind == "cpu" else max(work, self.launch))
+
+    @property
+    def intensity(self) -> float | None:
+        return self.flops / self.bytes if self.bytes else None
+
+
+@dataclass
+class Bounds:
+    """Every node in order, and their sums."""
+
+    device: DeviceProfile
+    dtype: str
+    nodes: list[NodeBound] = field(default_factory=list)
+
+    def seconds_of(self, node: NodeBound) -> float:
+        return node.seconds(self.device.kind)
+
+    @property
+    def seconds(self) -> float:
+        """The least time of a run, one node after the other; nodes that nothing is known of count as nothing."""
+        return sum(map(self.seconds_of, self.nodes))
+
+    def by_binding(self) -> dict[str, float]:
+        """Seconds by what binds."""
+        found = dict.fromkeys((COMPUTE, MEMORY, BALANCED, LAUNCH), 0.0)
+        for one in self.nodes:
+            if one.binding in found:
+                found[one.binding] += self.seconds_of(one)
+        return found
+
+    @property
+    def unknown(self) -> list[NodeBound]:
+        return [one for one in self.nodes if one.binding == UNKNOWN]
+
+
+class Bounder:
+    """Works out bounds; `dtype` replaces every floating-point element type, with its size, and `sizes` are those of symbols."""
+
+    def __init__(
+        self, rates: Rates, types: Inferred, aliases: Aliases, dtype: DType | None, sizes: Mapping[str, int] | None = None
+    ) -> None:
+        self.rates = rates
+        self.device = rates.device
+        self.types = types
+        self.dtype = dtype
+        self.bindings = sizes or {}
+        self.storage = aliases.storage
+        self._sizes: dict[Value, int] = {}
+
+    def bounds(self, entries: Iterable[Entry]) -> Iterator[NodeBound]:
+        """The bound of each entry, in order."""
+        listed = list(entries)
+        nodes = [entry.node for entry in listed]
+        reuse = Reuse(self.device, self.storage, self.size, total_size(nodes, self.storage, self.size))
+        for entry in listed:
+            yield self.bound(entry, reuse)
+            reuse.touch(entry.node)
+
+    def size(self, value: Value) -> int:
+        """Bytes of a value, in the element type that is asked about; 0 where they are unknown."""
+        found = self._sizes.get(value)
+        if found is None:
+            type_ = self.types.type_of(value)
+            found = self.number(type_.nbytes) or 0 if isinstance(type_, TensorType) else 0
+            if isinstance(type_, TensorType):
+                found = round(found * self._factor(type_.dtype))
+            self._sizes[value] = found
+        return found
+
+    def number(self, size: Dim | None) -> int | None:
+        """A size with symbols bound; None where it stays open."""
+        if isinstance(size, SymDim) and self.bindings:
+            size = bind(size, self.bindings)
+        return size if isinstance(size, int) else None
+
+    def _factor(self, dtype: DType) -> float:
+        """How much larger elements are in the element type that is asked about."""
+        if self.dtype is None or dtype.kind is not DTypeKind.FLOAT or not dtype.bits or not self.dtype.bits:
+            return 1.0
+        return self.dtype.bits / dtype.bits
+
+    def bound(self, entry: Entry, reuse: Reuse) -> NodeBound:
+        node = entry.node
+        dtype = self.element_type(node)
+        name = rate_name(dtype) if dtype is not None else "f32"
+        if entry.certainty is Certainty.UNKNOWN:
+            return _unknown(entry, name, entry.reason)
+        cost, runs = self._least(entry), self.number(entry.runs)
+        if cost is None or runs is None:
+            return _unknown(entry, name, "it depends on the sizes of symbols: --bind gives them")
+        family = spec.family if (spec := find_op(node.op)) is not None else None
+        launch = self._launch(entry, family)
+        if entry.certainty is Certainty.FREE:
+            return NodeBound(node, runs, name, 0, 0, 0.0, 0.0, launch, FREE)
+        compute = self._compute(cost, name, self.kernel_of(node) if family is Family.CONVOLUTION else "")
+        read, written = self._scaled(node.inputs, cost.read), self._scaled(node.outputs, cost.written)
+        reading, writing = reuse.read_seconds(node, read), reuse.write_seconds(node, written)
+        if compute is None or reading is None or writing is None:
+            return _unknown(entry, name, f"{self.device.title} has no figure for {name}")
+        name, seconds = compute
+        memory = reading + writing
+        return NodeBound(node, runs, name, _whole(cost.flops), read + written, seconds, memory, launch, _binding(seconds, memory, launch))
+
+    def element_type(self, node: Node) -> DType | None:
+        """The element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""
+        tensors = [type_ for value in (*node.inputs, *node.outputs) if isinstance(type_ := self._type(value), TensorType)]
+        floats = [type_.dtype for type_ in tensors if type_.dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX)]
+        if not floats:
+            return tensors[0].dtype if tensors else None
+        if self.dtype is not None:
+            return self.dtype
+        return min(floats, key=lambda dtype: dtype.bits or 64)
+
+    def kernel_of(self, node: Node) -> str:
+        """Which kind of convolution a node is: each channel for itself, a matrix product, or neither."""
+        weight = self._type(node.inputs[1]) if len(node.inputs) > 1 else None
+        if not isinstance(weight, TensorType) or weight.shape is None or len(weight.shape) < 3:
+            return "convolution"
+        if weight.shape[1] == 1 and node.attrs.get("groups", 1) != 1:
+            return "depthwise"
+        if all(size == 1 for size in weight.shape[2:]) and node.attrs.get("groups", 1) == 1 and _in_steps_of_one(node):
+            return "pointwise"
+        return "convolution"
+
+    def _type(self, value: Value | None) -> object:
+        return None if value is None else self.types.type_of(value)
+
+    def _scaled(self, values: Iterable[Value | None], amount: Dim | None) -> int:
+        """Bytes that a rule counted, in the element type that is asked about."""
+        counted = _whole(amount)
+        if self.dtype is None or not counted:
+            return counted
+        known = [value for value in dict.fromkeys(values) if value is not None]
+        before = 0
+        for value in known:
+            type_ = self._type(value)
+            before += self.number(type_.nbytes) or 0 if isinstance(type_, TensorType) else 0
+        return round(counted * sum(map(self.size, known)) / before) if before else counted
+
+    def _least(self, entry: Entry) -> Cost | None:
+        """The least that one run of an entry costs; None where that is a formula."""
+        found: dict[str, int] = {}
+        for measure in MEASURES:
+            if measure != "flops":
+                number = self.number(getattr(entry.cost, measure) if entry.bounds is None else entry.bounds[measure][0])
+                if number is None:
+                    return None
+                found[measure] = number
+        return Cost(**found)
+
+    def _launch(self, entry: Entry, family: Family | None) -> float:
+        """What starting a node takes; views need no kernel, but a processor's library is called for them too."""
+        if entry.certainty is Certainty.FREE:
+            view = self.device.overheads.get("view") if family is Family.VIEW else None
+            return view.lo if view is not None else 0.0
+        return self.device.launch.lo if self.device.launch is not None else 0.0
+
+    def _compute(self, cost: Cost, name: str, kernel: str) -> tuple[str, float] | None:
+        """Seconds of arithmetic, with the element type whose rate it is."""
+        parts: list[float] = []
+        products = _whole(cost.matmul)
+        if products:
+            found = self.rates.product(name, kernel)
+            if found is None:
+                return None
+            name, figure = found
+            parts.append(products / figure.hi)
+        simple, functions = _whole(cost.elementwise) + _whole(cost.reduction), _whole(cost.transcendental)
+        for amount, rate in ((simple, self.rates.vector(name)), (functions, self.rates.functions(name))):
+            if amount and rate is None:
+                return None
+            if amount and rate is not None:
+                parts.append(amount / rate)
+        # The units of a GPU work side by side; a processor has one set for everything.
+        return name, sum(parts) if self.device.kind == "cpu" else max(parts, default=0.0)
+
+
+def _in_steps_of_one(node: Node) -> bool:
+    stride = node.attrs.get("stride") or node.attrs.get("strides") or 1
+    return all(step == 1 for step in (stride if isinstance(stride, tuple | list) else (stride,)))
+
+
+def _binding(compute: float, memory: float, launch: float) -> str:
+    if launch > max(compute, memory):
+        return LAUNCH
+    if compute > BALANCE * memory:
+        return COMPUTE
+    return MEMORY if memory > BALANCE * compute else BALANCED
+
+
+def _whole(amount: Dim | None) -> int:
+    return amount if isinstance(amount, int) else 0
+
+
+def _unknown(entry: Entry, dtype: str, reason: str) -> NodeBound:
+    runs = entry.runs if isinstance(entry.runs, int) else 1
+    return NodeBound(entry.node, runs, dtype, 0, 0, 0.0, 0.0, 0.0, UNKNOWN, reason)

@@ -1,0 +1,258 @@
+"""The order of a model's nodes that needs least memory, with the proof of how little any order can need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import UsageError
+from irscope.ir.graph import Facet, Graph, Node
+from irscope.memory.ordering.latency import LatencyLimit
+from irscope.memory.ordering.portfolio import INDUCTOR_ORDERS, SIMPLE_ORDERS
+from irscope.memory.ordering.solve import Ordering, best_order
+from irscope.passes.alias import Alias
+from irscope.passes.effects import Effects
+from irscope.passes.ranges import Ranges
+from irscope.passes.roofline import Roofline
+from irscope.passes.schedules.draft import Draft, draft
+from irscope.passes.schedules.explain import Held, reason
+from irscope.passes.schedules.levers import Lever, levers
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Quantity
+
+ScheduleModel: TypeAlias = Literal["ssa", "jit", "eager"]
+_LEVER_SECONDS = 1.0
+_NOTES = {
+    "ssa": "model ssa: a tensor is freed right after its last use",
+    "jit": "model jit: a tensor is freed right after its last use, as TorchScript's interpreter does",
+    "eager": "model eager: what a call or a variable holds is freed after the same node as in the order as written",
+}
+
+
+@dataclass
+class Scheduled:
+    """The best order found, and what is known about it."""
+
+    model: str
+    draft: Draft
+    ordering: Ordering
+    limit: LatencyLimit | None
+    weights: str
+    """What the nodes' times are: "roofline", "one each", or empty without a limit."""
+    node: str
+    """At which node every order needs most."""
+    shown: int
+    """Bytes that are alive there in every order; the bound may be more, where a search has proven it."""
+    held: list[Held] = field(default_factory=list)
+    levers: list[Lever] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes of the main graph in the new order."""
+        return [self.draft.nodes[op] for op in self.ordering.order]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the order is another one than as written."""
+        return self.ordering.peak < self.ordering.as_written
+
+
+@dataclass(frozen=True)
+class Schedule(Analysis[Scheduled]):
+    """Find the order of the nodes that needs least memory, and prove how little any order can need."""
+
+    name: ClassVar[str] = "schedule"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    model: ScheduleModel = "ssa"
+    """Who frees when: ssa and jit after the last use, eager as Python's frames do in the order as written."""
+    seconds: float = 10
+    """Time to search; it ends sooner where the best order is proven best."""
+    seed: int = 0
+    """For the random part of the search."""
+    latency: str = ""
+    """By how much the time of overlapping nodes may grow, such as 5%; default: without limit."""
+    inputs: Literal["held", "freed"] = "held"
+    """Whether the caller keeps the model's inputs, which then do not count, or gives them away, to be freed after their last use."""
+    top: int = 20
+    """Rows of each table, 0 for all."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Scheduled:
+        if self.seconds < 0:
+            raise UsageError(f"a search of {self.seconds:g} seconds is not possible", code="IRS354", hint="seconds=0 keeps what is quick")
+        share = _share(self.latency)
+        aliases = ctx.get(Alias())
+        lifetimes = ctx.get(Ranges(model=self.model))
+        found = draft(graph, lifetimes, aliases, ctx.get(Effects()), free_inputs=self.inputs == "freed")
+        limit, weights = None, ""
+        if share is not None:
+            seconds, weights = _seconds_of(found.nodes, ctx)
+            limit = LatencyLimit(found.problem, seconds, share)
+        ordering = best_order(found.problem, self.seconds, self.seed, limit, lambda what: ctx.tick(0, None, what))
+        if found.unsized:
+            _say_unsized(found, ctx)
+        scheduled = Scheduled(self.model, found, ordering, limit, weights, *reason(found, ordering))
+        if self.seconds:
+            spare = min(_LEVER_SECONDS, self.seconds / 5)
+            scheduled.levers = levers(found, aliases, ctx.get(Shapes), spare, self.seed)
+        return scheduled
+
+    def report(self, result: Scheduled, ctx: PassContext) -> Report:
+        ordering = result.ordering
+        missing = len(result.draft.unsized)
+        summary: dict[str, object] = {
+            "model": result.model,
+            "peak_before_bytes": _at_least(ordering.as_written, missing),
+            "peak_after_bytes": _at_least(ordering.peak, missing),
+            "lower_bound_bytes": ordering.bound,
+            "proven_optimal": ordering.proven and not missing,
+            "gain_ratio": None if missing else _gain(ordering),
+            "above_bound_ratio": None if missing else _above(ordering.peak, ordering.bound),
+            "method": ordering.method,
+            "inductor_peak_bytes": _at_least(inductor_peak(result), missing),
+            "says": _verdict(result),
+        }
+        if result.limit is not None:
+            before, after, least = result.limit.as_written, result.limit.length(ordering.order), result.limit.critical_path
+            summary["latency"] = {"weights": result.weights, "before": before, "after": after, "critical_path": least}
+        storages = len(result.draft.values)
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary=summary,
+            units={"latency": Kind.SECONDS if result.weights == "roofline" else Kind.NUMBER},
+            tables=tuple(self._tables(result)),
+            series=_series(result),
+            coverage=Coverage(storages, storages + missing),
+            notes=(CONVENTION, _NOTES[result.model], *self._remarks(result)),
+            partial=bool(missing),
+        )
+
+    def _tables(self, result: Scheduled) -> Iterator[Table]:
+        ordering = result.ordering
+        orders = {**ordering.baselines, "found": ordering.peak}
+        rows = [(name, name in INDUCTOR_ORDERS, peak, _above(peak, ordering.bound)) for name, peak in orders.items()]
+        above = Column("above_bound", Kind.RATIO)
+        yield Table.of(rows, columns=["order", "inductor:bool", "peak:bytes", above], title="orders tried")
+        held = [(one.name, one.size, one.why) for one in result.held[: self.top or None]]
+        where = f"alive in every order at {result.node}" if result.node else "alive in every order"
+        yield Table.of(held, columns=["tensor:value", "size:bytes", "why:text"], title=where)
+        changes = [(one.what, one.places or None, one.peak, one.bound) for one in result.levers if one.bound < ordering.peak]
+        columns = [Column("change"), Column("places", Kind.COUNT), Column("peak", Kind.BYTES), Column("bound", Kind.BYTES)]
+        yield Table.of(changes, columns=columns, title="what could lower the peak further")
+        needs = result.draft.problem.needs(ordering.order)
+        moved = [(result.draft.nodes[op].name, at, op, needs[at]) for at, op in enumerate(ordering.order)] if result.is_new else []
+        columns = [Column("node", Kind.NODE), Column("step", Kind.INDEX), Column("before", Kind.INDEX), Column("alive", Kind.BYTES)]
+        yield Table.of(moved[: self.top or None], columns=columns, title="new order")
+
+    def _remarks(self, result: Scheduled) -> Iterator[str]:
+        ordering = result.ordering
+        if self.inputs == "held":
+            yield "the caller keeps the inputs, which do not count; inputs=freed lets go of them after their last use"
+        if result.shown < ordering.bound:
+            more = ordering.bound - result.shown
+            yield f"a search through all orders that could do with less shows that {more} bytes more are needed than those in the table"
+        if not self.seconds:
+            yield "without time to search the order is the one as written"
+        if result.limit is not None:
+            yield (
+                "latency: nodes start in order, each as soon as its operands are there, and overlap; "
+                f"times are {'the least on the device' if result.weights == 'roofline' else 'one for each node'}"
+            )
+        if any(one.what.startswith("recompute") and one.bound < ordering.peak for one in result.levers):
+            yield "with recomputing only the bound is known: what the greediest node needs by itself"
+
+
+def _verdict(result: Scheduled) -> str:
+    ordering = result.ordering
+    if result.draft.unsized:
+        return f"{len(result.draft.unsized)} tensors have no known size: the order is for the others"
+    if ordering.proven and not result.is_new:
+        return "reordering cannot help here: the order as written is proven best"
+    if ordering.proven:
+        return "no order needs less: proven"
+    if not ordering.bound:
+        return "nothing is known about the least that an order needs"
+    return f"at most {ordering.peak / ordering.bound - 1:.1%} above the least that any order needs"
+
+
+def _at_least(size: int, missing: int) -> object:
+    if not missing:
+        return size
+    return Quantity(None, note=f"{missing} tensors have no known size; the others need this much", lo=size)
+
+
+def _gain(ordering: Ordering) -> float:
+    return 1 - ordering.peak / ordering.as_written if ordering.as_written else 0.0
+
+
+def _above(peak: int, bound: int) -> float | None:
+    if not bound:
+        return None if peak else 0.0
+    return peak / bound - 1
+
+
+def _series(result: Scheduled) -> tuple[Series, ...]:
+    """Bytes alive before and after, over the places in the order."""
+    problem, order = result.draft.problem, result.ordering.order
+    if not order:
+        return ()
+    data = {"step": [*range(len(order))], "as_written": problem.needs(range(len(order)))}
+    if result.is_new:
+        data["scheduled"] = problem.needs(order)
+    columns = tuple(Column(key, Kind.BYTES) for key in data if key != "step")
+    return (Series("bytes alive by step", Column("step", Kind.COUNT), columns, data, stacked=False),)
+
+
+def _say_unsized(found: Draft, ctx: PassContext) -> None:
+    first = found.unsized[0]
+    message = f"{len(found.unsized)} tensors have no known size and are not counted in the order; the first is {first.name or 'unnamed'}"
+    hint = "irscope run --passes shapes tells what would make them known"
+    where = first.node.name if first.node is not None else ""
+    ctx.sink.add(Diagnostic(Severity.WARNING, "IRS353", message, where, hint=hint))
+
+
+def _share(text: str) -> float | None:
+    """The share that a text such as 5% or 0.05 names."""
+    if not text:
+        return None
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < float("inf"):
+        raise UsageError(f"{text!r} is no share by which latency may grow", code="IRS354", hint="write latency=5% or latency=0.05")
+    return share
+
+
+def _seconds_of(nodes: list[Node], ctx: PassContext) -> tuple[list[float], str]:
+    """The least time of each node on the device; one each where the time of some node is not known."""
+    bounds = ctx.get(Roofline())
+    totals = dict.fromkeys(nodes, 0.0)
+    for one in bounds.nodes:
+        node = one.node
+        while node.graph is not None and node.graph.owner is not None:
+            node = node.graph.owner
+        if node in totals:
+            totals[node] += bounds.seconds_of(one)
+    if bounds.unknown or not any(totals.values()):
+        return [1.0] * len(nodes), "one each"
+    return [totals[node] for node in nodes], "roofline"
+
+
+def inductor_peak(result: Scheduled) -> int:
+    """The least peak of the orders among which Inductor chooses; those that the search could do without are made now."""
+    peaks = dict(result.ordering.baselines)
+    problem = result.draft.problem
+    for name in INDUCTOR_ORDERS:
+        if name not in peaks:
+            order = SIMPLE_ORDERS[name](problem) if name in SIMPLE_ORDERS else list(range(len(problem)))
+            peaks[name] = problem.peak(order)
+    return min(peaks[name] for name in INDUCTOR_ORDERS)

@@ -1,0 +1,136 @@
+"""A model's nodes as a problem of ordering: what must come first, and which storages each of them touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from irscope.errors import PassError
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.types import TensorType
+from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
+from irscope.ops.registry import find_op
+from irscope.passes.alias import Aliases
+from irscope.passes.effects import Order
+from irscope.passes.lifetimes.lives import read_values
+from irscope.passes.ranges import Lifetimes
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The problem, and what its numbers stand for."""
+
+    nodes: list[Node]
+    """Operators by number, in the order as written."""
+    problem: OrderProblem
+    values: list[Value]
+    """The value that has each of the problem's storages first."""
+    unsized: list[Value]
+    """Values without a known size, which are not counted."""
+
+
+def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *, free_inputs: bool) -> Draft:
+    """The problem that the order as written is one answer to. Raises PassError where sizes are formulas."""
+    nodes = lifetimes.steps
+    place = {node: at for at, node in enumerate(nodes)}
+    end = len(nodes)
+    storages: list[Storage] = []
+    values: list[Value] = []
+    unsized = list(lifetimes.unsized)
+    unsized += [one.value for one in lifetimes.ranges if _is_unknown(one.size)]
+    unsized += [nodes[step].outputs[0] for step, size in lifetimes.inside.items() if _is_unknown(size) and nodes[step].outputs]
+    check_sizes([*(one.size for one in lifetimes.ranges), *lifetimes.inside.values()])
+    for one in lifetimes.ranges:
+        if _is_unknown(one.size):
+            continue
+        # What a call or a variable holds stays until the node after which that lets go.
+        steps = {one.born, *(step for step, _ in one.uses if step < end), *((one.dies,) if one.dies < end else ())}
+        storages.append(Storage(_number(one.size), tuple(sorted(steps)), is_output=one.dies >= end or one.is_output))
+        values.append(one.value)
+    if free_inputs:
+        for value, storage in _inputs(graph, nodes, aliases, unsized):
+            storages.append(storage)
+            values.append(value)
+    kept = [at for at, storage in enumerate(storages) if storage.size and storage.touches and not (storage.is_input and storage.is_output)]
+    base = sum(storage.size for storage in storages if storage.is_input and storage.is_output)
+    inside = {step: size for step, size in lifetimes.inside.items() if not _is_unknown(size)}
+    workspace = [_number(inside.get(step, 0)) for step in range(end)]
+    problem = make_problem(_before(nodes, place, order), [storages[at] for at in kept], workspace)
+    problem = OrderProblem(problem.before, problem.storages, problem.workspace, base)
+    return Draft(nodes, problem, [values[at] for at in kept], unsized)
+
+
+def check_sizes(sizes: Iterable[Dim]) -> None:
+    """Raise PassError, with what would help, where a size is a formula."""
+    found = {symbol for size in sizes if isinstance(size, SymDim) and not _is_unknown(size) for symbol in size.symbols()}
+    names = sorted(str(symbol) for symbol in found)
+    if names:
+        hint = f"--bind {','.join(f'{name}=8' for name in names)} gives them"
+        raise PassError(f"orders and places need numbers: sizes depend on {', '.join(names)}", code="IRS352", hint=hint)
+
+
+def _before(nodes: Sequence[Node], place: dict[Node, int], order: Order) -> list[set[int]]:
+    """For each node those that must run before it: makers of what it reads, and those the storages or the world demand."""
+    before: list[set[int]] = [set() for _ in nodes]
+    last_fixed = -1
+    for at, node in enumerate(nodes):
+        for value in read_values(node):
+            maker = -1 if value.node is None else place.get(value.node, -1)
+            if maker >= 0 and maker != at:
+                before[at].add(maker)
+        if _is_fixed(node):
+            if last_fixed >= 0:
+                before[at].add(last_fixed)
+            last_fixed = at
+    for edge in order.edges:
+        if edge.before in place and edge.after in place:
+            before[place[edge.after]].add(place[edge.before])
+    return before
+
+
+def _is_fixed(node: Node) -> bool:
+    """Whether a node must keep its place among others like it: it draws random numbers, acts on the world, or nobody knows what it does."""
+    return any(_acts(one) for one in (node, *(inner for region in node.regions for inner in region.walk())))
+
+
+def _acts(node: Node) -> bool:
+    spec = find_op(node.op)
+    if spec is None:
+        return True
+    if spec.has_effect:
+        return True
+    if not spec.random:
+        return False
+    # A dropout that drops nothing draws nothing.
+    given = len(node.inputs) > 2 and node.inputs[2] is not None
+    return given or "training" not in spec.defaults or bool(node.attrs.get("training", spec.defaults["training"]))
+
+
+def _inputs(graph: Graph, nodes: Sequence[Node], aliases: Aliases, unsized: list[Value]) -> Iterator[tuple[Value, Storage]]:
+    """The model's inputs as storages that the caller gives away."""
+    users: dict[Value, list[int]] = {}
+    for at, node in enumerate(nodes):
+        for value in read_values(node):
+            for storage in aliases.storages(value):
+                users.setdefault(storage, []).append(at)
+    returned = {storage for value in graph.outputs for storage in aliases.storages(value)}
+    for value in graph.inputs:
+        size = value.type.nbytes if isinstance(value.type, TensorType) else 0
+        if value.role is not Role.INPUT or value not in users:
+            continue
+        if size is None or _is_unknown(size):
+            unsized.append(value)
+            continue
+        check_sizes([size])
+        yield value, Storage(_number(size), tuple(dict.fromkeys(users[value])), is_input=True, is_output=value in returned)
+
+
+def _is_unknown(size: Dim) -> bool:
+    """Whether a size depends on data, so that no binding makes it a number."""
+    return isinstance(size, SymDim) and any(symbol.is_unknown for symbol in size.symbols())
+
+
+def _number(size: Dim) -> int:
+    assert isinstance(size, int)
+    return size

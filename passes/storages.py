@@ -1,0 +1,112 @@
+"""Weights by the storage they lie in: names that share one are tied, and no byte counts twice."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Role, Value
+from irscope.ir.payload import Blob, FileRegion
+from irscope.ir.program import Program
+from irscope.ir.types import TensorType
+
+
+@dataclass
+class ParameterTotals:
+    """Sums over distinct storages; names that share one are tied."""
+
+    count: Dim = 0
+    bytes: Dim = 0
+    buffer_bytes: Dim = 0
+    constant_bytes: Dim = 0
+    tied_bytes_saved: Dim = 0
+    weights: list[Value] = field(default_factory=list)
+    tied_to: dict[Value, Value] = field(default_factory=dict)
+    """Names for the very same bytes, with the first of them."""
+    overlaps: dict[Value, Value] = field(default_factory=dict)
+    """Weights that share a part of a storage, with the first that lies in it."""
+    unsized: list[Value] = field(default_factory=list)
+
+
+@dataclass
+class _Storage:
+    """What of one storage was counted: intervals that do not touch, in order."""
+
+    first: Value
+    exact: dict[tuple[int, int], Value] = field(default_factory=dict)
+    counted: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, low: int, high: int) -> int:
+        """Count an interval; how many of its bytes are new."""
+        new = high - low
+        place = max(0, bisect_left(self.counted, (low, low)) - 1)
+        while place < len(self.counted) and self.counted[place][0] <= high:
+            start, stop = self.counted[place]
+            if stop < low:
+                place += 1
+                continue
+            new -= max(0, min(high, stop) - max(low, start)) if low < high else 0
+            low, high = min(low, start), max(high, stop)
+            del self.counted[place]
+        insort(self.counted, (low, high))
+        return new
+
+
+def count_parameters(program: Program) -> ParameterTotals:
+    """Totals of a program's weights, each storage once."""
+    storages: dict[str, _Storage] = {}
+    totals = ParameterTotals()
+    for weight in program.weights():
+        totals.weights.append(weight)
+        type_ = weight.type
+        numel = type_.numel if isinstance(type_, TensorType) else None
+        size = type_.nbytes if isinstance(type_, TensorType) else None
+        if numel is None or size is None:
+            totals.unsized.append(weight)
+            continue
+        new = _new_bytes(weight, size, storages, totals)
+        if weight.role is Role.PARAMETER:
+            totals.count += _share(numel, new, size)
+            totals.bytes += new
+        elif weight.role is Role.BUFFER:
+            totals.buffer_bytes += new
+        else:
+            totals.constant_bytes += new
+    return totals
+
+
+def _new_bytes(weight: Value, size: Dim, storages: dict[str, _Storage], totals: ParameterTotals) -> Dim:
+    """Bytes of a weight that no other weight has counted."""
+    place = _place(weight)
+    if place is None or isinstance(size, SymDim) or size == 0:
+        return size
+    key, low, high = place
+    storage = storages.get(key)
+    if storage is None:
+        storage = storages[key] = _Storage(weight)
+    twin = storage.exact.setdefault((low, high), weight)
+    if twin is not weight:
+        totals.tied_to[weight] = twin
+        totals.tied_bytes_saved += size
+        return 0
+    # Strides may make the reach in the file longer or shorter than the elements are.
+    new = min(storage.add(low, high), size)
+    if new < min(size, high - low):
+        totals.overlaps[weight] = storage.first
+        totals.tied_bytes_saved += size - new
+    return new if new < min(size, high - low) else size
+
+
+def _share(numel: Dim, new: Dim, size: Dim) -> Dim:
+    """Elements that so many of the bytes hold."""
+    return numel * new // size if isinstance(numel, int) and isinstance(new, int) and isinstance(size, int) and size else numel
+
+
+def _place(weight: Value) -> tuple[str, int, int] | None:
+    """The storage of a weight, and from which byte to which it reaches in it; None where nobody knows."""
+    graph = weight.graph
+    data = graph.data.get(weight) if graph is not None else None
+    if isinstance(data, FileRegion):
+        return f"{data.path}:{data.storage}", data.offset, data.offset + data.length
+    return (f"blob:{data.storage}", 0, len(data.data)) if isinstance(data, Blob) and data.storage else None

@@ -1,0 +1,162 @@
+"""Memory, arithmetic, traffic and least time over the sizes of symbols, in one table from one analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from irscope.devices import find_device, target_of
+from irscope.devices.profile import DeviceProfile
+from irscope.ir.dimarrays import Evaluator
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Facet, Graph
+from irscope.passes.alias import Alias
+from irscope.passes.costs.count import NodeCosts
+from irscope.passes.curves.peaks import Peaks, peaks_at
+from irscope.passes.curves.points import Points, parse_points
+from irscope.passes.curves.simulated import LifetimeModel
+from irscope.passes.liveness import Liveness
+from irscope.passes.roofline import element_type
+from irscope.passes.rooflines.bounds import Bounder, Bounds
+from irscope.passes.rooflines.rates import Rates
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION, plain
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Report
+from irscope.report.table import Column, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance
+
+MOST_TIMED = 2_000
+"""Each point of the time costs a walk over the nodes; the other columns are formulas."""
+
+
+@dataclass
+class Swept:
+    """Everything by point, and the formulas it comes from. A column is None where it depends on what nobody knows."""
+
+    device: DeviceProfile
+    points: Points
+    peaks: Peaks
+    flops: list[int] | None
+    bytes: list[int] | None
+    seconds: list[float] | None
+    formulas: dict[str, Dim]
+    model: str
+    missing: int
+    """Nodes without a known cost."""
+
+
+@dataclass(frozen=True)
+class Sweep(Analysis[Swept]):
+    """Tell memory, FLOPs, bytes and the least time at many sizes of symbols."""
+
+    name: ClassVar[str] = "sweep"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    over: str = "batch=1,2,4,8,16"
+    """Symbols and sizes, such as "batch=1..16,seq=128..1024..128": every combination."""
+    device: str = ""
+    """A device, "this" or a device file; default: what --device says, else h200."""
+    dtype: str = ""
+    """Element type that the least time takes every floating-point tensor to have; default: as the model has them."""
+    model: LifetimeModel = "auto"
+    """Who frees when, as in liveness."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Swept:
+        points = parse_points([self.over], ctx.program)
+        timeline = ctx.get(Liveness(model=self.model))
+        costs = ctx.get(NodeCosts())
+        device = find_device(self.device) if self.device else target_of(ctx.settings).device
+        total = costs.total
+        # Nothing is left out here: `Costs` counts an unknown part as nothing and says so.
+        read, written = (0 if part is None else part for part in (total.read, total.written))
+        moved = read + written
+        evaluator = Evaluator(points.columns)
+        return Swept(
+            device,
+            points,
+            peaks_at(timeline, points),
+            _column(evaluator, total.flops),
+            _column(evaluator, moved),
+            self._seconds(device, points, ctx) if len(points) <= MOST_TIMED else None,
+            {"flops": total.flops, "bytes": moved},
+            timeline.model,
+            costs.missing,
+        )
+
+    def _seconds(self, device: DeviceProfile, points: Points, ctx: PassContext) -> list[float] | None:
+        """The least time at each point; None where it is unknown for every node."""
+        rates, types, aliases, dtype = Rates(device), ctx.get(Shapes), ctx.get(Alias()), element_type(self.dtype)
+        entries = ctx.get(NodeCosts()).entries
+        found: list[float] = []
+        for sizes in ctx.each(list(points), "bounding", len(points)):
+            bounds = Bounds(device, self.dtype, list(Bounder(rates, types, aliases, dtype, sizes).bounds(entries)))
+            if entries and len(bounds.unknown) == len(entries):
+                return None
+            found.append(bounds.seconds)
+        return found
+
+    def report(self, result: Swept, ctx: PassContext) -> Report:
+        columns = _columns(result)
+        notes = [
+            CONVENTION,
+            f"activations freed as {result.model} does; sizes as asked for, without an allocator's rounding",
+            f"least: a lower bound of the time on {result.device.title}, one node after the other",
+        ]
+        if result.missing:
+            notes.append(f"the cost of {result.missing} nodes is unknown: FLOPs, bytes and time are those of the others")
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "points": len(result.points),
+                "device": result.device.title,
+                "total_flops": plain(result.formulas["flops"]),
+                "moved_bytes": plain(result.formulas["bytes"]),
+            },
+            units={"points": Kind.COUNT},
+            tables=(Table("sweep", tuple(columns), {column.key: cells for column, cells in columns.items()}),),
+            series=curves(result),
+            notes=tuple(notes),
+        )
+
+
+def _column(evaluator: Evaluator, amount: Dim) -> list[int] | None:
+    """A formula at every point; None where part of it is unknown whatever is bound."""
+    if isinstance(amount, SymDim) and amount.is_unknown:
+        return None
+    return [int(number) for number in evaluator.at(amount).tolist()]
+
+
+def _columns(result: Swept) -> dict[Column, Sequence[object]]:
+    points, peaks = result.points, result.peaks
+    nothing: list[None] = [None] * len(points)
+    found: dict[Column, Sequence[object]] = {Column(points.names[symbol], Kind.COUNT): sizes for symbol, sizes in points.columns.items()}
+    found[Column("peak_bytes", Kind.BYTES, "peak memory")] = peaks.total
+    found[Column("activation_peak_bytes", Kind.BYTES, "activations")] = peaks.activation
+    found[Column("flops", Kind.FLOPS)] = result.flops or nothing
+    found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = result.bytes or nothing
+    seconds = result.seconds or nothing
+    found[Column("least_seconds", Kind.SECONDS, "least time", provenance=Provenance.MODELLED)] = seconds
+    return found
+
+
+def curves(result: Swept) -> tuple[Series, ...]:
+    """Each quantity over the one symbol that was swept; none where there were several."""
+    if len(result.points.columns) != 1 or len(result.points) < 2:
+        return ()
+    ((symbol, sizes),) = result.points.columns.items()
+    x = Column(result.points.names[symbol], Kind.COUNT)
+    measures: list[tuple[str, Kind, str, Sequence[object] | None]] = [
+        ("peak_bytes", Kind.BYTES, "peak memory", result.peaks.total),
+        ("flops", Kind.FLOPS, "FLOPs", result.flops),
+        ("moved_bytes", Kind.BYTES, "bytes moved", result.bytes),
+        ("least_seconds", Kind.SECONDS, "least time", result.seconds),
+    ]
+    return tuple(
+        Series(title, x, (Column(key, kind, title),), {x.key: sizes, key: cells}, stacked=False)
+        for key, kind, title, cells in measures
+        if cells is not None
+    )

@@ -1,0 +1,94 @@
+"""Draws the pictures of docs/tui.md from the samples: `python samples/draw_tui.py [FOLDER]`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from textual.app import App
+from textual.pilot import Pilot
+
+from irscope.session import open_model
+from irscope.tui.app import IrscopeApp
+from irscope.tui.models.recent import samples
+from irscope.tui.models.symbols import UNICODE
+from irscope.tui.start import StartApp
+
+SIZE = (120, 36)
+SAMPLE, BOUND = "image-network", {"batch": 32}
+OTHERS = {"passes": ("transformer", {"batch": 8, "length": 128})}
+"""Pictures that are drawn from another sample."""
+PICTURES: dict[str, tuple[str, ...]] = {
+    "browse": ("down", "down", "down"),
+    "memory": ("2",),
+    "parameters": ("3",),
+    "cost": ("4",),
+    "passes": ("5",),
+    "reports": ("7", "down", "down", "enter", "n"),
+    "help": ("question_mark",),
+}
+"""The keys that lead to each picture."""
+
+
+async def settle(app: App[object], pilot: Pilot[object]) -> None:
+    """Until everything that was asked has been answered and drawn."""
+    for _ in range(6):
+        await pilot.pause(0.05)
+        await app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+async def picture(name: str, keys: tuple[str, ...], folder: Path) -> None:
+    """One picture of a screen over the sample."""
+    sample, sizes = OTHERS.get(name, (SAMPLE, BOUND))
+    path = next(path for path in samples() if path.stem == sample)
+    app = IrscopeApp(open_model(path).rebound(sizes), UNICODE)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(app, pilot)  # type: ignore[arg-type]  # what an app returns does not matter here
+        for key in keys:
+            await pilot.press(key)
+            await settle(app, pilot)  # type: ignore[arg-type]
+        app.clear_notifications()
+        await pilot.pause()
+        write(app.export_screenshot(title=f"irscope tui {path.name}"), folder / f"tui-{name}.svg")
+
+
+async def start_picture(folder: Path) -> None:
+    """The picture of the start without a file."""
+    app = StartApp(open_model, UNICODE)
+    async with app.run_test(size=(SIZE[0], 24)) as pilot:
+        await settle(app, pilot)  # type: ignore[arg-type]
+        write(app.export_screenshot(title="irscope tui"), folder / "tui-start.svg")
+
+
+def write(svg: str, target: Path) -> None:
+    """Write a picture; its fonts are those of the reader, nothing is fetched."""
+    lines = svg.splitlines(keepends=True)
+    kept: list[str] = []
+    skipping = False
+    for line in lines:
+        skipping = skipping or line.strip().startswith("@font-face")
+        if not skipping:
+            kept.append(line)
+        if skipping and line.strip() == "}":
+            skipping = False
+    target.write_text("".join(kept), encoding="utf-8")
+    print(target)
+
+
+def main() -> None:
+    """Draw them all."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "docs" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["IRSCOPE_HOME"] = home
+        asyncio.run(start_picture(folder))
+        for name, keys in PICTURES.items():
+            asyncio.run(picture(name, keys, folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The cost screen's state: times by module, kind and node, and the scatter under the roof."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from irscope.errors import PassError
+from irscope.report.printable import display_width
+from irscope.tui.analyses import result_of
+from irscope.tui.models.browse import Browse
+from irscope.tui.models.command import Source
+from irscope.tui.models.cost import GROUPINGS, Cost, Timed, views_of
+from irscope.tui.models.scatter import Roof, Scatter
+from irscope.tui.models.spans import text_of
+from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
+
+
+def cost(text: str, symbols: Symbols = UNICODE, device: str = "") -> Cost:
+    opened = model(text)
+    made = Cost(Browse(opened.program, Source("m"), symbols))
+    made.device = device
+    made.ask()
+    times = result_of(opened.manager, f"roofline{{device={device} top=0}}" if device else "roofline{top=0}")
+    made.take(Timed(device, {}, times, views_of(times, symbols)))
+    return made
+
+
+@pytest.mark.parametrize("by", ["kind", "node"])
+@pytest.mark.parametrize("text", [TWO_LAYERS, NESTED, FOREIGN])
+def test_groups_add_up_to_the_whole(text: str, by: str) -> None:
+    made = cost(text)
+    made.group_by(by)  # type: ignore[arg-type]
+    assert made.found is not None
+    times = made.found.times
+    assert sum(len(group.nodes) for group in made.groups) == len(times.nodes)
+    assert math.isclose(sum(group.seconds for group in made.groups), times.seconds)
+    assert sum(group.flops for group in made.groups) == sum(one.flops * one.runs for one in times.nodes)
+
+
+def test_a_module_holds_what_is_inside_it() -> None:
+    made = cost(TWO_LAYERS)
+    by_name = {group.name: group for group in made.groups}
+    assert len(by_name["(model)"].nodes) == 4
+    assert len(by_name["block"].nodes) == 3
+    assert by_name["block"].flops == sum(by_name[name].flops for name in ("block/fc1", "block/fc2")) + 4 * 256
+
+
+def test_the_dearest_comes_first_and_leads_to_its_node() -> None:
+    made = cost(TWO_LAYERS)
+    assert made.group is not None
+    assert made.group.name == "(model)"
+    assert made.node_row() in (2, 3, 5, 6)
+
+
+def test_groupings_take_turns() -> None:
+    made = cost(TWO_LAYERS)
+    seen = [made.by]
+    for _ in GROUPINGS:
+        made.next_grouping()
+        seen.append(made.by)
+    assert seen == [*GROUPINGS, GROUPINGS[0]]
+
+
+def test_unknown_nodes_are_said_and_sums_are_at_least() -> None:
+    made = cost(FOREIGN)
+    made.group_by("module")
+    by_name = {group.name: row for row, group in enumerate(made.groups)}
+    assert "≥" in made.table.text(by_name["(model)"])
+    made.group_by("kind")
+    by_name = {group.name: row for row, group in enumerate(made.groups)}
+    assert "?" in made.table.text(by_name["acme.magic"])
+    assert "1 nodes unknown" in made.title() or "nodes unknown" in made.title()
+
+
+def test_with_symbols_the_title_says_what_to_do() -> None:
+    assert "c puts in batch" in cost(SYMBOLIC).title()
+
+
+def test_filtering() -> None:
+    made = cost(TWO_LAYERS)
+    made.group_by("kind")
+    made.set_filter("linear")
+    assert len(made.table) == 1
+    made.set_filter("!linear")
+    assert len(made.table) == 2
+    made.set_filter("")
+    assert len(made.table) == 3
+
+
+def test_another_device_is_another_question() -> None:
+    made = cost(TWO_LAYERS)
+    assert not made.is_waiting
+    made.device = "rtx3090"
+    assert made.is_waiting
+    assert "computing" in made.title()
+    slow, fast = cost(TWO_LAYERS, device="rtx3090"), cost(TWO_LAYERS)
+    assert slow.found is not None
+    assert fast.found is not None
+    assert slow.found.times.device.title != fast.found.times.device.title
+
+
+def test_an_answer_to_another_question_is_dropped() -> None:
+    made = cost(TWO_LAYERS)
+    before = made.found
+    assert before is not None
+    made.device = "rtx3090"
+    made.ask()
+    made.take(before)
+    assert made.found is before
+    made.fail(PassError("no such device", hint="use another"))
+    assert "no such device" in text_of(made.chart_lines(60, 8)[0])
+
+
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
+@pytest.mark.parametrize("size", [(1, 1), (20, 5), (60, 9), (120, 30)])
+@pytest.mark.parametrize("text", [TWO_LAYERS, SYMBOLIC, EMPTY, HOSTILE, FOREIGN, NESTED])
+def test_lines_fit_over_anything(text: str, size: tuple[int, int], symbols: Symbols) -> None:
+    made = cost(text, symbols)
+    for by in GROUPINGS:
+        made.group_by(by)
+        lines = made.chart_lines(*size)
+        assert len(lines) == size[1]
+        shown = [text_of(line) for line in lines]
+        assert all(display_width(line) <= size[0] for line in shown)
+        if symbols is ASCII:
+            assert all(line.isascii() for line in shown)
+        assert len(made.export()) == len(made.table)
+
+
+def test_the_selected_group_has_its_own_sign() -> None:
+    made = cost(TWO_LAYERS)
+    text = "\n".join(text_of(line) for line in made.chart_lines(80, 16))
+    assert text.count("◉") == 2
+    assert "at most" in text
+
+
+points = st.lists(st.tuples(st.floats(1e-3, 1e6), st.floats(1e3, 1e16)), max_size=50)
+
+
+@given(points, st.integers(30, 120), st.integers(6, 40), st.sampled_from([UNICODE, ASCII]))
+def test_scatters_fit_and_show_every_point(found: list[tuple[float, float]], width: int, height: int, symbols: Symbols) -> None:
+    made = Scatter([x for x, _ in found], [y for _, y in found], Roof(1e12, 1e14, "a roof"))
+    lines = made.lines(width, height, 0 if found else None, symbols)
+    assert len(lines) == height
+    assert all(display_width(text_of(line)) <= width for line in lines)
+    text = "".join(text_of(line) for line in lines)
+    if found:
+        assert symbols.point in text
+
+
+def test_the_roof_bends_at_the_ridge() -> None:
+    roof = Roof(1e12, 1e14, "a roof")
+    assert roof.at(1) == 1e12
+    assert roof.at(100) == 1e14
+    assert roof.at(1000) == 1e14
+
+
+def test_without_a_roof_there_are_still_points() -> None:
+    assert any("⠁" <= character <= "⣿" for line in Scatter([1.0], [1e9], None).lines(60, 10, None, UNICODE) for character in text_of(line))
+    assert len(Scatter([], [], None).lines(60, 10, None, UNICODE)) == 10

@@ -1,0 +1,233 @@
+"""The memory screen's state: what is alive where, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from irscope.errors import PassError
+from irscope.report.printable import display_width
+from irscope.tui.analyses import analysis_of, report_of
+from irscope.tui.models.browse import Browse
+from irscope.tui.models.command import Source
+from irscope.tui.models.counters import Counters, counters_of
+from irscope.tui.models.memory import Found, Memory
+from irscope.tui.models.spans import text_of
+from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
+
+ALL = [TWO_LAYERS, SYMBOLIC, FOREIGN, HOSTILE, NESTED, EMPTY]
+
+
+def memory(text: str, *, symbols: Symbols = UNICODE, lifetime: str = "auto") -> Memory:
+    """The model of a text with its answer."""
+    opened = model(text)
+    made = Memory(Browse(opened.program, Source("m.irs", settings=opened.manager.settings), symbols))
+    made.lifetime = lifetime
+    found = opened.manager.run_one(analysis_of(opened.manager, made.question))
+    made.take(Found(lifetime, "", found.value, found.report()))
+    return made
+
+
+@pytest.mark.parametrize("lifetime", ["auto", "ssa", "eager", "jit"])
+@pytest.mark.parametrize("text", [TWO_LAYERS, NESTED, FOREIGN])
+def test_the_stack_adds_up_to_what_the_pass_says(text: str, lifetime: str) -> None:
+    made = memory(text, lifetime=lifetime)
+    assert made.stack is not None
+    assert made.found is not None
+    assert made.stack.total.tolist() == list(made.found.live.alive)
+
+
+def test_the_first_answer_goes_to_the_peak() -> None:
+    made = memory(TWO_LAYERS)
+    assert made.stack is not None
+    assert made.step == made.stack.peak
+    assert made.browse.step == made.step
+
+
+def test_the_table_lists_what_is_alive_largest_first() -> None:
+    made = memory(TWO_LAYERS)
+    made.go_to(0)
+    assert made.table.text(int(made.table.shown[0])).startswith("%hidden")
+    assert "made here" in made.table.text(0)
+    assert "4.00 KiB" in made.table.text(0)
+    assert "1 tensor, 4.00 KiB" in made.table_title()
+
+
+def test_the_sum_of_the_table_is_the_height_of_the_chart() -> None:
+    made = memory(TWO_LAYERS)
+    assert made.stack is not None
+    for step in range(len(made.stack)):
+        made.go_to(step)
+        parts = {name: part[step] for name, part in made.stack.parts.items()}
+        sizes = sum(made._bound(one.size) or 0 for one in made.living())
+        assert sizes == parts["outputs"] + parts["activations"]
+
+
+def test_steps_outside_are_taken_for_the_nearest() -> None:
+    made = memory(TWO_LAYERS)
+    made.go_to(-4)
+    assert made.step == 0
+    made.go_to(99)
+    assert made.step == 3
+
+
+def test_filtering_holds_for_every_step() -> None:
+    made = memory(TWO_LAYERS)
+    made.set_filter("hidden")
+    for step in (0, 1):
+        made.go_to(step)
+        assert [made.table.text(row).split()[0] for row in made.table.shown.tolist()] == ["%hidden"]
+    made.set_filter("!hidden")
+    assert all("hidden" not in made.table.text(row) for row in made.table.shown.tolist())
+    made.set_filter("")
+    assert len(made.table)
+
+
+def test_hills() -> None:
+    made = memory(TWO_LAYERS)
+    made.go_to(0)
+    assert made.go_to_hill(1)
+    assert made.stack is not None
+    assert made.step == made.stack.peak
+    assert not made.go_to_hill(1)
+    assert made.go_to_peak()
+
+
+def test_a_range_says_what_was_made_and_freed() -> None:
+    made = memory(TWO_LAYERS)
+    made.go_to(0)
+    made.toggle_mark()
+    made.go_to(3)
+    assert made.range == (0, 3)
+    texts = [made.table.text(row) for row in made.table.shown.tolist()]
+    assert any("made and freed in the range" in text for text in texts)
+    assert "Steps 0 to 3" in made.table_title()
+    assert "freed" in made.table_title()
+    made.toggle_mark()
+    assert made.range is None
+
+
+def test_weights_and_inputs_are_drawn_on_request() -> None:
+    made = memory(TWO_LAYERS)
+    assert made.stack is not None
+    assert "weights" not in made.stack.parts
+    made.toggle_resident()
+    assert made.stack.parts["weights"].tolist() == [(256 * 64 + 256 + 64 * 256) * 4] * 4
+    assert made.stack.parts["inputs"].tolist() == [4 * 64 * 4] * 4
+
+
+def test_the_curve_moves_with_the_sizes() -> None:
+    made = memory(SYMBOLIC)
+    assert made.assumed == "batch=1"
+    assert made.stack is not None
+    one = made.stack.total.tolist()
+    assert made.browse.set_sizes("batch=8") == ""
+    assert made.is_stale
+    made.update()
+    assert not made.is_stale
+    assert made.stack.total.tolist() == [8 * value for value in one]
+    assert "for batch=8" in made.chart_title()
+
+
+def test_sizes_grow_and_shrink_within_their_bounds() -> None:
+    made = memory(SYMBOLIC)
+    assert made.scale_symbol(plus=1) == ""
+    assert made.browse.results.binding.env == {"batch": 2}
+    made.scale_symbol(times=2)
+    assert made.browse.results.binding.env == {"batch": 4}
+    made.scale_symbol(times=1000)
+    assert made.browse.results.binding.env == {"batch": 128}
+    made.scale_symbol(plus=-500)
+    assert made.browse.results.binding.env == {"batch": 1}
+    assert memory(TWO_LAYERS).scale_symbol(plus=1)
+
+
+def test_counters_for_other_sizes_have_to_be_asked_for() -> None:
+    made = memory(SYMBOLIC)
+    assert not made.lacks_counters
+    made.browse.set_sizes("batch=4")
+    assert made.lacks_counters
+    made.take_counters(made.counted_for, PassError("no file"))
+    assert not made.lacks_counters
+    assert "no file" in text_of(made.counters().lines(100, UNICODE)[0])  # type: ignore[union-attr]
+
+
+def test_the_peak_over_sizes_comes_from_one_analysis() -> None:
+    opened = model(SYMBOLIC)
+    made = memory(SYMBOLIC)
+    assert made.sizes_question == 'curve{over="batch=1..64" allocator=false}'
+    made.take_sizes(report_of(opened.manager, made.sizes_question))
+    assert made.by_size is not None
+    made.shows_sizes = True
+    text = "\n".join(text_of(line) for line in made.chart_lines(80, 14))
+    assert "batch=1 to batch=64" in text
+    assert memory(TWO_LAYERS).sizes_question == ""
+
+
+def test_an_answer_to_another_question_is_dropped() -> None:
+    made = memory(TWO_LAYERS)
+    before = made.found
+    made.lifetime = "eager"
+    assert made.is_waiting
+    assert before is not None
+    made.take(Found("ssa", "", before.live, before.report))
+    assert made.found is before
+    assert "computing eager" in made.chart_title()
+
+
+def test_an_error_is_shown() -> None:
+    made = memory(TWO_LAYERS)
+    made.fail(PassError("it broke", hint="try ssa"))
+    text = "\n".join(text_of(line) for line in made.chart_lines(60, 8))
+    assert "it broke" in text
+    assert "try ssa" in text
+    assert not made.is_waiting
+
+
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
+@pytest.mark.parametrize("size", [(1, 1), (20, 5), (60, 9), (120, 30)])
+@pytest.mark.parametrize("text", ALL)
+def test_lines_fit_over_anything(text: str, size: tuple[int, int], symbols: Symbols) -> None:
+    made = memory(text, symbols=symbols)
+    made.toggle_resident()
+    width, height = size
+    lines = made.chart_lines(width, height)
+    assert len(lines) == height
+    if width >= 60:
+        assert all(display_width(text_of(line)) <= width for line in lines)
+    shown = [text_of(line) for line in lines] + [made.chart_title(), made.table_title()]
+    assert all(character.isprintable() for text in shown for character in text)
+    if symbols is ASCII:
+        assert all(text.isascii() for text in shown)
+
+
+def test_unknown_sizes_are_counted_not_taken_for_zero() -> None:
+    assert "1 tensors of unknown size not counted" in memory(HOSTILE).chart_title() or memory(FOREIGN).uncounted >= 1
+
+
+def test_the_row_leads_to_its_node() -> None:
+    made = memory(TWO_LAYERS)
+    made.go_to(0)
+    assert made.row_of_selected() == 2
+    assert made.selected_name() == "%hidden"
+    assert made.export().cells("tensor") == ["%hidden"]
+
+
+def test_counters_with_and_without_numbers() -> None:
+    known = Counters("h200", {("before", "allocated"): 1024, ("cold", "allocated"): 4096, ("warm", "allocated"): None})
+    text = text_of(known.lines(200, UNICODE)[0])
+    assert "before 1.00 KiB" in text
+    assert "first run 4.00 KiB" in text
+    assert "second run ?" in text
+    assert len(known.lines(40, UNICODE)) == 2
+    unknown = Counters("h200", {("before", "allocated"): None}, "sizes depend on symbols")
+    assert text_of(unknown.lines(80, UNICODE)[0]) == "allocator ? sizes depend on symbols"
+
+
+def test_counters_come_from_the_summary() -> None:
+    opened = model(TWO_LAYERS)
+    eager = counters_of(report_of(opened.manager, "liveness{model=eager}"))
+    assert eager is not None
+    assert eager.is_known
+    assert eager.device == "h200"
+    assert counters_of(report_of(opened.manager, "stats")) is None

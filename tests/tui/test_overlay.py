@@ -1,0 +1,130 @@
+"""Any column of numbers by node, on the rows of the tree."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from irscope.report.table import Table
+from irscope.report.units import Kind
+from irscope.tui.app import IrscopeApp
+from irscope.tui.models.binding import Binding
+from irscope.tui.models.overlay import live_at_peak, node_rows, overlay_of, overlay_of_table, unknown_nodes
+from irscope.tui.models.symbols import ASCII, UNICODE
+from irscope.tui.screens.browse import BrowseScreen
+from tests.tui.models import EMPTY, FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
+from tests.tui.test_app import drive, screen_text, settle
+
+
+def test_modules_have_the_sum_of_their_nodes() -> None:
+    outline = browse(TWO_LAYERS).outline
+    found = overlay_of(outline, "x", Kind.COUNT, lambda node: len(node.op))
+    assert found.values[0] == sum(len(node.op) for node in list(browse(TWO_LAYERS).program.graph)[:3])
+
+
+def test_what_is_unknown_is_left_out_of_a_sum_and_said_so() -> None:
+    outline = browse(TWO_LAYERS).outline
+    found = overlay_of(outline, "x", Kind.BYTES, lambda node: None if node.op == "nn.relu" else 1024)
+    assert found.text(0, UNICODE) == "≥2.00 KiB"
+    assert found.text(3, UNICODE) == "?"
+    assert found.text(2, UNICODE) == "1.00 KiB"
+    assert found.text(0, ASCII).isascii()
+
+
+def test_what_is_inside_a_region_is_added_to_no_node() -> None:
+    shown = browse(NESTED)
+    found = overlay_of(shown.outline, "x", Kind.COUNT, lambda node: 1)
+    assert found.values[0] == 2
+    assert found.values[3] == 2
+
+
+def test_formulas_get_numbers_with_the_sizes() -> None:
+    shown = browse(SYMBOLIC)
+    assert shown.results.sizes is not None
+    sizes = shown.results.sizes
+    found = overlay_of(shown.outline, "x", Kind.BYTES, lambda node: sizes.values[shown.outline.row_of[node]])
+    assert "batch" in found.text(0, UNICODE)
+    bound = found.bound(Binding({"batch": 4}))
+    assert bound.text(2, UNICODE) == "4.00 KiB"
+    shown.results.set_overlay(found)
+    shown.set_sizes("batch=4")
+    assert shown.results.overlay is not None
+    assert shown.results.overlay.text(2, UNICODE) == "4.00 KiB"
+    shown.set_sizes("batch=8")
+    assert shown.results.overlay.text(2, UNICODE) == "8.00 KiB"
+
+
+def test_live_at_the_peak_adds_up_to_the_peak() -> None:
+    shown = browse(TWO_LAYERS)
+    live, timeline = shown.results.live, shown.results.timeline
+    assert live is not None
+    assert timeline is not None
+    assert timeline.peak is not None
+    found = live_at_peak(shown.outline, live.ranges, timeline.peak)
+    tops = [row for row, above in enumerate(shown.outline.parent) if above < 0]
+    assert sum(found.values[row] for row in tops) == live.peak  # type: ignore[misc]
+
+
+def test_unknown_nodes_are_counted() -> None:
+    shown = browse(FOREIGN)
+    columns = [column for column in (shown.results.flops, shown.results.sizes) if column is not None]
+    found = unknown_nodes(shown.outline, columns)
+    rows = {getattr(item, "name", ""): found.values[row] for row, item in enumerate(shown.outline.items)}
+    assert (rows["known"], rows["strange"], rows["b"], rows["a"]) == (0, 2, 1, 0)
+
+
+def test_a_table_of_a_report_by_node_or_by_name() -> None:
+    shown = browse(TWO_LAYERS)
+    nodes = list(shown.program.graph)
+    by_node = Table.of([(5,), (7,), (9,)], columns=["size:bytes"], keys=[nodes[0], nodes[1], nodes[1]])
+    assert node_rows(shown.outline, by_node) == {0: 2, 1: 3}
+    found = overlay_of_table(shown.outline, by_node, "size")
+    assert found is not None
+    assert [found.text(row, UNICODE) for row in range(7)] == ["12 B", "5 B", "5 B", "7 B", "", "", ""]
+    by_name = Table.of([("hidden", 0.5), ("%back", None), ("nobody", 1.0)], columns=["node", "share:ratio"])
+    found = overlay_of_table(shown.outline, by_name, "share")
+    assert found is not None
+    assert [found.text(row, UNICODE) for row in range(7)] == ["", "", "50.0%", "", "", "?", ""]
+
+
+def test_what_is_about_no_nodes_makes_no_column() -> None:
+    outline = browse(TWO_LAYERS).outline
+    assert overlay_of_table(outline, Table.of([("a", 1)], columns=["x:text", "y:count"]), "y") is None
+    assert overlay_of_table(outline, Table.of([("hidden", "b")], columns=["node", "y:text"]), "y") is None
+    assert overlay_of_table(outline, Table.of([("hidden", 1)], columns=["node", "y:count"]), "zzz") is None
+    assert len(overlay_of(browse(EMPTY).outline, "x", Kind.COUNT, lambda node: 1).values) == 0
+
+
+@pytest.mark.parametrize(("key", "title"), [("2", "live at peak"), ("3", "least time"), ("4", "unknown nodes")])
+def test_the_last_column_is_chosen(key: str, title: str) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await pilot.press("o", key)
+        await settle(app, pilot)
+        assert title in screen_text(app)
+        await pilot.press("o", "1")
+        await settle(app, pilot)
+        assert "result bytes" in screen_text(app)
+        await pilot.press("o", "escape")
+
+    drive(model(TWO_LAYERS), steps, size=(120, 40))
+
+
+def test_a_table_of_a_report_becomes_the_last_column() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await pilot.press("7")
+        await settle(app, pilot)
+        await pilot.press("o")
+        await settle(app, pilot)
+        screen = app.screen
+        await pilot.press("down", "down", "enter")
+        await settle(app, pilot)
+        made = getattr(screen, "reports")  # noqa: B009
+        while made.rows is None or "node" not in [column.key for column in made.rows.table.columns]:
+            await pilot.press("n")
+        await pilot.press("o", "1")
+        await settle(app, pilot)
+        assert isinstance(app.screen, BrowseScreen)
+        assert app.browse.results.overlay is not None
+        assert app.browse.results.overlay.title in screen_text(app)
+
+    drive(model(TWO_LAYERS), steps, size=(120, 40))

@@ -1,0 +1,385 @@
+"""Every screen and every action, driven by keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.color import Color
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from irscope.session import open_model
+from irscope.tui.app import IrscopeApp
+from irscope.tui.models.symbols import ASCII
+from irscope.tui.screens.base import ModelScreen
+from irscope.tui.screens.dialog import TextDialog
+from irscope.tui.screens.registry import SCREENS
+from irscope.tui.widgets.paint import Painted
+from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text
+from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+KEYS = [record.key for record in SCREENS]
+
+
+def shown(app: IrscopeApp) -> str:
+    screen = app.model_screen
+    assert screen is not None
+    return screen.NAME
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
+def test_number_keys_show_the_screens(size: tuple[int, int]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        for record in SCREENS:
+            await press(app, pilot, record.key)
+            assert shown(app) == record.name
+            assert f"[{record.key} " in screen_text(app)
+            assert isinstance(app.focused, Widget)
+
+    drive(model(TWO_LAYERS), steps, size=size)
+
+
+@pytest.mark.parametrize("text", [EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC], ids=["empty", "foreign", "hostile", "nested", "symbolic"])
+def test_every_screen_works_over_anything(text: str) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        for key in KEYS:
+            await press(app, pilot, key, "down", "end", "enter", key, "z", "escape", "tab", "w", "escape")
+            assert all(character.isprintable() or character == "\n" for character in screen_text(app))
+
+    drive(model(text), steps)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (20, 5), (79, 15)])
+def test_every_screen_works_at_any_size(size: tuple[int, int]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        for key in KEYS:
+            await press(app, pilot, key, "down", "z", "z")
+        await pilot.resize_terminal(*SMALL)
+        assert "Help" in screen_text(app)
+
+    drive(model(HOSTILE), steps, size=size)
+
+
+def test_every_screen_in_plain_ascii() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        for key in KEYS:
+            await press(app, pilot, key)
+            for widget in app.screen.query(Painted):
+                assert all(widget.render_line(y).text.isascii() for y in range(widget.size.height))
+
+    drive(model(TWO_LAYERS), steps, symbols=ASCII)
+
+
+def test_every_screen_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        assert app.no_color
+        for key in KEYS:
+            await press(app, pilot, key)
+            assert "━" in screen_text(app)
+
+    drive(model(TWO_LAYERS), steps)
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
+def test_every_look_is_legible_on_every_screen(theme: str) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        app.theme = theme
+        for key in KEYS:
+            await press(app, pilot, key)
+            legible(app)
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def legible(app: IrscopeApp) -> None:
+    """Every look of every widget has a contrast of 4.5 at least."""
+    for widget in app.screen.query(Painted):
+        for name in sorted(type(widget).COMPONENT_CLASSES):
+            style = widget.get_component_rich_style(name)
+            assert style.color is not None
+            assert style.bgcolor is not None
+            lights = sorted(_luminance(Color.from_rich_color(colour)) for colour in (style.color, style.bgcolor))
+            ratio = (lights[1] + 0.05) / (lights[0] + 0.05)
+            assert (widget.id, name, ratio >= 4.5) == (widget.id, name, True)
+
+
+def _luminance(colour: Color) -> float:
+    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_help_copy_and_export_everywhere(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, key, "question_mark")
+        assert isinstance(app.screen, TextDialog)
+        assert "On this screen" in screen_text(app) or "Modules" in screen_text(app)
+        await press(app, pilot, "escape", "y", "escape")
+        assert isinstance(app.screen, ModelScreen)
+        for form in "ts":
+            await press(app, pilot, "e", form)
+        name = shown(app)
+        assert (tmp_path / f"two.irs-{name}.txt").read_text().count("\n") == 40
+        assert "<svg" in (tmp_path / f"two.irs-{name}.svg").read_text()
+
+    drive(model(TWO_LAYERS), steps)
+
+
+@pytest.mark.parametrize("key", ["1", "2", "3", "4"])
+def test_tables_are_exported_and_nothing_is_overwritten(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, key)
+        for form in "cjc":
+            await press(app, pilot, "e", form)
+        name = shown(app)
+        assert (tmp_path / f"two.irs-{name}.csv").read_text() == (tmp_path / f"two.irs-{name}-2.csv").read_text()
+        assert '"columns"' in (tmp_path / f"two.irs-{name}.json").read_text()
+
+    drive(model(TWO_LAYERS), steps)
+
+
+@pytest.mark.parametrize(
+    ("key", "command"),
+    [
+        ("2", "irscope run 'some folder/two.irs' --passes liveness"),
+        ("3", "irscope run 'some folder/two.irs' --passes params"),
+        ("4", "irscope run 'some folder/two.irs' --passes 'roofline{top=0}'"),
+    ],
+)
+def test_the_command_line_is_copied(key: str, command: str) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, key, "y")
+        assert app.clipboard == command
+        await press(app, pilot, "3")
+        assert app.clipboard != command
+        assert isinstance(app.screen, ModelScreen)
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_history_leads_back_through_screens() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "g", *"back", "enter")
+        row = app.browse.selected
+        await press(app, pilot, "2", "home", "3")
+        await press(app, pilot, "left_square_bracket")
+        assert shown(app) == "memory"
+        await press(app, pilot, "left_square_bracket")
+        assert shown(app) == "browse"
+        assert app.browse.selected == row
+        await press(app, pilot, "right_square_bracket")
+        assert shown(app) == "memory"
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_going_to_what_is_not_there_is_said() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "g", *"zzz", "enter")
+        assert "there is no node" in screen_text(app)
+        await press(app, pilot, "escape")
+        assert app.focused is not None
+        assert app.focused.id == "tree"
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_bookmarks() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "B", "g", *"back", "enter", "b", "home", "B", "1")
+        assert app.browse.outline.items[app.browse.selected].name == "back"
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_jump_mode_goes_to_a_pane_by_its_letter() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "ctrl+o", "d")
+        assert app.focused is not None
+        assert app.focused.id == "timeline"
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_the_palette_lists_screens_and_opens() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert {record.title for record in SCREENS} <= titles
+        await press(app, pilot, "colon")
+        assert type(app.screen).__name__ == "CommandPalette"
+        await press(app, pilot, *"memory")
+        await pilot.pause(0.3)
+        await press(app, pilot, "down", "enter")
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_dark_and_light() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        before = app.theme
+        await press(app, pilot, "t")
+        assert app.theme != before
+        await press(app, pilot, "t")
+        assert app.theme == before
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_memory_moves_marks_and_zooms() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2")
+        memory = app.session["memory"]
+        assert memory.step == memory.stack.peak
+        await press(app, pilot, "home", "right", "L", "shift+left", "end", "ctrl+left", "n")
+        assert memory.step == memory.stack.peak
+        await press(app, pilot, "N", "home", "p", "space", "home")
+        assert memory.range == (0, memory.stack.peak)
+        await press(app, pilot, "space", "plus", "equals_sign", "minus", "0", "r")
+        assert "weights" in memory.stack.parts
+        await press(app, pilot, "enter")
+        assert shown(app) == "browse"
+        assert app.browse.step == memory.step
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_memory_follows_the_selection_of_other_screens() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2", "1", "end", "2")
+        assert app.session["memory"].step == app.browse.step == 3
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_another_lifetime_model_and_device() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2", "m", "3")
+        memory = app.session["memory"]
+        assert memory.lifetime == "eager"
+        assert memory.found.live.model == "eager"
+        assert "h200 allocator" in screen_text(app)
+        await press(app, pilot, "D", "1")
+        assert memory.device
+        assert memory.device in screen_text(app)
+        await press(app, pilot, "y")
+        assert f"--device {memory.device}" in app.clipboard
+        assert "liveness{model=eager}" in app.clipboard
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_sizes_move_the_curve_on_every_screen() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2", "greater_than_sign", "right_curly_bracket")
+        memory = app.session["memory"]
+        assert app.browse.results.binding.env == {"batch": 4}
+        assert "for batch=4" in screen_text(app)
+        await press(app, pilot, "left_curly_bracket", "less_than_sign")
+        assert app.browse.results.binding.env == {"batch": 1}
+        await press(app, pilot, "c", "backspace", "3", "2", "enter", "x")
+        assert memory.by_size is not None
+        assert "batch=1 to batch=64" in screen_text(app)
+        await press(app, pilot, "x", "1")
+        assert "for batch=32" in screen_text(app)
+
+    drive(open_model(SAMPLES / "mlp.irs"), steps)
+
+
+def test_the_allocator_counts_for_sizes_that_were_put_in() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2", "m", "3", "c", *"batch=2", "enter")
+        counters = app.session["memory"].counters()
+        assert counters is not None
+        assert counters.is_known
+
+    drive(open_model(SAMPLES / "tagger.irs"), steps)
+
+
+def test_parameters_group_sort_filter_and_open() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "3", "o")
+        params = app.session["params"]
+        assert params.group == "modules"
+        await press(app, pilot, "s", "S", "R", "down", "enter")
+        assert params.group == "tensors"
+        await press(app, pilot, "escape", "slash", *"fc2", "enter")
+        assert len(params.table) == 2
+        await press(app, pilot, "enter")
+        assert shown(app) == "browse"
+
+    drive(open_model(SAMPLES / "mlp.irs"), steps)
+
+
+def test_values_are_read_on_request() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "3", "V")
+        params = app.session["params"]
+        assert params.has_values
+        assert not params.is_reading
+        assert "std" in screen_text(app)
+        await press(app, pilot, "V", "ctrl+x")
+
+    drive(open_model(SAMPLES / "models" / "net.pt2"), steps)
+
+
+def test_costs_group_choose_a_device_and_open() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "4", "o")
+        cost = app.session["cost"]
+        assert cost.by == "kind"
+        before = cost.found.times.device.title
+        await press(app, pilot, "D", "1")
+        assert cost.found.times.device.title != before
+        await press(app, pilot, "slash", *"linear", "enter", "enter")
+        assert shown(app) == "browse"
+        assert app.session.selected_node is not None
+        assert app.session.selected_node.op == "nn.linear"
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_costs_for_sizes_that_were_put_in() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "4")
+        assert "c puts in batch" in screen_text(app)
+        await press(app, pilot, "c", *"batch=8", "enter")
+        assert "least time ?" not in screen_text(app)
+        assert "for batch=8" in screen_text(app)
+
+    drive(open_model(SAMPLES / "mlp.irs"), steps)
+
+
+def test_tables_answer_clicks() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "3")
+        table = app.session["params"].table
+        await pilot.click("#weights", offset=(3, 2))
+        assert table.index == 1
+        await pilot.click("#weights", offset=(3, 0))
+        assert table.sorted_by == 0
+        await pilot.click("#tabs", offset=(3, 0))
+        assert shown(app) == "browse"
+        await press(app, pilot, "2")
+        await pilot.click("#stack", offset=(80, 5))
+        assert app.session["memory"].step == 2
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_another_model_takes_the_place_of_the_first() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2", "3")
+        await app.show_model(model(FOREIGN))
+        await press(app, pilot, "2", "1")
+        assert "acme.magic" in screen_text(app)
+        assert app.browse.results.finished
+
+    drive(model(TWO_LAYERS), steps)

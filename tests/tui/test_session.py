@@ -1,0 +1,163 @@
+"""What screens share: history, bookmarks, questions, going to a name."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from irscope.errors import IrscopeError
+from irscope.tui.models.history import Bookmarks, History, Place
+from irscope.tui.models.symbols import UNICODE
+from irscope.tui.queue import LATER, NOW, SOON, Queue, Request
+from irscope.tui.session import Session
+from tests.tui.models import NESTED, TWO_LAYERS, model
+
+
+def place(row: int) -> Place:
+    return Place("browse", row)
+
+
+def test_history_goes_back_and_forward() -> None:
+    history = History(place(0))
+    history.jump(place(1))
+    history.move(place(2))
+    history.jump(place(3))
+    assert history.back() == place(2)
+    assert history.back() == place(0)
+    assert history.back() is None
+    assert history.forward() == place(2)
+    history.jump(place(4))
+    assert history.forward() is None
+    assert history.back() == place(2)
+
+
+def test_jumping_to_where_one_is_makes_no_new_place() -> None:
+    history = History(place(0))
+    history.jump(place(0))
+    assert history.back() is None
+
+
+@given(st.lists(st.integers(0, 5), max_size=400))
+def test_back_undoes_jumps(rows: list[int]) -> None:
+    history = History(place(-1))
+    expected = [-1]
+    for row in rows:
+        history.jump(place(row))
+        if expected[-1] != row:
+            expected.append(row)
+    for row in reversed(expected[-200:-1]):
+        assert history.back() == place(row)
+
+
+def test_bookmarks_are_in_order() -> None:
+    marks = Bookmarks()
+    assert marks.toggle(5)
+    assert marks.toggle(2)
+    assert marks.rows() == [2, 5]
+    assert not marks.toggle(5)
+    assert 5 not in marks
+    assert len(marks) == 1
+
+
+def request(key: str, urgency: int = SOON) -> Request:
+    return Request(key, lambda: key, lambda _: None, lambda _: None, urgency)
+
+
+def test_the_most_urgent_question_comes_first() -> None:
+    queue = Queue(threading.Event())
+    assert queue.put(request("late", LATER))
+    assert not queue.put(request("soon"))
+    assert not queue.put(request("now", NOW))
+    assert not queue.put(request("soon too"))
+    assert [queue.next().key for _ in range(4)] == ["now", "soon", "soon too", "late"]  # type: ignore[union-attr]
+    assert queue.next() is None
+    assert queue.put(request("again"))
+
+
+def test_a_question_is_not_asked_twice_but_may_become_more_urgent() -> None:
+    queue = Queue(threading.Event())
+    queue.put(request("a", LATER))
+    queue.put(request("b"))
+    queue.put(request("a", NOW))
+    assert [queue.next().key for _ in range(2)] == ["a", "b"]  # type: ignore[union-attr]
+    assert queue.next() is None
+
+
+def test_stopping_a_question() -> None:
+    cancelled = threading.Event()
+    queue = Queue(cancelled)
+    queue.put(request("a"))
+    queue.put(request("b"))
+    assert queue.next() is not None
+    assert queue.stop("b")
+    assert not cancelled.is_set()
+    assert queue.stop("a")
+    assert cancelled.is_set()
+    assert not queue.stop("c")
+    assert queue.next() is None
+    assert not cancelled.is_set()
+
+
+def test_a_closed_queue_answers_nothing() -> None:
+    cancelled = threading.Event()
+    queue = Queue(cancelled)
+    queue.put(request("a"))
+    queue.close()
+    assert queue.next() is None
+    assert cancelled.is_set()
+    assert not queue.put(request("b"))
+
+
+def test_clearing_stops_what_is_being_answered() -> None:
+    cancelled = threading.Event()
+    queue = Queue(cancelled)
+    queue.put(request("a"))
+    queue.put(request("b"))
+    queue.next()
+    assert queue.is_asked("a")
+    assert queue.is_asked("b")
+    queue.clear()
+    assert cancelled.is_set()
+    assert not queue.is_asked("b")
+
+
+def test_questions_start_a_worker_once() -> None:
+    session = Session(model(TWO_LAYERS), UNICODE)
+    started: list[int] = []
+    session.start_worker = lambda: started.append(1)
+    found: list[Any] = []
+
+    def fail(error: IrscopeError) -> None:
+        raise error
+
+    session.ask("a", lambda: 1, found.append, fail)
+    session.ask("b", lambda: 2, found.append, fail)
+    assert started == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [("hidden", 2), ("%back", 5), ("block/fc2", 4), ("3", 6), ("BLOCK", 0), ("activ", 3), ("nothing", None), ("", None), ("99", None)],
+)
+def test_going_to_a_name_a_module_or_a_step(text: str, row: int | None) -> None:
+    session = Session(model(TWO_LAYERS), UNICODE)
+    assert session.find(text) == row
+
+
+def test_jumping_reveals_the_row() -> None:
+    session = Session(model(NESTED), UNICODE)
+    session.browse.tree.collapse_all()
+    session.jump("browse", 5)
+    assert session.browse.tree.is_visible(5)
+    assert session.history.back() == place(0)
+
+
+def test_models_of_screens_are_made_once() -> None:
+    session = Session(model(TWO_LAYERS), UNICODE)
+    made = session.keep("mine", lambda: object())
+    assert session.keep("mine", lambda: object()) is made
+    assert session["mine"] is made

@@ -1,0 +1,132 @@
+"""The stacked chart of the memory screen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from irscope.report.printable import display_width
+from irscope.tui.models.spans import PARTS, text_of
+from irscope.tui.models.stack import Stack
+from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+
+
+def stack(*parts: list[int]) -> Stack:
+    return Stack({f"part {number}": np.array(part, dtype=np.float64) for number, part in enumerate(parts)})
+
+
+numbers = st.lists(st.integers(0, 2**40), min_size=1, max_size=300)
+
+
+@given(numbers, st.integers(8, 120))
+def test_each_column_shows_its_largest_step(values: list[int], width: int) -> None:
+    made = stack(values)
+    chosen = made.chosen(width).tolist()
+    assert len(chosen) == width
+    columns: dict[int, list[int]] = {}
+    for step in range(len(values)):
+        columns.setdefault(made.column_of(step, width), []).append(step)
+    for column, steps in columns.items():
+        if len(values) >= width:
+            assert values[chosen[column]] == max(values[step] for step in steps)
+            assert chosen[column] in steps
+        else:
+            assert chosen[column] == steps[0]
+
+
+@given(numbers, st.integers(8, 100), st.integers(0, 20), st.integers(0, 400), st.sampled_from([UNICODE, ASCII]))
+def test_lines_fit_whatever_is_drawn(values: list[int], width: int, height: int, here: int, symbols: Symbols) -> None:
+    made = stack(values, values[::-1])
+    made.zoom(here % len(values), 0.5)
+    lines = made.lines(width, height, here % len(values), symbols, mark=0)
+    assert len(lines) == height
+    assert all(display_width(text_of(line)) <= width for line in lines)
+    if symbols is ASCII:
+        assert all(text_of(line).isascii() for line in lines)
+
+
+@given(numbers)
+def test_hills_are_higher_than_what_is_beside_them(values: list[int]) -> None:
+    hills = stack(values).hills().tolist()
+    runs = [value for number, value in enumerate(values) if not number or value != values[number - 1]]
+    expected = [
+        value
+        for number, value in enumerate(runs)
+        if (number == 0 or runs[number - 1] < value) and (number + 1 == len(runs) or runs[number + 1] < value)
+    ]
+    assert [values[hill] for hill in hills] == expected
+
+
+def test_going_from_hill_to_hill() -> None:
+    made = stack([1, 5, 5, 2, 9, 1, 3])
+    assert made.hills().tolist() == [1, 4, 6]
+    assert made.next_hill(0, 1) == 1
+    assert made.next_hill(1, 1) == 4
+    assert made.next_hill(4, -1) == 1
+    assert made.next_hill(6, 1) is None
+    assert made.next_hill(1, -1) is None
+
+
+@given(st.integers(1, 500), st.integers(0, 499), st.lists(st.sampled_from([0.5, 2.0]), max_size=12))
+def test_a_window_stays_inside_and_keeps_the_cursor(count: int, here: int, factors: list[float]) -> None:
+    made = stack([1] * count)
+    here %= count
+    for factor in factors:
+        made.zoom(here, factor)
+        assert 0 <= made.start < made.stop <= count
+        assert made.start <= here < made.stop
+    made.fit()
+    assert (made.start, made.stop) == (0, count)
+
+
+def test_the_window_follows_the_cursor() -> None:
+    made = stack([1] * 100)
+    made.zoom(50, 0.25)
+    made.follow(0)
+    assert made.start == 0
+    made.follow(99)
+    assert made.stop == 100
+
+
+def test_categories_have_fills_and_looks_of_their_own() -> None:
+    made = stack([4, 4], [4, 4], [0, 8])
+    lines = made.lines(40, 10, 0, UNICODE)
+    roles = {span.role for line in lines for span in line if span.role in PARTS}
+    assert roles == {"part0", "part1", "part2"}
+    legend = made.legend(UNICODE)
+    assert len({span.text for span in legend if span.role in PARTS}) == 3
+
+
+def test_the_peak_and_the_cursor_are_marked() -> None:
+    lines = [text_of(line) for line in stack([1, 2, 8, 1]).lines(50, 9, 2, UNICODE)]
+    assert lines[0].index("▼") == lines[-2].index("▲")
+    assert "peak 8 B at step 2" in lines[0]
+    assert "steps 0 to 3" in lines[-1]
+
+
+def test_a_peak_outside_of_the_window_is_said() -> None:
+    made = stack([*([1] * 100), 9])
+    made.zoom(0, 0.1)
+    assert "outside of what is shown" in text_of(made.lines(60, 9, 0, UNICODE)[0])
+
+
+def test_places_have_their_own_names() -> None:
+    made = Stack({"all": np.array([1.0, 2.0])}, places=["batch=1", "batch=2"])
+    text = "\n".join(text_of(line) for line in made.lines(50, 9, 0, UNICODE))
+    assert "peak 2 B at batch=2" in text
+    assert "batch=1 to batch=2" in text
+
+
+def test_nothing_to_draw() -> None:
+    made = Stack({})
+    assert made.peak is None
+    assert made.hills().tolist() == []
+    assert made.lines(40, 5, None, UNICODE) == [()] * 5
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_what_is_there_shows_and_zero_does_not(value: int) -> None:
+    lines = stack([value, 2**30]).lines(40, 8, None, UNICODE)
+    assert (text_of(lines[-3])[12] == " ") == (value == 0)

@@ -1,0 +1,294 @@
+"""The largest batch that fits, against looking at every batch; curves from one analysis against one analysis each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from irscope.cli.main import main
+from irscope.errors import UsageError
+from irscope.fitting import Search, fit
+from irscope.ir.parser import parse_program
+from irscope.ir.symbolnames import symbol_named
+from irscope.passes.cuda_memory import CudaMemory
+from irscope.passes.curves.largest import largest_by_formula, largest_by_measuring
+from irscope.passes.curves.memorytext import parse_memory
+from irscope.passes.curves.peaks import peaks_at
+from irscope.passes.curves.points import parse_points
+from irscope.passes.curves.simulated import simulator
+from irscope.passes.liveness import Liveness
+from irscope.passkit.settings import Settings
+from irscope.session import Model, open_model
+
+ROOT = Path(__file__).parents[3]
+MLP = ROOT / "samples" / "mlp.irs"
+TAGGER = ROOT / "samples" / "tagger.irs"
+NAMES = (
+    "Residual",
+    "InPlace",
+    "Views",
+    "Lists",
+    "Locals",
+    "Reused",
+    "DropoutEval",
+    "Reshapes",
+    "ChannelsLast",
+    "Attention",
+    "Pooled",
+    "Pairs",
+    "Chosen",
+)
+BATCHES = range(1, 33)
+
+
+@pytest.fixture(scope="module", params=[*NAMES, "onnx"])
+def model(request: pytest.FixtureRequest) -> Model:
+    pytest.importorskip("torch")
+    from tests.unit.passes.fitting_models import dynamic_models, dynamic_onnx
+
+    return open_model(dynamic_onnx() if request.param == "onnx" else dynamic_models()[request.param])
+
+
+def needs(model: Model, counter: str) -> list[int]:
+    """What every batch needs, each from an analysis of a model that was read with that batch."""
+    search = Search(model, counter)
+    symbol = symbol_named(model.program, "batch")
+    assert symbol is not None
+    return [search.need(symbol, batch, {}).bytes for batch in BATCHES]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("counter", ["activation", "auto"])
+def test_a_fit_is_what_looking_at_every_batch_finds(model: Model, counter: str) -> None:
+    found = needs(model, counter)
+    # What is asked for is the least that can be needed: from there on nothing fits, so looking at these batches is looking at all.
+    enough = needs(model, "requested" if counter == "auto" else counter)[-1]
+    candidates = (found[0] - 1, found[0], found[6] + 1, (found[11] + found[12]) // 2, found[20] - 1, enough - 1)
+    for memory in [memory for memory in candidates if memory < enough]:
+        fitting = [batch for batch, need in zip(BATCHES, found, strict=True) if need <= memory]
+        answer = fit(model, memory, counter=counter)
+        assert answer.largest == (fitting[-1] if fitting else 0)
+        assert answer.exhaustive and answer.memory == memory
+        assert answer.peak.bytes == found[(answer.largest or 1) - 1]
+        assert answer.headroom == memory - answer.peak.bytes
+        assert answer.following is None or answer.following.bytes > memory
+
+
+@pytest.mark.torch
+def test_a_curve_is_what_an_analysis_at_each_size_finds(model: Model) -> None:
+    points = parse_points(["batch=1..9,17"], model.program)
+    curve = peaks_at(model.manager.get(Liveness()), points)
+    for place, sizes in enumerate(points):
+        timeline = model.rebound(sizes).manager.get(Liveness())
+        assert (curve.activation[place], curve.step[place]) == (timeline.peak, timeline.peak_step)
+        assert curve.resident[place] == sum(size for size in timeline.resident.values() if isinstance(size, int))
+
+
+@pytest.mark.torch
+def test_replays_count_what_an_analysis_at_each_size_counts(model: Model) -> None:
+    replays = simulator(model.manager, "auto")
+    if replays is None:
+        assert model.program.format == "onnx"
+        return
+    assert not (replays.is_settled and "Chosen" in model.program.path)
+    points = parse_points(["batch=1..7,33"], model.program)
+    for sizes, counted in zip(points, replays.counted(points), strict=True):
+        expected = model.rebound(sizes).manager.get(CudaMemory()).central
+        assert expected is not None
+        assert (counted.cold, counted.warm) == (expected.cold, expected.warm)
+
+
+@pytest.mark.parametrize(("torch", "conf"), [("2.11", ""), ("2.12", ""), ("2.13", "expandable_segments:True"), ("2.15", "")])
+def test_replays_follow_the_version_and_the_options(torch: str, conf: str) -> None:
+    settings = Settings(torch=torch, alloc_conf=conf)
+    model = open_model(TAGGER, settings=settings)
+    replays = simulator(model.manager, "auto")
+    assert replays is not None
+    points = parse_points(["batch=1..6"], model.program)
+    for sizes, counted in zip(points, replays.counted(points), strict=True):
+        expected = model.rebound(sizes).manager.get(CudaMemory()).central
+        assert expected is not None
+        assert (counted.cold, counted.warm) == (expected.cold, expected.warm)
+
+
+def test_memory_that_runs_out_only_where_the_cache_cannot_help() -> None:
+    found = fit(open_model(TAGGER), 150 << 20)
+    assert found.before_oom is not None and found.largest is not None
+    replays = simulator(open_model(TAGGER).manager, "auto")
+    assert replays is not None
+    fits = replays.fits(parse_points(["batch=1..40"], open_model(TAGGER).program), 150 << 20)
+    assert found.before_oom == max(batch for batch, goes in enumerate(fits, 1) if goes) >= found.largest
+
+
+# -- searching ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [0, 5, 36, 37, 100, 10**6, 10**15])
+@pytest.mark.parametrize("high", [None, 1, 40])
+def test_a_rising_formula_is_solved(memory: int, high: int | None) -> None:
+    def heights(sizes: Sequence[int]) -> list[int]:
+        return [7 * size + size**2 // 5 for size in sizes]
+
+    found = largest_by_formula(heights, memory, 1, high, rising=True)
+    size = found.size or 0
+    assert size == 0 or heights([size])[0] <= memory
+    assert size == high or heights([size + 1])[0] > memory
+
+
+def test_sizes_beyond_one_that_fails_are_looked_at() -> None:
+    need = {size: size * 10 + (25 if size % 4 == 0 else 0) for size in range(1, 60)}
+    for memory in range(5, 400, 7):
+        largest = max((size for size, bytes_ in need.items() if bytes_ <= memory), default=None)
+        formula = largest_by_formula(lambda sizes: [need[size] for size in sizes], memory, 1, 59, rising=False)
+        assert formula.size == largest
+        measured = largest_by_measuring(need.__getitem__, memory, min(59, max(1, memory // 10)), 1, 59, looks=100)
+        assert (measured.size, measured.exhaustive) == (largest, True)
+
+
+def test_what_was_not_looked_at_is_said() -> None:
+    measured = largest_by_measuring(lambda size: size * 3, 3_000, 3_000, 1, None, looks=60)
+    assert (measured.size, measured.exhaustive) == (1_000, False)
+
+
+# -- names, sizes and amounts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("24GiB", 24 << 30),
+        ("80GB", 80 * 10**9),
+        ("512MiB", 512 << 20),
+        ("1.5gib", 3 << 29),
+        ("4096", 4096),
+        ("2 TiB", 2 << 40),
+        ("10kB", 10_000),
+    ],
+)
+def test_amounts_of_memory(text: str, size: int) -> None:
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "24", "24G", "many", "-1GiB", "1GiB2", "GiB", "9" * 99])
+def test_other_amounts_are_refused(text: str) -> None:
+    if text == "24":
+        assert parse_memory(text) == 24
+        return
+    with pytest.raises(UsageError, match="amount of memory"):
+        parse_memory(text)
+
+
+def inputs(*lines: str) -> str:
+    """A program with these inputs; every name in their shapes is a symbol."""
+    names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("[")[2] for line in lines)))
+    symbols = "".join(f"symbol {name} [1,*]\n" for name in names)
+    return f"irscope 1\n{symbols}graph @main {{\n" + "\n".join(lines) + "\nreturn %x\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("shapes", "name", "symbol"),
+    [
+        (["input %x: f32[s77,3]"], "batch", "s77"),
+        (["input %x: f32[s77,s3]"], "seq", "s3"),
+        (["input %x: f32[N,3]"], "batch", "N"),
+        (["input %x: i64[batch_size,sequence_length]"], "seq", "sequence_length"),
+        (["input %x: f32[length,batch,8]"], "seq", "length"),
+        (["input %x: f32[length,8]"], "batch", None),
+        (["input %x: f32[s1,8]", "input %y: f32[s2,8]"], "batch", None),
+        (["input %x: f32[s1,8]"], "width", None),
+    ],
+)
+def test_names_that_people_give_to_symbols(shapes: list[str], name: str, symbol: str | None) -> None:
+    assert symbol_named(parse_program(inputs(*shapes)), name) == symbol
+
+
+def test_combinations_of_sizes() -> None:
+    program = parse_program(inputs("input %x: f32[batch,seq]"))
+    points = parse_points(["batch=1..2,seq=8,16"], program)
+    assert list(points) == [{"batch": 1, "seq": 8}, {"batch": 1, "seq": 16}, {"batch": 2, "seq": 8}, {"batch": 2, "seq": 16}]
+    assert parse_points(["batch=8..24..8,100"], program).columns["batch"] == [8, 16, 24, 100]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "batch", "batch=", "batch=a", "batch=4..1", "batch=1..2..0", "batch=1,seq=2,batch=3", "batch=1..999999999", "rows=1"]
+)
+def test_sizes_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_points([text], parse_program(inputs("input %x: f32[batch,seq]")))
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(MLP), "--memory", "1MiB", "--counter", "requested", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "irscope.fit/1"
+    assert document["free"] == "batch" and document["limited_by"] and document["formula"]
+    assert document["peak_bytes"] + document["headroom_bytes"] == document["memory_bytes"] == 1 << 20
+    assert document["next_peak_bytes"] > 1 << 20
+
+
+TWO = """irscope 1
+symbol batch [1,*]
+symbol seq [1,64]
+graph @main {
+  input %x: f32[batch,seq,8]
+  %t: f32[batch,8,seq] = view.permute(%x) {perm=[0, 2, 1]}
+  %scores: f32[batch,seq,seq] = math.matmul(%x, %t)
+  %p: f32[batch,seq,seq] = nn.softmax(%scores) {axis=-1}
+  %y: f32[batch,seq,8] = math.matmul(%p, %x)
+  return %y
+}
+"""
+
+
+def test_two_symbols_have_a_frontier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "two.irs"
+    path.write_text(TWO, encoding="utf-8")
+    memory = 100_000
+    assert main(["fit", str(path), "--memory", str(memory), "--free", "batch,seq", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["free"] == "batch,seq" and found["largest"] == found["frontier"][0]["batch"]
+    search = Search(open_model(path))
+    for row in found["frontier"]:
+        needs = [search.need("batch", batch, {"seq": row["seq"]}).bytes for batch in (row["batch"], row["batch"] + 1)]
+        assert needs[0] == row["peak_bytes"] <= memory < needs[1]
+    assert [row["seq"] for row in found["frontier"]] == [1, 2, 4, 8, 16, 32, 64]
+    assert main(["fit", str(path), "--memory", str(memory)]) == 2
+    assert "IRS338" in capsys.readouterr().err
+    assert main(["fit", str(path), "--memory", str(memory), "--free", "batch,seq"]) == 0
+    assert "the largest batch for each seq" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_said_with_what_would(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(MLP), "--memory", "1KiB", "--counter", "requested"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "IRS335" in said.err and "does not fit" in said.err and "explain-peak" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--free", "rows"], "IRS625"),
+        (["--free", "batch,batch"], "IRS337"),
+        (["--free", "a,b,c"], "IRS337"),
+        (["--memory", "lots"], "IRS336"),
+        (["--bind", "batch=4"], "IRS332"),
+    ],
+)
+def test_mistakes_are_said(arguments: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(MLP), *arguments]) == 2
+    assert code in capsys.readouterr().err
+
+
+def test_a_sweep_is_a_table_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--format", "json", "--passes", "liveness{model=ssa}", "--sweep", "batch=1..3", str(MLP)]) == 0
+    curve = json.loads(capsys.readouterr().out)["reports"][-1]
+    assert curve["pass"] == "curve"
+    assert [row[0] for row in curve["tables"][0]["rows"]] == [1, 2, 3]

@@ -1,0 +1,148 @@
+"""A sweep's table equals what the same model says when it is bound to each size."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import irscope
+from irscope.cli.main import main
+from irscope.passes.roofline import Roofline
+from irscope.passes.sweep import Sweep, Swept
+from irscope.report.braille import line_chart
+from irscope.report.table import Column, Series
+from irscope.report.units import Kind
+
+TEXT = """irscope 1
+format "pt2"
+symbol batch [1,*]
+symbol seq [1,*]
+graph @main {
+  input %x: f32[batch,seq,16]
+  param %w: f32[64,16]
+  param %v: f32[16,64]
+  %a: f32[batch,seq,64] = nn.linear(%x, %w, _)
+  %b: f32[batch,seq,64] = nn.gelu(%a)
+  %c: f32[batch,seq,16] = nn.linear(%b, %v, _)
+  return %c
+}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    target = tmp_path / "model.irs"
+    target.write_text(TEXT)
+    return target
+
+
+def swept(path: Path, over: str) -> Swept:
+    return irscope.load(path).manager.get(Sweep(over=over, device="a100"))
+
+
+def test_every_row_equals_a_bound_model(path: Path) -> None:
+    found = swept(path, "batch=1,3,8,seq=16,128")
+    assert found.flops is not None and found.bytes is not None and found.seconds is not None
+    for place, sizes in enumerate(found.points):
+        bound = irscope.load(path, bind=sizes)
+        total = irscope.run(bound, "flops")["flops"].value.total
+        assert found.flops[place] == total.flops and found.bytes[place] == total.read + total.written
+        assert found.seconds[place] == pytest.approx(bound.manager.get(Roofline(device="a100")).seconds)
+        peak = irscope.run(bound, "liveness")["liveness"].report().summary
+        assert found.peaks.activation[place] == peak["activation_peak_bytes"]
+
+
+def test_the_command_writes_table_and_curves(path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["sweep", str(path), "--over", "batch=1..9..2", "--bind", "seq=8", "--device", "t4"]) == 0
+    text = capsys.readouterr().out
+    assert "least time" in text and "batch 1" in text and any("⠀" <= letter <= "⣿" for letter in text)
+    assert main(["sweep", str(path), "--over", "batch=1,2", "--over", "seq=4,8", "--format", "json"]) == 0
+    [report] = json.loads(capsys.readouterr().out)["reports"]
+    assert len(report["tables"][0]["rows"]) == 4 and report["series"] == []
+    target = tmp_path / "table.csv"
+    assert main(["sweep", str(path), "--over", "batch=1..30", "--bind", "seq=8", "--format", "csv", "-o", str(target)]) == 0
+    assert target.read_text().count("\n") >= 31
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--over", "heads=1,2"], "IRS625"),
+        (["--over", "batch"], "IRS331"),
+        ([], "IRS600"),
+        (["--over", "batch=1,2", "--plot", "x.gif"], "IRS430"),
+    ],
+)
+def test_mistakes_are_said(path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: str) -> None:
+    assert main(["sweep", str(path), *arguments]) == 2
+    assert code in capsys.readouterr().err
+
+
+def test_a_picture_without_matplotlib_says_how_to_get_it(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["sweep", str(path), "--over", "batch=1,2", "--plot", "x.png"]) == 2
+    assert "pip install irscope[plot]" in capsys.readouterr().err
+
+
+def test_a_picture_has_a_panel_for_each_curve(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for matplotlib: which numbers it is given."""
+    drawn: list[tuple[list[Any], list[Any]]] = []
+    saved: list[Path] = []
+
+    class Anything:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **kwargs: None
+
+    class Panel(Anything):
+        yaxis = Anything()
+
+        def plot(self, xs: list[Any], ys: list[Any], **style: object) -> None:
+            drawn.append((xs, ys))
+
+    class Panels:
+        def __init__(self, count: int) -> None:
+            self.panels = [Panel() for _ in range(count)]
+
+        def __getitem__(self, place: tuple[Any, int]) -> Any:
+            return self.panels if isinstance(place[0], slice) else self.panels[place[0]]
+
+    class Figure(Anything):
+        def savefig(self, target: Path, **style: object) -> None:
+            saved.append(target)
+
+    matplotlib, pyplot, ticker = (types.ModuleType(name) for name in ("matplotlib", "matplotlib.pyplot", "matplotlib.ticker"))
+    matplotlib.use = lambda backend: None  # type: ignore[attr-defined]  # a stand-in
+    pyplot.subplots = lambda count, *args, **kwargs: (Figure(), Panels(count))  # type: ignore[attr-defined]
+    pyplot.close = lambda figure: None  # type: ignore[attr-defined]
+    ticker.FuncFormatter = lambda function: function  # type: ignore[attr-defined]
+    for module in (matplotlib, pyplot, ticker):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    target = tmp_path / "x.png"
+    assert main(["sweep", str(path), "--over", "batch=1,2,4", "--bind", "seq=8", "--plot", str(target)]) == 0
+    assert saved == [target] and len(drawn) == 4 and all(xs == [1, 2, 4] for xs, _ in drawn)
+    assert drawn[1][1] == [number * drawn[1][1][0] for number in (1, 2, 4)]
+    assert main(["sweep", str(path), "--over", "batch=1,2", "--over", "seq=1,2", "--plot", str(target)]) == 2
+
+
+def chart(ys: list[Any], encoding: str = "utf-8") -> list[str]:
+    xs = list(range(1, len(ys) + 1))
+    series = Series("s", Column("n", Kind.COUNT), (Column("y", Kind.COUNT),), {"n": xs, "y": ys}, stacked=False)
+    return list(line_chart(series, encoding, width=10, height=4))
+
+
+def test_a_line_is_drawn_in_dots() -> None:
+    title, *rows, axis = chart([0, 1, 2, 3])
+    assert title.strip() == "y" and axis.split() == ["n", "1", "4"]
+    heights = [row.index("|") for row in rows]
+    assert len(set(heights)) == 1 and len(rows) == 4
+    assert rows[0].rstrip("⠀")[-1] != "|" and rows[-1][rows[-1].index("|") + 1] != "⠀", "from the lower left to the upper right"
+    assert chart([5, 5, 5])[1].count("⠀") == 0, "a level line is at the top all along"
+    assert chart([0, 0]) == [] and chart([7]) == [] and chart([None, None, 3]) == []
+    assert all(line.isascii() for line in chart([1, 2, 3], "ascii"))

@@ -1,0 +1,43 @@
+"""The text of the help window, made from the table of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from irscope.tui.actions import actions_of, key_text
+from irscope.tui.models.filter import HELP as FILTER_HELP
+from irscope.tui.models.spans import Line, Span
+from irscope.tui.models.symbols import Symbols
+from irscope.tui.screens.registry import pane_titles, screen_actions
+
+
+def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
+    """All keys of a screen, those of the focused pane first, then what a filter may say and what the signs mean."""
+    titles, actions = pane_titles([screen]), screen_actions([screen])
+    order = [pane, *(one for one in titles if one != pane)] if pane in titles else list(titles)
+    lines: list[Line] = []
+    for one in order:
+        found = list(actions_of(one, actions))
+        if not found:
+            continue
+        lines.append((Span(titles[one], "heading"),))
+        for action in found:
+            keys = ", ".join(map(key_text, action.keys))
+            lines.append((Span(f"  {keys:<22}", "name"), Span(action.help)))
+        lines.append(())
+    lines.append((Span("What a filter may say; all words must match", "heading"),))
+    lines.extend((Span(f"  {term:<22}", "name"), Span(text)) for term, text in FILTER_HELP)
+    lines.append(())
+    lines.append((Span("Signs", "heading"),))
+    lines.extend((Span(f"  {sign:<22}", "name"), Span(text)) for sign, text in _signs(symbols))
+    return lines
+
+
+def _signs(symbols: Symbols) -> Iterator[tuple[str, str]]:
+    yield symbols.unknown, "unknown: never a zero in disguise"
+    yield symbols.waiting, "still being computed"
+    yield f"{symbols.at_least} 1.20 G", "at least this much: some nodes below are unknown and not in the sum"
+    yield symbols.glyphs.mark, "the step at which most bytes are alive"
+    yield symbols.here, "the step of the selected row"
+    yield "result bytes", "sizes of all results together; views of one storage count each time"
+    yield "FLOPs", "a multiply-add is 2"

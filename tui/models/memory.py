@@ -1,0 +1,436 @@
+"""The state of the memory screen: what is alive at a step and why, under a lifetime model, on a device, for sizes of symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irscope.errors import IrscopeError
+from irscope.ir.dims import Dim, SymDim
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import bare
+from irscope.tui.models.binding import Binding, example
+from irscope.tui.models.browse import Browse
+from irscope.tui.models.columns import amount
+from irscope.tui.models.counters import Counters, counters_of
+from irscope.tui.models.results import LiveRange, LiveTensors
+from irscope.tui.models.rows import TableColumn, TableModel
+from irscope.tui.models.spans import Line, Span, cut_line, filled
+from irscope.tui.models.stack import Stack
+
+LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
+"""Who frees when; auto follows the file."""
+_OUTPUT = "output"
+_MOST_SIZES = 64
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer to one question: liveness under a model, on a device."""
+
+    lifetime: str
+    device: str
+    live: LiveTensors
+    report: Report
+
+
+class Memory:
+    """All logic of the memory screen."""
+
+    def __init__(self, browse: Browse) -> None:
+        self.browse = browse
+        self.symbols = browse.symbols
+        self.lifetime = "auto"
+        self.device = browse.source.settings.device
+        self.found: Found | None = None
+        self.error: IrscopeError | None = None
+        self.step = 0
+        self.mark: int | None = None
+        """The other end of a range of steps that is looked at."""
+        self.with_resident = False
+        """Whether weights and inputs, which are there all the time, are drawn."""
+        self.stack: Stack | None = None
+        self.assumed = ""
+        self.uncounted = 0
+        self.sizes: NDArray[np.float64] = np.zeros(0, dtype=np.float64)
+        self.table = self._table_of(())
+        self._rows: Sequence[LiveRange] = ()
+        self._env: dict[str, int] = {}
+        self._counted: tuple[tuple[object, ...], Report | IrscopeError] | None = None
+        self.by_size: Stack | None = None
+        """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
+        self.shows_sizes = False
+        self.filter_text = ""
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    @property
+    def question(self) -> str:
+        """The pass that answers for what is chosen."""
+        return "liveness" if self.lifetime == "auto" else f"liveness{{model={self.lifetime}}}"
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether what is shown does not answer what is chosen."""
+        return self.error is None and (self.found is None or (self.found.lifetime, self.found.device) != (self.lifetime, self.device))
+
+    def take(self, found: Found) -> None:
+        """Show an answer, unless something else has been chosen meanwhile."""
+        if (found.lifetime, found.device) != (self.lifetime, self.device):
+            return
+        first = self.found is None
+        self.found, self.error = found, None
+        self.update()
+        if first and self.stack is not None and self.stack.peak is not None and self.browse.step in (None, 0):
+            self.go_to(self.stack.peak)
+        else:
+            self.go_to(self.browse.step or 0)
+
+    def fail(self, error: IrscopeError) -> None:
+        """There is no answer."""
+        self.error = error
+
+    def update(self) -> None:
+        """Work out heights for the sizes of symbols that hold now."""
+        if self.found is None:
+            return
+        live, binding = self.found.live, self.browse.results.binding
+        self._env = dict(binding.env)
+        self.assumed = ""
+        sizes = [binding.of(one.size) for one in live.ranges]
+        amounts = (*sizes, *(binding.of(size) for size in live.inside.values()))
+        if any(isinstance(size, SymDim) for size in amounts):
+            binding, self.assumed = example(self.browse.program.symbols, binding)
+            sizes = [binding.of(one.size) for one in live.ranges]
+        self.sizes = np.array([size if isinstance(size, int) else np.nan for size in sizes], dtype=np.float64)
+        self.uncounted = len(live.unsized) + int(np.isnan(self.sizes).sum())
+        window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
+        self.stack = Stack(self._parts(live, binding))
+        if window is not None and window[2] == len(self.stack):
+            self.stack.start, self.stack.stop = window[:2]
+        self.go_to(self.step)
+
+    # -- sizes of symbols --------------------------------------------------------------------------------------
+
+    @property
+    def counted_for(self) -> tuple[object, ...]:
+        """What the counters of an allocator depend on: they need a number for every symbol."""
+        return (self.lifetime, self.device, *self.browse.results.binding.env.items())
+
+    @property
+    def lacks_counters(self) -> bool:
+        """Whether sizes were put in for which nobody has counted yet."""
+        return bool(self.browse.results.binding.env) and (self._counted is None or self._counted[0] != self.counted_for)
+
+    def take_counters(self, asked: tuple[object, ...], found: Report | IrscopeError) -> None:
+        """What an allocator counts for sizes that were put in, or why nobody can tell."""
+        self._counted = (asked, found)
+
+    @property
+    def sizes_question(self) -> str:
+        """The pass that tells the peak over sizes of the first symbol; empty for a model without symbols."""
+        symbols = self.browse.program.symbols
+        if not symbols:
+            return ""
+        bound = dict(self.browse.results.binding.env)
+        first = next(iter(bound), next(iter(symbols)))
+        low, high = max(1, symbols[first].lo or 1), symbols[first].hi
+        most = low + _MOST_SIZES - 1 if high is None else min(high, low + _MOST_SIZES - 1)
+        others = [f"{name}={bound.get(name, max(1, symbol.lo or 1))}" for name, symbol in symbols.items() if name != first]
+        model = "" if self.lifetime == "auto" else f" model={self.lifetime}"
+        return f'curve{{over="{",".join([f"{first}={low}..{most}", *others])}" allocator=false{model}}}'
+
+    def take_sizes(self, report: Report) -> None:
+        """Show peaks over sizes."""
+        table = report.tables[0]
+        name = next(column.key for column in table.columns)
+        cells = {column.key: table.cells(column.key) for column in table.columns}
+        resident = np.array([_bytes(cell) for cell in cells["resident_bytes"]], dtype=np.float64)
+        working = np.array([_bytes(cell) for cell in cells["activation_peak_bytes"]], dtype=np.float64)
+        places = [f"{name}={size}" for size in cells[name]]
+        self.by_size = Stack({"weights and inputs": resident, "activation peak": working}, places=places)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether other sizes have been put in since the last update."""
+        return self._env != self.browse.results.binding.env
+
+    def _parts(self, live: LiveTensors, binding: Binding) -> Mapping[str, NDArray[np.float64]]:
+        count = len(live.steps)
+        born = np.array([one.born for one in live.ranges], dtype=np.int64)
+        dies = np.array([one.dies for one in live.ranges], dtype=np.int64)
+        is_output = np.array([one.held_by == _OUTPUT for one in live.ranges], dtype=np.bool_)
+        known = np.nan_to_num(self.sizes)
+        parts: dict[str, NDArray[np.float64]] = {}
+        if self.with_resident:
+            for name, roles in (("weights", ("param", "buffer", "constant")), ("inputs", ("input",))):
+                total = sum(size for role in roles if isinstance(size := binding.of(live.resident.get(role, 0)), int))
+                parts[name] = np.full(count, float(total))
+        for name, wanted in (("outputs", is_output), ("activations", ~is_output)):
+            change = np.zeros(count + 1, dtype=np.float64)
+            np.add.at(change, born[wanted], known[wanted])
+            np.subtract.at(change, np.minimum(dies[wanted] + 1, count), known[wanted])
+            parts[name] = np.cumsum(change[:count])
+        inside = np.zeros(count, dtype=np.float64)
+        for step, size in live.inside.items():
+            number = binding.of(size)
+            inside[step] = number if isinstance(number, int) else 0
+        parts["temporary"] = inside
+        return parts
+
+    # -- moving ------------------------------------------------------------------------------------------------
+
+    def go_to(self, step: int) -> None:
+        """Put the cursor on a step; the selection of all screens follows."""
+        count = len(self.stack) if self.stack is not None else 0
+        if self.stack is None or not count:
+            return
+        self.step = min(max(step, 0), count - 1)
+        self.stack.follow(self.step)
+        self.browse.selected = self.browse.outline.row_of_step[self.step]
+        self._show_living()
+
+    def go_to_peak(self) -> bool:
+        """Go to the step at which most is alive."""
+        if self.stack is None or self.stack.peak is None:
+            return False
+        self.go_to(self.stack.peak)
+        return True
+
+    def go_to_hill(self, by: int) -> bool:
+        """Go to the next highest place or the one before."""
+        hill = None if self.stack is None else self.stack.next_hill(self.step, by)
+        if hill is not None:
+            self.go_to(hill)
+        return hill is not None
+
+    def toggle_mark(self) -> None:
+        """Begin a range of steps here, or forget the one there is."""
+        self.mark = self.step if self.mark is None else None
+        self._show_living()
+
+    def toggle_resident(self) -> None:
+        """Draw weights and inputs too, or leave them out."""
+        self.with_resident = not self.with_resident
+        self.update()
+
+    def scale_symbol(self, times: float = 1, plus: int = 0) -> str:
+        """Make the first symbol larger or smaller; returns what is wrong, if anything is."""
+        symbols = self.browse.program.symbols
+        if not symbols:
+            return "This model has no symbolic sizes."
+        name = next(iter(self.browse.results.binding.env), next(iter(symbols)))
+        size = symbols[name]
+        env = {one: max(1, symbol.lo or 1) for one, symbol in symbols.items()} | dict(self.browse.results.binding.env)
+        least, most = max(1, size.lo or 1), size.hi
+        wanted = max(least, int(env[name] * times) + plus)
+        env[name] = wanted if most is None else min(wanted, most)
+        return self.browse.set_sizes(" ".join(f"{one}={value}" for one, value in env.items()))
+
+    # -- table -------------------------------------------------------------------------------------------------
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """The first and last step of the range that is looked at."""
+        return None if self.mark is None else (min(self.mark, self.step), max(self.mark, self.step))
+
+    def living(self) -> Sequence[LiveRange]:
+        """What is alive at the cursor, or at any step of the range."""
+        if self.found is None:
+            return ()
+        if self.range is None:
+            return self.found.live.living(self.step)
+        start, stop = self.range
+        return [one for one in self.found.live.ranges if one.born <= stop and one.dies >= start]
+
+    def _show_living(self) -> None:
+        before = self.table
+        living = list(self.living())
+        bound = [self._bound(one.size) for one in living]
+        order = sorted(range(len(living)), key=lambda number: -(bound[number] or 0))
+        self._rows = [living[number] for number in order]
+        self.table = self._table_of(self._rows)
+        if before.sorted_by is not None:
+            self.table.sort(before.sorted_by, reverse=before.reversed)
+        if self.filter_text:
+            self.set_filter(self.filter_text)
+
+    def set_filter(self, text: str) -> str:
+        """Show only tensors whose row contains all words; a word after `!` must not be there."""
+        self.filter_text = text.strip()
+        words = self.filter_text.lower().split()
+        rows = [self.table.text(row).lower() for row in range(self.table.count)] if words else []
+        kept = [all((word[1:] not in row) if word[:1] == "!" and word[1:] else word in row for word in words) for row in rows]
+        self.table.filter(np.array(kept, dtype=np.bool_) if words else None)
+        return ""
+
+    def _bound(self, size: Dim) -> int | None:
+        binding = self.browse.results.binding
+        if self.assumed:
+            binding, _ = example(self.browse.program.symbols, binding)
+        found = binding.of(size)
+        return found if isinstance(found, int) else None
+
+    def _table_of(self, rows: Sequence[LiveRange]) -> TableModel:
+        clean = self.symbols.clean
+
+        def size(row: int) -> str:
+            number = self._bound(rows[row].size)
+            return amount(number, Kind.BYTES, self.symbols) if number is not None else self.symbols.unknown
+
+        def category(row: int) -> str:
+            return "output" if rows[row].held_by == _OUTPUT else "activation"
+
+        columns = (
+            TableColumn(
+                "tensor", 18, lambda row: self.name_of(rows[row]), lambda: [self.name_of(one) for one in rows], grows=True, role="name"
+            ),
+            TableColumn("size", 12, size, lambda: [self._bound(one.size) for one in rows], right=True),
+            TableColumn("born", 7, lambda row: f"{rows[row].born:,}", lambda: [one.born for one in rows], right=True, rank=2),
+            TableColumn("dies", 7, lambda row: self._dies(rows[row]), lambda: [one.dies for one in rows], right=True, rank=1),
+            TableColumn("kind", 10, category, rank=4),
+            TableColumn("why alive", 30, lambda row: clean(self.why(rows[row])), grows=True),
+            TableColumn("made by", 16, lambda row: clean(_maker(rows[row])), rank=3, role="operator"),
+        )
+        empty = "Nothing is alive here." if self.found is not None else "computing"
+        return TableModel(columns, len(rows), self.symbols, empty=empty)
+
+    def name_of(self, one: LiveRange) -> str:
+        """A storage by the name of its first value."""
+        value = one.value
+        return f"%{self.symbols.clean(value.name)}" if value.name is not None else self.browse.results.names[value]
+
+    def why(self, one: LiveRange) -> str:
+        """Why a storage is alive at the cursor, or what happens to it in the range."""
+        if self.found is None:
+            return ""
+        if self.range is None:
+            return self.found.live.why(one, self.step)
+        start, stop = self.range
+        made, freed = one.born >= start, one.dies <= stop and one.held_by != _OUTPUT
+        return {(True, True): "made and freed in the range", (True, False): "made in the range", (False, True): "freed in the range"}.get(
+            (made, freed), "alive all the time"
+        )
+
+    def _dies(self, one: LiveRange) -> str:
+        return "end" if one.held_by == _OUTPUT else f"{one.dies:,}"
+
+    def row_of_selected(self) -> int | None:
+        """The row of the outline that made what is selected in the table."""
+        if self.table.selected is None:
+            return None
+        node = self._rows[self.table.selected].value.node
+        return None if node is None else self.browse.outline.row_of.get(node)
+
+    def selected_name(self) -> str:
+        """The name of what is selected in the table."""
+        return "" if self.table.selected is None else self.name_of(self._rows[self.table.selected])
+
+    def export(self) -> Table:
+        """What the table shows."""
+        rows = [
+            (self.name_of(one), self.browse.results.binding.of(one.size), one.born, one.dies, self.why(one), _maker(one))
+            for one in (self._rows[row] for row in self.table.shown.tolist())
+        ]
+        return Table.of(rows, ["tensor:value", "size:bytes", "born:index", "dies:index", "why", "made_by"], "alive")
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def counters(self) -> Counters | None:
+        """What the allocator counts before, in the first and in the second run."""
+        if self.found is None:
+            return None
+        if self._counted is not None and self._counted[0] == self.counted_for:
+            found = self._counted[1]
+            if isinstance(found, IrscopeError):
+                return Counters("", {}, found.message)
+            return counters_of(found)
+        return counters_of(self.found.report)
+
+    def chart_lines(self, width: int, height: int) -> list[Line]:
+        """The chart with its legend and the counters, or a word on why there is none."""
+        if self.error is not None:
+            lines: list[Line] = [(Span(f"{self.symbols.unknown} {self.symbols.clean(self.error.message)}", "error"),)]
+            lines += [(Span(self.symbols.clean(self.error.hint), "faint"),)] if self.error.hint else []
+            return filled(lines, height)
+        if self.stack is None or not len(self.stack):
+            text = "computing" if self.found is None else "nothing to draw: the model has no steps"
+            return filled([(Span(text, "faint"),)], height)
+        if self.shows_sizes:
+            return self._size_lines(width, height)
+        head: list[Line] = []
+        if height >= 5:
+            head.append(cut_line(self.stack.legend(self.symbols), width, self.symbols))
+        counters = self.counters()
+        if counters is not None and height >= 10:
+            head += [cut_line(line, width, self.symbols) for line in counters.lines(width, self.symbols)]
+        return [*head, *self.stack.lines(width, height - len(head), self.step, self.symbols, self.mark)]
+
+    def _size_lines(self, width: int, height: int) -> list[Line]:
+        if self.by_size is None:
+            return filled([(Span("computing the peak over sizes", "faint"),)], height)
+        legend = cut_line(self.by_size.legend(self.symbols), width, self.symbols)
+        here = self.browse.results.binding.env
+        place = None
+        if here and self.by_size.places is not None:
+            text = next(f"{name}={size}" for name, size in here.items())
+            place = self.by_size.places.index(text) if text in self.by_size.places else None
+        return [legend, *self.by_size.lines(width, height - 1, place, self.symbols)]
+
+    def chart_title(self) -> str:
+        """What stands above the chart."""
+        separator = self.symbols.glyphs.separator
+        parts = ["Peak by size" if self.shows_sizes else "Memory"]
+        if self.stack is not None and len(self.stack):
+            parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")
+        parts.append(f"model {self.lifetime if self.found is None else self._model_text()}")
+        if self.device:
+            parts.append(f"device {self.device}")
+        if self.assumed:
+            parts.append(f"drawn for {self.symbols.clean(self.assumed)}")
+        elif self.browse.results.binding.env:
+            parts.append(f"for {self.symbols.clean(self.browse.results.binding.text)}")
+        if self.uncounted:
+            parts.append(f"{self.uncounted:,} tensors of unknown size not counted")
+        if self.is_waiting:
+            parts.append(f"computing {self.lifetime}")
+        return separator.join(parts)
+
+    def _model_text(self) -> str:
+        assert self.found is not None
+        return self.found.live.model if self.lifetime == "auto" else self.lifetime
+
+    def table_title(self) -> str:
+        """What stands above the table."""
+        count, total = len(self._rows), sum(self._bound(one.size) or 0 for one in self._rows)
+        if self.range is None:
+            node = self._node_text()
+            return f"Alive at step {self.step:,}{node}: {count:,} {'tensor' if count == 1 else 'tensors'}, {humanise(total, Kind.BYTES)}"
+        start, stop = self.range
+        made = sum(self._bound(one.size) or 0 for one in self._rows if one.born >= start)
+        freed = sum(self._bound(one.size) or 0 for one in self._rows if one.dies <= stop and one.held_by != _OUTPUT)
+        most = "" if self.stack is None else f", at most {humanise(int(self.stack.total[start : stop + 1].max()), Kind.BYTES)} at once"
+        amounts = f"{humanise(made, Kind.BYTES)} made, {humanise(freed, Kind.BYTES)} freed"
+        return f"Steps {start:,} to {stop:,}: {count:,} tensors, {amounts}{most}"
+
+    def _node_text(self) -> str:
+        if self.found is None or not self.found.live.steps:
+            return ""
+        return f" {self.symbols.clean(self.found.live.steps[self.step].op)}"
+
+
+def _maker(one: LiveRange) -> str:
+    node = one.value.node
+    if node is None:
+        return ""
+    return node.scope.path or node.op
+
+
+def _bytes(cell: object) -> float:
+    value = bare(cell)  # type: ignore[arg-type]  # cells of a table are plain
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,298 @@
+"""The state of the parameters screen: weights with their sizes, grouped or not, and what their values say once they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from irscope.errors import IrscopeError, UsageError
+from irscope.ir.graph import Node
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import bare, plain
+from irscope.tui.models.browse import Browse
+from irscope.tui.models.filter import parse_filter
+from irscope.tui.models.histogram import Bin, bars, size_bins, upright
+from irscope.tui.models.rows import TableColumn, TableModel
+from irscope.tui.models.spans import Line, Span, cut_line, filled
+
+PASS, VALUES = "params", "params{values=true}"
+_STATISTICS = ("mean", "std", "absmax", "zeros", "nan", "inf", "entropy")
+_TITLES = {"absmax": "largest", "nan": "NaN", "multiple_of": "mult. of"}
+_KINDS = {"zeros": Kind.COUNT, "nan": Kind.COUNT, "inf": Kind.COUNT}
+
+
+class Params:
+    """All logic of the parameters screen."""
+
+    def __init__(self, browse: Browse) -> None:
+        self.browse = browse
+        self.symbols = browse.symbols
+        self.report: Report | None = None
+        self.error: IrscopeError | None = None
+        self.values_error: IrscopeError | None = None
+        self.is_reading = False
+        self.group: Literal["tensors", "modules"] = "tensors"
+        self.filter_text = ""
+        self._tables: dict[str, Table] = {}
+        self._octaves: Mapping[str, list[Bin]] = {}
+        self.models: dict[str, TableModel] = {name: self._nothing() for name in ("tensors", "modules")}
+
+    def _nothing(self) -> TableModel:
+        return TableModel((), 0, self.symbols, empty=self.symbols.waiting)
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> TableModel:
+        """The rows that are shown: tensors or modules."""
+        return self.models[self.group]
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the values were read."""
+        return "mean" in (column.key for column in self._tables["parameters"].columns) if "parameters" in self._tables else False
+
+    def take(self, report: Report) -> None:
+        """Show a report of params."""
+        before = self.models["tensors"]
+        self.report, self.error, self.values_error = report, None, None
+        self._tables = {table.title: table for table in report.tables}
+        self._octaves = _octaves(self._tables.get("histogram"))
+        self.models["tensors"] = self._tensors(self._tables.get("parameters"))
+        self.models["modules"] = self._modules(self._tables.get("modules"))
+        if before.sorted_by is not None:
+            self.models["tensors"].sort(None if before.sorted_by >= 6 else before.sorted_by, reverse=before.reversed)
+        else:
+            self.models["tensors"].sort(_BYTES, reverse=True)
+        self.models["tensors"].move_to(0)
+        if before.selected is not None and before.count == self.models["tensors"].count:
+            self.models["tensors"].select(before.selected)
+        if self.filter_text:
+            self.set_filter(self.filter_text)
+
+    def fail(self, error: IrscopeError) -> None:
+        """There is no answer."""
+        self.error = error
+
+    def fail_values(self, error: IrscopeError) -> None:
+        """The values were not read; the sizes stay."""
+        self.is_reading = False
+        self.values_error = error
+
+    def take_values(self, report: Report) -> None:
+        """The values were read."""
+        self.is_reading = False
+        self.take(report)
+
+    # -- tables ------------------------------------------------------------------------------------------------
+
+    def _tensors(self, table: Table | None) -> TableModel:
+        if table is None:
+            return self._nothing()
+        data = {column.key: table.cells(column.key) for column in table.columns}
+        sizes = [_number(size) for size in data["bytes"]]
+        total = sum(size for size in sizes if size is not None)
+        columns = [
+            self._column("name", data["name"], Kind.VALUE, 26, grows=True),
+            self._column("role", data["role"], Kind.TEXT, 8, rank=5),
+            self._column("dtype", data["dtype"], Kind.DTYPE, 6, rank=3),
+            self._column("shape", data["shape"], Kind.SHAPE, 16, rank=1),
+            self._column("bytes", data["bytes"], Kind.BYTES, 12),
+            TableColumn("share", 6, lambda row: self._share(sizes[row], total), lambda: sizes, right=True, rank=2),
+        ]
+        for place, key in enumerate(_STATISTICS):
+            if key in data:
+                columns.append(self._column(key, data[key], _KINDS.get(key, Kind.NUMBER), 10, rank=6 + place))
+        columns.append(self._column("tied_to", data["tied_to"], Kind.TEXT, 14, rank=4))
+        return TableModel(columns, len(table), self.symbols, empty="This model has no parameters.")
+
+    def _modules(self, table: Table | None) -> TableModel:
+        if table is None:
+            return self._nothing()
+        columns = [
+            self._column(
+                column.key, table.cells(column.key), column.kind, 20 if column.key == "module" else 11, grows=column.key == "module"
+            )
+            for column in table.columns
+        ]
+        return TableModel(columns, len(table), self.symbols, empty="This model has no parameters.")
+
+    def _column(self, key: str, cells: Sequence[object], kind: Kind, width: int, *, grows: bool = False, rank: int = 0) -> TableColumn:
+        clean, unknown = self.symbols.clean, self.symbols.unknown
+
+        def text(row: int) -> str:
+            cell = bare(cells[row])  # type: ignore[arg-type]  # cells of a table are plain
+            if isinstance(cell, float) and kind is Kind.NUMBER:
+                return f"{cell:.4g}"
+            return clean(humanise(cell, kind, unknown))
+
+        def keys() -> Sequence[object]:
+            if kind is Kind.SHAPE:
+                return [_elements(cell) for cell in cells]
+            return [_number(cell) for cell in cells] if kind.is_number else list(cells)
+
+        title = _TITLES.get(key, key.replace("_", " "))
+        return TableColumn(title, width, text, keys, right=kind.is_number, grows=grows, rank=rank, role="name" if grows else "plain")
+
+    def _share(self, size: float | None, total: float) -> str:
+        return self.symbols.unknown if size is None or not total else f"{size / total:.1%}"
+
+    def set_filter(self, text: str) -> str:
+        """Show only rows whose name, role, type or shape contain all words; `bytes>1MiB` compares. Returns what is wrong, if anything."""
+        try:
+            terms = parse_filter(text)
+        except UsageError as error:
+            return str(error)
+        self.filter_text = text.strip()
+        table = self._tables.get("parameters")
+        if table is None or not terms:
+            self.models["tensors"].filter(None)
+            return ""
+        kept = np.ones(len(table), dtype=np.bool_)
+        names = [
+            f"{name} {role} {dtype}".lower()
+            for name, role, dtype in zip(*(table.cells(key) for key in ("name", "role", "dtype")), strict=True)
+        ]
+        sizes = [_number(size) for size in table.cells("bytes")]
+        for term in terms:
+            if term.field == "mem":
+                above = term.text == ">"
+                hit = [size is not None and (size > term.limit if above else size < term.limit) for size in sizes]
+            elif term.field == "unknown":
+                hit = [size is None for size in sizes]
+            elif term.field == "flops":
+                return "weights have no FLOPs; mem>1MiB compares their bytes"
+            else:
+                hit = [term.text in name for name in names]
+            kept &= np.array(hit, dtype=np.bool_) ^ term.negated
+        self.models["tensors"].filter(kept)
+        return ""
+
+    # -- selection ---------------------------------------------------------------------------------------------
+
+    def toggle_group(self) -> None:
+        """Show modules in place of tensors, or tensors again."""
+        self.group = "modules" if self.group == "tensors" else "tensors"
+
+    @property
+    def selected_name(self) -> str:
+        """The tensor or module under the cursor."""
+        row, key = self.table.selected, "name" if self.group == "tensors" else "module"
+        table = self._tables.get("parameters" if self.group == "tensors" else "modules")
+        return "" if row is None or table is None else str(bare(table.cells(key)[row]))
+
+    def open_module(self) -> bool:
+        """Show the tensors of the selected module."""
+        name = self.selected_name
+        if self.group != "modules" or not name:
+            return False
+        self.group = "tensors"
+        self.set_filter("" if name == "(model)" else name)
+        return True
+
+    def user_row(self) -> int | None:
+        """The row of the first node that reads the selected tensor."""
+        name = self.selected_name
+        for value in self.browse.program.graph.weights:
+            if value.name == name:
+                for user in value.users or ():
+                    row = self.browse.outline.row_of.get(user) if isinstance(user, Node) else None
+                    if row is not None:
+                        return row
+        return None
+
+    def export(self) -> Table | None:
+        """The table that is shown, all rows of it."""
+        return self._tables.get("parameters" if self.group == "tensors" else "modules")
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def title(self) -> str:
+        """What stands above the table."""
+        if self.report is None:
+            return "Parameters"
+        separator, summary = self.symbols.glyphs.separator, self.report.summary
+        count = humanise(plain(summary.get("count")), Kind.COUNT, self.symbols.unknown)
+        size = humanise(plain(summary.get("bytes")), Kind.BYTES, self.symbols.unknown)
+        parts = ["Parameters" if self.group == "tensors" else "Parameters by module", f"{count} in {size}"]
+        if self.filter_text and self.group == "tensors":
+            parts.append(f"filter {self.symbols.clean(self.filter_text)}: {len(self.table):,} of {self.table.count:,}")
+        if self.is_reading:
+            parts.append("reading values, ctrl-x stops")
+        elif not self.has_values:
+            parts.append("V reads values")
+        return self.symbols.clean(separator.join(parts))
+
+    def size_lines(self, width: int, height: int) -> list[Line]:
+        """How many tensors there are of which size."""
+        if self.error is not None:
+            return filled([(Span(self.symbols.clean(self.error.message), "error"),)], height)
+        table = self._tables.get("parameters")
+        if table is None:
+            return filled([(Span(self.symbols.waiting, "faint"),)], height)
+        sizes = [size for size in (_number(cell) for cell in table.cells("bytes")) if size is not None]
+        return filled(bars(size_bins(sizes, height), width, self.symbols), height)
+
+    def value_title(self) -> str:
+        """What stands above the histogram of values."""
+        name = self.selected_name if self.group == "tensors" else ""
+        return f"Values of {self.symbols.clean(name)}" if name else "Values"
+
+    def value_lines(self, width: int, height: int) -> list[Line]:
+        """The histogram of the selected tensor's values."""
+        if self.values_error is not None:
+            lines: list[Line] = [(Span(self.symbols.clean(self.values_error.message), "error"),)]
+            if self.values_error.hint:
+                lines.append((Span(self.symbols.clean(self.values_error.hint), "faint"),))
+            return filled([cut_line(line, width, self.symbols) for line in lines], height)
+        if self.group != "tensors":
+            return filled([(Span("o shows tensors, each with its values", "faint"),)], height)
+        if self.is_reading:
+            return filled([(Span(f"reading all values {self.symbols.waiting}", "faint"),)], height)
+        if not self.has_values:
+            return filled([(Span("Nobody has looked at the values yet: V reads them all, once.", "faint"),)], height)
+        octaves = self._octaves.get(self.selected_name)
+        if not octaves:
+            return filled([(Span(f"{self.symbols.unknown} the values of this tensor are not known", "unknown"),)], height)
+        return filled(upright(octaves, width, height, self.symbols), height)
+
+
+_BYTES = 4
+"""The column of bytes in the table of tensors."""
+
+
+def _number(cell: object) -> float | None:
+    value = bare(cell)  # type: ignore[arg-type]  # cells of a table are plain
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _elements(shape: object) -> float | None:
+    if not isinstance(shape, tuple | list):
+        return None
+    total = 1
+    for size in shape:
+        if not isinstance(size, int):
+            return None
+        total *= size
+    return total
+
+
+def _octaves(table: Table | None) -> dict[str, list[Bin]]:
+    """Bins by tensor: negative magnitudes from the largest down, then positive ones from the smallest up."""
+    if table is None:
+        return {}
+    found: dict[str, list[tuple[float, int, int]]] = {}
+    for name, low, negative, positive in table.rows():
+        if isinstance(low, int | float) and isinstance(negative, int) and isinstance(positive, int):
+            found.setdefault(str(bare(name)), []).append((float(low), negative, positive))
+    return {
+        name: [
+            *(Bin(-2 * low, -low, negative) for low, negative, _ in sorted(rows, reverse=True)),
+            *(Bin(low, 2 * low, positive) for low, _, positive in sorted(rows)),
+        ]
+        for name, rows in found.items()
+    }

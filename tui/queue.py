@@ -1,0 +1,103 @@
+"""Questions that wait for an answer. One worker answers them one at a time, the most urgent first; nothing here knows Textual."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from irscope.errors import IrscopeError
+
+NOW, SOON, LATER = 0, 10, 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question. `answer` runs in the worker's thread and touches no widget; `take` and `fail` run on the UI's thread."""
+
+    key: str
+    """Names the question: one that waits already is not asked twice."""
+    answer: Callable[[], Any]
+    take: Callable[[Any], None]
+    fail: Callable[[IrscopeError], None]
+    urgency: int = SOON
+    """Smaller comes first; questions of one urgency are answered in the order in which they were asked."""
+
+
+class Queue:
+    """What is to be answered, safe to use from any thread."""
+
+    def __init__(self, cancelled: threading.Event) -> None:
+        self._cancelled = cancelled
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Request] = {}
+        self._current: Request | None = None
+        self._is_working = False
+        self._is_closed = False
+
+    def put(self, request: Request) -> bool:
+        """Ask; True when a worker has to be started because none is there."""
+        with self._lock:
+            if self._is_closed or (self._current is not None and self._current.key == request.key):
+                return False
+            before = self._waiting.get(request.key)
+            # Asked again, a question keeps its place unless it has become more urgent.
+            if before is None or request.urgency < before.urgency:
+                self._waiting[request.key] = request
+            else:
+                self._waiting[request.key] = replace(request, urgency=before.urgency)
+            start, self._is_working = not self._is_working, True
+            return start
+
+    def next(self) -> Request | None:
+        """The next question for the worker; None when there is none and the worker has to end."""
+        with self._lock:
+            self._current = None
+            if not self._is_closed:
+                self._cancelled.clear()
+            if self._is_closed or not self._waiting:
+                self._is_working = False
+                return None
+            key = min(self._waiting, key=lambda one: self._waiting[one].urgency)
+            self._current = self._waiting.pop(key)
+            return self._current
+
+    @property
+    def current(self) -> str:
+        """The key of the question that is being answered."""
+        current = self._current
+        return "" if current is None else current.key
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being answered and nothing waits."""
+        return self._current is None and not self._waiting
+
+    def is_asked(self, key: str) -> bool:
+        """Whether a question waits or is being answered."""
+        return key in self._waiting or self.current == key
+
+    def stop(self, key: str) -> bool:
+        """Answer a question no more; True if it was there."""
+        with self._lock:
+            if self._waiting.pop(key, None) is not None:
+                return True
+            if self._current is not None and self._current.key == key:
+                self._cancelled.set()
+                return True
+            return False
+
+    def clear(self) -> None:
+        """Forget what waits and stop what is being answered."""
+        with self._lock:
+            self._waiting.clear()
+            if self._current is not None:
+                self._cancelled.set()
+
+    def close(self) -> None:
+        """Stop for good."""
+        with self._lock:
+            self._is_closed = True
+            self._waiting.clear()
+            self._cancelled.set()

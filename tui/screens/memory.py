@@ -1,0 +1,250 @@
+"""The memory screen: what is alive at each step, what it is made of, and why each tensor is alive there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+
+from irscope.devices import device_names
+from irscope.errors import IrscopeError
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.tui.actions import Action, bindings
+from irscope.tui.analyses import analysis_of, report_of
+from irscope.tui.models.command import run_command
+from irscope.tui.models.memory import LIFETIMES, Found, Memory
+from irscope.tui.queue import NOW
+from irscope.tui.screens.base import ModelScreen
+from irscope.tui.screens.dialog import ChoiceDialog
+from irscope.tui.session import Session
+from irscope.tui.widgets.stack import StackPane
+from irscope.tui.widgets.table import VirtualTable
+
+_MODEL_TEXTS = {
+    "auto": "auto: as the file's own runtime does it",
+    "ssa": "ssa: a tensor is freed right after its last use",
+    "eager": "eager: as Python's frames do it",
+    "jit": "jit: as TorchScript's interpreter does it",
+    "ort": "ort: as ONNX Runtime's planner does it",
+}
+
+
+class _Alive(Vertical):
+    """The table with the lines to type into below it."""
+
+    ALLOW_MAXIMIZE = True
+
+
+class MemoryScreen(ModelScreen):
+    """Live bytes over the steps, and the tensors alive at one of them."""
+
+    NAME = "memory"
+    FIRST = "#stack"
+    FILTER_HINT = "parts of a name, of why it is alive or of who made it; !not"
+    PANES: ClassVar[dict[str, str]] = {"memory": "On this screen", "stack": "Live bytes"}
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        *StackPane.ACTIONS,
+        Action("memory", "peak", ("p",), "Peak", "Go to the step at which most bytes are alive.", footer=True),
+        Action("memory", "hill(1)", ("n",), "Next peak", "Go to the next local peak.", footer=True),
+        Action("memory", "hill(-1)", ("N",), "Peak before", "Go to the local peak before."),
+        Action("memory", "lifetime", ("m",), "Model", "Choose who frees when: as Python, ONNX Runtime or TorchScript.", footer=True),
+        Action("memory", "device", ("D",), "Device", "Choose the device whose allocator counts."),
+        Action("memory", "resident", ("r",), "Weights", "Draw weights and inputs too, which are there all the time, or leave them out."),
+        Action("memory", "grow(1)", ("greater_than_sign",), "Size up", "Make the first symbol larger by one, as batch=2 after batch=1."),
+        Action("memory", "grow(-1)", ("less_than_sign",), "Size down", "Make the first symbol smaller by one."),
+        Action("memory", "scale(2)", ("right_curly_bracket",), "Double", "Make the first symbol twice as large."),
+        Action("memory", "scale(0.5)", ("left_curly_bracket",), "Halve", "Make the first symbol half as large."),
+        Action("memory", "by_size", ("x",), "By size", "Show the peak over sizes of the first symbol, or the steps again."),
+        Action("memory", "zoom_steps(0.5)", ("plus", "equals_sign"), "Closer", "Show fewer steps, around the cursor."),
+        Action("memory", "zoom_steps(2)", ("minus",), "Farther", "Show more steps."),
+        Action("memory", "fit", ("0",), "All steps", "Show all steps."),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("memory", ACTIONS)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._asked_sizes = ""
+        self.memory: Memory = session.keep(self.NAME, lambda: Memory(session.browse))
+
+    def panes(self) -> ComposeResult:
+        with Container(id="memory-panes"):
+            yield StackPane(self.memory, id="stack")
+            with _Alive(id="alive"):
+                yield VirtualTable(self.memory.table, id="living")
+                yield from self.prompts()
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def asked(self) -> None:
+        memory, manager = self.memory, self.session.manager
+        if not memory.is_waiting:
+            return
+        lifetime, device = memory.lifetime, memory.device
+
+        def answer() -> Found:
+            if manager.settings.device != device:
+                manager.settings = replace(manager.settings, device=device)
+            found = manager.run_one(analysis_of(manager, question))
+            return Found(lifetime, device, found.value, found.report())
+
+        question = memory.question
+        self.session.ask(f"memory.{lifetime}.{device}", answer, memory.take, memory.fail, urgency=NOW)
+
+    def _ask_counters(self) -> None:
+        """What an allocator counts needs a number for every symbol: the model is read again with the sizes that were put in."""
+        memory, session = self.memory, self.session
+        if not memory.lacks_counters or memory.found is None:
+            return
+        asked, question, env = memory.counted_for, memory.question, dict(self.browse.results.binding.env)
+
+        def answer() -> Report:
+            return report_of(session.model_for(env).manager, question)
+
+        def take(found: Report | IrscopeError) -> None:
+            memory.take_counters(asked, found)
+
+        session.ask("memory.counters", answer, take, take)
+
+    def _ask_sizes(self) -> None:
+        memory, manager, question = self.memory, self.session.manager, self.memory.sizes_question
+        if question != self._asked_sizes:
+            self._asked_sizes, memory.by_size = question, None
+            self.session.ask(f"memory.sizes.{question}", lambda: report_of(manager, question), memory.take_sizes, memory.fail, urgency=NOW)
+
+    def _choose(self) -> None:
+        self.memory.error = None
+        self.asked()
+        self.show()
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        memory = self.memory
+        if memory.is_stale:
+            memory.update()
+        if memory.stack is not None and self.browse.step is not None and self.browse.step != memory.step:
+            memory.go_to(self.browse.step)
+        self._ask_counters()
+        if memory.shows_sizes:
+            self._ask_sizes()
+        self._show_step()
+
+    def _show_step(self) -> None:
+        self.query_one(StackPane).redraw()
+        self.query_one("#living", VirtualTable).set_model(self.memory.table)
+        self._show_titles()
+
+    def _show_titles(self) -> None:
+        progress = f"{self.symbols.glyphs.separator}{self.session.progress}" if self.session.progress else ""
+        self.title_of("stack", f"{self.memory.chart_title()}{progress}")
+        self.title_of("alive", self.memory.table_title())
+
+    def show_progress(self) -> None:
+        self._show_titles()
+
+    def on_stack_pane_moved(self) -> None:
+        self.session.moved(self.NAME)
+        self._show_step()
+
+    def on_stack_pane_opened(self) -> None:
+        if not self.browse.is_empty:
+            self.open_node(self.browse.selected)
+
+    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+        row = self.memory.row_of_selected()
+        if row is not None:
+            self.open_node(row)
+
+    # -- what the base asks for --------------------------------------------------------------------------------
+
+    @property
+    def filter_text(self) -> str:
+        return self.memory.filter_text
+
+    def set_filter(self, text: str) -> str:
+        return self.memory.set_filter(text)
+
+    def commands(self) -> list[tuple[str, str]]:
+        source = self.browse.source
+        settings = replace(source.settings, device=self.memory.device)
+        bound = replace(source, settings=settings, bind={**source.bind, **self.browse.results.binding.env})
+        return [("The numbers on the screen:", run_command(bound, self.memory.question))]
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        table = self.memory.table
+        if table.selected is None:
+            return []
+        return [("The row:", table.text(table.selected)), ("Its name:", self.memory.selected_name())]
+
+    def table(self) -> Table | None:
+        return self.memory.export()
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def _went(self, found: bool, otherwise: str) -> None:
+        if found:
+            self.session.jump(self.NAME, self.browse.selected)
+            self._show_step()
+        else:
+            self.say(otherwise)
+
+    def action_peak(self) -> None:
+        self._went(self.memory.go_to_peak(), "The peak is not known yet.")
+
+    def action_hill(self, by: int) -> None:
+        self._went(self.memory.go_to_hill(by), "There is no other local peak in this direction.")
+
+    def action_lifetime(self) -> None:
+        def choose(index: int | None) -> None:
+            if index is not None:
+                self.memory.lifetime = LIFETIMES[index]
+                self._choose()
+
+        self.app.push_screen(ChoiceDialog("Who frees when", [_MODEL_TEXTS[name] for name in LIFETIMES]), choose)
+
+    def action_device(self) -> None:
+        names = device_names()
+
+        def choose(index: int | None) -> None:
+            if index is not None:
+                self.memory.device = names[index]
+                self._choose()
+
+        self.app.push_screen(ChoiceDialog("Device", names), choose)
+
+    def action_resident(self) -> None:
+        self.memory.toggle_resident()
+        self._show_step()
+
+    def action_grow(self, by: int) -> None:
+        self._sized(self.memory.scale_symbol(plus=by))
+
+    def action_scale(self, times: float) -> None:
+        self._sized(self.memory.scale_symbol(times=times))
+
+    def _sized(self, problem: str) -> None:
+        if problem:
+            self.say(problem)
+        else:
+            self.show_all()
+
+    def action_by_size(self) -> None:
+        if not self.memory.sizes_question:
+            self.say("This model has no symbolic sizes.")
+            return
+        self.memory.shows_sizes = not self.memory.shows_sizes
+        self.show()
+
+    def action_zoom_steps(self, factor: float) -> None:
+        if self.memory.stack is not None:
+            self.memory.stack.zoom(self.memory.step, factor)
+            self.query_one(StackPane).redraw()
+
+    def action_fit(self) -> None:
+        if self.memory.stack is not None:
+            self.memory.stack.fit()
+            self.query_one(StackPane).redraw()

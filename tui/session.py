@@ -1,0 +1,158 @@
+"""What all screens share: the model, what is known about it, the selection, the history and the questions. No Textual in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from irscope.errors import IrscopeError
+from irscope.ir.graph import Node
+from irscope.session import Model
+from irscope.tui.analyses import Analyses
+from irscope.tui.models.browse import Browse
+from irscope.tui.models.command import Source
+from irscope.tui.models.history import Bookmarks, History, Place
+from irscope.tui.models.results import Failed, Finished, Results, Update
+from irscope.tui.models.symbols import Symbols
+from irscope.tui.queue import LATER, SOON, Queue, Request
+
+FIRST_SCREEN = "browse"
+
+
+class Session:
+    """One model being looked at."""
+
+    def __init__(self, model: Model, symbols: Symbols) -> None:
+        self.model = model
+        self.manager = model.manager
+        self.program = model.program
+        self.symbols = symbols
+        source = Source(model.program.path, model.options.inputs, model.options.bind, model.manager.settings)
+        self.browse = Browse(model.program, source, symbols)
+        self.browse.results.diagnostics.extend(model.diagnostics)
+        self.queue = Queue(self.manager.cancelled)
+        self.history = History(Place(FIRST_SCREEN, 0))
+        self.bookmarks = Bookmarks()
+        self.progress = ""
+        """How far the worker is, in a few words."""
+        self.start_worker: Callable[[], None] = lambda: None
+        """Set by the app."""
+        self._bound: tuple[dict[str, int], Model] | None = None
+        self._models: dict[str, Any] = {}
+
+    def __getitem__(self, screen: str) -> Any:
+        """The view model of a screen that `keep` has stored."""
+        return self._models[screen]
+
+    def keep(self, screen: str, make: Callable[[], Any]) -> Any:
+        """The view model of a screen, made the first time it is asked for."""
+        if screen not in self._models:
+            self._models[screen] = make()
+        return self._models[screen]
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        key: str,
+        answer: Callable[[], Any],
+        take: Callable[[Any], None],
+        fail: Callable[[IrscopeError], None],
+        *,
+        urgency: int = SOON,
+    ) -> None:
+        """Have a question answered in the background: `answer` in the worker's thread, then `take` or `fail` on the UI's."""
+        if self.queue.put(Request(key, answer, take, fail, urgency)):
+            self.start_worker()
+
+    def start(self) -> None:
+        """Ask for what the first screen shows."""
+        analyses = Analyses(self.manager, self.browse.outline, self.browse.matcher)
+        for part, answer in analyses.parts().items():
+            self.ask(f"browse.{part}", answer, self._take, partial(self._fail, part), urgency=LATER)
+
+    def _take(self, update: Update | None) -> None:
+        if update is not None:
+            update.apply(self.browse.results)
+        if isinstance(update, Finished) and self.browse.filter_text:
+            # Comparisons and `unknown` may match more now.
+            self.browse.set_filter(self.browse.filter_text)
+
+    def _fail(self, part: str, error: IrscopeError) -> None:
+        self._take(Failed(part, error))
+
+    def model_for(self, sizes: Mapping[str, int]) -> Model:
+        """The model with sizes for its symbols, read again where they are not those it was opened with. For the worker's thread."""
+        wanted = {name: size for name, size in sizes.items() if name in self.program.symbols}
+        if not wanted:
+            return self.model
+        if self._bound is None or self._bound[0] != wanted:
+            self._bound = (wanted, self.model.rebound(wanted))
+        bound = self._bound[1]
+        bound.manager.settings = self.manager.settings
+        bound.manager.cancelled = self.manager.cancelled
+        bound.manager.instruments[:] = self.manager.instruments
+        return bound
+
+    # -- selection ---------------------------------------------------------------------------------------------
+
+    @property
+    def results(self) -> Results:
+        """What is known so far of what every screen shows."""
+        return self.browse.results
+
+    @property
+    def selected_node(self) -> Node | None:
+        """The selected node; None where a module is selected or there is nothing."""
+        item = None if self.browse.is_empty else self.browse.outline.items[self.browse.selected]
+        return item if isinstance(item, Node) else None
+
+    def moved(self, screen: str) -> None:
+        """The selection has moved on a little."""
+        self.history.move(Place(screen, self.browse.selected))
+
+    def jump(self, screen: str, row: int) -> None:
+        """Go to a row on a screen, so that `back` leads here again."""
+        if not self.browse.is_empty:
+            self.browse.reveal(row)
+        self.history.jump(Place(screen, row))
+
+    def jump_to_node(self, screen: str, node: Node) -> bool:
+        """Go to a node; False where the outline has no row for it."""
+        row = self.browse.outline.row_of.get(node)
+        if row is None:
+            return False
+        self.jump(screen, row)
+        return True
+
+    def find(self, text: str) -> int | None:
+        """The row that a text names: a name, a module path or a step; exact names before parts of names."""
+        return find_row(self.browse, text)
+
+
+def find_row(browse: Browse, text: str) -> int | None:
+    """The row of a node, module or step that a text names."""
+    wanted = text.strip().removeprefix("%").lower()
+    if not wanted:
+        return None
+    outline = browse.outline
+    if wanted.isascii() and wanted.isdigit() and int(wanted) < len(outline.row_of_step):
+        return outline.row_of_step[int(wanted)]
+    partial: int | None = None
+    count = len(outline)
+    for offset in range(1, count + 1):
+        row = (browse.selected + offset) % count
+        for name in _names(browse, row):
+            if name == wanted:
+                return row
+            if partial is None and wanted in name:
+                partial = row
+    return partial
+
+
+def _names(browse: Browse, row: int) -> tuple[str, ...]:
+    item = browse.outline.items[row]
+    if isinstance(item, Node):
+        return tuple(output.name.lower() for output in item.outputs if output.name) or (item.name.lower(),)
+    return (item.scope.path.lower() if item.scope is not None else item.name.lower(),)
