@@ -6,6 +6,9 @@ import functools
 import importlib.util
 import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,6 +45,13 @@ def _reason_to_skip(item: pytest.Item, full: bool) -> str | None:
     if item.get_closest_marker("cuda") and not _has_gpu():
         return "needs torch and an NVIDIA GPU"
     return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Build the sample models that tests and documentation use, once: before other processes are started that need them too."""
+    samples = Path(__file__).parents[1] / "samples"
+    if not hasattr(config, "workerinput") and not (samples / "models" / "control_flow.onnx").exists():
+        subprocess.run([sys.executable, str(samples / "build_samples.py")], check=True, capture_output=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,15 +20,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 _CONSOLE = re.compile(r"```console\n(.*?)```", re.S)
 _PYTHON = re.compile(r"```python\n(.*?)```", re.S)
-
-
-@pytest.fixture(scope="session")
-def samples() -> Path:
-    """The sample models, where the documentation says they are."""
-    folder = ROOT / "samples" / "models"
-    if not (folder / "control_flow.onnx").exists():
-        subprocess.run([sys.executable, str(ROOT / "samples" / "build_samples.py")], check=True, capture_output=True)
-    return folder
 
 
 def outputs(block: str) -> list[tuple[str, str]]:
@@ -58,9 +47,7 @@ def agree(shown: str, printed: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_print_what_is_shown(
-    page: Path, samples: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "100")
     text = page.read_text(encoding="utf-8")
@@ -81,7 +68,7 @@ def test_the_readme_pass_is_the_sample_pass() -> None:
     assert shown.strip() in (ROOT / "samples" / "custom_pass.py").read_text(encoding="utf-8")
 
 
-def test_the_readme_script_runs(samples: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_script_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     script = next(block for block in _PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "irscope.load" in block)
     exec(script, {})
