@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.payload import Scalar
+from irscope.weights.elements import pattern_values
 
 DTYPES: dict[int, DType] = {
     0: DType.UNKNOWN,
@@ -82,17 +81,6 @@ NUMPY: dict[DType, np.dtype[np.generic]] = {
     DType.C128: np.dtype("<c16"),
 }
 
-# Exponent bits, fraction bits, exponent bias, and how infinities and not-a-number are spelled.
-_SMALL_FLOATS: dict[DType, tuple[int, int, int, str]] = {
-    DType.F4E2M1: (2, 1, 1, "finite"),
-    DType.F6E2M3: (2, 3, 1, "finite"),
-    DType.F6E3M2: (3, 2, 3, "finite"),
-    DType.F8E4M3FN: (4, 3, 7, "all ones"),
-    DType.F8E4M3FNUZ: (4, 3, 8, "minus zero"),
-    DType.F8E5M2: (5, 2, 15, "ieee"),
-    DType.F8E5M2FNUZ: (5, 2, 16, "minus zero"),
-}
-
 
 def packed_size(count: int, dtype: DType) -> int | None:
     """Bytes of so many packed elements, None for strings."""
@@ -109,8 +97,8 @@ def unpack(data: bytes, dtype: DType, count: int) -> tuple[Scalar, ...]:
         halves = np.frombuffer(data, "<u2", count).astype(np.uint32) << 16
         return tuple(halves.view(np.float32).tolist())
     codes = _codes(data, dtype.bits or 8, count)
-    if dtype in _SMALL_FLOATS or dtype is DType.F8E8M0:
-        table = _float_table(dtype)
+    if dtype.kind is DTypeKind.FLOAT:
+        table = pattern_values(dtype).tolist()
         return tuple([table[code] for code in codes])
     if dtype in (DType.I4, DType.I2):
         half = 1 << ((dtype.bits or 8) - 1)
@@ -124,32 +112,6 @@ def _codes(data: bytes, bits: int, count: int) -> Sequence[int]:
     whole = int.from_bytes(data, "little")
     mask = (1 << bits) - 1
     return [(whole >> (index * bits)) & mask for index in range(count)]
-
-
-@cache
-def _float_table(dtype: DType) -> tuple[float, ...]:
-    """The value of every code of a float type of at most 8 bits."""
-    if dtype is DType.F8E8M0:
-        return tuple(math.nan if code == 255 else math.ldexp(1.0, code - 127) for code in range(256))
-    exponent_bits, fraction_bits, bias, specials = _SMALL_FLOATS[dtype]
-    half = 1 << (exponent_bits + fraction_bits)
-    positive = [_small_float(code, exponent_bits, fraction_bits, bias, specials) for code in range(half)]
-    negative = [-value for value in positive]
-    if specials == "minus zero":
-        negative[0] = math.nan
-    return tuple(positive + negative)
-
-
-def _small_float(code: int, exponent_bits: int, fraction_bits: int, bias: int, specials: str) -> float:
-    exponent, fraction = code >> fraction_bits, code & ((1 << fraction_bits) - 1)
-    all_ones = exponent == (1 << exponent_bits) - 1
-    if specials == "ieee" and all_ones:
-        return math.nan if fraction else math.inf
-    if specials == "all ones" and all_ones and fraction == (1 << fraction_bits) - 1:
-        return math.nan
-    if exponent == 0:
-        return math.ldexp(fraction, 1 - bias - fraction_bits)
-    return math.ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits)
 
 
 def pack_field(values: Iterable[int | float], dtype: DType) -> bytes:

@@ -16,7 +16,7 @@ from irscope.report.report import Report
 from irscope.report.units import Kind
 from irscope.tui.models.binding import Binding, example
 from irscope.tui.models.columns import Column
-from irscope.tui.models.overlay import Overlay
+from irscope.tui.models.overlay import Life, Overlay
 from irscope.tui.models.timeline import Timeline
 
 
@@ -33,17 +33,9 @@ class CostTable(Protocol):
     def counted(self) -> int: ...
 
 
-class LiveRange(Protocol):
-    """One storage with its life, as the liveness pass found it."""
+class LiveRange(Life, Protocol):
+    """The same with what lets go of it."""
 
-    @property
-    def value(self) -> Value: ...
-    @property
-    def size(self) -> Dim: ...
-    @property
-    def born(self) -> int: ...
-    @property
-    def dies(self) -> int: ...
     @property
     def held_by(self) -> str: ...
 
