@@ -118,14 +118,6 @@ class Session:
             self.browse.reveal(row)
         self.history.jump(Place(screen, row))
 
-    def jump_to_node(self, screen: str, node: Node) -> bool:
-        """Go to a node; False where the outline has no row for it."""
-        row = self.browse.outline.row_of.get(node)
-        if row is None:
-            return False
-        self.jump(screen, row)
-        return True
-
     def find(self, text: str) -> int | None:
         """The row that a text names: a name, a module path or a step; exact names before parts of names."""
         return find_row(self.browse, text)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
-from irscope.ir.payload import FileRegion, Literal, Payload
+from irscope.ir.payload import Literal, Payload
 from irscope.ir.types import TensorType
 from irscope.weights.elements import PARTS, Array, encode, is_readable, packed_bytes
 from irscope.weights.source import Bytes, Unreadable, WeightFiles
@@ -160,9 +160,3 @@ def _gathered(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], da
     view = np.lib.stride_tricks.as_strided(items, shape, tuple(stride * size for stride in strides), writeable=False)
     packed = view.tobytes()
     return _made(dtype, math.prod(shape), Bytes(len(packed), packed), axes_of(shape))
-
-
-def region_of(value: Value) -> FileRegion | None:
-    """Where a weight lies in a file, None where it does not."""
-    data = value.graph.data.get(value) if value.graph is not None else None
-    return data if isinstance(data, FileRegion) else None

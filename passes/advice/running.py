@@ -137,14 +137,14 @@ def _copying(ask: Enquiry) -> list[Node]:
 def casts(ask: Enquiry) -> Iterator[Finding]:
     """Conversions between element types of floats that go forth and back."""
     costs, types = ask.ctx.get(NodeCosts()), ask.ctx.get(Shapes)
-    nodes = []
+    nodes: dict[Node, None] = {}
     for entry in costs.entries:
         node = entry.node
         source = node.inputs[0] if node.op in _CASTS and node.inputs else None
         if source is not None and source.node is not None and source.node.op in _CASTS and source.node.inputs[0] is not None:
             first, last = types.type_of(source.node.inputs[0]), types.type_of(node.outputs[0])
             if isinstance(first, TensorType) and isinstance(last, TensorType) and first.dtype is last.dtype and first.dtype.is_float:
-                nodes += [one for one in (source.node, node) if one not in nodes and one in costs.by_node]
+                nodes.update((one, None) for one in (source.node, node) if one in costs.by_node)
     if nodes:
         runs = {entry.node: entry.runs for entry in costs.entries}
         moved = total(_moved(costs.by_node[node], runs.get(node, 1)) for node in nodes)
