@@ -22,6 +22,8 @@ class LoadOptions:
     """Sizes of symbols, from `--bind`; applied to the whole program after it was read."""
     use_torch: bool = False
     """Whether torch may be asked for types of operators that irscope does not know."""
+    open_sizes: frozenset[str] = frozenset()
+    """Sizes of a named model that stay open, such as its batch; others have a default."""
     method: str = ""
     """Which method or program of a file that holds several; empty for the usual one."""
 

@@ -7,9 +7,40 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from irscope.api import IrscopeError, Report, Table, analysis, fit, load, run, transform
+    from irscope.api import (
+        IrscopeError,
+        Report,
+        Table,
+        analysis,
+        apply_checkpoints,
+        capture,
+        capture_training,
+        fit,
+        load,
+        plan_checkpoints,
+        record,
+        run,
+        scheduled,
+        transform,
+    )
 
-__all__ = ["IrscopeError", "Report", "Table", "__version__", "analysis", "fit", "load", "run", "transform"]
+__all__ = [
+    "IrscopeError",
+    "Report",
+    "Table",
+    "__version__",
+    "analysis",
+    "apply_checkpoints",
+    "capture",
+    "capture_training",
+    "fit",
+    "load",
+    "plan_checkpoints",
+    "record",
+    "run",
+    "scheduled",
+    "transform",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError
@@ -16,9 +17,17 @@ from irscope.ir.typetext import parse_type
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.decorators import analysis, transform
 from irscope.passkit.settings import Settings
+from irscope.recording.records import Recording
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
-from irscope.session import Model, Results, check_target, open_model
+from irscope.scheduling import scheduled
+from irscope.session import Model, Results, capture_model, check_target, open_model
+from irscope.trainingcapture import capture_training
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from irscope.frontends.recompute.planning import ModulePlan
 
 __all__ = [
     "Analysis",
@@ -42,9 +51,15 @@ __all__ = [
     "Type",
     "Value",
     "analysis",
+    "apply_checkpoints",
+    "capture",
+    "capture_training",
     "fit",
     "load",
+    "plan_checkpoints",
+    "record",
     "run",
+    "scheduled",
     "transform",
 ]
 
@@ -53,10 +68,36 @@ def load(
     path: str | PathLike[str],
     inputs: Mapping[str, str | Type] | None = None,
     bind: Mapping[str, int] | None = None,
+    open_sizes: Iterable[str] = (),
 ) -> Model:
-    """Read a model file. `inputs` gives types, as "f32[1,3,224,224]"; `bind` gives sizes of symbols."""
+    """Read a model file, or take a model by name, such as "torchvision:resnet50".
+
+    `inputs` gives types, as "f32[1,3,224,224]"; `bind` gives sizes of symbols. A named model has numbers for all its sizes, but for
+    those of `open_sizes`, such as "batch".
+    """
     types = {name: parse_type(given) if isinstance(given, str) else given for name, given in (inputs or {}).items()}
-    return open_model(Path(path), LoadOptions(inputs=types, bind=dict(bind or {})))
+    return open_model(Path(path), LoadOptions(inputs=types, bind=dict(bind or {}), open_sizes=frozenset(open_sizes)))
+
+
+def capture(module: nn.Module, *args: object, device: str = "cuda", **kwargs: object) -> Model:
+    """Run an nn.Module once with these arguments on a pretended device, and make a model of what ran.
+
+    Nothing is computed and no memory is taken: weights and arguments may be real, fake or on the meta device. The module stays as it is.
+    `device` is "cuda", "cpu", or the name of a device that irscope knows, such as "a100".
+    """
+    return capture_model(module, args, kwargs, device=device)
+
+
+def record(
+    module: nn.Module, *args: object, output: str | PathLike[str], repeats: int = 20, warmup: int = 3, **kwargs: object
+) -> Recording:
+    """Run an nn.Module with these arguments, on the device where it is, and write a recording of times and memory.
+
+    This executes the module, in this process. `irscope.recording` reads recordings again.
+    """
+    from irscope.runtime.record.live import record_module
+
+    return record_module(module, args, kwargs, Path(output), repeats=repeats, warmup=warmup)
 
 
 def run(model: Model, passes: str | Sequence[Pass] = "default", device: str = "", torch: str = "", alloc_conf: str = "") -> Results:
@@ -64,7 +105,40 @@ def run(model: Model, passes: str | Sequence[Pass] = "default", device: str = ""
 
     `device`, `torch` and `alloc_conf` (what PYTORCH_CUDA_ALLOC_CONF holds) say what memory and time are meant for.
     """
-    settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf)
+    settings = Settings(device=device or model.program.metadata.get("target", ""), torch=torch, alloc_conf=alloc_conf)
     check_target(settings)
     model.manager.settings = settings
     return model.run(passes)
+
+
+def plan_checkpoints(
+    module: nn.Module,
+    inputs: Any,
+    loss: Callable[[Any], Any],
+    budget: str | int,
+    *,
+    seconds: float = 10.0,
+    steps: int | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+) -> ModulePlan:
+    """What to save and what to recompute in a module's step, so that what the step makes stays within a budget.
+
+    `inputs` are the arguments of the forward, `loss` makes a number of what it returns. The budget, such as "4GiB" or "60%" of the peak
+    when everything is kept, is for what forward and backward make: activations and gradients, not parameters and inputs. With `steps`
+    instead of `seconds` the plan is the same every time. `device` is where the step will run, "cpu" or "cuda". Nothing is computed.
+    """
+    from irscope.frontends.recompute.planning import plan_module
+    from irscope.passes.checkpoint import budget_of
+
+    wanted: int | Callable[[int], int] = budget if isinstance(budget, int) else lambda peak: budget_of(budget, peak)
+    args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    return plan_module(module, args, loss, wanted, seconds=seconds, steps=steps, seed=seed, device=device)
+
+
+def apply_checkpoints(module: nn.Module, plan: ModulePlan | Mapping[str, Any]) -> Callable[[], None]:
+    """Make a module recompute as a plan, or the JSON of one, says, by `torch.utils.checkpoint`. What is returned undoes that."""
+    from irscope.frontends.recompute.planning import policies_of
+    from irscope.frontends.recompute.policy import apply_policies
+
+    return apply_policies(module, policies_of(plan) if isinstance(plan, Mapping) else plan.policies)

@@ -6,12 +6,15 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from irscope import __version__
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
+from irscope.frontends.named.find import check_installed
+from irscope.frontends.named.names import PACKAGES, is_name, looks_like_name
 from irscope.ir.builder import paused_gc
 from irscope.ir.graph import Graph
 from irscope.ir.program import Program
@@ -23,6 +26,9 @@ from irscope.passkit.events import Instrument
 from irscope.passkit.manager import Manager, PassResult
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _HASH_LIMIT = 256 << 20
 
@@ -71,10 +77,11 @@ class Model:
 
     def rebound(self, sizes: Mapping[str, int]) -> Model:
         """The same file read again with sizes for further symbols: what a formula says is found anew."""
-        if not self.program.path:
+        path = self.program.path
+        if not path or (self.program.format == "module" and not is_name(path)):
             raise UsageError("only a model that was read from a file can be bound anew", code="IRS334")
         options = replace(self.options, bind={**self.options.bind, **sizes})
-        return open_model(Path(self.program.path), options, settings=self.manager.settings)
+        return open_model(Path(path), options, settings=self.manager.settings)
 
     def document(self, results: Results) -> Document:
         """Results as the document that renderers take."""
@@ -106,13 +113,62 @@ def open_model(
 ) -> Model:
     """Read a model and infer its types."""
     options = options or LoadOptions()
-    check_target(settings or Settings())
+    settings = settings or Settings()
+    check_target(settings)
     sink = DiagnosticSink()
     with paused_gc():
-        program = load_program(path, options, sink)
+        program = _read(path, options, sink, settings)
         manager = Manager(program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers)
         manager.apply(Annotate())
     return Model(manager, (*sink, *default_registry().problems), options)
+
+
+def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
+    """The program in a file, or of a model that is named."""
+    text = str(path)
+    if is_name(text):
+        check_installed(text)
+        from irscope.frontends.named.load import load_named
+
+        return load_named(text, options, sink, settings)
+    if package := looks_like_name(text):
+        raise UsageError(
+            f"there is no file of that name, and models by name are not taken from {package!r}",
+            code="IRS674",
+            where=text,
+            hint=f"packages: {', '.join(PACKAGES)}",
+        )
+    return load_program(path, options, sink)
+
+
+def capture_model(
+    module: nn.Module,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    device: str = "cuda",
+    settings: Settings | None = None,
+    path: str = "",
+) -> Model:
+    """Run a module once on a pretended device, without data, and make a model of what ran.
+
+    `device` is "cuda", "cpu", or a device that irscope knows; `path` is what the model is called, where it has a name.
+    """
+    from irscope.frontends.eager import capture
+
+    settings = settings or Settings()
+    if device.partition(":")[0] not in ("cuda", "cpu"):
+        settings, device = replace(settings, device=device), "cuda"
+    check_target(settings)
+    sink = DiagnosticSink()
+    program = capture(module, args, kwargs or {}, device=device, settings=settings, sink=sink)
+    program.path = path or type(module).__name__
+    if settings.device:
+        program.metadata["target"] = settings.device
+    with paused_gc():
+        manager = Manager(program, settings=settings)
+        manager.apply(Annotate())
+    return Model(manager, (*sink, *default_registry().problems), LoadOptions())
 
 
 def check_target(settings: Settings) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from irscope.passkit.registry import PassEntry
 
 PASSES: dict[str, PassEntry] = {
+    "activations": PassEntry(
+        "irscope.passes.activations:Activations",
+        "List what the forward keeps for the backward: how long it lies idle, and what recomputing or moving it would cost.",
+    ),
     "advise": PassEntry(
         "irscope.passes.advise:Advise",
         "List what could be better, ranked by what it saves: memory, time, arithmetic; each with its evidence and how sure it is.",
@@ -20,6 +24,10 @@ PASSES: dict[str, PassEntry] = {
     "cuda_memory": PassEntry(
         "irscope.passes.cuda_memory:CudaMemory",
         "Predict the counters of PyTorch's CUDA allocator for loading a model and running it twice.",
+    ),
+    "checkpoint": PassEntry(
+        "irscope.passes.checkpoint:Checkpoint",
+        "Choose what a training step recomputes, under a budget of memory or as a curve of peak against time.",
     ),
     "curve": PassEntry("irscope.passes.curve:Curve", "Tell how the peak of memory grows with the sizes of symbols, from one analysis."),
     "dce": PassEntry("irscope.passes.dce:DeadCode", "Remove nodes and weights that no output depends on."),
@@ -45,6 +53,10 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.ort_memory:OrtMemory",
         "Predict the memory fields of ONNX Runtime's profile: bytes in use after every kernel, in the first and the second run.",
     ),
+    "ort_order": PassEntry(
+        "irscope.passes.ort_order:OrtOrder",
+        "Predict the order in which ONNX Runtime runs kernels, for each of its settings, and what a reordered file would change there.",
+    ),
     "params": PassEntry("irscope.passes.params:Params", "List parameters and buffers with their sizes, and statistics of their values."),
     "plan": PassEntry("irscope.passes.plan:Plan", "Give every tensor a place in one arena that is as small as can be."),
     "prune-report": PassEntry(
@@ -56,6 +68,10 @@ PASSES: dict[str, PassEntry] = {
         "Tell how much of each matrix is lost when it is rounded to 8 or 4 bits, and the smallest format that reaches a target in dB.",
     ),
     "ranges": PassEntry("irscope.passes.ranges:Ranges", "Find from which step to which each storage lives."),
+    "recompute": PassEntry(
+        "irscope.passes.recompute:Recompute",
+        "Make results again instead of keeping them over the peak, as far as little arithmetic does that.",
+    ),
     "reorder": PassEntry(
         "irscope.passes.reorder:Reorder",
         "Put the nodes into the order that needs least memory, where that is another one than as written.",
@@ -68,6 +84,10 @@ PASSES: dict[str, PassEntry] = {
     "shapes": PassEntry("irscope.passes.shapes:Shapes", "Infer the type of every value, with reasons for what stays unknown."),
     "stats": PassEntry("irscope.passes.stats:Stats", "Count operators by kind and module, depth and widest point."),
     "sweep": PassEntry("irscope.passes.sweep:Sweep", "Tell memory, FLOPs, bytes and the least time at many sizes of symbols."),
+    "training": PassEntry(
+        "irscope.passes.training_memory:TrainingMemory",
+        "Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases.",
+    ),
     "verify": PassEntry("irscope.passes.verify:Verify", "Check the graph against the rules of the IR."),
 }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from irscope.ir.graph import Facet, Graph, Node, Value
+from irscope.ir.observed import Observed
 from irscope.ir.types import TensorType, Type
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
@@ -77,6 +78,15 @@ class Aliases:
         found.pop(self.storage(holder), None)
         self.contents[holder] = tuple(found)
 
+    def believe(self, watched: Observed) -> None:
+        """Put what was seen in a run in the place of what rules say."""
+        for value, first in watched.storages.items():
+            self.parents.pop(value, None)
+            self.contents.pop(value, None)
+            if value is not first:
+                self.parents[value] = first
+        self.undecided = [one for one in self.undecided if one.result not in watched.storages]
+
 
 @dataclass(frozen=True)
 class Alias(Analysis[Aliases]):
@@ -90,7 +100,7 @@ class Alias(Analysis[Aliases]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> Aliases:
         types = ctx.get(Shapes)
-        strides = Strides(types, follow=ctx.program.format in ("torchscript", "module"))
+        strides = Strides(types, follow=ctx.program.format == "torchscript")
         finder = _Finder(types, strides, self.undecided == "share")
         total = sum(len(body) for body in ctx.program.bodies())
         # Every value of a body is defined before it is used, and a region's node stands before the region's own nodes.
@@ -99,6 +109,9 @@ class Alias(Analysis[Aliases]):
             finder.visit(node)
         for body in ctx.program.bodies():
             finder.leave(body)
+        watched = ctx.program.watched
+        if watched is not None:
+            finder.found.believe(watched)
         return finder.found
 
     def report(self, result: Aliases, ctx: PassContext) -> Report:

@@ -74,7 +74,7 @@ class Liveness(Analysis[Timeline]):
             tables=(self._living(result), _by_module(result, self.top), _runners_up(result)),
             series=(*_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
-            notes=(CONVENTION, _SIZES, _NOTES[result.model], *_modelled(result, ctx), *device.notes),
+            notes=(CONVENTION, _SIZES, _freed(result, ctx), *_modelled(result, ctx), *device.notes),
         )
 
     def _living(self, result: Timeline) -> Table:
@@ -99,11 +99,17 @@ class Liveness(Analysis[Timeline]):
         return Table.of(rows, columns=columns, title="alive at the peak")
 
 
+def _freed(result: Timeline, ctx: PassContext) -> str:
+    """Who lets go of tensors when."""
+    return _SEEN if result.model == "eager" and ctx.program.watched is not None else _NOTES[result.model]
+
+
 def _modelled(result: Timeline, ctx: PassContext) -> tuple[str, ...]:
     return (_TRACED,) if result.model == "eager" and ctx.program.format == "torchscript" else ()
 
 
 _TRACED = "the file tells which lines ran and not what they say: where a variable's name is not known, when it lets go is modelled"
+_SEEN = "model eager: a tensor lives as long as Python held it when the model was captured"
 _NOTES = {
     "ssa": "model ssa: a tensor is freed right after its last use",
     "jit": "model jit: a tensor is freed right after its last use, as TorchScript's interpreter does",

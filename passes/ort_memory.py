@@ -29,6 +29,8 @@ class OrtMemory(Analysis[OrtPlan]):
 
     order: Literal["ort", "file"] = "ort"
     """Order of kernels: ort as a session that loads the file runs them, file as the one that wrote it as optimized_model_filepath."""
+    execution: Literal["default", "priority_based"] = "default"
+    """How the session sorts kernels: its execution_order."""
     extension: Literal["next_power_of_two", "same_as_requested"] = "next_power_of_two"
     """How the arena grows: its arena_extend_strategy, kNextPowerOfTwo or kSameAsRequested."""
     pattern: bool = True
@@ -43,10 +45,10 @@ class OrtMemory(Analysis[OrtPlan]):
             raise UsageError(f"a session cannot have {self.threads} threads", code="IRS321", hint="threads is at least 1")
         device = ctx.settings.device
         profile = find_device(device) if device else None
-        options = OrtOptions(self.extension, self.pattern, self.reuse, self.order == "file", self.threads)
+        options = OrtOptions(self.extension, self.pattern, self.reuse, self.order == "file", self.execution, self.threads)
         with paused_gc():
             types = ctx.get(Shapes)
-            plan = plan_ort(graph, types, options, _inside(graph, ctx, types))
+            plan = plan_ort(graph, types, options, bytes_inside(graph, ctx, types))
         plan.device = profile.name if profile is not None else "cpu"
         plan.on_cpu = profile is None or profile.kind == "cpu"
         return plan
@@ -55,7 +57,7 @@ class OrtMemory(Analysis[OrtPlan]):
         return report(self, result)
 
 
-def _inside(graph: Graph, ctx: PassContext, types: Inferred) -> dict[Node, Dim]:
+def bytes_inside(graph: Graph, ctx: PassContext, types: Inferred) -> dict[Node, Dim]:
     """Bytes that graphs inside nodes take."""
     if not any(node.regions or node.op == "cf.call" for node in graph):
         return {}

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from irscope.errors import PassError, UsageError
 from irscope.ir.graph import Facet, Graph
-from irscope.memory.placement.compare import greedy_by_size, overlap, while_running
-from irscope.memory.placement.plan import OffsetPlan, make_plan
+from irscope.memory.placement.compare import greedy_by_size, held_by_arena, overlap, reserved_by_torch, while_running
+from irscope.memory.placement.plan import Engine, OffsetPlan, make_plan
 from irscope.passes.alias import Alias
 from irscope.passes.effects import Effects
 from irscope.passes.ranges import Ranges
@@ -22,7 +22,10 @@ from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
-_OTHERS = "online best fit is what ONNX Runtime's memory pattern does; largest first is TensorFlow Lite's planner"
+_OTHERS = (
+    "online best fit is what ONNX Runtime's memory pattern does; largest first is TensorFlow Lite's planner; the other two ask "
+    "ONNX Runtime's arena and PyTorch's CUDA allocator for each buffer when it is made, and free it after its last use"
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,12 @@ class Planned:
     """The arena where each buffer is placed when it is made, into the tightest gap."""
     greedy: int
     """The arena where the largest buffers are placed first."""
+    held: int
+    """What ONNX Runtime's arena takes from the device for the same requests."""
+    reserved: int
+    """What PyTorch's CUDA allocator reserves for them."""
+    order: list[int]
+    """Numbers of the draft's nodes in the order that the plan is for."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,8 @@ class Plan(Analysis[Planned]):
     """Whether the caller keeps the model's inputs, which then lie elsewhere, or gives them away."""
     seed: int = 0
     """For the random part of the search."""
+    engine: Engine = "search"
+    """What searches: irscope itself, or Google's CP-SAT where OR-tools is installed."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Planned:
         if self.seconds < 0:
@@ -83,7 +94,7 @@ class Plan(Analysis[Planned]):
             )
         placed = buffers(found, order)
         lower, upper, size = [one.lower for one in placed], [one.upper for one in placed], [one.size for one in placed]
-        plan = make_plan(lower, upper, size, self.alignment, self.seconds, self.seed)
+        plan = make_plan(lower, upper, size, self.alignment, self.seconds, self.seed, self.engine)
         clash = overlap(lower, upper, size, plan.offsets)
         if clash is not None:
             raise PassError(f"buffers {placed[clash[0]].name} and {placed[clash[1]].name} overlap", code="IRS356")
@@ -96,6 +107,9 @@ class Plan(Analysis[Planned]):
             found.problem.peak(order),
             while_running(lower, upper, size, self.alignment),
             greedy_by_size(lower, upper, size, self.alignment),
+            held_by_arena(lower, upper, size),
+            reserved_by_torch(lower, upper, size),
+            order,
         )
 
     def report(self, result: Planned, ctx: PassContext) -> Report:
@@ -121,6 +135,8 @@ class Plan(Analysis[Planned]):
                 "other_planners": {
                     "online_best_fit_bytes": Quantity(result.online, Provenance.MODELLED),
                     "largest_first_bytes": Quantity(result.greedy, Provenance.MODELLED),
+                    "onnxruntime_arena_bytes": Quantity(result.held, Provenance.MODELLED),
+                    "pytorch_reserved_bytes": Quantity(result.reserved, Provenance.MODELLED),
                 },
                 "says": "no arena can be smaller" if result.plan.height <= least else "a smaller arena may exist",
             },

@@ -16,6 +16,7 @@ from irscope.passes.lifetimes.frames import Locals, held_by_calls
 from irscope.passes.lifetimes.holds import Hold
 from irscope.passes.lifetimes.inside import inner_peaks
 from irscope.passes.lifetimes.lives import Body, LiveRange, alive_bytes
+from irscope.passes.lifetimes.observed import as_observed
 from irscope.passes.lifetimes.strides import Strides
 from irscope.passes.lifetimes.traced import TracedLocals
 from irscope.passes.ort import OrtPlan
@@ -82,7 +83,10 @@ class Ranges(Analysis[Lifetimes]):
             size = _hidden(node, types, aliases.strides) + peaks.get(node, 0)
             if size != 0:
                 inside[step] = size
-        return Lifetimes(model, body.steps, body.ranges(holds), inside, unsized, len(aliases.undecided))
+        ranges = body.ranges(holds)
+        if model == "eager" and program.watched is not None:
+            ranges = as_observed(ranges, program.watched, body.steps)
+        return Lifetimes(model, body.steps, ranges, inside, unsized, len(aliases.undecided))
 
     def resolved(self, format_: str) -> str:
         """The model, where auto follows the file."""

@@ -24,6 +24,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
 _BOUND = "a lower bound: each node at the device's dense peak, one after the other"
+_CALIBRATED = "the least time, times what recordings of this device took more (irscope calibrate --from)"
 _MEMORY = {
     True: "operands come from the smallest cache that can still hold them, at the rates measured on this machine",
     False: "operands come from main memory: what stays in a cache between two nodes, or is fused, can be faster",
@@ -71,6 +72,7 @@ class Roofline(Analysis[Bounds]):
             summary={
                 "device": device.title,
                 "least_seconds": Quantity(least, Provenance.MODELLED, note=_BOUND),
+                **({"calibrated_seconds": _calibrated(least, device)} if device.slowdown is not None else {}),
                 "if_only": {
                     "arithmetic": _modelled(sum(one.compute * one.runs for one in result.nodes)),
                     "memory": _modelled(sum(one.memory * one.runs for one in result.nodes)),
@@ -114,7 +116,26 @@ class Roofline(Analysis[Bounds]):
             Column("least", Kind.SECONDS, provenance=Provenance.MODELLED),
             Column("share", Kind.RATIO, provenance=Provenance.MODELLED),
         ]
+        slowdown = result.device.slowdown
+        if slowdown is not None:
+            factor = (slowdown.lo * slowdown.hi) ** 0.5
+            columns.append(Column("calibrated", Kind.SECONDS, help=_CALIBRATED, provenance=Provenance.MODELLED))
+            rows = [(*_row(one, result, total), _scaled(one, result, factor)) for one in nodes]
+            return Table.of(rows, columns=columns, title="slowest nodes" if self.top else "nodes")
         return Table.of([_row(one, result, total) for one in nodes], columns=columns, title="slowest nodes" if self.top else "nodes")
+
+
+def _calibrated(least: float | None, device: DeviceProfile) -> Quantity:
+    """The time that recordings of the device make likely."""
+    slowdown = device.slowdown
+    if least is None or slowdown is None:
+        return Quantity(None, Provenance.MODELLED, note=_CALIBRATED)
+    middle = least * (slowdown.lo * slowdown.hi) ** 0.5
+    return Quantity(middle, Provenance.MODELLED, note=_CALIBRATED, lo=least * slowdown.lo, hi=least * slowdown.hi)
+
+
+def _scaled(one: NodeBound, result: Bounds, factor: float) -> float | None:
+    return None if one.binding == UNKNOWN else result.seconds_of(one) * factor
 
 
 def element_type(text: str) -> DType | None:

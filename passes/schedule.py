@@ -13,12 +13,13 @@ from irscope.memory.ordering.latency import LatencyLimit
 from irscope.memory.ordering.portfolio import INDUCTOR_ORDERS, SIMPLE_ORDERS
 from irscope.memory.ordering.solve import Ordering, best_order
 from irscope.passes.alias import Alias
+from irscope.passes.costs.count import NodeCosts
 from irscope.passes.effects import Effects
 from irscope.passes.ranges import Ranges
 from irscope.passes.roofline import Roofline
 from irscope.passes.schedules.draft import Draft, draft
 from irscope.passes.schedules.explain import Held, reason
-from irscope.passes.schedules.levers import Lever, levers
+from irscope.passes.schedules.levers import Known, Lever, levers
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
@@ -87,7 +88,7 @@ class Schedule(Analysis[Scheduled]):
     def compute(self, graph: Graph, ctx: PassContext) -> Scheduled:
         if self.seconds < 0:
             raise UsageError(f"a search of {self.seconds:g} seconds is not possible", code="IRS354", hint="seconds=0 keeps what is quick")
-        share = _share(self.latency)
+        share = share_of(self.latency, "latency", "latency=5% or latency=0.05") if self.latency else None
         aliases = ctx.get(Alias())
         lifetimes = ctx.get(Ranges(model=self.model))
         found = draft(graph, lifetimes, aliases, ctx.get(Effects()), free_inputs=self.inputs == "freed")
@@ -101,7 +102,9 @@ class Schedule(Analysis[Scheduled]):
         scheduled = Scheduled(self.model, found, ordering, limit, weights, *reason(found, ordering))
         if self.seconds:
             spare = min(_LEVER_SECONDS, self.seconds / 5)
-            scheduled.levers = levers(found, aliases, ctx.get(Shapes), spare, self.seed)
+            freed = draft(graph, lifetimes, aliases, ctx.get(Effects()), free_inputs=True) if self.inputs == "held" else found
+            known = Known(aliases, ctx.get(Shapes), ctx.get(NodeCosts()), freed)
+            scheduled.levers = levers(found, ordering, known, spare, self.seed)
         return scheduled
 
     def report(self, result: Scheduled, ctx: PassContext) -> Report:
@@ -144,7 +147,8 @@ class Schedule(Analysis[Scheduled]):
         held = [(one.name, one.size, one.why) for one in result.held[: self.top or None]]
         where = f"alive in every order at {result.node}" if result.node else "alive in every order"
         yield Table.of(held, columns=["tensor:value", "size:bytes", "why:text"], title=where)
-        changes = [(one.what, one.places or None, one.peak, one.bound) for one in result.levers if one.bound < ordering.peak]
+        helping = [one for one in result.levers if (one.bound if one.peak is None else one.peak) < ordering.peak]
+        changes = [(one.what, one.places or None, one.peak, one.bound) for one in helping]
         columns = [Column("change"), Column("places", Kind.COUNT), Column("peak", Kind.BYTES), Column("bound", Kind.BYTES)]
         yield Table.of(changes, columns=columns, title="what could lower the peak further")
         needs = result.draft.problem.needs(ordering.order)
@@ -166,8 +170,10 @@ class Schedule(Analysis[Scheduled]):
                 "latency: nodes start in order, each as soon as its operands are there, and overlap; "
                 f"times are {'the least on the device' if result.weights == 'roofline' else 'one for each node'}"
             )
-        if any(one.what.startswith("recompute") and one.bound < ordering.peak for one in result.levers):
-            yield "with recomputing only the bound is known: what the greediest node needs by itself"
+        if any(one.what.startswith("recompute") and one.peak is not None for one in result.levers):
+            yield "recomputing here costs at most 10% more arithmetic; the pass recompute tells which nodes, and how much"
+        if any("inputs" in one.what and one.peak is not None and one.peak < ordering.peak for one in result.levers):
+            yield "where the model frees its inputs, the peak is what it needs beyond them"
 
 
 def _verdict(result: Scheduled) -> str:
@@ -180,7 +186,8 @@ def _verdict(result: Scheduled) -> str:
         return "no order needs less: proven"
     if not ordering.bound:
         return "nothing is known about the least that an order needs"
-    return f"at most {ordering.peak / ordering.bound - 1:.1%} above the least that any order needs"
+    gap = ordering.peak / ordering.bound - 1
+    return f"{'less than 0.1%' if gap < 0.001 else f'at most {gap:.1%}'} above the least that any order needs"
 
 
 def _at_least(size: int, missing: int) -> object:
@@ -219,16 +226,14 @@ def _say_unsized(found: Draft, ctx: PassContext) -> None:
     ctx.sink.add(Diagnostic(Severity.WARNING, "IRS353", message, where, hint=hint))
 
 
-def _share(text: str) -> float | None:
-    """The share that a text such as 5% or 0.05 names."""
-    if not text:
-        return None
+def share_of(text: str, what: str, example: str) -> float:
+    """The share by which something may grow that a text such as 5% or 0.05 names."""
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         share = -1.0
     if not 0 <= share < float("inf"):
-        raise UsageError(f"{text!r} is no share by which latency may grow", code="IRS354", hint="write latency=5% or latency=0.05")
+        raise UsageError(f"{text!r} is no share by which {what} may grow", code="IRS354", hint=f"write {example}")
     return share
 
 

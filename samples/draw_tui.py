@@ -24,6 +24,7 @@ OTHERS = {"passes": ("transformer", {"batch": 8, "length": 128})}
 PICTURES: dict[str, tuple[str, ...]] = {
     "browse": ("down", "down", "down"),
     "memory": ("2",),
+    "addresses": ("2", "v", "3"),
     "parameters": ("3",),
     "cost": ("4",),
     "passes": ("5",),
@@ -56,6 +57,19 @@ async def picture(name: str, keys: tuple[str, ...], folder: Path) -> None:
         write(app.export_screenshot(title=f"irscope tui {path.name}"), folder / f"tui-{name}.svg")
 
 
+async def compare_picture(folder: Path) -> None:
+    """A model beside the recording of a real run."""
+    here = Path(__file__).parent
+    model, recording = here / "models" / "cnn.onnx", here / "recordings" / "cnn_onnx.ort-cpu.jsonl"
+    if not model.exists():
+        print(f"{model} is not there: python samples/build_samples.py builds it")
+        return
+    app = IrscopeApp(open_model(model), UNICODE, other=str(recording))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(app, pilot)  # type: ignore[arg-type]
+        write(app.export_screenshot(title=f"irscope tui {model.name} {recording.name}"), folder / "tui-compare.svg")
+
+
 async def start_picture(folder: Path) -> None:
     """The picture of the start without a file."""
     app = StartApp(open_model, UNICODE)
@@ -86,6 +100,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["IRSCOPE_HOME"] = home
         asyncio.run(start_picture(folder))
+        asyncio.run(compare_picture(folder))
         for name, keys in PICTURES.items():
             asyncio.run(picture(name, keys, folder))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from irscope.diagnostics import Diagnostic
 from irscope.errors import IrscopeError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
@@ -16,10 +17,25 @@ from irscope.passkit.manager import Manager
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.report.report import Report
 from irscope.report.units import Kind
+from irscope.tui.models.aliases import AliasSets
 from irscope.tui.models.columns import ByteSizes, known, sum_up
 from irscope.tui.models.filter import Matcher
+from irscope.tui.models.folds import find_folds
+from irscope.tui.models.lives import Lives
 from irscope.tui.models.outline import Outline
-from irscope.tui.models.results import Alive, CostTable, Counted, Explained, Finished, LiveTensors, Names, Parameters, Sizes, Update
+from irscope.tui.models.results import (
+    Alive,
+    CostTable,
+    Counted,
+    Explained,
+    Finished,
+    Folded,
+    Names,
+    Parameters,
+    Shared,
+    Sizes,
+    Update,
+)
 
 
 class Analyses:
@@ -39,6 +55,8 @@ class Analyses:
             "flops": self.flops,
             "liveness": self.liveness,
             "shapes": self.shapes,
+            "alias": self.alias,
+            "folds": self.folds,
             "filter": self.filter,
             "finished": Finished,
         }
@@ -53,9 +71,14 @@ class Analyses:
     def params(self) -> Update:
         return Parameters(self.manager.run_one(self.analysis("params")).report())
 
+    def found(self, name: str) -> tuple[Any, Sequence[Diagnostic]]:
+        """The result of a pass and what it had to say, without the tables of its report, which take longer than the pass itself."""
+        subject = self.analysis(name)
+        return self.manager.get(subject), self.manager.diagnostics_of(subject)
+
     def flops(self) -> Update:
-        found = self.manager.run_one(self.analysis("flops"))
-        costs: CostTable = found.value
+        costs: CostTable
+        costs, diagnostics = self.found("flops")
         by_node = costs.by_node
 
         def known_flops(node: Node) -> Dim | None:
@@ -63,16 +86,21 @@ class Analyses:
             return None if cost is None else known(cost.flops)
 
         column = sum_up(self.outline, Kind.FLOPS, known_flops, includes_regions=True)
-        return Counted(costs, column, found.report().diagnostics)
+        return Counted(costs, column, diagnostics)
 
     def liveness(self) -> Update:
-        found = self.manager.run_one(self.analysis("liveness"))
-        live: LiveTensors = found.value
-        return Alive(live, found.report().diagnostics)
+        live, diagnostics = self.found("liveness")
+        return Alive(Lives(live, self.outline), diagnostics)
 
     def shapes(self) -> Update:
-        found = self.manager.run_one(self.analysis("shapes"))
-        return Explained(found.value, found.report().diagnostics)
+        return Explained(*self.found("shapes"))
+
+    def alias(self) -> Update:
+        self.matcher.aliases = AliasSets(self.outline, self.manager.get(self.analysis("alias")))
+        return Shared(self.matcher.aliases)
+
+    def folds(self) -> Update:
+        return Folded(find_folds(self.outline))
 
     def filter(self) -> None:
         self.matcher.prepare()

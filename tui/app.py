@@ -15,9 +15,11 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from irscope.errors import IrscopeError
+from irscope.ir.builder import paused_gc
 from irscope.session import Model
 from irscope.tui.actions import bindings
 from irscope.tui.analyses import ProgressTeller, answered, instruments_of
+from irscope.tui.collector import look_again, quiet_collector, set_aside
 from irscope.tui.help import help_lines
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.history import Place
@@ -36,11 +38,12 @@ _LOOK_AT_FILE = 2.0
 _LOOKS = ("textual-dark", "textual-light")
 
 
-def run_app(model: Model) -> None:
-    """Show a model until the user leaves."""
+def run_app(model: Model, other: str = "") -> None:
+    """Show a model until the user leaves; `other` is a file to compare it with."""
     model.manager.cancelled.clear()
     try:
-        IrscopeApp(model).run()
+        with quiet_collector():
+            IrscopeApp(model, other=other).run()
     finally:
         # Leaving stops what still runs; the model stays usable for whoever opened it.
         model.manager.cancelled.clear()
@@ -86,15 +89,18 @@ class IrscopeApp(App[None]):
             super().__init__()
             self.answer = answer
 
-    def __init__(self, model: Model, symbols: Symbols | None = None) -> None:
+    def __init__(self, model: Model, symbols: Symbols | None = None, *, other: str = "") -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
         if symbols is None:
             symbols = symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
         self.symbols = symbols
+        self.set_class(not symbols.has_braille, "-ascii")
         self.session = self._session_of(model)
         self.file_watch = FileWatch(model.program.path)
+        self.other = other
+        """A file to compare the model with from the start."""
         self._screens: dict[str, ModelScreen] = {}
 
     def _session_of(self, model: Model) -> Session:
@@ -111,6 +117,9 @@ class IrscopeApp(App[None]):
         self.push_screen(self._screen_of(FIRST_SCREEN))
         # The screen is painted before the first analysis competes for the processor.
         self.call_after_refresh(self.session.start)
+        if self.other:
+            self.session.compare_with = self.other
+            self.call_after_refresh(self.action_open_screen, "compare")
         self.set_interval(_LOOK_AT_FILE, self.watch_file)
 
     def on_unmount(self) -> None:
@@ -182,6 +191,7 @@ class IrscopeApp(App[None]):
         await self.switch_screen(screen_record(FIRST_SCREEN).load()(self.session))
         for name in before:
             self.uninstall_screen(name)
+        look_again()
         shown = self.screen
         if isinstance(shown, ModelScreen):
             self._screens[FIRST_SCREEN] = shown
@@ -202,7 +212,11 @@ class IrscopeApp(App[None]):
 
         with instruments_of(session.manager, ProgressTeller(tell)):
             while (request := session.queue.next()) is not None:
-                self.post_message(self.Answered(session, request, answered(request.answer)))
+                with paused_gc():
+                    answer = answered(request.answer)
+                session.put_away()
+                set_aside()
+                self.post_message(self.Answered(session, request, answer))
 
     def on_irscope_app_answered(self, message: Answered) -> None:
         if message.session is not self.session:

@@ -88,12 +88,14 @@ class Queue:
                 return True
             return False
 
-    def clear(self) -> None:
-        """Forget what waits and stop what is being answered."""
+    def clear(self) -> list[Request]:
+        """Forget what waits, which is returned, and stop what is being answered, which fails by itself."""
         with self._lock:
+            dropped = list(self._waiting.values())
             self._waiting.clear()
             if self._current is not None:
                 self._cancelled.set()
+            return dropped
 
     def close(self) -> None:
         """Stop for good."""

@@ -6,18 +6,25 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from irscope.errors import IrscopeError
 from irscope.ir.graph import Node
 from irscope.session import Model
 from irscope.tui.analyses import Analyses
+from irscope.tui.collector import free_dropped, look_again
+from irscope.tui.models.binding import Binding
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.command import Source
 from irscope.tui.models.history import Bookmarks, History, Place
-from irscope.tui.models.results import Failed, Finished, Results, Update
+from irscope.tui.models.overlay import Overlay
+from irscope.tui.models.results import Failed, Finished, Folded, Results, Update
 from irscope.tui.models.symbols import Symbols
-from irscope.tui.queue import LATER, SOON, Queue, Request
+from irscope.tui.queue import LATER, NOW, SOON, Queue, Request
 
 FIRST_SCREEN = "browse"
+_MOST_KEPT = 20_000
+"""Nodes of a model that is kept besides the one on the screen, with the sizes that were put in last."""
 
 
 class Session:
@@ -31,11 +38,16 @@ class Session:
         source = Source(model.program.path, model.options.inputs, model.options.bind, model.manager.settings)
         self.browse = Browse(model.program, source, symbols)
         self.browse.results.diagnostics.extend(model.diagnostics)
+        self.browse.later = self._bind_later
         self.queue = Queue(self.manager.cancelled)
         self.history = History(Place(FIRST_SCREEN, 0))
         self.bookmarks = Bookmarks()
+        self.columns: dict[str, Overlay] = {}
+        """Columns of reports that were put into the tree, by what they are called."""
         self.progress = ""
         """How far the worker is, in a few words."""
+        self.compare_with = ""
+        """A file that the compare screen begins with."""
         self.start_worker: Callable[[], None] = lambda: None
         """Set by the app."""
         self._bound: tuple[dict[str, int], Model] | None = None
@@ -75,9 +87,16 @@ class Session:
     def _take(self, update: Update | None) -> None:
         if update is not None:
             update.apply(self.browse.results)
+        if isinstance(update, Folded):
+            self.browse.fold(update.folds)
         if isinstance(update, Finished) and self.browse.filter_text:
             # Comparisons and `unknown` may match more now.
             self.browse.set_filter(self.browse.filter_text)
+
+    def _bind_later(self, binding: Binding) -> None:
+        browse = self.browse
+        key = f"sizes.{binding.text}"
+        self.ask(key, lambda: browse.results.prepared(binding), browse.show_bound, lambda error: None, urgency=NOW)
 
     def _fail(self, part: str, error: IrscopeError) -> None:
         self._take(Failed(part, error))
@@ -88,12 +107,21 @@ class Session:
         if not wanted:
             return self.model
         if self._bound is None or self._bound[0] != wanted:
+            if self._bound is not None:
+                self._bound = None
+                look_again()
             self._bound = (wanted, self.model.rebound(wanted))
         bound = self._bound[1]
         bound.manager.settings = self.manager.settings
         bound.manager.cancelled = self.manager.cancelled
         bound.manager.instruments[:] = self.manager.instruments
         return bound
+
+    def put_away(self) -> None:
+        """After each answer: a second model as large as a large one is not kept; it is read again sooner than it is missed."""
+        if self._bound is not None and self.browse.node_count > _MOST_KEPT:
+            self._bound = None
+            free_dropped()
 
     # -- selection ---------------------------------------------------------------------------------------------
 
@@ -128,18 +156,18 @@ def find_row(browse: Browse, text: str) -> int | None:
     wanted = text.strip().removeprefix("%").lower()
     if not wanted:
         return None
-    outline = browse.outline
-    if wanted.isascii() and wanted.isdigit() and int(wanted) < len(outline.row_of_step):
-        return outline.row_of_step[int(wanted)]
+    if wanted.isascii() and wanted.isdigit() and int(wanted) < len(browse.steps):
+        return browse.steps.row(int(wanted))
+    # Rows whose text holds the word come first in order after the selected one; only these are looked at more closely.
+    candidates = np.flatnonzero(browse.matcher.names.containing(wanted) | browse.matcher.modules.containing(wanted))
+    at = int(np.searchsorted(candidates, browse.selected, side="right"))
     partial: int | None = None
-    count = len(outline)
-    for offset in range(1, count + 1):
-        row = (browse.selected + offset) % count
+    for row in (*candidates[at:].tolist(), *candidates[:at].tolist()):
         for name in _names(browse, row):
             if name == wanted:
-                return row
+                return int(row)
             if partial is None and wanted in name:
-                partial = row
+                partial = int(row)
     return partial
 
 

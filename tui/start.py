@@ -14,18 +14,21 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import Footer
 
 from irscope.errors import IrscopeError
 from irscope.session import Model
 from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
 from irscope.tui.analyses import answered
+from irscope.tui.help import question_lines
 from irscope.tui.models.problem import error_lines
 from irscope.tui.models.recent import files_table, known_files, note_opened
 from irscope.tui.models.spans import Line, Span
 from irscope.tui.models.symbols import Symbols, symbols_for
 from irscope.tui.screens.dialog import TextDialog
 from irscope.tui.widgets.lines import DetailPane
+from irscope.tui.widgets.paint import Looks
 from irscope.tui.widgets.prompt import Prompt
 from irscope.tui.widgets.table import VirtualTable
 
@@ -38,8 +41,17 @@ START_ACTIONS: tuple[Action, ...] = (
 _WELCOME: tuple[Line, ...] = (
     (Span("irscope tells what a neural network costs before it runs.", "heading"),),
     (Span("Choose a file above with the arrow keys and enter, or press o and type a path."),),
+    (Span("The samples are small networks to try things with."),),
     (Span("It reads .onnx, .pt2, TorchScript, checkpoints and .irs; nothing in a model is executed.", "faint"),),
+    (),
+    (Span("Once a model is open:", "heading"),),
+    *question_lines(),
+    (Span(f"  {'?':<22}", "name"), Span("shows this and all keys.")),
 )
+
+
+class _StartScreen(Looks, Screen[None]):
+    """What the widgets of the start are painted on."""
 
 
 class StartApp(App[Model]):
@@ -64,8 +76,12 @@ class StartApp(App[Model]):
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
         self.read = read
         self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
+        self.set_class(not self.symbols.has_braille, "-ascii")
         self.files = known_files()
         self.reading: Path | None = None
+
+    def get_default_screen(self) -> Screen[None]:
+        return _StartScreen()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="files_pane", classes="pane") as pane:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Final
 
@@ -57,6 +58,8 @@ class BodyReader:
         """The graph that is being read."""
         self.autocast = False
         """Whether operands are cast to the element type that the results are recorded with."""
+        self.origins = array("l")
+        """The number of the file's node that each node stands for which this reader appended."""
         self._unread: dict[str, Type] = {}
 
     def inner(self, graph: Graph) -> BodyReader:
@@ -122,23 +125,28 @@ class BodyReader:
 
     def add_nodes(self, source: Json) -> None:
         """Append the nodes of a graph."""
-        from irscope.frontends.exported.higher_order import add_higher_order
-
         self.source = source
         if len(source["nodes"]) > MOST_NODES:
             raise LoadError("the graph has more than 5,000,000 nodes", code="IRS139", where=self.path)
-        for node in source["nodes"]:
-            target = str(node["target"])
-            if target in _SILENT:
-                continue
-            if not target.startswith("torch.ops."):
-                self._add_function(node, target)
-            elif target.startswith("torch.ops.higher_order."):
-                add_higher_order(self, node, target.rpartition(".")[2])
-            elif any(kind in output for output in node["outputs"] for kind in _SYMBOLIC):
-                self._add_query(node, target)
-            else:
-                self._add_operator(node, target)
+        for number, node in enumerate(source["nodes"]):
+            before = len(self.graph)
+            self._add_node(node)
+            self.origins.extend([number] * (len(self.graph) - before))
+
+    def _add_node(self, node: Json) -> None:
+        from irscope.frontends.exported.higher_order import add_higher_order
+
+        target = str(node["target"])
+        if target in _SILENT:
+            return
+        if not target.startswith("torch.ops."):
+            self._add_function(node, target)
+        elif target.startswith("torch.ops.higher_order."):
+            add_higher_order(self, node, target.rpartition(".")[2])
+        elif any(kind in output for output in node["outputs"] for kind in _SYMBOLIC):
+            self._add_query(node, target)
+        else:
+            self._add_operator(node, target)
 
     def _add_function(self, node: Json, target: str) -> None:
         """A Python function: arithmetic on sizes, which are known as expressions, or something unknown that makes tensors."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
@@ -22,7 +24,7 @@ _EXPORT_AGAIN = "export the model again with a current torch: torch.export.save(
 
 def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> Program:
     """The program of the archive's model."""
-    name = _document_name(archive, options, sink)
+    name = document_name(archive, options, sink)
     document = read_json(archive, name)
     weights = OlderWeights(archive) if name == PROGRAM else Weights(archive, name.removeprefix("models/").removesuffix(".json"))
     try:
@@ -38,7 +40,7 @@ def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> 
         weights.close()
 
 
-def _document_name(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> str:
+def document_name(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> str:
     """The entry that describes the program to read."""
     if PROGRAM in archive:
         return PROGRAM
@@ -83,14 +85,16 @@ class _Model:
         body = BodyReader(graph, types, names, Scopes(graph.scope), Locations(), self._sink, str(self._archive.path))
         declare_inputs(body, module, self._weights, self._options)
         body.add_nodes(module["graph"])
-        set_outputs(body, module)
+        results = set_outputs(body, module)
         version = self._document["schema_version"]
         metadata = {
             "producer": f"torch {self._document.get('torch_version', '?')}",
             "schema": f"{version['major']}.{version['minor']}",
             "dialect": ", ".join(str(item) for item in self._document.get("verifiers") or ()),
         }
-        return Program(graph, {}, dict(symbols.named), "pt2", str(self._archive.path), metadata=metadata)
+        if any(kind.startswith("loss_output") for kind in results):
+            metadata["outputs"] = json.dumps(results)
+        return Program(graph, {}, dict(symbols.named), "pt2", str(self._archive.path), metadata=metadata, origins=body.origins)
 
     def _check_version(self) -> None:
         version = self._document["schema_version"]

@@ -61,10 +61,11 @@ def _declare_input(body: BodyReader, arg: Json, position: int, metas: Json, opti
         body.graph.add_input(scalar(_SCALARS[kind]), body.names.unique(name))
 
 
-def set_outputs(body: BodyReader, module: Json) -> None:
-    """Declare what the model returns, and write back what it changes in buffers and inputs."""
+def set_outputs(body: BodyReader, module: Json) -> list[str]:
+    """Declare what the model returns, and write back what it changes in buffers and inputs; the kind of each result comes back."""
     names = _names_of_state(module)
     outputs: list[Value] = []
+    kinds: list[str] = []
     for spec in module["signature"]["output_specs"]:
         ((kind, content),) = spec.items()
         if kind.endswith("_mutation"):
@@ -76,7 +77,9 @@ def set_outputs(body: BodyReader, module: Json) -> None:
             found = body.argument(content["arg"]) if kind in ("user_output",) else body.value(content["arg"]["name"])
             if isinstance(found, Value):
                 outputs.append(found)
+                kinds.append(f"{kind}:{content.get('parameter_name', '')}")
     body.graph.set_outputs(outputs)
+    return kinds
 
 
 _MUTATED = {

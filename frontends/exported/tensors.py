@@ -111,6 +111,9 @@ class Weights:
             return None
         name, entry = found
         size = self._archive.entries[name].size
+        if not size:
+            # Tensors of the meta device, or fake ones, are saved without values.
+            return None
         meta = entry.get("tensor_meta") or {}
         offset = int((meta.get("storage_offset") or {}).get("as_int", 0)) * (type_.dtype.bits or 8) // 8
         length = type_.nbytes

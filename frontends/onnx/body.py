@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,8 @@ class Body:
         """Attributes of the call that is inlined; None outside of functions."""
         self.constants: dict[str, Value] | None = None
         """Constants of a function, shared by all its calls; None outside of functions."""
+        self.origins = array("l")
+        """The number of the file's node that each node stands for which was lowered here."""
         self._repeated: dict[tuple[Scope, str], int] = {}
 
     # -- names and types ---------------------------------------------------------------------------------------
@@ -112,10 +115,14 @@ class Body:
         """Lower all nodes, in an order in which everything is made before it is used."""
         rows = [Row(node, list(node.input), list(node.output)) for node in nodes]
         self.model.count(len(rows))
+        numbers = {id(row): number for number, row in enumerate(rows)}
         rows = in_order(rows, self)
         rows.reverse()
         while rows:
-            self._lower(rows.pop())
+            row = rows.pop()
+            before = len(self.graph)
+            self._lower(row)
+            self.origins.extend([numbers[id(row)]] * (len(self.graph) - before))
 
     def _lower(self, row: Row) -> None:
         node, inputs, outputs = row

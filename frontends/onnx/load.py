@@ -85,7 +85,8 @@ class _Loader:
         if self._proto.training_info:
             self._sink.note(TRAINING_INFO, "the file describes its training too; only the inference graph was read")
         path = str(self._file.path) if self._file.path is not None else ""
-        return Program(model.graph, symbols=dict(model.symbols.named), format="onnx", path=path, metadata=self._metadata())
+        symbols = dict(model.symbols.named)
+        return Program(model.graph, symbols=symbols, format="onnx", path=path, metadata=self._metadata(), origins=body.origins)
 
     def _add_inputs(self, body: Body, graph: onnx.GraphProto) -> None:
         given = dict(self._options.inputs)

@@ -42,7 +42,7 @@ def in_order(rows: list[Row], body: Body) -> list[Row]:
                         "the model is damaged: names must be unique",
                     )
                 made[name] = index
-    captures = {index: found for index, row in enumerate(rows) if (found := _captured(row.node))}
+    captures = {index: found for index, row in enumerate(rows) if (found := captured_names(row.node))}
     early = early or any(made.get(name, -1) >= index for index, names in captures.items() for name in names)
     return _sorted(rows, made, captures, body) if early else rows
 
@@ -84,7 +84,7 @@ def _sorted(rows: list[Row], made: dict[str, int], captures: dict[int, set[str]]
     return order
 
 
-def _captured(node: onnx.NodeProto) -> set[str]:
+def captured_names(node: onnx.NodeProto) -> set[str]:
     """Names that graphs inside a node read from around it."""
     found: set[str] = set()
     for attribute in node.attribute:
@@ -105,7 +105,7 @@ def free_names(graph: onnx.GraphProto) -> set[str]:
     free = {info.name for info in graph.output}
     for node in graph.node:
         free.update(node.input)
-        free |= _captured(node)
+        free |= captured_names(node)
     free -= made
     free.discard("")
     return free

@@ -88,12 +88,34 @@ def _copy(view: memoryview, start: int, end: int, kind: str, stored: StoredData,
             new_size = _MARK_BYTES
         else:
             new_size = _copy(view, content, stop, inner, stored, body, depth + 1)
-        head = _encode(tag) + _encode(new_size)
+        head = encode(tag) + encode(new_size)
         parts.append(head)
         parts.extend(body)
         length += len(head) + new_size
     parts.append(view[copied:end])
     return length + end - copied
+
+
+def message_fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """All fields of a message: where each starts, its number, where its content is, and where it ends."""
+    position = start
+    while position < end:
+        field_start = position
+        tag, position = _varint(buffer, position, end)
+        wire = tag & 7
+        content = position
+        if wire == 2:
+            size, content = _varint(buffer, position, end)
+            position = content + size
+        elif wire == 0:
+            _, position = _varint(buffer, position, end)
+        elif wire in _FIXED:
+            position += _FIXED[wire]
+        else:
+            raise WireError(f"wire type {wire} does not exist")
+        if position > end:
+            raise WireError("a field reaches beyond the end")
+        yield field_start, tag >> 3, content, position
 
 
 def _large_fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -125,7 +147,7 @@ def _large_fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int,
         raise WireError("a field reaches beyond the end")
 
 
-def _varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
+def _varint(view: Buffer | memoryview, position: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while position < end:
         byte = view[position]
@@ -139,7 +161,8 @@ def _varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
     raise WireError("a number does not end")
 
 
-def _encode(value: int) -> bytes:
+def encode(value: int) -> bytes:
+    """A number as protobuf writes it."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)

@@ -42,6 +42,8 @@ class Entry:
     size: int
     crc: int
     header: int
+    record: int
+    """Where the central directory describes it."""
 
 
 class Archive:
@@ -120,7 +122,7 @@ class Archive:
         entries: list[Entry] = []
         position = 0
         for _ in range(count):
-            entry, position = self._read_entry(data, position)
+            entry, position = self._read_entry(data, position, start)
             if entry.header + _LOCAL.size + entry.packed > start:
                 raise self._error(f"says that {entry.name!r} is larger than the file")
             if not entry.name.endswith("/"):
@@ -131,7 +133,7 @@ class Archive:
                 raise self._error(f"has entries that overlap: {before.name!r} and {after.name!r}")
         return entries
 
-    def _read_entry(self, data: bytes, position: int) -> tuple[Entry, int]:
+    def _read_entry(self, data: bytes, position: int, start: int) -> tuple[Entry, int]:
         if position + _CENTRAL.size > len(data):
             raise self._error("has a directory that ends early")
         fields = _CENTRAL.unpack_from(data, position)
@@ -149,7 +151,7 @@ class Archive:
             raise self._error(f"holds {name!r} encrypted or packed in an unknown way")
         if method == _STORED and packed != size:
             raise self._error(f"gives two sizes for {name!r}")
-        return Entry(name, method, packed, size, crc, header), after
+        return Entry(name, method, packed, size, crc, header, start + position), after
 
     def _name(self, raw: bytes, flags: int) -> str:
         try:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from irscope.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    import torch
 
 C10_DTYPES: dict[int, DType] = {
     0: DType.U8,
@@ -101,6 +106,15 @@ NAMED_DTYPES: dict[str, DType] = {
     "qint32": DType.I32,
 }
 """Attributes of the torch module, as pickles name them."""
+
+
+def torch_dtype(dtype: DType) -> torch.dtype | None:
+    """The element type of torch's that an element type is, None where torch has none."""
+    import torch
+
+    name = next((name for name, known in NAMED_DTYPES.items() if known is dtype), "")
+    return getattr(torch, name, None) if name else None
+
 
 SAFETENSORS_DTYPES: dict[str, DType] = {
     "F64": DType.F64,

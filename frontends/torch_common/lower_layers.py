@@ -251,13 +251,15 @@ def _encoder_layer(call: AtenCall) -> Lowered:
 
 
 def _flash(call: AtenCall) -> Lowered:
-    """Fused attention kernels; only the output is described, the rest serves training."""
+    """Fused attention kernels; what they save for the backward has the types that the file says."""
     attrs: dict[str, Attr] = {"is_causal": call.flag("is_causal")}
     if call.has("scale"):
         attrs["scale"] = call["scale"]
     inputs = [call.tensor("query"), call.tensor("key"), call.tensor("value")]
     mask = call.maybe("attn_bias") or call.maybe("attn_mask")
-    return Lowered("nn.sdpa", [*inputs, mask] if mask is not None else inputs, attrs, (0, *[None] * (len(call.signature.results) - 1)))
+    if call.has("dropout_p"):
+        attrs["dropout_p"] = call["dropout_p"]
+    return Lowered("nn.sdpa", [*inputs, mask] if mask is not None else inputs, attrs)
 
 
 _RULES: dict[str, Rule] = {

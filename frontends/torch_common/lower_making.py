@@ -26,6 +26,7 @@ TEMPLATES: dict[str, str] = {
     "multinomial": "random.multinomial self ; samples=num_samples replacement",
     "item": "tensor.item self",
     "_local_scalar_dense": "tensor.item self",
+    "is_nonzero": "tensor.item self",
 }
 
 _DEFAULT = DType.F32

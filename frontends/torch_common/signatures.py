@@ -149,6 +149,11 @@ def _parse(name: str, text: str) -> Signature:
     return Signature(name, overload, tuple(params), tuple(_result_kind(part) for part in _split(inner)))
 
 
+def parse_signature(name: str, text: str) -> Signature:
+    """A signature from "overload(Tensor self, ...) -> Tensor"."""
+    return _parse(name, text)
+
+
 def _closing(text: str) -> int:
     """Where the parenthesis closes that was opened before the text."""
     depth = 1

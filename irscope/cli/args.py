@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from irscope.errors import UsageError
@@ -22,12 +23,8 @@ FORMATS = ("text", "json", "csv", "html")
 def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False, optional: bool = False) -> None:
     """MODEL and what a user may say about it."""
     count = "?" if optional else None
-    parser.add_argument("model", metavar="MODEL", nargs=count, help="a model file: .onnx, .pt2, TorchScript .pt, checkpoint, .irs")
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="NAME=TYPE", help="type of an input, such as x=f32[1,3,224,224]; may be given again"
-    )
-    parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
-    parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
+    parser.add_argument("model", metavar="MODEL", nargs=count, help="a model file, or a name such as torchvision:resnet50 (irscope zoo)")
+    add_input_arguments(parser)
     parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
     parser.add_argument(
         "--device", default="", help="device that memory and time are meant for, or a file that describes one; default: h200"
@@ -38,6 +35,15 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False, 
     )
     parser.add_argument("--strict", action="store_true", help="anything unknown is an error: exit code 5")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr")
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a user may say about a model's inputs."""
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=TYPE", help="type of an input, such as x=f32[1,3,224,224]; may be given again"
+    )
+    parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
+    parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
@@ -64,14 +70,14 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
     )
 
 
-def open_from(args: argparse.Namespace, **manager_options: object) -> Model:
-    """The model that the arguments name; progress is shown on a terminal."""
+def open_from(args: argparse.Namespace, *, open_sizes: Iterable[str] = (), **manager_options: object) -> Model:
+    """The model that the arguments name; progress is shown on a terminal. `open_sizes` are those that a named model leaves open."""
     instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
     if sys.stderr.isatty():
         instruments.append(ProgressLine(sys.stderr))
     return open_model(
         Path(args.model),
-        load_options(args),
+        replace(load_options(args), open_sizes=frozenset(open_sizes)),
         settings=settings_from(args),
         instruments=instruments,
         **manager_options,  # type: ignore[arg-type]  # handed on as they are

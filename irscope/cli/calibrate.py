@@ -25,15 +25,32 @@ class Command:
     Measures matrix products by element type, memory by the size of what is gone through, functions such as exp, and what an operator
     costs that does nothing. Uses PyTorch where it is installed, else NumPy. The result is a device file in your settings folder
     (IRSCOPE_HOME chooses another); `irscope run --device this` uses it from then on.
+
+    With --from PATH nothing is measured: recordings of a device (of `irscope record`, or folders with machine.json and models.jsonl) give
+    rules for the workspaces of convolutions, and how many times longer models take than the least time. A third of the models is kept out
+    of the fit, and the error on them is told.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of the processor; default: what PyTorch uses")
         parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="about how long to measure each device; default: 5")
         parser.add_argument("--only", choices=("cpu", "gpu"), help="measure only this one")
-        parser.add_argument("-o", "--output", metavar="FILE", help="write the device file there instead (needs --only)")
+        parser.add_argument("-o", "--output", metavar="FILE", help="write the device file there instead (needs --only or --from)")
+        parser.add_argument(
+            "--from",
+            action="append",
+            default=[],
+            metavar="PATH",
+            dest="recordings",
+            help="measure nothing: fit to this recording or folder",
+        )
+        parser.add_argument("--device", default="", help="the device whose file --from adds to; default: the one that was recorded")
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.recordings:
+            return _from_recordings(args)
+        if args.device:
+            raise UsageError("--device goes with --from: a measurement is of this machine")
         if args.output and not args.only:
             raise UsageError("-o writes one file: say which device with --only cpu or --only gpu")
         if args.threads < 0 or not 0 < args.seconds <= 600:
@@ -47,6 +64,16 @@ class Command:
             reports.append(device_report(profile))
         write_document(Document(__version__, ModelInfo("", ""), tuple(reports)), "text", None, RenderOptions.for_stream(sys.stdout, rows=0))
         return 0
+
+
+def _from_recordings(args: argparse.Namespace) -> int:
+    from irscope.cli.calibratefrom import calibrate_from
+
+    record, report = calibrate_from([Path(path) for path in args.recordings], args.device)
+    path, _ = save(record, Path(args.output) if args.output else None)
+    write_document(Document(__version__, ModelInfo("", ""), (report,)), "text", None, RenderOptions.for_stream(sys.stdout, rows=0))
+    sys.stderr.write(f"kept in {path}\n")
+    return 0
 
 
 def engines(threads: int, only: str | None) -> list[Engine]:

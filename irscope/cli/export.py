@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, open_from
+from irscope.cli.args import add_model_arguments, load_options, open_from
+from irscope.cli.exportmodel import MODEL_KINDS, as_file, export_named_model, export_reordered, schedule_of
 from irscope.cli.run import report_diagnostics
 from irscope.errors import ExitCode, UsageError
 from irscope.passes.cuda_memory import CudaMemory
@@ -18,6 +19,7 @@ from irscope.passes.exports.recording import Recording, record
 from irscope.passes.exports.snapshot import snapshot_bytes
 from irscope.passes.exports.steps import steps_table
 from irscope.passes.exports.trace import chrome_trace
+from irscope.passes.exports.viewers import VIEWERS, viewer_json
 from irscope.passes.liveness import Liveness
 from irscope.passes.plan import Plan
 from irscope.passes.schedule import ScheduleModel
@@ -27,13 +29,17 @@ from irscope.report.report import Document, Report
 from irscope.report.write import write_bytes, write_file
 from irscope.session import Model
 
-KINDS = ("pickle", "json", "csv", "svg")
+KINDS = ("pickle", "json", "csv", "svg", *VIEWERS)
 _TIMELINE_KINDS, _PLAN_KINDS = KINDS[:3], KINDS[1:]
 _PLAN_LIFETIMES: dict[str, ScheduleModel] = {"auto": "ssa", "ssa": "ssa", "jit": "jit", "eager": "eager"}
 
 
 class Command:
-    """Write the predicted timeline of memory, or a plan of an arena, for another viewer; the name of the file says for which.
+    """Write a model by name to a file, a model with its nodes in another order, or what is predicted of its memory for another viewer.
+    The name of the file says which.
+
+    .onnx, .pt2 and .pt (a trace) are for models by name, such as torchvision:resnet50: with random weights, and with the inputs they
+    were exported for beside them, in FILE.inputs.npz. --bind batch=8 and --input give sizes; names in them stay open.
 
     .pickle is a snapshot as torch.cuda.memory._dump_snapshot writes it: https://pytorch.org/memory_viz shows it, block by block.
     .json is a Chrome trace with counters, module calls and nodes: https://ui.perfetto.dev shows it. .csv is a table, a row a node.
@@ -42,12 +48,17 @@ class Command:
     written are sizes as they are asked for. --lifetimes eager pretends that PyTorch runs them.
 
     --plan writes what the pass plan says: .csv is MiniMalloc's table, .json the same with the height of the arena, .svg a map of
-    addresses over time. --plan scheduled takes the order that needs least memory.
+    addresses over time. --plan scheduled takes the order that needs least memory. .perfetto.json is a trace of nodes, buffers and bytes
+    alive, .speedscope.json what lies in the arena at the peak, .netron.json an attachment that Netron opens on top of the model,
+    .explorer.json node data for Model Explorer.
+
+    --schedule writes the model itself, .onnx or .pt2, with its nodes in the order that needs least memory. Nothing else in it changes.
+    Its results are the same, whoever runs it; --schedule=seconds=30,latency=5% are options of the pass.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
-        parser.add_argument("-o", "--output", required=True, metavar="FILE", help="a name that ends in .pickle, .json, .csv or .svg")
+        parser.add_argument("-o", "--output", required=True, metavar="FILE", help="its name says what is written")
         parser.add_argument("--kind", choices=KINDS, help="for other names of files")
         parser.add_argument(
             "--lifetimes", choices=("auto", "ssa", "eager", "jit", "ort"), default="auto", help="who frees when, as in liveness"
@@ -56,12 +67,24 @@ class Command:
         parser.add_argument(
             "--plan", nargs="?", choices=("written", "scheduled"), const="written", help="the arena's plan instead of the timeline"
         )
+        parser.add_argument(
+            "--schedule",
+            nargs="?",
+            const="",
+            metavar="OPTIONS",
+            help="the model's own file with its nodes in the order that needs least memory; options of the pass schedule, such as "
+            "seconds=30,latency=5%%",
+        )
         parser.add_argument("--alignment", type=int, default=64, metavar="BYTES", help="of offsets in the plan")
         parser.add_argument("--seconds", type=float, default=10, metavar="S", help="time to search for the plan")
 
     def run(self, args: argparse.Namespace) -> int:
         path = Path(args.output)
-        kind = args.kind or path.suffix.removeprefix(".").lower()
+        kind = args.kind or _kind_of(path)
+        if args.schedule is not None:
+            return self._reorder(args, path)
+        if kind in MODEL_KINDS and not args.plan:
+            return export_named_model(args.model, load_options(args), path)
         kinds = _PLAN_KINDS if args.plan else _TIMELINE_KINDS
         if kind not in kinds:
             raise UsageError(
@@ -82,6 +105,21 @@ class Command:
         sys.stderr.write(f"wrote {path}\n")
         return ExitCode.OK
 
+    def _reorder(self, args: argparse.Namespace, target: Path) -> int:
+        schedule = schedule_of(args.schedule)
+        if args.plan or args.kind:
+            raise UsageError("--schedule writes a model, no plan and no timeline", code="IRS339", hint="leave --plan and --kind out")
+        with as_file(args, target):
+            model = open_from(args)
+            report_diagnostics(model.diagnostics, args.verbose)
+            return export_reordered(model, schedule, target)
+
+
+def _kind_of(path: Path) -> str:
+    """What a name says: plan.netron.json is for Netron."""
+    *_, before, last = ["", "", *path.name.lower().split(".")]
+    return before if last == "json" and before in VIEWERS else path.suffix.removeprefix(".").lower()
+
 
 def _plan(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
     lifetimes = _PLAN_LIFETIMES.get(args.lifetimes)
@@ -90,6 +128,8 @@ def _plan(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
     planned = model.manager.get(Plan(args.alignment, args.seconds, args.plan, lifetimes))
     if kind == "svg":
         return address_map(planned)
+    if kind in VIEWERS:
+        return viewer_json(planned, kind)
     return [minimalloc_csv(planned) if kind == "csv" else plan_json(planned, args.alignment)]
 
 

@@ -40,11 +40,11 @@ class Command:
         parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
     def run(self, args: argparse.Namespace) -> int:
-        model = open_from(args)
+        free = [name.strip() for name in args.free.split(",") if name.strip()]
+        model = open_from(args, open_sizes=free)
         report_diagnostics(model.diagnostics, args.verbose)
         search = Search(model, args.counter)
         memory = search.budget(args.memory)
-        free = [name.strip() for name in args.free.split(",") if name.strip()]
         if len(free) == 1:
             found = search.largest(memory, free[0], {})
             document, lines, worst = found.to_json(), fit_lines(found), found

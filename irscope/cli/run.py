@@ -61,7 +61,8 @@ class Command:
             instruments.append(DumpOnChange(Path(args.dump_ir)))
         if args.skip:
             instruments.append(SkipPasses(frozenset(args.skip.split(","))))
-        model = open_from(args, instruments=instruments, verify_each=args.verify_each, reproducers=True)
+        open_sizes = _sizes_in(args.sweep)
+        model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each, reproducers=True)
         if args.passes == "default" and model.program.format == "checkpoint":
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = parse_pipeline("params", registry)
@@ -88,6 +89,15 @@ class Command:
         if failure is not None:
             raise failure
         return _exit_code(args, results.reports, [*model.diagnostics, *found])
+
+
+def _sizes_in(sweep: list[str]) -> list[str]:
+    """What --sweep calls the sizes that it is about."""
+    if not sweep:
+        return []
+    from irscope.passes.curves.points import symbols_in
+
+    return symbols_in([",".join(sweep)])
 
 
 def _sweeps(sweep: list[str], passes: str, registry: PassRegistry) -> tuple[Pass, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from irscope.cli.args import add_model_arguments, add_output_arguments, open_from
 from irscope.cli.run import report_diagnostics
 from irscope.errors import UsageError
+from irscope.passes.curves.points import symbols_in
 from irscope.passes.sweep import Sweep, curves
 from irscope.report.braille import line_chart
 from irscope.report.options import RenderOptions
@@ -41,7 +42,7 @@ class Command:
         picture = Path(args.plot) if args.plot else None
         if picture is not None:
             check_plot(picture)
-        model = open_from(args)
+        model = open_from(args, open_sizes=symbols_in([",".join(args.over)]))
         wanted = Sweep(over=",".join(args.over), dtype=args.dtype)
         [result] = model.manager.run([wanted])
         series = curves(result.value)

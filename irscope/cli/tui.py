@@ -9,17 +9,22 @@ from pathlib import Path
 
 from irscope.cli.args import add_model_arguments, load_options, open_from, settings_from
 from irscope.errors import UsageError
+from irscope.recording import is_recording
 from irscope.session import Model, open_model
 
 
 class Command:
     """Browse a model in the terminal: its nodes, live tensors, costs and parameters.
 
-    Without MODEL it shows the files that were opened last and some samples to choose from.
+    Without MODEL it shows the files that were opened last and some samples to choose from. With OTHER, another model or a
+    recording of a real run, it begins with the comparison of both.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, optional=True)
+        parser.add_argument(
+            "other", metavar="OTHER", nargs="?", default="", help="another model, or a recording that `irscope record` wrote"
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -27,8 +32,15 @@ class Command:
             raise UsageError(
                 "the UI needs a terminal", hint=f"`irscope run {named}` prints the same answers as text, `irscope show {named}` the graph"
             )
-        # By name: the UI is a layer above the command line, which only starts it.
+        # By name: the UI is a layer above the command line, which only starts it. Both before the model is read: importing
+        # takes twice as long beside a large one, which the garbage collector then looks through.
         start = importlib.import_module("irscope.tui.start")
+        app = importlib.import_module("irscope.tui.app")
+
+        if args.model is not None and is_recording(Path(args.model)):
+            if not args.other:
+                raise UsageError(f"{args.model} is a recording, which is shown beside its model", hint="irscope tui MODEL RECORDING")
+            args.model, args.other = args.other, args.model
 
         def read(path: Path) -> Model:
             return open_model(path, load_options(args), settings=settings_from(args))
@@ -40,5 +52,5 @@ class Command:
             model = open_from(args)
             start.note_opened(Path(args.model))
         if model is not None:
-            importlib.import_module("irscope.tui.app").run_app(model)
+            app.run_app(model, args.other)
         return 0

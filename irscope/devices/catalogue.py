@@ -39,6 +39,23 @@ def find_device(text: str) -> DeviceProfile:
     raise UsageError(f"there is no device {text!r}", code="IRS420", hint=hint)
 
 
+def device_record(text: str) -> dict[str, object]:
+    """The JSON record of a device that comes with irscope, of a file, or of this machine: what a calibration adds to."""
+    profile = find_device(text)
+    built_in = files("irscope.devices").joinpath("data", f"{profile.name}.json")
+    if _built_in().get(_key(text)) is profile and built_in.is_file():
+        content = built_in.read_text(encoding="utf-8")
+    else:
+        key = _key(text)
+        path = calibration_file(THIS_MACHINE[key]) if key in THIS_MACHINE else Path(text)
+        if not path.is_file():
+            raise UsageError(f"{text!r} has no file of its own to add to", code="IRS420", hint="name a device of irscope or a device file")
+        content = path.read_text(encoding="utf-8")
+    found = json.loads(content)
+    assert isinstance(found, dict)
+    return found
+
+
 def device_names() -> tuple[str, ...]:
     """Names of every device, those of plugins included, in the order of the alphabet."""
     return tuple(profile.name for profile in all_devices())

@@ -39,6 +39,17 @@ class Level:
     """Bytes a second."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkspaceRule:
+    """What a library takes for a convolution besides its result: so many times the bytes of input, filter and result."""
+
+    input: int
+    filter: int
+    output: int
+    source: str
+    date: str
+
+
 @dataclass(frozen=True)
 class DeviceProfile:
     """One device. Rates are dense peaks in FLOP/s (a multiply-add is 2), never those for structured sparsity."""
@@ -81,6 +92,10 @@ class DeviceProfile:
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Source of each figure that is a plain number above, by field name."""
     notes: tuple[str, ...] = ()
+    workspaces: Mapping[str, Mapping[str, WorkspaceRule]] = field(default_factory=dict, hash=False)
+    """Rules for convolutions by kind and element type, where they were fitted to recordings."""
+    slowdown: Figure | None = None
+    """How many times longer real runs take than the least time, where that was fitted to recordings."""
     calibrated: bool = False
     """Whether the figures were measured on the machine itself by `irscope calibrate`."""
 

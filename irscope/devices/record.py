@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from irscope.devices.profile import KERNELS, KINDS, DeviceProfile, Figure, Level
+from irscope.devices.profile import KERNELS, KINDS, DeviceProfile, Figure, Level, WorkspaceRule
 from irscope.errors import UsageError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -23,7 +23,7 @@ ELEMENT_TYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "f4", "i8", "i4", "i
 FIELDS = (
     "name", "title", "vendor", "kind", "released", "aliases", "capability", "notes", "sources", "multiprocessors",
     "threads_per_multiprocessor", "memory", "context", "matrix", "kernels", "vector", "bandwidth", "levels", "launch", "overheads", "power",
-    "idle_power", "functions", "calibrated",
+    "idle_power", "functions", "calibrated", "workspaces", "slowdown",
 )  # fmt: skip
 MAX_BYTES = 1 << 20
 
@@ -95,6 +95,8 @@ class _Reader:
             released=self.text("released", ""),
             sources=plain,
             notes=self.texts("notes"),
+            workspaces=self.workspaces(),
+            slowdown=self.figure("slowdown", COUNT),
             calibrated=self.flag("calibrated"),
         )
 
@@ -166,6 +168,26 @@ class _Reader:
                 raise self.wrong(f"kernels.{kind}", f"is no kind of kernel; those are {', '.join(KERNELS)}")
             found[kind] = self.rates(f"kernels.{kind}", value)
         return found
+
+    def workspaces(self) -> dict[str, dict[str, WorkspaceRule]]:
+        found: dict[str, dict[str, WorkspaceRule]] = {}
+        for kind, value in _object(self.data.get("workspaces", {}), self.where, "'workspaces'").items():
+            if kind not in KERNELS:
+                raise self.wrong(f"workspaces.{kind}", f"is no kind of kernel; those are {', '.join(KERNELS)}")
+            rules = _object(value, self.where, f"'workspaces.{kind}'")
+            found[kind] = {dtype: self.workspace(f"workspaces.{kind}.{dtype}", rule) for dtype, rule in rules.items()}
+        return found
+
+    def workspace(self, place: str, value: Json) -> WorkspaceRule:
+        entry = _object(value, self.where, repr(place))
+        factors: dict[str, int] = {}
+        for name in ("input", "filter", "output"):
+            factor = entry.get(name, 0)
+            if not isinstance(factor, int) or isinstance(factor, bool) or not 0 <= factor <= 100:
+                raise self.wrong(f"{place}.{name}", "must be a whole number of at most 100")
+            factors[name] = factor
+        source, date = self.source_of(place, entry)
+        return WorkspaceRule(factors["input"], factors["filter"], factors["output"], source, date)
 
     def rates(self, place: str, value: Json) -> dict[str, Figure]:
         found: dict[str, Figure] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from irscope.errors import UsageError
-from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.dims import Dim, SymDim, bind, symbol
 from irscope.ir.dtypes import DTypeKind
 from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Program
@@ -48,6 +48,13 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
         del program.symbols[name]
 
 
+def rename_symbols(program: Program, names: Mapping[str, str]) -> None:
+    """Give symbols other names everywhere; their limits stay."""
+    made = {old: symbol(new, *program.symbols[old].bounds) for old, new in names.items()}
+    _Binder(made).program(program)
+    program.symbols = {names.get(old, old): made.get(old, known) for old, known in program.symbols.items()}
+
+
 def _input_elements(program: Program) -> list[str]:
     """Names for the elements of small integer inputs: "k" for a scalar, "k_0", "k_1" for a vector."""
     names: list[str] = []
@@ -77,7 +84,7 @@ def type_binder(env: Mapping[str, int]) -> Callable[[Type], Type]:
 class _Binder:
     """Substitutes in types and attributes, each distinct one once."""
 
-    def __init__(self, env: Mapping[str, int]) -> None:
+    def __init__(self, env: Mapping[str, Dim]) -> None:
         self.env = env
         self.types: dict[Type, Type] = {}
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Role, Value
+from irscope.ir.observed import Observed
 from irscope.ir.places import Scope
 
 
@@ -26,11 +27,24 @@ class Program:
     """Integers a user bound that are no sizes: elements of small integer inputs, as "k" or "k_0"."""
     metadata: dict[str, str] = field(default_factory=dict)
     """What the file says of itself: producer, opsets, versions."""
+    origins: Sequence[int] = ()
+    """For each node of the main graph as it was read, the number of the file's node that it stands for; nodes that the file does not
+    have come last. Empty where a frontend does not say. Passes that change the graph do not keep it."""
+
+    training: object = None
+    """A captured training (irscope.training.trace.Trace), of whose last step the graph is; None for a forward."""
+    observed: Observed | None = None
+    """When a run made and dropped storages, for models that were watched while they ran."""
 
     @property
     def root(self) -> Scope:
         """The scope of the model itself."""
         return self.graph.scope
+
+    @property
+    def watched(self) -> Observed | None:
+        """What was observed, while it holds for the graph as it is now."""
+        return self.observed if self.observed is not None and self.observed.holds(self.graph) else None
 
     def bodies(self) -> Iterator[Graph]:
         """The main graph, then the functions, each with its regions."""

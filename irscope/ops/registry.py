@@ -52,6 +52,7 @@ FAMILY_MODULES: tuple[str, ...] = (
     "text",
     "learning",
     "training",
+    "gradients",
     "control",
 )
 """Modules with a tuple `OPS` of records each."""

@@ -125,6 +125,10 @@ class Manager:
         cached = self._cache.get(wanted)
         return cached.result if cached is not None and self._is_valid(wanted, cached) else None
 
+    def forget(self, wanted: Analysis[Any]) -> None:
+        """Drop a cached result that takes much room and is not needed again soon."""
+        self._cache.pop(wanted, None)
+
     def each(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
         """The items, ticking progress and checking for cancellation every 1,024 of them."""
         for done, item in enumerate(items):
@@ -189,10 +193,10 @@ class Manager:
         value = self.get(subject)
         with self._guarded(subject):
             report = subject.report(value, self)
-        found = self._diagnostics_of(subject)
+        found = self.diagnostics_of(subject)
         return PassResult(subject, value, replace(report, diagnostics=(*report.diagnostics, *found)))
 
-    def _diagnostics_of(self, subject: Analysis[Any]) -> list[Diagnostic]:
+    def diagnostics_of(self, subject: Analysis[Any]) -> list[Diagnostic]:
         """What an analysis had to say when it ran, and what those had that it is made of and that nobody can run by name."""
         found: dict[Diagnostic, None] = {}
         pending, seen = [subject], {subject}

@@ -34,11 +34,16 @@ _CELL: dict[str, Json] = {
 
 def document_schema() -> dict[str, Json]:
     """The schema. Properties that it does not name are allowed: later versions of irscope may add some."""
+    return schema_of(jsontypes.DocumentJson, SCHEMA_NAME)
+
+
+def schema_of(type_: type, title: str) -> dict[str, Json]:
+    """The schema of a document that is described by a TypedDict."""
     definitions: dict[str, Json] = {"Cell": _CELL}
-    document = _object(jsontypes.DocumentJson, definitions)
+    document = _object(type_, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": SCHEMA_NAME,
+        "title": title,
         **document,
         "$defs": dict(sorted(definitions.items())),
     }
@@ -50,7 +55,8 @@ def schema_text() -> str:
 
 
 def _object(type_: type, definitions: dict[str, Json]) -> dict[str, Json]:
-    hints = get_type_hints(type_, vars(jsontypes), include_extras=True)
+    names = {**vars(jsontypes), **vars(sys.modules[type_.__module__])}
+    hints = get_type_hints(type_, names, include_extras=True)
     properties: dict[str, Json] = {key: _schema(hint, definitions) for key, hint in hints.items()}
     required: list[Json] = [key for key, hint in hints.items() if get_origin(hint) is not NotRequired]
     return {"type": "object", "description": type_.__doc__, "properties": properties, "required": required}

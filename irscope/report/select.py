@@ -217,12 +217,13 @@ class _Parser:
             raise self._error("expected a value", position)
         self._columns.add(column)
         compare = _OPERATORS[operator]
-        number = None if is_text else _number(value)
+        number = None if is_text else quantity(value)
         wanted = value if is_text or value != "none" else None
         return lambda row: compare(bare(row[column]), wanted, number)
 
 
-def _number(text: str) -> float | None:
+def quantity(text: str) -> float | None:
+    """A number with its unit, such as 10MiB, 2.5G, 30% or 1ms; None for what is none."""
     match = _NUMBER.fullmatch(text)
     unit = _UNITS.get(match[2].lower()) if match else None
     return None if match is None or unit is None else float(match[1].replace("_", "")) * unit

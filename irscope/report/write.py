@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -39,16 +39,24 @@ def write_file(path: Path, chunks: Iterable[str]) -> None:
             with path.open("w", encoding="utf-8", newline="") as stream:
                 stream.writelines(chunks)
         else:
-            _replace(path.resolve(), chunks)  # a symbolic link stays one: what it points to is replaced
+            _replace(
+                path.resolve(), lambda descriptor: _fill_text(descriptor, chunks)
+            )  # a symbolic link stays one: what it points to is replaced
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write binary data beside the target and move it there when it is complete."""
+    write_pieces(path, (content,))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write pieces of binary data one after the other beside the target and move it there when it is complete."""
     with _as_output_error(path):
         if path.exists() and not path.is_file():
-            path.write_bytes(content)
+            with path.open("wb") as binary:
+                binary.writelines(pieces)
         else:
-            _replace(path.resolve(), content)
+            _replace(path.resolve(), lambda descriptor: _fill_binary(descriptor, pieces))
 
 
 def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[str]]]) -> None:
@@ -93,16 +101,21 @@ def _silence(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def _replace(target: Path, chunks: Iterable[str] | bytes) -> None:
+def _fill_binary(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
+    with os.fdopen(descriptor, "wb") as binary:
+        binary.writelines(pieces)
+
+
+def _fill_text(descriptor: int, chunks: Iterable[str]) -> None:
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+        stream.writelines(chunks)
+
+
+def _replace(target: Path, fill: Callable[[int], None]) -> None:
     temporary = target.with_name(f".irscope-{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        if isinstance(chunks, bytes):
-            with os.fdopen(descriptor, "wb") as binary:
-                binary.write(chunks)
-        else:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-                stream.writelines(chunks)
+        fill(descriptor)
         if target.exists():
             temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         os.replace(temporary, target)

@@ -46,10 +46,14 @@ class Costs:
     """Nodes without a known cost by operator."""
     partial: set[Node] = field(default_factory=set)
     """Nodes whose regions hold nodes without a known cost: theirs is only the part that is known."""
-    places: dict[tuple[Scope, str], Tally] = field(default_factory=dict)
-    """Sums by module call and operator."""
     tally: Tally = field(default_factory=Tally)
     """The sum of everything."""
+
+    @cached_property
+    def places(self) -> dict[tuple[Scope, str], Tally]:
+        """Sums by module call and operator; made when a table first asks for them."""
+        with paused_gc():
+            return by_place(self.entries)
 
     @property
     def counted(self) -> int:
@@ -83,9 +87,7 @@ class NodeCosts(Analysis[Costs]):
         # A hundred thousand small objects at once would make the collector look at everything again and again.
         with paused_gc():
             costs.entries = counter.body(graph, lambda nodes: ctx.each(nodes, "counting", len(graph)))
-            costs.places = by_place(costs.entries)
-        for tally in costs.places.values():
-            costs.tally.merge(tally)
+            costs.tally = tallied(costs.entries)
         for op, nodes in costs.unknown.items():
             message = f"the cost of {op} is unknown and not part of the totals: {costs.reasons[nodes[0]]}"
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS401", message, nodes[0].name, count=len(nodes)), about=op)

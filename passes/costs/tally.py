@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.places import Scope
@@ -18,25 +19,32 @@ class Sum:
 
     def __init__(self) -> None:
         self._number = 0
-        self._formulas: dict[SymDim, Dim] = {}
+        self._formulas: dict[SymDim, Dim] | None = None
+
+    @property
+    def _terms(self) -> dict[SymDim, Dim]:
+        # Most sums hold numbers only: there is no dictionary before the first formula.
+        if self._formulas is None:
+            self._formulas = {}
+        return self._formulas
 
     def add(self, value: Dim, times: Dim = 1) -> None:
         if isinstance(value, int) and isinstance(times, int):
             self._number += value * times
         elif isinstance(value, SymDim):
-            self._formulas[value] = self._formulas.get(value, 0) + times
+            self._terms[value] = self._terms.get(value, 0) + times
         else:
             self.add(times, value)
 
     def merge(self, other: Sum) -> None:
         self._number += other._number
-        for formula, times in other._formulas.items():
-            self._formulas[formula] = self._formulas.get(formula, 0) + times
+        for formula, times in (other._formulas or {}).items():
+            self._terms[formula] = self._terms.get(formula, 0) + times
 
     @property
     def value(self) -> Dim:
         total: Dim = self._number
-        for formula, times in self._formulas.items():
+        for formula, times in (self._formulas or {}).items():
             total = total + formula * times
         return total
 
@@ -46,44 +54,49 @@ class Tally:
     """Sums of costs, with the limits they lie in."""
 
     count: int = 0
-    _sums: dict[str, Sum] = field(default_factory=lambda: {measure: Sum() for measure in MEASURES})
+    _sums: dict[str, Sum] = field(default_factory=dict)
+    """Sums by measure; one that is not there is zero."""
     _slack: list[Entry] = field(default_factory=list)
     """Entries that are not exact."""
-    _flops: dict[Arithmetic, Sum] = field(default_factory=lambda: {kind: Sum() for kind in Arithmetic})
+    _flops: dict[Arithmetic, Sum] = field(default_factory=dict)
 
     def add(self, entry: Entry, times: int = 1) -> None:
         """Add an entry, or so many with its cost and runs."""
         self.count += times
-        cost, sums = entry.cost, self._sums
+        cost = entry.cost
         runs = entry.runs if times == 1 else entry.runs * times
         if entry.bounds is not None:
             self._slack.append(entry)
         flops = cost.flops
         if type(flops) is not int or flops:
-            sums["flops"].add(flops, runs)
-            self._flops[entry.arithmetic].add(flops, runs)
+            _sum(self._sums, "flops").add(flops, runs)
+            _sum(self._flops, entry.arithmetic).add(flops, runs)
             for measure in _ARITHMETIC:
                 part = getattr(cost, measure)
                 if type(part) is not int or part:
-                    sums[measure].add(part, runs)
-        sums["read"].add(0 if cost.read is None else cost.read, runs)
-        sums["written"].add(0 if cost.written is None else cost.written, runs)
+                    _sum(self._sums, measure).add(part, runs)
+        if cost.read is not None:
+            _sum(self._sums, "read").add(cost.read, runs)
+        if cost.written is not None:
+            _sum(self._sums, "written").add(cost.written, runs)
 
     def merge(self, other: Tally) -> None:
         """Add everything that another tally holds."""
         self.count += other.count
         self._slack += other._slack
         for measure, found in other._sums.items():
-            self._sums[measure].merge(found)
+            _sum(self._sums, measure).merge(found)
         for kind, found in other._flops.items():
-            self._flops[kind].merge(found)
+            _sum(self._flops, kind).merge(found)
 
     def value(self, measure: str) -> Dim:
         """The sum; what is bounded counts with its upper limit, what is unknown with the part that is known."""
-        return self._sums[measure].value
+        found = self._sums.get(measure)
+        return 0 if found is None else found.value
 
     def flops_in(self, arithmetic: Arithmetic) -> Dim:
-        return self._flops[arithmetic].value
+        found = self._flops.get(arithmetic)
+        return 0 if found is None else found.value
 
     def limits(self, measure: str) -> tuple[Dim, Dim | None]:
         """The least and the most the sum can be; None where it has no upper limit."""
@@ -113,32 +126,44 @@ class Tally:
 _ARITHMETIC = tuple(measure for measure in MEASURES if measure not in ("flops", "read", "written"))
 
 
+K = TypeVar("K")
+
+
+def _sum(sums: dict[K, Sum], key: K) -> Sum:
+    found = sums.get(key)
+    if found is None:
+        found = sums[key] = Sum()
+    return found
+
+
 def tallied(entries: Iterable[Entry]) -> Tally:
     """The sum of entries."""
-    tally = Tally()
-    for entry in entries:
-        tally.add(entry)
-    return tally
+    found = _grouped(entries, lambda entry: None)
+    return found.get(None, Tally())
 
 
 def by_place(entries: Iterable[Entry]) -> dict[tuple[Scope, str], Tally]:
-    """Sums by module call and operator, from which those of modules, operators and the whole follow."""
+    """Sums by module call and operator, from which those of modules and operators follow."""
+    return _grouped(entries, lambda entry: (entry.node.scope, entry.node.op))
+
+
+def _grouped(entries: Iterable[Entry], place_of: Callable[[Entry], K]) -> dict[K, Tally]:
     counts: dict[tuple[object, ...], int] = {}
-    samples: list[Entry] = []
-    tallies: dict[tuple[Scope, str], Tally] = {}
+    samples: list[tuple[K, Entry]] = []
+    tallies: dict[K, Tally] = {}
     for entry in entries:
-        node = entry.node
+        place = place_of(entry)
         if entry.bounds is not None:
-            tallies.setdefault((node.scope, node.op), Tally()).add(entry)
+            tallies.setdefault(place, Tally()).add(entry)
             continue
         # Equal nodes share one cost: most entries only raise a count.
-        key = (node.scope, node.op, id(entry.cost), entry.runs)
+        key = (place, id(entry.cost), entry.arithmetic, entry.runs)
         found = counts.get(key)
         if found is None:
             counts[key] = 1
-            samples.append(entry)
+            samples.append((place, entry))
         else:
             counts[key] = found + 1
-    for entry, count in zip(samples, counts.values(), strict=True):
-        tallies.setdefault((entry.node.scope, entry.node.op), Tally()).add(entry, count)
+    for (place, entry), count in zip(samples, counts.values(), strict=True):
+        tallies.setdefault(place, Tally()).add(entry, count)
     return tallies

@@ -3,7 +3,8 @@
 Under TF32, cuDNN computes convolutions of row-major (NCHW) tensors with kernels for the channels-last order, and lays input and
 filter out anew in its workspace. This is what a card of architecture 8.x shows in recordings: the peak of VGG-16 to 0.001 MiB,
 those of ResNet-50 and ResNet-101 within 0.15 %. No recording tells what other architectures take: there nothing is added to the
-prediction, and the interval says what may come on top.
+prediction, and the interval says what may come on top. A device file may hold rules that were fitted to recordings of that device
+(`irscope calibrate --from`): where it has one for the kind of convolution, that one counts.
 """
 
 from __future__ import annotations
@@ -42,9 +43,22 @@ def convolution_workspace(call: OpCall, target: Target) -> ConvolutionWorkspace 
     if given is None or filters is None or made is None or _is_depthwise(call, x, weight):
         return None
     most = given + filters + made
+    rule = target.device.workspaces.get(_kind(call, weight), {}).get(x.dtype.text)
+    if rule is not None:
+        size = rule.input * given + rule.filter * filters + rule.output * made
+        return ConvolutionWorkspace(size, max(1, rule.input) * given + max(1, rule.filter) * filters + max(1, rule.output) * made)
     recorded = target.device.capability is not None and target.device.capability[0] == _RECORDED
     relays = x.dtype is DType.F32 and len(x.shape or ()) == 4 and has_memory_format(x, "channels_last") is not True
     return ConvolutionWorkspace(given + filters if recorded and relays else 0, most)
+
+
+def _kind(call: OpCall, weight: TensorType) -> str:
+    """The kind of kernel, as device files call it."""
+    groups, strides = call.attrs.get("groups", 1), call.attrs.get("strides") or ()
+    if groups != 1 and weight.shape is not None and weight.shape[1] == 1:
+        return "depthwise"
+    is_product = groups == 1 and weight.shape is not None and all(size == 1 for size in (*weight.shape[2:], *strides))
+    return "pointwise" if is_product else "convolution"
 
 
 def _is_depthwise(call: OpCall, x: TensorType, weight: TensorType) -> bool:

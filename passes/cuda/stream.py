@@ -18,6 +18,7 @@ from irscope.passes.cuda.convolution import LABEL, convolution_workspace
 from irscope.passes.cuda.loading import is_on_host
 from irscope.passes.cuda.workspace import workspace_policy
 from irscope.passes.inference.engine import Inferred
+from irscope.passes.lifetimes.lives import LiveRange
 from irscope.passes.lifetimes.strides import Strides
 from irscope.passes.ranges import Lifetimes
 
@@ -92,6 +93,10 @@ def _names_device(node: Node) -> bool:
     return node.loc is not None and "device=" in node.loc.statement
 
 
+def _rank(one: LiveRange) -> int:
+    return one.rank
+
+
 class _Builder:
     def __init__(
         self,
@@ -119,7 +124,7 @@ class _Builder:
         """Walk the steps in order."""
         stream, steps = self._stream, self._lifetimes.steps
         self._find_host_values()
-        for one in self._lifetimes.ranges:
+        for one in sorted(self._lifetimes.ranges, key=_rank):
             if one.value in self._on_host:
                 continue
             slot = stream.slot(one.size, OUTPUT if one.is_output else ACTIVATION, one.value.name or "")

@@ -51,6 +51,11 @@ def parse_points(texts: Iterable[str], program: Program) -> Points:
     return Points(dict(zip(sizes, map(list, columns), strict=True)), names)
 
 
+def symbols_in(texts: Iterable[str]) -> list[str]:
+    """What the texts call the symbols that they give sizes for."""
+    return [name for name, _ in _parts(texts)]
+
+
 def find_symbol(program: Program, name: str) -> str:
     """The model's own name of a symbol. Raises UsageError, with what there is, for a name that means none."""
     found = symbol_named(program, name)

@@ -101,6 +101,8 @@ class Inference(RuleContext):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.program = program
+        self._seen = program.watched is not None
+        """Whether results have the types that they had in a run."""
         self.found = Inferred()
         self.depth = 0
         self._node: Node | None = None
@@ -154,6 +156,8 @@ class Inference(RuleContext):
             types = self._foreign(node) if spec is None else self._infer(node, spec)
         found = self.found.types
         for output, type_ in zip(node.outputs, types, strict=False):
+            if self._seen:
+                type_ = _as_seen(type_, output.type)
             found[output] = type_
             if type(type_) is not TensorType:
                 continue
@@ -363,6 +367,13 @@ class Inference(RuleContext):
                     )
                     return
         reasons[output] = self._explained or Reason(node.name, f"the rule of {node.op} cannot tell the shape from what is known", "")
+
+
+def _as_seen(inferred: Type, seen: Type) -> Type:
+    """The type that a result had in a run, where rules cannot tell sizes that depend on data."""
+    if not isinstance(seen, TensorType) or not seen.is_static or (isinstance(inferred, TensorType) and inferred.is_static):
+        return inferred
+    return seen
 
 
 _INTEGERS = frozenset({DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL})

@@ -35,6 +35,8 @@ class LiveRange:
     """Steps that read it, each with the value that is read, which may be a view."""
     holds: tuple[Hold, ...] = ()
     """What else keeps it: the longest call and the longest variable."""
+    rank: int = 0
+    """Among storages that are let go of after the same step, those with lower numbers go first."""
 
     @property
     def is_output(self) -> bool:

@@ -13,9 +13,10 @@ from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, LiveRange
+from irscope.passes.ort.casts import without_double_casts
 from irscope.passes.ort.figures import OrtFigures, Session, simulate
 from irscope.passes.ort.kernels import Launch, Launches, kernel_of, read_launches
-from irscope.passes.ort.order import execution_order
+from irscope.passes.ort.order import ExecutionOrder, execution_order
 from irscope.passes.ort.plan import NEVER, Buffers, plan_buffers
 
 LARGEST_COPIED = 127
@@ -35,6 +36,8 @@ class OrtOptions:
     """enable_mem_reuse: results take over dead buffers of the same shape."""
     file_order: bool = False
     """Kernels run in the order of the file. It is that of the session that wrote the file as its optimised model."""
+    execution: ExecutionOrder = "default"
+    """execution_order: how the session sorts kernels."""
     threads: int = 1
     """intra_op_num_threads: some kernels take working memory for each thread."""
 
@@ -66,8 +69,17 @@ class OrtPlan:
 
 def plan_ort(graph: Graph, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
     """Order, buffers and two simulated runs. `inside` are bytes that graphs inside nodes take."""
-    found = read_launches(graph, types)
-    order = found.launches if options.file_order else execution_order(found)
+    return plan_launches(graph, launches_of(graph, types), types, options, inside)
+
+
+def launches_of(graph: Graph, types: Inferred) -> Launches:
+    """The kernels of a graph as a session keeps them."""
+    return without_double_casts(read_launches(graph, types), types)
+
+
+def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
+    """The same for kernels that may stand in another order than in the graph."""
+    order = found.launches if options.file_order else execution_order(found, options.execution)
     buffers = plan_buffers(order, found, options.reuse)
     unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
     ranges = _ranges(order, found, buffers)

@@ -9,12 +9,14 @@ from irscope.errors import PassError
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
+from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem, waiting_for_one_another
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Aliases
 from irscope.passes.effects import Order
 from irscope.passes.lifetimes.lives import read_values
 from irscope.passes.ranges import Lifetimes
+
+_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,11 @@ def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *,
     base = sum(storage.size for storage in storages if storage.is_input and storage.is_output)
     inside = {step: size for step, size in lifetimes.inside.items() if not _is_unknown(size)}
     workspace = [_number(inside.get(step, 0)) for step in range(end)]
-    problem = make_problem(_before(nodes, place, order), [storages[at] for at in kept], workspace)
+    before = _before(nodes, place, order)
+    if cycle := waiting_for_one_another(before):
+        names = ", ".join(nodes[op].name for op in cycle[:_NAMED])
+        raise PassError(f"{len(cycle)} nodes wait for one another, so that no order is possible: {names}", code="IRS366")
+    problem = make_problem(before, [storages[at] for at in kept], workspace)
     problem = OrderProblem(problem.before, problem.storages, problem.workspace, base)
     return Draft(nodes, problem, [values[at] for at in kept], unsized)
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
 from irscope.memory.ordering.problem import OrderProblem, Storage
-from irscope.memory.ordering.solve import best_order
+from irscope.memory.ordering.recompute import lower, start
+from irscope.memory.ordering.solve import Ordering, best_order
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.alias import Aliases, written_operand
+from irscope.passes.costs.count import Costs
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.schedules.draft import Draft
+from irscope.passes.schedules.recipe import recipe_of
 
 _CONCAT = "tensor.concat"
 _MOST_NODES = 5_000
+_MORE_ARITHMETIC = 0.1
+_GIVEN_AWAY = "let the model free its inputs after their last use"
+_RECOMPUTED = "recompute what is needed again instead of keeping it"
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,17 @@ class Lever:
     """Reached by the best order found; None where only a bound is known."""
     bound: int
     """No order needs less then."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What else is known about the model."""
+
+    aliases: Aliases
+    types: Inferred
+    costs: Costs
+    freed: Draft
+    """The problem where the caller gives the inputs away."""
 
 
 @dataclass
@@ -70,20 +88,34 @@ class _Merging:
         return OrderProblem([tuple(sorted(earlier)) for earlier in self.before], storages, old.workspace, old.base)
 
 
-def levers(draft: Draft, aliases: Aliases, types: Inferred, seconds: float, seed: int) -> list[Lever]:
+def levers(draft: Draft, ordering: Ordering, known: Known, seconds: float, seed: int) -> list[Lever]:
     """What each kind of change makes possible; empty for models so large that it would take long to find out."""
     if len(draft.nodes) > _MOST_NODES:
         return []
     found: list[Lever] = []
     for what, merging in (
-        ("write elementwise results over their operands", _in_place(draft, aliases, types)),
-        ("let what is concatenated be written where the result lies", _without_concat(draft, aliases)),
+        ("write elementwise results over their operands", _in_place(draft, known.aliases, known.types)),
+        ("let what is concatenated be written where the result lies", _without_concat(draft, known.aliases)),
     ):
         if merging.places:
-            ordering = best_order(merging.problem(), seconds, seed)
-            found.append(Lever(what, merging.places, ordering.peak, ordering.bound))
-    found.append(Lever("recompute what is needed again instead of keeping it", 0, None, draft.problem.least))
+            best = best_order(merging.problem(), seconds, seed)
+            found.append(Lever(what, merging.places, best.peak, best.bound))
+    given = known.freed.problem.at_start - draft.problem.at_start
+    if given:
+        best = best_order(known.freed.problem, seconds, seed)
+        places = sum(storage.is_input for storage in known.freed.problem.storages)
+        found.append(Lever(_GIVEN_AWAY, places, best.peak - given, best.bound - given))
+    found.append(_recomputing(draft, ordering, known, seconds))
     return found
+
+
+def _recomputing(draft: Draft, ordering: Ordering, known: Known, seconds: float) -> Lever:
+    deadline = time.monotonic() + seconds
+    recipe = recipe_of(draft, known.aliases, known.costs)
+    most = round(sum(cost or 0 for cost in recipe.cost) * _MORE_ARITHMETIC)
+    first = start(draft.problem, recipe, ordering.order)
+    found = lower(first, most, lambda: time.monotonic() > deadline)
+    return Lever(_RECOMPUTED, sum(found.again), found.peak if found.peak < first.peak else None, draft.problem.least)
 
 
 def _numbers(draft: Draft) -> dict[Value, int]:

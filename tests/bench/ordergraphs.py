@@ -330,10 +330,10 @@ def _mixed(net: Network, branches: Sequence[int], side: int, channels: int) -> l
     return found
 
 
-def layered(count: int, width: int, seed: int = 0, reach: int = 0) -> OrderProblem:
-    """Random layers of up to `width` operators that read one another and, now and then, older results; sizes of 1 KiB to 1 MiB.
+def layered(count: int, width: int, seed: int = 0, reach: int = 0, most: int = 2, skips: float = 0.1) -> OrderProblem:
+    """Random layers of up to `width` operators that read up to `most` of the layer before and, now and then, older results.
 
-    Without a reach older ones are at most a few layers away.
+    Sizes are 1 KiB to 1 MiB. Without a reach older results are at most a few layers away.
     """
     net, rng = Network(), random.Random(seed)
     older: list[int] = []
@@ -343,8 +343,8 @@ def layered(count: int, width: int, seed: int = 0, reach: int = 0) -> OrderProbl
         inputs: list[set[int]] = [set() for _ in range(rng.randint(1, width))]
         for one in inputs:
             if layer:
-                one.update(rng.sample(layer, min(len(layer), rng.randint(1, 2))))
-            if older and rng.random() < 0.1:
+                one.update(rng.sample(layer, min(len(layer), rng.randint(1, most))))
+            if older and rng.random() < skips:
                 one.add(older[-rng.randint(1, min(len(older), reach or 4 * width))])
         for result in layer:
             if not any(result in one for one in inputs):

@@ -116,16 +116,20 @@ def exported(case: Case) -> Path:
     return path
 
 
-def _export(spec: dict[str, Any]) -> Any:
+def built(spec: dict[str, Any]) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """A model with the arguments it was recorded with."""
     dtype = getattr(torch, spec["dtype"])
     model = _model(spec).to(dtype)
     inputs = {
         name: torch.zeros(*shape, dtype=dtype if getattr(torch, kind).is_floating_point else getattr(torch, kind))
         for name, (shape, kind) in spec["inputs"].items()
     }
-    if spec.get("positional"):
-        return torch.export.export(model, tuple(inputs.values()))
-    return torch.export.export(model, (), {**inputs, **spec.get("call", {})})
+    return (model, tuple(inputs.values()), {}) if spec.get("positional") else (model, (), {**inputs, **spec.get("call", {})})
+
+
+def _export(spec: dict[str, Any]) -> Any:
+    model, args, kwargs = built(spec)
+    return torch.export.export(model, args, kwargs)
 
 
 def _model(spec: dict[str, Any]) -> nn.Module:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from irscope.errors import UsageError
 from irscope.memory.ordering.cut import least_while_running
 from irscope.memory.ordering.exact import Attempt, ExactSearch
 from irscope.memory.ordering.layout import Layout
+from irscope.memory.ordering.necessary import Necessary
 from irscope.memory.ordering.portfolio import by_need, simple_orders
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
 from irscope.memory.ordering.solve import best_order, waists
@@ -81,6 +83,23 @@ def test_an_attempt_knows_whether_there_is_an_order_within_a_limit(problem: Orde
             assert problem.is_valid(order) and max(problem.needs(order)) <= limit
 
 
+@given(problems(), st.integers(0, 60))
+def test_what_is_necessary_holds_in_every_order_within_the_limit(problem: OrderProblem, limit: int) -> None:
+    orders = list(all_orders(problem))
+    necessary = Necessary(problem, limit)
+    necessary.run(lambda: False)
+    within = [order for order in orders if max(problem.needs(order)) <= limit]
+    for order in within:
+        assert not necessary.impossible and necessary.strengthened().is_valid(order)
+    if necessary.impossible:
+        assert limit < necessary.least_beyond <= min(max(problem.needs(order)) for order in orders)
+    else:
+        lower = Necessary(problem, limit - 1, necessary)
+        lower.run(lambda: False)
+        for order in orders:
+            assert max(problem.needs(order)) > limit - 1 or (not lower.impossible and lower.strengthened().is_valid(order))
+
+
 @given(problems())
 def test_time_runs_backwards_as_well(problem: OrderProblem) -> None:
     order = list(range(len(problem)))
@@ -133,3 +152,17 @@ def test_a_chain_with_a_branch_that_can_wait() -> None:
 def test_no_time_gives_a_valid_order(seconds: float) -> None:
     problem = make_problem([(), (0,), (0,), (1, 2)], [Storage(5, (0, 1, 2)), Storage(7, (1, 3)), Storage(9, (2, 3))])
     assert problem.is_valid(best_order(problem, seconds=seconds).order)
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ([(), (2,), (1,), (2,)], "operators 1, 2 wait"),
+        ([(0,)], "operators 0 wait"),
+        ([(1,), ()], "numbered"),
+    ],
+)
+def test_what_has_no_order_is_refused(before: list[tuple[int, ...]], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as refused:
+        make_problem(before, [])
+    assert refused.value.code == "IRS366"

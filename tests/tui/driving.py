@@ -16,11 +16,11 @@ SMALL, LARGE, HUGE = (80, 24), (120, 40), (200, 60)
 Steps: TypeAlias = Callable[[IrscopeApp, Pilot[None]], Awaitable[None]]
 
 
-def drive(opened: Model, steps: Steps, *, size: tuple[int, int] = LARGE, symbols: Symbols = UNICODE) -> IrscopeApp:
-    """Run the app, wait until every question is answered, and do some steps."""
+def drive(opened: Model, steps: Steps, *, size: tuple[int, int] = LARGE, symbols: Symbols = UNICODE, other: str = "") -> IrscopeApp:
+    """Run the app, wait until every question is answered, and do some steps; `other` is a file to compare with from the start."""
 
     async def run() -> IrscopeApp:
-        app = IrscopeApp(opened, symbols)
+        app = IrscopeApp(opened, symbols, other=other)
         async with app.run_test(size=size) as pilot:
             await settle(app, pilot)
             await steps(app, pilot)

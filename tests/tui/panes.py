@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from irscope.tui.screens.compare import BothPane
 from irscope.tui.screens.picking import FormDialog, PickDialog
 from irscope.tui.widgets.stack import StackPane
 from irscope.tui.widgets.table import VirtualTable
@@ -12,6 +13,7 @@ PANE_OWNERS: dict[str, type] = {
     "form": FormDialog,
     "pick": PickDialog,
     "stack": StackPane,
+    "both": BothPane,
     "table": VirtualTable,
     "tree": OutlineTree,
     "timeline": TimelinePane,

@@ -24,6 +24,7 @@ from irscope.tui.screens.browse import BrowseScreen
 from irscope.tui.screens.dialog import TextDialog
 from irscope.tui.session import Session
 from irscope.tui.widgets.lines import DetailPane, TextPane
+from irscope.tui.widgets.paint import Looks
 from irscope.tui.widgets.timeline import TimelinePane
 from irscope.tui.widgets.tree import OutlineTree
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
@@ -146,7 +147,7 @@ def test_collapsing_everything_selects_what_is_left() -> None:
 def test_details_follow_the_selection() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await pilot.press("down", "down")
-        assert text_of(app.screen.query_one(DetailPane).lines[0]) == "nn.linear"
+        assert text_of(app.screen.query_one(DetailPane).lines[0]) == "nn.linear  %hidden"
         await pilot.press("d")
         assert not app.screen.query_one(DetailPane).display
         await pilot.press("d")
@@ -426,8 +427,8 @@ def test_everything_is_legible(theme: str) -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         app.theme = theme
         await pilot.pause()
-        tree = app.screen.query_one(OutlineTree)
-        looks = {name: tree.get_component_rich_style(name) for name in sorted(OutlineTree.COMPONENT_CLASSES)}
+        screen = app.screen
+        looks = {name: screen.get_component_rich_style(name) for name in sorted(Looks.COMPONENT_CLASSES)}
         weak = {name: round(contrast(look), 2) for name, look in looks.items() if contrast(look) < 4.5}
         assert weak == {}
 

@@ -13,7 +13,8 @@ from irscope.report.printable import display_width
 from irscope.tui.analyses import result_of
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.command import Source
-from irscope.tui.models.cost import GROUPINGS, Cost, Timed, views_of
+from irscope.tui.models.cost import Cost, Timed, views_of
+from irscope.tui.models.costgroups import GROUPINGS, NodeTimes
 from irscope.tui.models.scatter import Roof, Scatter
 from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
@@ -25,7 +26,8 @@ def cost(text: str, symbols: Symbols = UNICODE, device: str = "") -> Cost:
     made = Cost(Browse(opened.program, Source("m"), symbols))
     made.device = device
     made.ask()
-    times = result_of(opened.manager, f"roofline{{device={device} top=0}}" if device else "roofline{top=0}")
+    found = result_of(opened.manager, f"roofline{{device={device} top=0}}" if device else "roofline{top=0}")
+    times = NodeTimes(found, made.browse.outline)
     made.take(Timed(device, {}, times, views_of(times, symbols)))
     return made
 
@@ -36,17 +38,19 @@ def test_groups_add_up_to_the_whole(text: str, by: str) -> None:
     made = cost(text)
     made.group_by(by)  # type: ignore[arg-type]
     assert made.found is not None
-    times = made.found.times
-    assert sum(len(group.nodes) for group in made.groups) == len(times.nodes)
-    assert math.isclose(sum(group.seconds for group in made.groups), times.seconds)
-    assert sum(group.flops for group in made.groups) == sum(one.flops * one.runs for one in times.nodes)
+    times, groups = made.found.times, list(made.groups or ())
+    assert sum(group.count for group in groups) == len(times)
+    assert math.isclose(sum(group.seconds for group in groups), times.total)
+    assert sum(group.flops for group in groups) == int(times.flops.sum())
+    assert made.groups is not None
+    assert sorted(place for number in range(len(groups)) for place in made.groups.nodes(number).tolist()) == list(range(len(times)))
 
 
 def test_a_module_holds_what_is_inside_it() -> None:
     made = cost(TWO_LAYERS)
-    by_name = {group.name: group for group in made.groups}
-    assert len(by_name["(model)"].nodes) == 4
-    assert len(by_name["block"].nodes) == 3
+    by_name = {group.name: group for group in made.groups or ()}
+    assert by_name["(model)"].count == 4
+    assert by_name["block"].count == 3
     assert by_name["block"].flops == sum(by_name[name].flops for name in ("block/fc1", "block/fc2")) + 4 * 256
 
 
@@ -69,10 +73,10 @@ def test_groupings_take_turns() -> None:
 def test_unknown_nodes_are_said_and_sums_are_at_least() -> None:
     made = cost(FOREIGN)
     made.group_by("module")
-    by_name = {group.name: row for row, group in enumerate(made.groups)}
+    by_name = {group.name: row for row, group in enumerate(made.groups or ())}
     assert "≥" in made.table.text(by_name["(model)"])
     made.group_by("kind")
-    by_name = {group.name: row for row, group in enumerate(made.groups)}
+    by_name = {group.name: row for row, group in enumerate(made.groups or ())}
     assert "?" in made.table.text(by_name["acme.magic"])
     assert "1 nodes unknown" in made.title() or "nodes unknown" in made.title()
 

@@ -176,3 +176,35 @@ def test_what_a_filter_hides_is_shown_when_it_is_gone_to() -> None:
     assert model.outline.items[model.selected].name == "y"
     assert model.filter_text == ""
     assert model.tree.is_visible(model.selected)
+
+
+VIEWS = """irscope 1
+graph @main {
+  input %x: f32[2,3]
+  %a: f32[2,3] = nn.relu(%x)
+  %v: f32[6] = view.reshape(%a) {shape=[6]}
+  %w: f32[6] = nn.relu(%v) {inplace=0}
+  %b: f32[6] = nn.gelu(%w)
+  return %b
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"), [("alias:%a", "avw"), ("alias:w", "avw"), ("!alias:%a", "b"), ("alias:%b", "b"), ("alias:%none", "")]
+)
+def test_alias_finds_what_shares_a_storage(text: str, names: str) -> None:
+    assert "".join(sorted(matching(VIEWS, text))) == names
+
+
+def test_alias_of_what_the_model_is_given() -> None:
+    text = VIEWS.replace("nn.relu(%x)", "view.reshape(%x) {shape=[2,3]}").replace(" {inplace=0}", "")
+    assert "".join(sorted(matching(text, "alias:%x"))) == "av"
+
+
+def matching(text: str, wanted: str) -> list[str]:
+    """The names of the nodes that a filter matches."""
+    shown = browse(text)
+    shown.set_filter(wanted)
+    assert shown.filter_error == ""
+    return [shown.outline.items[row].name for row in shown.tree.visible.tolist() if shown.tree.is_match(row)]

@@ -10,6 +10,7 @@ from irscope.tui.analyses import analysis_of, report_of
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.command import Source
 from irscope.tui.models.counters import Counters, counters_of
+from irscope.tui.models.lives import Lives
 from irscope.tui.models.memory import Found, Memory
 from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
@@ -24,7 +25,7 @@ def memory(text: str, *, symbols: Symbols = UNICODE, lifetime: str = "auto") -> 
     made = Memory(Browse(opened.program, Source("m.irs", settings=opened.manager.settings), symbols))
     made.lifetime = lifetime
     found = opened.manager.run_one(analysis_of(opened.manager, made.question))
-    made.take(Found(lifetime, "", found.value, found.report()))
+    made.take(Found(lifetime, "", Lives(found.value, made.browse.outline), counters_of(found.report())))
     return made
 
 
@@ -59,7 +60,7 @@ def test_the_sum_of_the_table_is_the_height_of_the_chart() -> None:
     for step in range(len(made.stack)):
         made.go_to(step)
         parts = {name: part[step] for name, part in made.stack.parts.items()}
-        sizes = sum(made._bound(one.size) or 0 for one in made.living())
+        sizes = int(made.sizes[made.living()].sum())
         assert sizes == parts["outputs"] + parts["activations"]
 
 
@@ -158,7 +159,7 @@ def test_the_peak_over_sizes_comes_from_one_analysis() -> None:
     assert made.sizes_question == 'curve{over="batch=1..64" allocator=false}'
     made.take_sizes(report_of(opened.manager, made.sizes_question))
     assert made.by_size is not None
-    made.shows_sizes = True
+    made.drawings.view = "sizes"
     text = "\n".join(text_of(line) for line in made.chart_lines(80, 14))
     assert "batch=1 to batch=64" in text
     assert memory(TWO_LAYERS).sizes_question == ""
@@ -170,7 +171,7 @@ def test_an_answer_to_another_question_is_dropped() -> None:
     made.lifetime = "eager"
     assert made.is_waiting
     assert before is not None
-    made.take(Found("ssa", "", before.live, before.report))
+    made.take(Found("ssa", "", before.lives, before.counters))
     assert made.found is before
     assert "computing eager" in made.chart_title()
 

@@ -11,7 +11,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
-from irscope.tui.models.outline import Group, Outline, build_outline
+from irscope.tui.models.outline import Group, Item, Outline, build_outline
 from irscope.tui.models.tree import TreeModel
 from tests.tui.models import EMPTY, FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, program
 
@@ -49,8 +49,9 @@ def test_regions_and_functions_have_rows_of_their_own() -> None:
 
 def test_every_row_knows_its_step() -> None:
     outline = build_outline(program(NESTED))
-    assert outline.step == [0, 0, 1, 1, 1, 1, 1, 1, 1, 2, None, None, None, None]
-    assert [outline.items[row].name for row in outline.row_of_step] == ["before", "y", "after"]
+    steps = outline.program_order
+    assert [steps.at(row) for row in range(len(outline))] == [0, 0, 1, 1, 1, 1, 1, 1, 1, 2, None, None, None, None]
+    assert [outline.items[row].name for row in steps.rows.tolist()] == ["before", "y", "after"]
 
 
 def test_a_module_called_twice_has_two_rows() -> None:
@@ -68,7 +69,7 @@ def test_a_module_that_is_left_and_entered_again_stays_one_row() -> None:
         value = graph.append("nn.relu", [value], [value.type], scope=graph.scope.child(name)).outputs[0]
     outline = build_outline(Program(graph))
     assert [item.name for item in outline.items if isinstance(item, Group)] == ["a", "b"]
-    assert [outline.step[row] for row in range(len(outline))] == [0, 0, 2, 1, 1]
+    assert [outline.program_order.at(row) for row in range(len(outline))] == [0, 0, 2, 1, 1]
 
 
 def test_an_empty_model_has_no_rows() -> None:
@@ -113,7 +114,13 @@ def random_outline(parents: list[int]) -> Outline:
         chain = chain[:depth]
         parent.append(chain[-1] if chain else -1)
         chain.append(row)
-    return Outline([Group("module", str(row)) for row in range(len(parents))], parent, {})
+    depth: list[int] = []
+    for above in parent:
+        depth.append(depth[above] + 1 if above >= 0 else 0)
+    end = [next((later for later in range(row + 1, len(parent)) if depth[later] <= depth[row]), len(parent)) for row in range(len(parent))]
+    items: list[Item] = [Group("module", str(row)) for row in range(len(parents))]
+    ints = np.array(parent, dtype=np.int32), np.array(depth, dtype=np.int64), np.array(end, dtype=np.int64)
+    return Outline(items, *ints, ())
 
 
 def slow_visible(outline: Outline, collapsed: set[int], matches: set[int] | None) -> list[int]:

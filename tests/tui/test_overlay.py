@@ -56,13 +56,13 @@ def test_formulas_get_numbers_with_the_sizes() -> None:
 
 def test_live_at_the_peak_adds_up_to_the_peak() -> None:
     shown = browse(TWO_LAYERS)
-    live, timeline = shown.results.live, shown.results.timeline
-    assert live is not None
+    lives, timeline = shown.results.lives, shown.results.timeline
+    assert lives is not None
     assert timeline is not None
     assert timeline.peak is not None
-    found = live_at_peak(shown.outline, live.ranges, timeline.peak)
+    found = live_at_peak(shown.outline, [lives.ranges[one] for one in lives.alive(timeline.peak).tolist()])
     tops = [row for row, above in enumerate(shown.outline.parent) if above < 0]
-    assert sum(found.values[row] for row in tops) == live.peak  # type: ignore[misc]
+    assert sum(found.values[row] for row in tops) == lives.live.peak  # type: ignore[misc]
 
 
 def test_unknown_nodes_are_counted() -> None:

@@ -109,3 +109,13 @@ def test_steps_outside_are_taken_for_the_nearest(step: int) -> None:
     model = browse(TWO_LAYERS)
     model.reveal_step(step)
     assert model.step == min(max(step, 0), 3)
+
+
+@given(st.integers(1, 60), st.integers(8, 200))
+def test_a_column_belongs_to_the_step_whose_bar_it_is(steps: int, count: int) -> None:
+    timeline = Timeline([number + 1 for number in range(steps)], Kind.BYTES)
+    if steps > count:
+        return
+    # The heights are all different, so that each tells its step.
+    for column, height in enumerate(timeline.heights(count).tolist()):
+        assert timeline.step_of(column, count) == int(height) - 1

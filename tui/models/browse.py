@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+
+import numpy as np
 
 from irscope.diagnostics import Severity
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
 from irscope.ir.program import Program
 from irscope.report.table import Table
-from irscope.tui.models.binding import parse_binding
+from irscope.tui.models.binding import Binding, parse_binding
 from irscope.tui.models.command import Source, run_command, show_command
 from irscope.tui.models.detail import detail_lines, label
 from irscope.tui.models.filter import Matcher, parse_filter
+from irscope.tui.models.folds import Folds
 from irscope.tui.models.header import header_lines
-from irscope.tui.models.outline import Group, build_outline
-from irscope.tui.models.results import Results
+from irscope.tui.models.outline import Group, Steps, build_outline
+from irscope.tui.models.results import Bound, Results
 from irscope.tui.models.spans import Line, Role, Span, text_of
 from irscope.tui.models.symbols import Symbols
 from irscope.tui.models.table import TreeTable
@@ -24,6 +28,8 @@ from irscope.tui.models.tree import TreeModel
 PASSES = "params,flops,liveness"
 """What the numbers on the screen come from."""
 _EXPORT_WIDTH = 160
+_MOST_AT_ONCE = 2000
+"""Formulas that are worked out while a key is being answered; more are left to the worker."""
 _ROLES: dict[Severity, Role] = {Severity.ERROR: "error", Severity.WARNING: "unknown", Severity.NOTE: "faint"}
 
 
@@ -43,6 +49,10 @@ class Browse:
         self.filter_text = ""
         self.filter_error = ""
         self.results = Results(program.symbols)
+        self.wanted = self.results.binding
+        """The sizes that were last asked for; with very many formulas they are shown a little later."""
+        self.later: Callable[[Binding], None] | None = None
+        """Has numbers prepared in the worker's thread; set by the session."""
         self.table = TreeTable(self.outline, self.results, self.symbols)
 
     # -- selection ---------------------------------------------------------------------------------------------
@@ -54,7 +64,13 @@ class Browse:
     @property
     def step(self) -> int | None:
         """The step of the main graph that belongs to the selection."""
-        return None if self.is_empty else self.outline.step[self.selected]
+        return None if self.is_empty else self.steps.at(self.selected)
+
+    @property
+    def steps(self) -> Steps:
+        """The steps of the chart: in program order until it is known in which order the runtime of the file runs them."""
+        lives = self.results.lives
+        return self.outline.program_order if lives is None else lives.steps
 
     def select(self, row: int) -> None:
         """Select a row that is shown."""
@@ -69,8 +85,8 @@ class Browse:
 
     def reveal_step(self, step: int) -> None:
         """Select the node of a step; steps before the first or after the last are taken for those."""
-        if self.outline.row_of_step:
-            self.reveal(self.outline.row_of_step[min(max(step, 0), len(self.outline.row_of_step) - 1)])
+        if len(self.steps):
+            self.reveal(self.steps.row(step))
 
     def reveal_peak(self) -> bool:
         """Select the node at which most bytes are alive; False where nobody knows it."""
@@ -80,6 +96,12 @@ class Browse:
         self.reveal_step(timeline.peak)
         return True
 
+    def fold(self, folds: Folds) -> None:
+        """Show modules that are built alike as one row each; the selection stays in sight."""
+        self.tree.set_folds(folds)
+        if not self.is_empty and not self.tree.is_visible(self.selected):
+            self.tree.reveal(self.selected)
+
     # -- sizes -------------------------------------------------------------------------------------------------
 
     def set_sizes(self, text: str) -> str:
@@ -88,10 +110,20 @@ class Browse:
             binding = parse_binding(text, self.program.symbols)
         except UsageError as error:
             return str(error)
-        self.results.bind(binding)
+        self.wanted = binding
+        if self.later is not None and self.results.formulas > _MOST_AT_ONCE:
+            self.later(binding)
+        else:
+            self.show_bound(self.results.prepared(binding))
+        return ""
+
+    def show_bound(self, bound: Bound) -> None:
+        """Show numbers for the sizes that are wanted; what was prepared for others is dropped."""
+        if bound.binding is not self.wanted:
+            return
+        self.results.show(bound)
         if self.filter_text:
             self.set_filter(self.filter_text)
-        return ""
 
     # -- filter ------------------------------------------------------------------------------------------------
 
@@ -117,7 +149,7 @@ class Browse:
 
     def _first_match(self) -> int:
         """Where the first node is shown; the rows above it only lead there."""
-        return next((index for index, row in enumerate(self.tree.visible.tolist()) if self.tree.is_match(row)), 0)
+        return int(np.argmax(self.tree.matching())) if len(self.tree) else 0
 
     # -- rows as text ------------------------------------------------------------------------------------------
 
@@ -136,7 +168,7 @@ class Browse:
 
     def row_line(self, row: int) -> str:
         """A row with its columns, as text."""
-        return text_of(self.table.line(row, _EXPORT_WIDTH, selected=False, expanded=True)).strip()
+        return text_of(self.table.line(row, _EXPORT_WIDTH, selected=False, expanded=True, alike=self.tree.alike(row))).strip()
 
     def export(self) -> Table:
         """The rows that are shown."""
@@ -162,7 +194,7 @@ class Browse:
         """Everything about the selection."""
         if self.is_empty:
             return [(Span("This model has no nodes.", "faint"),)]
-        return detail_lines(self.outline, self.selected, self.results, self.symbols)
+        return detail_lines(self.outline, self.selected, self.results, self.symbols, self.tree.alike(self.selected))
 
     def tree_title(self, progress: str = "") -> str:
         """What stands above the tree: the filter, remarks that wait to be read, and what is being computed."""
@@ -176,7 +208,7 @@ class Browse:
         if self.results.binding.env:
             parts.append(f"for {self.symbols.clean(self.results.binding.text)}")
         elif self.results.free_symbols:
-            parts.append("c puts in sizes")
+            parts.append(f"c puts in sizes, such as {self.symbols.clean(self.results.free_symbols[0])}=32")
         if progress:
             parts.append(progress)
         return self.symbols.glyphs.separator.join(parts)

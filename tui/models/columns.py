@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import ScalarType, TensorType, Type
 from irscope.report.units import Kind, humanise
+from irscope.tui.models.amounts import Amount, Amounts
 from irscope.tui.models.binding import Binding
-from irscope.tui.models.outline import Group, Outline
+from irscope.tui.models.outline import Group, Outline, Rows
 from irscope.tui.models.symbols import Symbols
 
 
@@ -19,26 +22,50 @@ class Column:
     """One number per row: the sum of what is known, None where nothing is, and how many nodes are not in it."""
 
     kind: Kind
-    values: list[Dim | None]
-    missing: list[int]
-    is_symbolic: bool = False
-    """Whether some of the numbers are formulas."""
+    values: Amounts
+    missing: Rows
 
-    def text(self, row: int, symbols: Symbols) -> str:
-        """The number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out."""
-        value = self.values[row]
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether some of the numbers are formulas."""
+        return bool(self.values.formulas)
+
+    def text(self, row: int, symbols: Symbols, alike: Sequence[int] = ()) -> str:
+        """The number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out.
+
+        `alike` are rows that stand together with this one, which have one sum.
+        """
+        value, missing = joined(self.values, self.missing, alike or (row,))
         if value is None:
             return symbols.unknown
-        return f"{symbols.at_least if self.missing[row] else ''}{short_amount(value, self.kind, symbols)}"
+        return f"{symbols.at_least if missing else ''}{short_amount(value, self.kind, symbols)}"
 
     def bound(self, binding: Binding) -> Column:
         """The same column with sizes put in for symbols."""
-        return column_of(self.kind, [binding.of(value) for value in self.values], self.missing) if binding.env else self
+        return Column(self.kind, self.values.bound(binding), self.missing) if binding.env else self
 
 
-def column_of(kind: Kind, values: list[Dim | None], missing: list[int]) -> Column:
+def column_of(kind: Kind, values: Sequence[Dim | None], missing: Sequence[int]) -> Column:
     """A column of these numbers."""
-    return Column(kind, values, missing, any(isinstance(value, SymDim) for value in values))
+    return Column(kind, Amounts.of(values), np.array(missing, dtype=np.int32))
+
+
+def joined(values: Amounts, missing: Rows, rows: Sequence[int]) -> tuple[Amount | None, int]:
+    """The sum of some rows, None where none of them is known, and how many nodes are not in it."""
+    total: Amount | None = None
+    for row in rows:
+        total = added(total, values[row])
+    return total, sum(int(missing[row]) for row in rows)
+
+
+def added(total: Amount | None, value: Amount | None) -> Amount | None:
+    """A sum in which what is unknown is left out."""
+    if total is None or value is None:
+        return value if total is None else total
+    if isinstance(total, SymDim) or isinstance(value, SymDim):
+        # A formula and a fraction have no sum that could be written.
+        return None if isinstance(total, float) or isinstance(value, float) else total + value
+    return total + value
 
 
 def sum_up(outline: Outline, kind: Kind, value_of: Callable[[Node], Dim | None], *, includes_regions: bool = False) -> Column:
@@ -49,12 +76,13 @@ def sum_up(outline: Outline, kind: Kind, value_of: Callable[[Node], Dim | None],
     count = len(outline)
     values: list[Dim | None] = [None] * count
     missing = [0] * count
+    parents = outline.parent.tolist()
     for row in range(count - 1, -1, -1):
         item = outline.items[row]
         if not isinstance(item, Group):
             values[row] = value_of(item)
             missing[row] += int(values[row] is None)
-        above = outline.parent[row]
+        above = parents[row]
         if above < 0:
             continue
         if isinstance(outline.items[above], Group):
@@ -79,7 +107,7 @@ def amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str:
     return symbols.clean(humanise(text, kind))
 
 
-def short_amount(value: Dim, kind: Kind, symbols: Symbols) -> str:
+def short_amount(value: Amount, kind: Kind, symbols: Symbols) -> str:
     """A number for a column whose heading says what it counts."""
     if isinstance(value, SymDim):
         return symbols.clean(str(value))

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 
 from irscope.errors import IrscopeError
-from irscope.ir.graph import Node
-from irscope.ir.places import Scope
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tui.models.browse import Browse
-from irscope.tui.models.results import NodeTime, Times
+from irscope.tui.models.costgroups import GROUPINGS, By, Group, Groups, NodeTimes
+from irscope.tui.models.names import RowTexts
+from irscope.tui.models.outline import Ints
+from irscope.tui.models.results import Device
 from irscope.tui.models.rows import TableColumn, TableModel
 from irscope.tui.models.scatter import Roof, Scatter
 from irscope.tui.models.spans import Line, Span, cut_line, filled
 from irscope.tui.models.symbols import Symbols
 
-By = Literal["module", "kind", "node"]
-GROUPINGS: tuple[By, ...] = ("module", "kind", "node")
-_UNKNOWN = "unknown"
 _SECONDS = 5
 """The column of times."""
 
@@ -33,36 +30,9 @@ class Timed:
 
     device: str
     env: Mapping[str, int]
-    times: Times
-    views: Mapping[By, View]
-    """What is shown by module, kind and node: made with the answer, as that takes a while for large models."""
-
-
-@dataclass
-class Group:
-    """Nodes that stand in one row."""
-
-    name: str
-    nodes: list[int] = field(default_factory=list)
-    """Places in the list of times."""
-    flops: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    unknown: int = 0
-    by_binding: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def intensity(self) -> float | None:
-        return self.flops / self.bytes if self.bytes and self.flops else None
-
-    @property
-    def binding(self) -> str:
-        """What takes most of the time."""
-        return max(self.by_binding, key=lambda one: self.by_binding[one]) if self.by_binding else _UNKNOWN
-
-    @property
-    def is_unknown(self) -> bool:
-        return self.unknown >= len(self.nodes)
+    times: NodeTimes
+    views: Views
+    """What is shown by module, kind or node."""
 
 
 class Cost:
@@ -76,11 +46,12 @@ class Cost:
         self.found: Timed | None = None
         self.error: IrscopeError | None = None
         self.filter_text = ""
-        self.groups: Sequence[Group] = ()
+        self.groups: Groups | None = None
         self.scatter: Scatter | None = None
-        self._points: Mapping[int, int] = {}
+        self._points: Ints = np.zeros(0, dtype=np.int64)
         self.table = TableModel((), 0, self.symbols, empty=self.symbols.waiting)
         self._asked: tuple[str, dict[str, int]] | None = None
+        self._texts: tuple[Groups | None, RowTexts] | None = None
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -139,45 +110,40 @@ class Cost:
         if not words:
             self.table.filter(None)
             return ""
-        names = [f"{group.name} {group.binding}".lower() for group in self.groups]
-        kept = np.array(
-            [all((word[1:] not in name) if word[:1] == "!" else word in name for word in words) for name in names], dtype=np.bool_
-        )
+        if self._texts is None or self._texts[0] is not self.groups:
+            self._texts = (self.groups, RowTexts(f"{group.name} {group.binding}" for group in self.groups or ()))
+        kept = np.ones(self.table.count, dtype=np.bool_)
+        for word in words:
+            negated = word[:1] == "!" and len(word) > 1
+            hit = self._texts[1].containing(word[1:] if negated else word)
+            kept &= ~hit if negated else hit
         self.table.filter(kept)
         return ""
 
     @property
     def group(self) -> Group | None:
         """The row under the cursor."""
-        return None if self.table.selected is None else self.groups[self.table.selected]
+        return None if self.table.selected is None or self.groups is None else self.groups[self.table.selected]
 
     def node_row(self) -> int | None:
         """The row of the outline of the dearest node of the group under the cursor."""
-        if self.found is None or self.group is None:
+        if self.found is None or self.groups is None or self.table.selected is None:
             return None
-        times = self.found.times
-        place = max(self.group.nodes, key=lambda one: times.nodes[one].seconds(times.device.kind))
-        return self.row_of(times.nodes[place].node)
-
-    def row_of(self, node: Node) -> int | None:
-        """The row of a node, which may be one of the same model read again with other sizes."""
-        outline = self.browse.outline
-        row = outline.row_of.get(node)
-        if row is None:
-            row = next((place for own, place in outline.row_of.items() if own.name == node.name and own.op == node.op), None)
-        return row
+        times, places = self.found.times, self.groups.nodes(self.table.selected)
+        row = int(times.rows[places[np.argmax(times.seconds[places])]]) if len(places) else -1
+        return row if row >= 0 else None
 
     def export(self) -> Table:
         """The rows that are shown."""
         rows = [
             (
                 one.name,
-                len(one.nodes),
+                one.count,
                 *((None,) * 4 if one.is_unknown else (one.flops, one.bytes, one.intensity, one.seconds)),
                 one.binding,
                 one.unknown,
             )
-            for one in (self.groups[row] for row in self.table.shown.tolist())
+            for one in (self.groups[row] for row in self.table.shown.tolist() if self.groups is not None)
         ]
         columns = [self.by, "nodes:count", "flops:flops", "bytes:bytes", "intensity:number", "least:seconds", "bound", "unknown:count"]
         return Table.of(rows, [f"{columns[0]}:text", *columns[1:]], "costs")
@@ -189,12 +155,12 @@ class Cost:
         parts = [f"Cost by {self.by}"]
         if self.found is not None:
             times = self.found.times
-            unknown = sum(1 for one in times.nodes if one.binding == _UNKNOWN)
+            unknown = int(times.is_unknown.sum())
             sign = self.symbols.at_least if unknown else ""
-            total = self.symbols.unknown if unknown and unknown == len(times.nodes) else f"{sign}{humanise(times.seconds, Kind.SECONDS)}"
+            total = self.symbols.unknown if unknown and unknown == len(times) else f"{sign}{humanise(times.total, Kind.SECONDS)}"
             parts += [times.device.title, f"least time {total}"]
             if unknown:
-                parts.append(f"{unknown:,} nodes unknown{self._hint(times)}")
+                parts.append(f"{unknown:,} nodes unknown{self._hint()}")
         if self.browse.results.binding.env:
             parts.append(f"for {self.browse.results.binding.text}")
         if self.filter_text:
@@ -203,7 +169,7 @@ class Cost:
             parts.append("computing")
         return self.symbols.clean(self.symbols.glyphs.separator.join(parts))
 
-    def _hint(self, times: Times) -> str:
+    def _hint(self) -> str:
         free = [name for name in self.browse.program.symbols if name not in self.browse.results.binding.env]
         return f", c puts in {', '.join(free[:3])}" if free else ""
 
@@ -221,7 +187,7 @@ class Cost:
         if self.scatter is None:
             return filled([(Span(self.symbols.waiting, "faint"),)], height)
         selected = self.table.selected
-        point = None if selected is None else self._points.get(selected)
+        point = None if selected is None or self._points[selected] < 0 else int(self._points[selected])
         foot = self._foot(point)
         drawn = self.scatter.lines(width, height - 1, point, self.symbols)
         return [*drawn, cut_line(foot, width, self.symbols)][:height]
@@ -242,52 +208,47 @@ class Cost:
 class View:
     """Rows of one grouping with their points."""
 
-    groups: Sequence[Group]
+    groups: Groups
     table: TableModel
     scatter: Scatter
-    points: Mapping[int, int]
-    """Which point is whose row's."""
+    points: Ints
+    """For each row its point in the scatter, -1 for one that has none."""
 
 
-def views_of(times: Times, symbols: Symbols) -> dict[By, View]:
-    """All groupings of least times, slowest first; may run in any thread."""
-    return {by: _view(times, by, symbols) for by in GROUPINGS}
+class Views:
+    """The groupings of least times, slowest first; only the one that was looked at last is kept."""
+
+    def __init__(self, times: NodeTimes, symbols: Symbols) -> None:
+        self._times = times
+        self._symbols = symbols
+        self._kept: tuple[By, View] | None = None
+
+    def __getitem__(self, by: By) -> View:
+        if self._kept is None or self._kept[0] != by:
+            self._kept = (by, _view(self._times, by, self._symbols))
+        return self._kept[1]
 
 
-def _view(times: Times, by: By, symbols: Symbols) -> View:
-    groups = _groups(times, by)
-    table = _table(groups, by, times.seconds, symbols)
+def views_of(times: NodeTimes, symbols: Symbols, first: By = "module") -> Views:
+    """All groupings, the first of them made at once; may run in any thread."""
+    views = Views(times, symbols)
+    assert views[first] is not None
+    return views
+
+
+def _view(times: NodeTimes, by: By, symbols: Symbols) -> View:
+    groups = Groups(times, by)
+    table = _table(groups, by, times.total, symbols)
     table.sort(_SECONDS, reverse=True)
-    shown = [
-        (row, intensity, group.flops / group.seconds)
-        for row, group in enumerate(groups)
-        if (intensity := group.intensity) is not None and group.seconds > 0
-    ]
-    scatter = Scatter([x for _, x, _ in shown], [y for _, _, y in shown], _roof(times.device, times.nodes))
-    return View(groups, table, scatter, {row: place for place, (row, _, _) in enumerate(shown)})
+    intensity = groups.intensity
+    drawn = ~np.isnan(intensity) & (groups.seconds > 0) & ~groups.is_unknown
+    points = np.full(len(groups), -1, dtype=np.int64)
+    points[drawn] = np.arange(int(drawn.sum()))
+    scatter = Scatter(intensity[drawn], groups.flops[drawn] / groups.seconds[drawn], _roof(times.device, times.dtypes))
+    return View(groups, table, scatter, points)
 
 
-def _groups(times: Times, by: By) -> list[Group]:
-    kind = times.device.kind
-    groups: dict[object, Group] = {}
-    for place, one in enumerate(times.nodes):
-        seconds = one.seconds(kind)
-        for key, name in _KEYS[by](one.node):
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = Group(name)
-            group.nodes.append(place)
-            if one.binding == _UNKNOWN:
-                group.unknown += 1
-                continue
-            group.flops += one.flops * one.runs
-            group.bytes += one.bytes * one.runs
-            group.seconds += seconds
-            group.by_binding[one.binding] = group.by_binding.get(one.binding, 0.0) + seconds
-    return list(groups.values())
-
-
-def _table(groups: Sequence[Group], by: By, total: float, symbols: Symbols) -> TableModel:
+def _table(groups: Groups, by: By, total: float, symbols: Symbols) -> TableModel:
     clean = symbols.clean
 
     def amount(read: Callable[[Group], float], kind: Kind) -> Callable[[int], str]:
@@ -300,9 +261,6 @@ def _table(groups: Sequence[Group], by: By, total: float, symbols: Symbols) -> T
 
         return text
 
-    def keys(read: Callable[[Group], float | None]) -> Callable[[], Sequence[object]]:
-        return lambda: [None if group.is_unknown else read(group) for group in groups]
-
     def intensity(row: int) -> str:
         found = groups[row].intensity
         return f"{found:.3g}" if found is not None else "" if not groups[row].is_unknown else symbols.unknown
@@ -310,43 +268,28 @@ def _table(groups: Sequence[Group], by: By, total: float, symbols: Symbols) -> T
     def share(row: int) -> str:
         return symbols.unknown if groups[row].is_unknown or not total else f"{groups[row].seconds / total:.1%}"
 
+    def bounds() -> Sequence[str]:
+        return [groups[row].binding for row in range(len(groups))]
+
+    keys = groups.keys
     columns = (
-        TableColumn(by, 20, lambda row: clean(groups[row].name), lambda: [one.name for one in groups], grows=True, role="name"),
-        TableColumn("nodes", 7, lambda row: f"{len(groups[row].nodes):,}", lambda: [len(one.nodes) for one in groups], True, rank=4),
-        TableColumn("FLOPs", 14, amount(lambda one: one.flops, Kind.FLOPS), keys(lambda one: one.flops), True, rank=2),
-        TableColumn("bytes", 11, amount(lambda one: one.bytes, Kind.BYTES), keys(lambda one: one.bytes), True, rank=3),
-        TableColumn("FLOPs/byte", 10, intensity, keys(lambda one: one.intensity), True, rank=5),
-        TableColumn("least time", 11, amount(lambda one: one.seconds, Kind.SECONDS), keys(lambda one: one.seconds), True),
-        TableColumn("share", 6, share, keys(lambda one: one.seconds), True, rank=1),
-        TableColumn("bound by", 9, lambda row: groups[row].binding, lambda: [one.binding for one in groups], rank=1),
+        TableColumn(by, 20, lambda row: clean(groups.name(row)), lambda: groups.names, grows=True, role="name"),
+        TableColumn("nodes", 7, lambda row: f"{groups[row].count:,}", lambda: groups.counts, True, rank=4),
+        TableColumn("FLOPs", 14, amount(lambda one: one.flops, Kind.FLOPS), keys(lambda: groups.flops), True, rank=2),
+        TableColumn("bytes", 11, amount(lambda one: one.bytes, Kind.BYTES), keys(lambda: groups.bytes), True, rank=3),
+        TableColumn("FLOPs/byte", 10, intensity, keys(lambda: groups.intensity), True, rank=5),
+        TableColumn("least time", 11, amount(lambda one: one.seconds, Kind.SECONDS), keys(lambda: groups.seconds), True),
+        TableColumn("share", 6, share, keys(lambda: groups.seconds), True, rank=1),
+        TableColumn("bound by", 9, lambda row: groups[row].binding, bounds, rank=1),
     )
     return TableModel(columns, len(groups), symbols, empty="There is no node to time.")
 
 
-def _by_module(node: Node) -> list[tuple[object, str]]:
-    found: list[tuple[object, str]] = []
-    scope: Scope | None = node.scope
-    while scope is not None:
-        found.append((scope, scope.path or "(model)"))
-        scope = scope.parent
-    return found
-
-
-_KEYS: dict[str, Callable[[Node], list[tuple[object, str]]]] = {
-    "module": _by_module,
-    "kind": lambda node: [(node.op, node.op)],
-    "node": lambda node: [(node, node.name or node.op)],
-}
-
-
-def _roof(device: object, nodes: Sequence[NodeTime]) -> Roof | None:
+def _roof(device: Device, dtypes: Sequence[str]) -> Roof | None:
     """The roof for the element type that does most of the arithmetic."""
-    work: dict[str, int] = {}
-    for one in nodes:
-        work[one.dtype] = work.get(one.dtype, 0) + one.flops * one.runs
-    bandwidth = _high(getattr(device, "bandwidth", None))
-    for dtype in sorted(work, key=lambda name: -work[name]):
-        for rates in (getattr(device, "matrix", {}), getattr(device, "vector", {})):
+    bandwidth = _high(device.bandwidth)
+    for dtype in dtypes:
+        for rates in (device.matrix, device.vector):
             peak = _high(rates.get(dtype))
             if peak and bandwidth:
                 return Roof(

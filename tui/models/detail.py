@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
+
+import numpy as np
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Value
@@ -13,6 +15,7 @@ from irscope.ir.spelling import attr_text
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import FLOP_CLASSES, Cost
 from irscope.report.units import Kind
+from irscope.tui.models.aliases import writes_in_place
 from irscope.tui.models.columns import ByteSizes, Column, amount
 from irscope.tui.models.outline import Group, Outline
 from irscope.tui.models.results import Reason, Results
@@ -24,14 +27,16 @@ V = TypeVar("V")
 _MOST_VALUES = 50
 _MOST_TEXT = 300
 _MOST_CALLERS = 10
+_MOST_SHARED = 8
+_MEASURES = frozenset({"flops", "read", "written"})
 _TOP = 5
 
 
-def detail_lines(outline: Outline, row: int, results: Results, symbols: Symbols) -> list[Line]:
-    """The lines about a row, not yet wrapped."""
+def detail_lines(outline: Outline, row: int, results: Results, symbols: Symbols, alike: Sequence[int] = ()) -> list[Line]:
+    """The lines about a row, not yet wrapped; `alike` are the modules that it stands for, if it does for several."""
     item = outline.items[row]
     if isinstance(item, Group):
-        return list(_GroupDetail(outline, row, item, results, symbols).lines())
+        return list(_GroupDetail(outline, row, item, results, symbols, alike).lines())
     return list(_NodeDetail(item, results, symbols).lines())
 
 
@@ -53,7 +58,9 @@ class _NodeDetail:
 
     def lines(self) -> Iterator[Line]:
         node, clean = self.node, self.symbols.clean
-        yield (Span(clean(node.op), "operator"),)
+        name = label(node.outputs[0], self.results, self.symbols) if node.outputs else ""
+        inplace = [Span("  writes into an input", "mark")] if writes_in_place(node) else []
+        yield (Span(clean(node.op), "operator"), Span(f"  {name}", "name"), *inplace)
         yield from self.cost()
         yield _heading("outputs")
         yield from self.values(node.outputs, self.output)
@@ -74,7 +81,7 @@ class _NodeDetail:
         costs = self.results.costs
         cost = costs.by_node.get(self.node) if costs is not None else None
         if cost is not None:
-            yield from _cost_lines(cost, self.results, self.symbols)
+            yield from _cost_lines(cost, self.results.formulas_of.get(self.node, {}), self.results, self.symbols)
         elif costs is None and not self.results.has_failed("flops"):
             yield (Span("cost  ", "faint"), Span(self.symbols.waiting, "faint"))
         else:
@@ -98,16 +105,32 @@ class _NodeDetail:
     def output(self, value: Value) -> Iterator[Line]:
         size = self.results.binding.of(self.sizes.of(value))
         yield (*self.typed(value), Span(f"  {amount(size, Kind.BYTES, self.symbols)}", "unknown" if size is None else "plain"))
-        alive = self.results.ranges.get(value)
+        alive = None if self.results.lives is None else self.results.lives.of(value)
         if alive is not None:
             last = "the end" if alive.held_by == "output" else f"step {alive.dies:,}, last needed by {self.symbols.clean(alive.held_by)}"
             yield (Span(f"    alive from step {alive.born:,} to {last}", "faint"),)
         yield (Span(f"    {self.users(value)}", "faint"),)
+        yield from self.sharing(value)
         reason = self.reason(value)
         if reason is not None:
             yield (Span(f"    unknown because {self.symbols.clean(reason.text)}", "unknown"),)
             if reason.fix:
                 yield (Span(f"    to make it known: {self.symbols.clean(reason.fix)}", "faint"),)
+
+    def sharing(self, value: Value) -> Iterator[Line]:
+        """What else has the storage of a value: views of it, and what writes into it."""
+        others = () if self.results.aliases is None else self.results.aliases.others(value)
+        if not others:
+            return
+        first = self.results.aliases.storage(value) if self.results.aliases is not None else value
+        names = [label(one, self.results, self.symbols) for one in others[:_MOST_SHARED]]
+        more = f" and {len(others) - _MOST_SHARED:,} more" if len(others) > _MOST_SHARED else ""
+        yield (Span("    shares its storage with ", "faint"), Span(", ".join(names), "name"), Span(more, "faint"))
+        if first is not value:
+            yield (Span("    which is that of ", "faint"), Span(label(first, self.results, self.symbols), "name"))
+        writers = [label(one, self.results, self.symbols) for one in others if one.node is not None and writes_in_place(one.node)]
+        if writers:
+            yield (Span("    written in place as ", "faint"), Span(", ".join(writers[:_MOST_SHARED]), "name"))
 
     def typed(self, value: Value) -> Line:
         return (Span(f"  {label(value, self.results, self.symbols)}", "name"), Span(f"  {self.symbols.clean(value.type.text)}"))
@@ -156,8 +179,9 @@ class _NodeDetail:
 class _GroupDetail:
     """What a module, function or region contains."""
 
-    def __init__(self, outline: Outline, row: int, group: Group, results: Results, symbols: Symbols) -> None:
+    def __init__(self, outline: Outline, row: int, group: Group, results: Results, symbols: Symbols, alike: Sequence[int]) -> None:
         self.outline = outline
+        self.alike = alike
         self.row = row
         self.group = group
         self.results = results
@@ -169,8 +193,13 @@ class _GroupDetail:
         name = scope.path if scope is not None else group.name
         cls = scope.cls if scope is not None else ""
         yield (Span(f"{group.kind} ", "faint"), Span(symbols.clean(name), "module"), *_class(cls, symbols))
-        counts = Counter(node.op for node in self.outline.nodes_below(self.row))
-        yield (Span("nodes        ", "faint"), Span(f"{counts.total():,}"))
+        if self.alike:
+            last = self.outline.items[self.alike[-1]]
+            text = f"the first of {len(self.alike):,} modules built alike, up to {symbols.clean(getattr(last, 'name', ''))}"
+            yield (Span(text, "mark"), Span("; enter shows them all", "faint"))
+            yield (Span("numbers here are those of one of them; the row has their sum", "faint"),)
+        counts = self.operators()
+        yield (Span("nodes        ", "faint"), Span(f"{sum(counts.values()):,}"))
         yield self.total("FLOPs        ", self.results.flops, "flops")
         yield self.total("result bytes ", self.results.sizes, "sizes")
         yield from self.dearest()
@@ -180,6 +209,13 @@ class _GroupDetail:
         if len(counts) > _TOP:
             yield (Span(f"  and {len(counts) - _TOP:,} more kinds", "faint"),)
 
+    def operators(self) -> Counter[str]:
+        """How many nodes of which operator there are below, in the order in which operators first occur in the model."""
+        numbers, names = self.outline.operators
+        inside = numbers[self.row + 1 : int(self.outline.end[self.row])]
+        found = np.bincount(inside[inside >= 0], minlength=len(names)).tolist()
+        return Counter({name: count for name, count in zip(names, found, strict=True) if count})
+
     def total(self, title: str, column: Column | None, part: str) -> Line:
         if column is None:
             text = self.symbols.unknown if self.results.has_failed(part) else self.symbols.waiting
@@ -188,7 +224,7 @@ class _GroupDetail:
         tail = f" ({missing:,} nodes unknown and not in it)" if missing and column.values[self.row] is not None else ""
         sign = self.symbols.at_least if tail else ""
         value = column.values[self.row]
-        text = f"{sign}{amount(value, column.kind, self.symbols)}{tail}"
+        text = f"{sign}{amount(None if isinstance(value, float) else value, column.kind, self.symbols)}{tail}"
         return (Span(title, "faint"), Span(text, "unknown" if value is None else "plain"))
 
     def dearest(self) -> Iterator[Line]:
@@ -196,36 +232,44 @@ class _GroupDetail:
         column = self.results.flops
         if column is None:
             return
-        end = int(self.outline.end[self.row])
-        child, costs = self.row + 1, []
-        while child < end:
-            value = column.values[child]
-            if isinstance(value, int) and value > 0:
-                costs.append((value, child))
-            child = int(self.outline.end[child])
+        children = self.outline.children(self.row)
+        amounts = column.values.numbers[children]
         total = column.values[self.row]
-        if not costs or not isinstance(total, int):
+        known = amounts > 0
+        if not known.any() or not isinstance(total, int):
             return
+        children, amounts = children[known], amounts[known]
+        order = np.argsort(-amounts, kind="stable")[:_TOP]
+        costs = [(column.values[row], row) for row in children[order].tolist()]
         yield _heading("costs most")
-        for value, child in sorted(costs, key=lambda cost: (-cost[0], cost[1]))[:_TOP]:
+        for value, child in costs:
+            if not isinstance(value, int):
+                continue
             item = self.outline.items[child]
             name = item.name if isinstance(item, Group) else f"{item.op} {item.name}"
             yield (Span(f"  {self.symbols.clean(name)}", "name"), Span(f"  {amount(value, Kind.FLOPS, self.symbols)}, {value / total:.0%}"))
 
 
-def _cost_lines(cost: Cost, results: Results, symbols: Symbols) -> Iterator[Line]:
+def _cost_lines(cost: Cost, formulas: Mapping[str, str], results: Results, symbols: Symbols) -> Iterator[Line]:
     def text(value: Dim | None, kind: Kind) -> str:
         return amount(results.binding.of(value), kind, symbols)
 
-    yield (Span("FLOPs  ", "faint"), Span(text(cost.flops, Kind.FLOPS)))
+    def formula(measure: str) -> Iterator[Span]:
+        if formulas.get(measure):
+            yield Span(f"  = {symbols.clean(formulas[measure])}", "faint")
+
+    yield (Span("FLOPs  ", "faint"), Span(text(cost.flops, Kind.FLOPS)), *formula("flops"))
     parts = [(name, getattr(cost, name)) for name in FLOP_CLASSES]
     present = [(name, part) for name, part in parts if not (isinstance(part, int) and part == 0)]
     if len(present) > 1:
         yield (Span(f"  {', '.join(f'{name} {text(part, Kind.FLOPS)}' for name, part in present)}", "faint"),)
     elif present:
         yield (Span(f"  all of it {present[0][0]}", "faint"),)
-    yield (Span("reads  ", "faint"), Span(text(cost.read, Kind.BYTES)))
-    yield (Span("writes ", "faint"), Span(text(cost.written, Kind.BYTES)))
+    where = [f"{symbol} is {size}" for symbol, size in formulas.items() if symbol not in _MEASURES]
+    if where:
+        yield (Span(f"  sizes: {symbols.clean(', '.join(where))}", "faint"),)
+    yield (Span("reads  ", "faint"), Span(text(cost.read, Kind.BYTES)), *formula("read"))
+    yield (Span("writes ", "faint"), Span(text(cost.written, Kind.BYTES)), *formula("written"))
 
 
 def _heading(text: str) -> Line:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, Generic, TypeVar
@@ -14,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import UsageError
-from irscope.ir.dims import SymDim
-from irscope.ir.graph import Node
+from irscope.ir.graph import Node, Value
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType, Type
+from irscope.tui.models.aliases import AliasSets
 from irscope.tui.models.columns import Column
-from irscope.tui.models.outline import Ints, Outline
+from irscope.tui.models.names import RowTexts
+from irscope.tui.models.outline import Group, Outline, Rows
 from irscope.tui.models.tree import Mask
 
 K = TypeVar("K", bound=Hashable)
@@ -36,6 +36,7 @@ HELP: Final = (
     ("type:f16[1,", "type of a result as text contains"),
     ("flops>1G", "FLOPs above (or <, >=, <=) a number; k, M, G, T"),
     ("mem>1MiB", "bytes of the results above or below; KiB, MiB, GiB or KB, MB, GB"),
+    ("alias:%h", "result shares its storage with this value: its views, what writes into it"),
     ("inplace", "writes into one of its inputs"),
     ("unknown", "cost or size of the results is unknown"),
     ("!word", "not: works before any of these"),
@@ -45,7 +46,7 @@ HELP: Final = (
 _WORD = re.compile(r'!?(?:/(?:\\.|[^/\\])*/|(?:[a-z]+:)?"[^"]*"|\S+)', re.IGNORECASE)
 _COMPARISON = re.compile(r"(flops|mem)([<>]=?)(.*)", re.IGNORECASE)
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]*)", re.IGNORECASE)
-_FIELD_WORDS = frozenset({"op", "name", "scope", "type", "dtype", "shape"})
+_FIELD_WORDS = frozenset({"op", "name", "scope", "type", "dtype", "shape", "alias"})
 _FLAGS = frozenset({"unknown", "inplace"})
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -143,7 +144,7 @@ class Kinds(Generic[K]):
     """What many rows have in common, each kind looked at once however many rows are of it."""
 
     kinds: Sequence[K]
-    rows: Ints
+    rows: Rows
     """The number of the kind of each row, -1 for a row that is no node."""
 
     def where(self, holds: Callable[[K], bool]) -> Mask:
@@ -157,19 +158,34 @@ class Matcher:
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
-        self._numbers: dict[str, tuple[Column, NDArray[np.float64]]] = {}
+        self.aliases: AliasSets | None = None
+        """Which values share a storage, once that is known."""
 
     @cached_property
-    def _texts(self) -> list[str]:
-        return [_search_text(item) if isinstance(item, Node) else "" for item in self._outline.items]
+    def texts(self) -> RowTexts:
+        """All that a plain word is looked for in."""
+        return RowTexts(_search_text(item) if isinstance(item, Node) else "" for item in self._outline.items)
+
+    @cached_property
+    def names(self) -> RowTexts:
+        """Names of nodes and of their results."""
+        return RowTexts(_names_of(item) if isinstance(item, Node) else "" for item in self._outline.items)
+
+    @cached_property
+    def modules(self) -> RowTexts:
+        """Paths of modules, names of functions and regions."""
+        groups = (item if isinstance(item, Group) else None for item in self._outline.items)
+        return RowTexts("" if one is None else one.scope.path if one.scope is not None else one.name for one in groups)
 
     @cached_property
     def _is_node(self) -> Mask:
-        return np.array([isinstance(item, Node) for item in self._outline.items], dtype=np.bool_)
+        found: Mask = self._outline.operators[0] >= 0
+        return found
 
     @cached_property
     def _ops(self) -> Kinds[str]:
-        return self._kinds(lambda node: node.op)
+        rows, ops = self._outline.operators
+        return Kinds(ops, rows)
 
     @cached_property
     def _scopes(self) -> Kinds[Scope]:
@@ -180,16 +196,12 @@ class Matcher:
         return self._kinds(lambda node: tuple([output.type for output in node.outputs]))
 
     @cached_property
-    def _names(self) -> list[str]:
-        return [_names_of(item) if isinstance(item, Node) else "" for item in self._outline.items]
-
-    @cached_property
     def _inplace(self) -> Mask:
         return np.array([isinstance(item, Node) and "inplace" in item.attrs for item in self._outline.items], dtype=np.bool_)
 
     def prepare(self) -> None:
         """Do the work of the first match beforehand; may run in any thread."""
-        assert len(self._texts) == len(self._names) == len(self._is_node) == len(self._inplace)
+        assert len(self.texts) == len(self.names) == len(self._is_node) == len(self._inplace)
         assert len(self._ops.rows) == len(self._scopes.rows) == len(self._types.rows)
 
     def matches(self, terms: tuple[Term, ...], flops: Column | None, size: Column | None) -> Mask:
@@ -207,14 +219,32 @@ class Matcher:
             return self._unknown(flops) | self._unknown(size)
         if term.field in ("any", "regex", "name"):
             return self._worded(term)
+        if term.field == "alias":
+            return self._sharing(term.text.removeprefix("%"))
         return self._of_kind(term.field, term.text)
 
     def _worded(self, term: Term) -> Mask:
         if term.field == "regex":
-            search = re.compile(term.text, re.IGNORECASE).search
-            return np.array([search(text) is not None for text in self._texts], dtype=np.bool_)
-        texts, wanted = (self._names, term.text.removeprefix("%")) if term.field == "name" else (self._texts, term.text)
-        return np.array([wanted in text for text in texts], dtype=np.bool_) & self._is_node
+            return self.texts.matching(re.compile(term.text, re.IGNORECASE))
+        if term.field == "name":
+            return self.names.containing(term.text.removeprefix("%")) & self._is_node
+        return self.texts.containing(term.text) & self._is_node
+
+    def _sharing(self, name: str) -> Mask:
+        found = np.zeros(len(self._outline), dtype=np.bool_)
+        if self.aliases is not None and name:
+            found[self.aliases.rows_of(self._named(name))] = True
+        return found
+
+    def _named(self, name: str) -> Iterator[Value]:
+        """The values of exactly this name, those that the model is given included."""
+        items = self._outline.items
+        nodes = [item for row in np.flatnonzero(self.names.containing(name)).tolist() if isinstance(item := items[row], Node)]
+        graph = next((node.graph for node in self._outline.nodes), None)
+        given = () if graph is None else (*graph.inputs, *graph.weights)
+        for value in (*(output for node in nodes for output in node.outputs), *given):
+            if value.name is not None and value.name.lower() == name:
+                yield value
 
     def _of_kind(self, field: str, text: str) -> Mask:
         if field == "op":
@@ -229,23 +259,19 @@ class Matcher:
     def _kinds(self, kind_of: Callable[[Node], K]) -> Kinds[K]:
         numbers: dict[K, int] = {}
         rows = [numbers.setdefault(kind_of(item), len(numbers)) if isinstance(item, Node) else -1 for item in self._outline.items]
-        return Kinds(list(numbers), np.array(rows, dtype=np.int64))
+        return Kinds(list(numbers), np.array(rows, dtype=np.int32))
 
     def _compared(self, term: Term, column: Column | None) -> Mask:
         if column is None:
             return np.zeros(len(self._outline), dtype=np.bool_)
-        known = self._numbers.get(term.field)
-        if known is None or known[0] is not column:
-            # A formula is above and below nothing.
-            values = [math.nan if value is None or isinstance(value, SymDim) else float(value) for value in column.values]
-            known = self._numbers[term.field] = (column, np.array(values, dtype=np.float64))
-        found: Mask = _COMPARE[term.text](known[1], term.limit)
+        # A formula, which is NaN here, is above and below nothing.
+        found: Mask = _COMPARE[term.text](column.values.numbers, term.limit)
         return found
 
     def _unknown(self, column: Column | None) -> Mask:
         if column is None:
             return np.zeros(len(self._outline), dtype=np.bool_)
-        return np.array(column.missing, dtype=np.int64) > 0
+        return np.asarray(column.missing > 0)
 
 
 _COMPARE: dict[str, Callable[[NDArray[np.float64], float], Mask]] = {

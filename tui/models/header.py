@@ -79,7 +79,7 @@ def _peak(results: Results, symbols: Symbols) -> Span:
     sign = symbols.at_least if live.unsized else ""
     if live.unsized and not live.ranges:
         return Span(f"activation peak {symbols.unknown}", "unknown")
-    if timeline.peak is not None and not results.assumed and None not in timeline.values:
+    if timeline.peak is not None and not results.assumed and not timeline.has_unknown:
         return Span(f"activation peak {sign}{timeline.text_at(timeline.peak, symbols)} at step {timeline.peak:,}")
     text = _short(results.binding.of(live.peak), Kind.BYTES, symbols)
     return Span(f"activation peak {sign}{text}" if text is not None else f"activation peak depends on {_names(results, symbols)}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import IrscopeError
-from irscope.ir.dims import Dim, SymDim
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -17,16 +17,23 @@ from irscope.report.values import bare
 from irscope.tui.models.binding import Binding, example
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.columns import amount
-from irscope.tui.models.counters import Counters, counters_of
+from irscope.tui.models.counters import Counters
+from irscope.tui.models.lives import OUTPUT, Lives, category_of, maker_of, resident_bytes
+from irscope.tui.models.memoryviews import TITLES, Drawings, Wanted
+from irscope.tui.models.names import RowTexts
+from irscope.tui.models.outline import Ints
 from irscope.tui.models.results import LiveRange, LiveTensors
 from irscope.tui.models.rows import TableColumn, TableModel
+from irscope.tui.models.spaces import AddressMap
 from irscope.tui.models.spans import Line, Span, cut_line, filled
 from irscope.tui.models.stack import Stack
 
 LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
 """Who frees when; auto follows the file."""
-_OUTPUT = "output"
 _MOST_SIZES = 64
+_MOST_REASONS = 2000
+_MOST_COUNTED = 20_000
+"""Nodes of a model that is read again whenever other sizes are put in, to count what its allocator does."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +42,13 @@ class Found:
 
     lifetime: str
     device: str
-    live: LiveTensors
-    report: Report
+    lives: Lives
+    counters: Counters | None
+
+    @property
+    def live(self) -> LiveTensors:
+        """What the pass found."""
+        return self.lives.live
 
 
 class Memory:
@@ -58,13 +70,15 @@ class Memory:
         self.assumed = ""
         self.uncounted = 0
         self.sizes: NDArray[np.float64] = np.zeros(0, dtype=np.float64)
-        self.table = self._table_of(())
-        self._rows: Sequence[LiveRange] = ()
+        self._rows: Ints = np.zeros(0, dtype=np.int64)
+        """The storages of the table by their number."""
+        self._names: RowTexts | None = None
+        self.table = self._table_of()
         self._env: dict[str, int] = {}
-        self._counted: tuple[tuple[object, ...], Report | IrscopeError] | None = None
+        self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None] | None = None
         self.by_size: Stack | None = None
         """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
-        self.shows_sizes = False
+        self.drawings = Drawings(self.symbols)
         self.filter_text = ""
 
     # -- results -----------------------------------------------------------------------------------------------
@@ -85,11 +99,20 @@ class Memory:
             return
         first = self.found is None
         self.found, self.error = found, None
+        self._names = None
         self.update()
-        if first and self.stack is not None and self.stack.peak is not None and self.browse.step in (None, 0):
+        here = self.step_of_selected
+        if first and self.stack is not None and self.stack.peak is not None and here in (None, 0):
             self.go_to(self.stack.peak)
         else:
-            self.go_to(self.browse.step or 0)
+            self.go_to(here or 0)
+
+    @property
+    def step_of_selected(self) -> int | None:
+        """The step of what all screens have selected, in the order of this answer."""
+        if self.found is None or self.browse.is_empty:
+            return None
+        return self.found.lives.steps.at(self.browse.selected)
 
     def fail(self, error: IrscopeError) -> None:
         """There is no answer."""
@@ -99,18 +122,15 @@ class Memory:
         """Work out heights for the sizes of symbols that hold now."""
         if self.found is None:
             return
-        live, binding = self.found.live, self.browse.results.binding
+        lives, binding = self.found.lives, self.browse.results.binding
         self._env = dict(binding.env)
         self.assumed = ""
-        sizes = [binding.of(one.size) for one in live.ranges]
-        amounts = (*sizes, *(binding.of(size) for size in live.inside.values()))
-        if any(isinstance(size, SymDim) for size in amounts):
+        if lives.depends(binding):
             binding, self.assumed = example(self.browse.program.symbols, binding)
-            sizes = [binding.of(one.size) for one in live.ranges]
-        self.sizes = np.array([size if isinstance(size, int) else np.nan for size in sizes], dtype=np.float64)
-        self.uncounted = len(live.unsized) + int(np.isnan(self.sizes).sum())
+        self.sizes = lives.bound(binding)
+        self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes).sum())
         window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
-        self.stack = Stack(self._parts(live, binding))
+        self.stack = Stack(self._parts(lives, binding))
         if window is not None and window[2] == len(self.stack):
             self.stack.start, self.stack.stop = window[:2]
         self.go_to(self.step)
@@ -125,9 +145,11 @@ class Memory:
     @property
     def lacks_counters(self) -> bool:
         """Whether sizes were put in for which nobody has counted yet."""
+        if self.browse.node_count > _MOST_COUNTED:
+            return False
         return bool(self.browse.results.binding.env) and (self._counted is None or self._counted[0] != self.counted_for)
 
-    def take_counters(self, asked: tuple[object, ...], found: Report | IrscopeError) -> None:
+    def take_counters(self, asked: tuple[object, ...], found: Counters | IrscopeError | None) -> None:
         """What an allocator counts for sizes that were put in, or why nobody can tell."""
         self._counted = (asked, found)
 
@@ -156,31 +178,37 @@ class Memory:
         self.by_size = Stack({"weights and inputs": resident, "activation peak": working}, places=places)
 
     @property
+    def shows_sizes(self) -> bool:
+        """Whether the axis is sizes of a symbol in place of steps."""
+        return self.drawings.view == "sizes"
+
+    @property
+    def wanted(self) -> Wanted:
+        """What a drawing of addresses or orders has to answer; it needs a number for every symbol."""
+        binding, _ = example(self.browse.program.symbols, self.browse.results.binding)
+        return Wanted(self.drawings.view, self.lifetime, self.device, tuple(binding.env.items()))
+
+    @property
+    def shown(self) -> Stack | None:
+        """The chart that is drawn, where its axis is steps."""
+        if self.drawings.view == "steps":
+            return self.stack
+        return None if self.shows_sizes or self.drawings.drawing is None else self.drawings.drawing.stack
+
+    @property
     def is_stale(self) -> bool:
         """Whether other sizes have been put in since the last update."""
         return self._env != self.browse.results.binding.env
 
-    def _parts(self, live: LiveTensors, binding: Binding) -> Mapping[str, NDArray[np.float64]]:
-        count = len(live.steps)
-        born = np.array([one.born for one in live.ranges], dtype=np.int64)
-        dies = np.array([one.dies for one in live.ranges], dtype=np.int64)
-        is_output = np.array([one.held_by == _OUTPUT for one in live.ranges], dtype=np.bool_)
-        known = np.nan_to_num(self.sizes)
+    def _parts(self, lives: Lives, binding: Binding) -> Mapping[str, NDArray[np.float64]]:
+        count = len(lives.steps)
         parts: dict[str, NDArray[np.float64]] = {}
         if self.with_resident:
             for name, roles in (("weights", ("param", "buffer", "constant")), ("inputs", ("input",))):
-                total = sum(size for role in roles if isinstance(size := binding.of(live.resident.get(role, 0)), int))
-                parts[name] = np.full(count, float(total))
-        for name, wanted in (("outputs", is_output), ("activations", ~is_output)):
-            change = np.zeros(count + 1, dtype=np.float64)
-            np.add.at(change, born[wanted], known[wanted])
-            np.subtract.at(change, np.minimum(dies[wanted] + 1, count), known[wanted])
-            parts[name] = np.cumsum(change[:count])
-        inside = np.zeros(count, dtype=np.float64)
-        for step, size in live.inside.items():
-            number = binding.of(size)
-            inside[step] = number if isinstance(number, int) else 0
-        parts["temporary"] = inside
+                parts[name] = np.full(count, float(resident_bytes(lives.live, roles, binding)))
+        parts["outputs"] = lives.over_steps(self.sizes, lives.is_output)
+        parts["activations"] = lives.over_steps(self.sizes, ~lives.is_output)
+        parts["temporary"] = lives.inside(binding)
         return parts
 
     # -- moving ------------------------------------------------------------------------------------------------
@@ -192,7 +220,8 @@ class Memory:
             return
         self.step = min(max(step, 0), count - 1)
         self.stack.follow(self.step)
-        self.browse.selected = self.browse.outline.row_of_step[self.step]
+        if self.found is not None:
+            self.browse.selected = self.found.lives.steps.row(self.step)
         self._show_living()
 
     def go_to_peak(self) -> bool:
@@ -224,9 +253,10 @@ class Memory:
         symbols = self.browse.program.symbols
         if not symbols:
             return "This model has no symbolic sizes."
-        name = next(iter(self.browse.results.binding.env), next(iter(symbols)))
+        shown = self.browse.wanted.env
+        name = next(iter(shown), next(iter(symbols)))
         size = symbols[name]
-        env = {one: max(1, symbol.lo or 1) for one, symbol in symbols.items()} | dict(self.browse.results.binding.env)
+        env = {one: max(1, symbol.lo or 1) for one, symbol in symbols.items()} | shown
         least, most = max(1, size.lo or 1), size.hi
         wanted = max(least, int(env[name] * times) + plus)
         env[name] = wanted if most is None else min(wanted, most)
@@ -239,22 +269,18 @@ class Memory:
         """The first and last step of the range that is looked at."""
         return None if self.mark is None else (min(self.mark, self.step), max(self.mark, self.step))
 
-    def living(self) -> Sequence[LiveRange]:
-        """What is alive at the cursor, or at any step of the range."""
+    def living(self) -> Ints:
+        """The storages alive at the cursor, or at any step of the range, by their number, the largest first."""
         if self.found is None:
-            return ()
-        if self.range is None:
-            return self.found.live.living(self.step)
-        start, stop = self.range
-        return [one for one in self.found.live.ranges if one.born <= stop and one.dies >= start]
+            return np.zeros(0, dtype=np.int64)
+        found = self.found.lives.alive(*(self.range or (self.step,)))
+        order = np.argsort(-np.nan_to_num(self.sizes[found]), kind="stable")
+        return found[order]
 
     def _show_living(self) -> None:
         before = self.table
-        living = list(self.living())
-        bound = [self._bound(one.size) for one in living]
-        order = sorted(range(len(living)), key=lambda number: -(bound[number] or 0))
-        self._rows = [living[number] for number in order]
-        self.table = self._table_of(self._rows)
+        self._rows = self.living()
+        self.table = self._table_of()
         if before.sorted_by is not None:
             self.table.sort(before.sorted_by, reverse=before.reversed)
         if self.filter_text:
@@ -264,40 +290,65 @@ class Memory:
         """Show only tensors whose row contains all words; a word after `!` must not be there."""
         self.filter_text = text.strip()
         words = self.filter_text.lower().split()
-        rows = [self.table.text(row).lower() for row in range(self.table.count)] if words else []
-        kept = [all((word[1:] not in row) if word[:1] == "!" and word[1:] else word in row for word in words) for row in rows]
-        self.table.filter(np.array(kept, dtype=np.bool_) if words else None)
+        if not words or self.found is None:
+            self.table.filter(None)
+            return ""
+        kept = np.ones(len(self._rows), dtype=np.bool_)
+        # Why each of very many is alive takes too long to say for one key.
+        reasons = [self.why(self._range(row)).lower() for row in range(len(self._rows))] if len(self._rows) <= _MOST_REASONS else None
+        for word in words:
+            negated, wanted = word[:1] == "!" and len(word) > 1, word.removeprefix("!") if len(word) > 1 else word
+            hit = self.names.containing(wanted)[self._rows]
+            if reasons is not None:
+                hit |= np.array([wanted in reason for reason in reasons], dtype=np.bool_)
+            kept &= ~hit if negated else hit
+        self.table.filter(kept)
         return ""
 
-    def _bound(self, size: Dim) -> int | None:
-        binding = self.browse.results.binding
-        if self.assumed:
-            binding, _ = example(self.browse.program.symbols, binding)
-        found = binding.of(size)
-        return found if isinstance(found, int) else None
+    @property
+    def names(self) -> RowTexts:
+        """For each storage its name, its kind and who made it, to look for words in."""
+        if self._names is None:
+            ranges = () if self.found is None else self.found.lives.ranges
+            self._names = RowTexts(f"{self.name_of(one)} {category_of(one)} {maker_of(one)}" for one in ranges)
+        return self._names
 
-    def _table_of(self, rows: Sequence[LiveRange]) -> TableModel:
-        clean = self.symbols.clean
+    def _range(self, row: int) -> LiveRange:
+        assert self.found is not None
+        return self.found.lives.ranges[int(self._rows[row])]
+
+    def _size(self, row: int) -> int | None:
+        size = float(self.sizes[self._rows[row]])
+        return None if np.isnan(size) else int(size)
+
+    def _total(self, chosen: NDArray[np.bool_] | None = None) -> int:
+        """Bytes of what the table shows, or of a part of it."""
+        sizes = self.sizes[self._rows] if len(self._rows) else np.zeros(0, dtype=np.float64)
+        return int(np.nansum(sizes if chosen is None else sizes[chosen]))
+
+    def _table_of(self) -> TableModel:
+        clean, rows, found = self.symbols.clean, self._rows, self.found
 
         def size(row: int) -> str:
-            number = self._bound(rows[row].size)
+            number = self._size(row)
             return amount(number, Kind.BYTES, self.symbols) if number is not None else self.symbols.unknown
 
-        def category(row: int) -> str:
-            return "output" if rows[row].held_by == _OUTPUT else "activation"
+        def names() -> Sequence[str]:
+            return [self.name_of(self._range(row)) for row in range(len(rows))]
+
+        def array(read: Callable[[Lives], NDArray[Any]]) -> Callable[[], NDArray[Any]]:
+            return lambda: np.zeros(0) if found is None else read(found.lives)[rows]
 
         columns = (
-            TableColumn(
-                "tensor", 18, lambda row: self.name_of(rows[row]), lambda: [self.name_of(one) for one in rows], grows=True, role="name"
-            ),
-            TableColumn("size", 12, size, lambda: [self._bound(one.size) for one in rows], right=True),
-            TableColumn("born", 7, lambda row: f"{rows[row].born:,}", lambda: [one.born for one in rows], right=True, rank=2),
-            TableColumn("dies", 7, lambda row: self._dies(rows[row]), lambda: [one.dies for one in rows], right=True, rank=1),
-            TableColumn("kind", 10, category, rank=4),
-            TableColumn("why alive", 30, lambda row: clean(self.why(rows[row])), grows=True),
-            TableColumn("made by", 16, lambda row: clean(_maker(rows[row])), rank=3, role="operator"),
+            TableColumn("tensor", 18, lambda row: self.name_of(self._range(row)), names, grows=True, role="name"),
+            TableColumn("size", 12, size, array(lambda lives: self.sizes), right=True),
+            TableColumn("born", 7, lambda row: f"{self._range(row).born:,}", array(lambda lives: lives.born), right=True, rank=2),
+            TableColumn("dies", 7, lambda row: self._dies(self._range(row)), array(lambda lives: lives.dies), right=True, rank=1),
+            TableColumn("kind", 10, lambda row: category_of(self._range(row)), rank=4),
+            TableColumn("why alive", 30, lambda row: clean(self.why(self._range(row))), grows=True),
+            TableColumn("made by", 16, lambda row: clean(maker_of(self._range(row))), rank=3, role="operator"),
         )
-        empty = "Nothing is alive here." if self.found is not None else "computing"
+        empty = "Nothing is alive here." if found is not None else "computing"
         return TableModel(columns, len(rows), self.symbols, empty=empty)
 
     def name_of(self, one: LiveRange) -> str:
@@ -312,30 +363,31 @@ class Memory:
         if self.range is None:
             return self.found.live.why(one, self.step)
         start, stop = self.range
-        made, freed = one.born >= start, one.dies <= stop and one.held_by != _OUTPUT
+        made, freed = one.born >= start, one.dies <= stop and one.held_by != OUTPUT
         return {(True, True): "made and freed in the range", (True, False): "made in the range", (False, True): "freed in the range"}.get(
             (made, freed), "alive all the time"
         )
 
     def _dies(self, one: LiveRange) -> str:
-        return "end" if one.held_by == _OUTPUT else f"{one.dies:,}"
+        return "end" if one.held_by == OUTPUT else f"{one.dies:,}"
 
     def row_of_selected(self) -> int | None:
         """The row of the outline that made what is selected in the table."""
         if self.table.selected is None:
             return None
-        node = self._rows[self.table.selected].value.node
+        node = self._range(self.table.selected).value.node
         return None if node is None else self.browse.outline.row_of.get(node)
 
     def selected_name(self) -> str:
         """The name of what is selected in the table."""
-        return "" if self.table.selected is None else self.name_of(self._rows[self.table.selected])
+        return "" if self.table.selected is None else self.name_of(self._range(self.table.selected))
 
     def export(self) -> Table:
         """What the table shows."""
+        binding = self.browse.results.binding
         rows = [
-            (self.name_of(one), self.browse.results.binding.of(one.size), one.born, one.dies, self.why(one), _maker(one))
-            for one in (self._rows[row] for row in self.table.shown.tolist())
+            (self.name_of(one), binding.of(one.size), one.born, one.dies, self.why(one), maker_of(one))
+            for one in (self._range(row) for row in self.table.shown.tolist())
         ]
         return Table.of(rows, ["tensor:value", "size:bytes", "born:index", "dies:index", "why", "made_by"], "alive")
 
@@ -347,10 +399,10 @@ class Memory:
             return None
         if self._counted is not None and self._counted[0] == self.counted_for:
             found = self._counted[1]
-            if isinstance(found, IrscopeError):
-                return Counters("", {}, found.message)
-            return counters_of(found)
-        return counters_of(self.found.report)
+            return Counters("", {}, found.message) if isinstance(found, IrscopeError) else found
+        if self.browse.results.binding.env and self.browse.node_count > _MOST_COUNTED:
+            return Counters("", {}, "a model as large as this is not read again for every size; y copies the command that counts")
+        return self.found.counters
 
     def chart_lines(self, width: int, height: int) -> list[Line]:
         """The chart with its legend and the counters, or a word on why there is none."""
@@ -363,6 +415,13 @@ class Memory:
             return filled([(Span(text, "faint"),)], height)
         if self.shows_sizes:
             return self._size_lines(width, height)
+        if self.drawings.view != "steps":
+            # Plans, allocations and orders are told in the order of the program.
+            order = self.browse.outline.program_order
+            drawing, here = self.drawings.drawing, None if self.browse.is_empty else order.at(self.browse.selected)
+            if drawing is not None and isinstance(drawing.stack, AddressMap):
+                drawing.stack.chosen_name = self.selected_name().removeprefix("%")
+            return self.drawings.lines(width, height, here, self.mark)
         head: list[Line] = []
         if height >= 5:
             head.append(cut_line(self.stack.legend(self.symbols), width, self.symbols))
@@ -385,14 +444,16 @@ class Memory:
     def chart_title(self) -> str:
         """What stands above the chart."""
         separator = self.symbols.glyphs.separator
-        parts = ["Peak by size" if self.shows_sizes else "Memory"]
+        parts = [TITLES[self.drawings.view]]
         if self.stack is not None and len(self.stack):
             parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")
         parts.append(f"model {self.lifetime if self.found is None else self._model_text()}")
         if self.device:
             parts.append(f"device {self.device}")
         if self.assumed:
-            parts.append(f"drawn for {self.symbols.clean(self.assumed)}")
+            parts.append(f"drawn for {self.symbols.clean(self.assumed)}, c changes it")
+        elif self.drawings.view not in ("steps", "sizes") and self.wanted.env != tuple(self.browse.results.binding.env.items()):
+            parts.append(f"drawn for {self.symbols.clean(', '.join(f'{name}={size}' for name, size in self.wanted.env))}")
         elif self.browse.results.binding.env:
             parts.append(f"for {self.symbols.clean(self.browse.results.binding.text)}")
         if self.uncounted:
@@ -407,13 +468,13 @@ class Memory:
 
     def table_title(self) -> str:
         """What stands above the table."""
-        count, total = len(self._rows), sum(self._bound(one.size) or 0 for one in self._rows)
-        if self.range is None:
-            node = self._node_text()
-            return f"Alive at step {self.step:,}{node}: {count:,} {'tensor' if count == 1 else 'tensors'}, {humanise(total, Kind.BYTES)}"
-        start, stop = self.range
-        made = sum(self._bound(one.size) or 0 for one in self._rows if one.born >= start)
-        freed = sum(self._bound(one.size) or 0 for one in self._rows if one.dies <= stop and one.held_by != _OUTPUT)
+        count = len(self._rows)
+        if self.range is None or self.found is None:
+            tensors = f"{count:,} {'tensor' if count == 1 else 'tensors'}"
+            return f"Alive at step {self.step:,}{self._node_text()}: {tensors}, {humanise(self._total(), Kind.BYTES)}"
+        (start, stop), lives = self.range, self.found.lives
+        made = self._total(lives.born[self._rows] >= start)
+        freed = self._total((lives.dies[self._rows] <= stop) & ~lives.is_output[self._rows])
         most = "" if self.stack is None else f", at most {humanise(int(self.stack.total[start : stop + 1].max()), Kind.BYTES)} at once"
         amounts = f"{humanise(made, Kind.BYTES)} made, {humanise(freed, Kind.BYTES)} freed"
         return f"Steps {start:,} to {stop:,}: {count:,} tensors, {amounts}{most}"
@@ -422,13 +483,6 @@ class Memory:
         if self.found is None or not self.found.live.steps:
             return ""
         return f" {self.symbols.clean(self.found.live.steps[self.step].op)}"
-
-
-def _maker(one: LiveRange) -> str:
-    node = one.value.node
-    if node is None:
-        return ""
-    return node.scope.path or node.op
 
 
 def _bytes(cell: object) -> float:

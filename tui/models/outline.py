@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +15,8 @@ from irscope.ir.places import Scope
 from irscope.ir.program import Program
 
 Ints: TypeAlias = NDArray[np.int64]
+Rows: TypeAlias = NDArray[np.int32]
+_NONE = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,40 +34,27 @@ Item: TypeAlias = Node | Group
 class Outline:
     """Rows in preorder: the rows below row `i` are those from `i + 1` up to `end[i]`."""
 
-    def __init__(self, items: list[Item], parent: list[int], steps: dict[Node, int]) -> None:
+    def __init__(self, items: list[Item], parent: Rows, depth: Ints, end: Ints, nodes: Sequence[Node]) -> None:
         self.items = items
         self.parent = parent
         """The row above in the tree, -1 at the top."""
-        count = len(items)
-        depth = [0] * count
-        size = [1] * count
-        for row, above in enumerate(parent):
-            if above >= 0:
-                depth[row] = depth[above] + 1
-        for row in range(count - 1, -1, -1):
-            if parent[row] >= 0:
-                size[parent[row]] += size[row]
-        self.depth: Ints = np.array(depth, dtype=np.int64)
-        self.end: Ints = np.arange(count, dtype=np.int64) + np.array(size, dtype=np.int64)
-        self.row_of: dict[Node, int] = {item: row for row, item in enumerate(items) if isinstance(item, Node)}
-        self.step = self._steps(steps)
-        """The step of the main graph at which a row runs (a module's: its first), None for what is inside functions."""
-        self.row_of_step = [self.row_of[node] for node in steps]
+        self.depth = depth
+        self.end = end
+        self.nodes = nodes
+        """The nodes of the main graph in program order."""
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def _steps(self, steps: dict[Node, int]) -> list[int | None]:
-        found: list[int | None] = [steps.get(item) if isinstance(item, Node) else None for item in self.items]
-        for row, above in enumerate(self.parent):
-            if above >= 0 and found[row] is None:
-                found[row] = found[above]
-        for row in range(len(self) - 1, -1, -1):
-            above = self.parent[row]
-            if above >= 0 and isinstance(self.items[above], Group) and found[row] is not None:
-                # Rows are visited from the last on, so the first child has the last word.
-                found[above] = found[row]
-        return found
+    @cached_property
+    def row_of(self) -> dict[Node, int]:
+        """The row of each node."""
+        return {item: row for row, item in enumerate(self.items) if isinstance(item, Node)}
+
+    @cached_property
+    def program_order(self) -> Steps:
+        """The nodes of the main graph as steps."""
+        return Steps(self, self.nodes)
 
     def is_branch(self, row: int) -> bool:
         """Whether there are rows below."""
@@ -72,16 +62,70 @@ class Outline:
 
     def ancestors(self, row: int) -> Iterator[int]:
         """The rows above, from the nearest to the outermost."""
-        above = self.parent[row]
+        above = int(self.parent[row])
         while above >= 0:
             yield above
-            above = self.parent[above]
+            above = int(self.parent[above])
+
+    def children(self, row: int) -> Ints:
+        """The rows directly below a row."""
+        found: Ints = np.flatnonzero(self.parent[row + 1 : int(self.end[row])] == row) + (row + 1)
+        return found
 
     def nodes_below(self, row: int) -> Iterator[Node]:
         """Nodes below a row, those of inner regions included."""
         for item in self.items[row + 1 : int(self.end[row])]:
             if isinstance(item, Node):
                 yield item
+
+    @cached_property
+    def operators(self) -> tuple[Rows, Sequence[str]]:
+        """The number of each row's operator, -1 for what is no node, and the operators by their numbers."""
+        numbers: dict[str, int] = {}
+        found = [numbers.setdefault(item.op, len(numbers)) if isinstance(item, Node) else _NONE for item in self.items]
+        return np.array(found, dtype=np.int32), list(numbers)
+
+
+class Steps:
+    """Nodes in the order in which they run, which a runtime may have chosen and which may leave some out."""
+
+    def __init__(self, outline: Outline, nodes: Sequence[Node]) -> None:
+        self._outline = outline
+        row_of = outline.row_of
+        found = np.array([row_of.get(node, _NONE) for node in nodes], dtype=np.int32)
+        self._step: Rows = np.full(len(outline), _NONE, dtype=np.int32)
+        known = np.flatnonzero(found >= 0).astype(np.int32)
+        self._step[found[known]] = known
+        # What a runtime runs and the model does not name stands where the step before it does.
+        before = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found), dtype=np.int32), 0))
+        self.rows: Rows = np.maximum(found[before], 0)
+        """The row of each step."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def row(self, step: int) -> int:
+        """The row of a step; steps before the first or after the last are taken for those."""
+        return int(self.rows[min(max(step, 0), len(self) - 1)])
+
+    def step_of(self, node: Node) -> int | None:
+        """The step of a node; None for one that never runs as a step."""
+        row = self._outline.row_of.get(node)
+        return int(self._step[row]) if row is not None and self._step[row] >= 0 else None
+
+    def at(self, row: int) -> int | None:
+        """The step at which a row runs: a module's first, for what is inside a region its owner's; None for what never runs as one."""
+        outline = self._outline
+        for one in (row, *outline.ancestors(row)):
+            own = int(self._step[one])
+            if own >= 0:
+                return own
+            if one == row and isinstance(outline.items[one], Group):
+                inside = self._step[one + 1 : int(outline.end[one])]
+                inside = inside[inside >= 0]
+                if len(inside):
+                    return int(inside.min())
+        return None
 
 
 def build_outline(program: Program) -> Outline:
@@ -90,19 +134,23 @@ def build_outline(program: Program) -> Outline:
 
 
 class _Builder:
-    """Collects items with their children; modules come where their first node is."""
+    """Collects items, each with its holder, first child and next sibling; modules come where their first node is."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []
-        self.top: list[int] = []
-        self.below: dict[int, list[int]] = {}
+        self.holders: list[int] = []
+        self.first: list[int] = []
+        self.next: list[int] = []
+        self.last: list[int] = []
+        """The last child so far."""
+        self.top_first = self.top_last = _NONE
 
     def build(self, program: Program) -> Outline:
-        steps = {node: step for step, node in enumerate(program.graph)}
-        self.graph(program.graph, -1)
+        nodes = list(program.graph)
+        self.graph(program.graph, _NONE)
         for body in program.functions.values():
-            self.graph(body, self.add(Group("function", body.name), -1))
-        return self.flatten(steps)
+            self.graph(body, self.add(Group("function", body.name), _NONE))
+        return self.flatten(nodes)
 
     def graph(self, graph: Graph, holder: int) -> None:
         """Add a graph with everything inside its regions."""
@@ -113,7 +161,21 @@ class _Builder:
     def add(self, item: Item, holder: int) -> int:
         number = len(self.items)
         self.items.append(item)
-        (self.top if holder < 0 else self.below.setdefault(holder, [])).append(number)
+        self.holders.append(holder)
+        self.first.append(_NONE)
+        self.next.append(_NONE)
+        self.last.append(_NONE)
+        before = self.top_last if holder < 0 else self.last[holder]
+        if before >= 0:
+            self.next[before] = number
+        elif holder >= 0:
+            self.first[holder] = number
+        else:
+            self.top_first = number
+        if holder < 0:
+            self.top_last = number
+        else:
+            self.last[holder] = number
         return number
 
     def body(self, graph: Graph, holder: int, base: Scope, todo: list[tuple[Graph, int, Scope]]) -> None:
@@ -141,14 +203,36 @@ class _Builder:
             holders[one] = within
         return within
 
-    def flatten(self, steps: dict[Node, int]) -> Outline:
-        items: list[Item] = []
-        parent: list[int] = []
-        pending = [(number, -1) for number in reversed(self.top)]
-        while pending:
-            number, above = pending.pop()
-            row = len(items)
-            items.append(self.items[number])
-            parent.append(above)
-            pending.extend((child, row) for child in reversed(self.below.get(number, ())))
-        return Outline(items, parent, steps)
+    def flatten(self, nodes: list[Node]) -> Outline:
+        """Put everything in preorder."""
+        first, following, holders = self.first, self.next, self.holders
+        count = len(self.items)
+        order: list[int] = []
+        depths: list[int] = []
+        rows, ends = [0] * count, [0] * count
+        number, depth = self.top_first, 0
+        while number >= 0:
+            rows[number] = len(order)
+            order.append(number)
+            depths.append(depth)
+            if first[number] >= 0:
+                number = first[number]
+                depth += 1
+                continue
+            while number >= 0:
+                ends[rows[number]] = len(order)
+                if following[number] >= 0:
+                    number = following[number]
+                    break
+                number = holders[number]
+                depth -= 1
+        held = np.array(holders, dtype=np.int64)[order] if count else np.zeros(0, dtype=np.int64)
+        places = np.array([*rows, _NONE], dtype=np.int32)
+        items = self.items
+        return Outline(
+            [items[number] for number in order],
+            places[held],
+            np.array(depths, dtype=np.int64),
+            np.array(ends, dtype=np.int64),
+            nodes,
+        )

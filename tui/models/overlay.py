@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
+
+import numpy as np
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
@@ -12,12 +14,13 @@ from irscope.report.printable import printable
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import bare
+from irscope.tui.models.amounts import Amount, Amounts
 from irscope.tui.models.binding import Binding
-from irscope.tui.models.columns import Column
-from irscope.tui.models.outline import Group, Outline
+from irscope.tui.models.columns import Column, added, joined
+from irscope.tui.models.outline import Group, Outline, Rows
 from irscope.tui.models.symbols import Symbols
+from irscope.tui.models.tree import Mask
 
-Amount: TypeAlias = "Dim | float"
 _ADDS = frozenset({Kind.BYTES, Kind.FLOPS, Kind.SECONDS, Kind.COUNT})
 """Kinds of which a module has the sum of its nodes; of others, such as a share, it has none."""
 
@@ -41,50 +44,41 @@ class Overlay:
 
     title: str
     kind: Kind
-    values: Sequence[Amount | None]
-    missing: Sequence[int]
-    blank: frozenset[int] = frozenset()
+    values: Amounts
+    missing: Rows
+    blank: Mask | None = None
     """Rows about which the column says nothing at all."""
 
-    def text(self, row: int, symbols: Symbols) -> str:
+    def text(self, row: int, symbols: Symbols, alike: Sequence[int] = ()) -> str:
         """The number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out."""
-        if row in self.blank:
+        if self.blank is not None and self.blank[row]:
             return ""
-        value = self.values[row]
+        value, missing = joined(self.values, self.missing, alike if self.kind in _ADDS and alike else (row,))
         if value is None:
             return symbols.unknown
         shown = humanise(str(value) if isinstance(value, SymDim) else value, self.kind)
-        return f"{symbols.at_least if self.missing[row] else ''}{printable(shown, symbols.encoding)}"
+        return f"{symbols.at_least if missing else ''}{printable(shown, symbols.encoding)}"
 
     def bound(self, binding: Binding) -> Overlay:
         """The same column with sizes put in for symbols."""
-        values = [binding.of(value) if isinstance(value, SymDim) else value for value in self.values]
-        return Overlay(self.title, self.kind, values, self.missing, self.blank)
+        return Overlay(self.title, self.kind, self.values.bound(binding), self.missing, self.blank)
 
 
 def overlay_of(outline: Outline, title: str, kind: Kind, value_of: Callable[[Node], Amount | None]) -> Overlay:
     """A column with a number for every node. What is inside a region is added to no other node."""
     values: list[Amount | None] = [None] * len(outline)
     missing = [0] * len(outline)
+    parents = outline.parent.tolist()
     for row in range(len(outline) - 1, -1, -1):
         item = outline.items[row]
         if isinstance(item, Node):
             values[row] = value_of(item)
             missing[row] = int(values[row] is None)
-        above = outline.parent[row]
+        above = parents[row]
         if above >= 0 and isinstance(outline.items[above], Group):
             missing[above] += missing[row]
-            values[above] = _added(values[above], values[row])
-    return Overlay(title, kind, values, missing)
-
-
-def _added(total: Amount | None, value: Amount | None) -> Amount | None:
-    if total is None or value is None:
-        return value if total is None else total
-    if isinstance(total, SymDim) or isinstance(value, SymDim):
-        # A formula and a fraction have no sum that could be written.
-        return None if isinstance(total, float) or isinstance(value, float) else total + value
-    return total + value
+            values[above] = added(values[above], values[row])
+    return Overlay(title, kind, Amounts.of(values), np.array(missing, dtype=np.int32))
 
 
 def overlay_of_table(outline: Outline, table: Table, key: str) -> Overlay | None:
@@ -101,15 +95,17 @@ def overlay_of_table(outline: Outline, table: Table, key: str) -> Overlay | None
     values: list[Amount | None] = [None] * len(outline)
     missing = [0] * len(outline)
     covered = [False] * len(outline)
+    parents = outline.parent.tolist()
     for row in range(len(outline) - 1, -1, -1):
         if row in own:
             values[row], missing[row], covered[row] = own[row], int(own[row] is None), True
-        above = outline.parent[row]
+        above = parents[row]
         if covered[row] and above >= 0 and isinstance(outline.items[above], Group) and above not in own and column.kind in _ADDS:
             covered[above] = True
             missing[above] += missing[row]
-            values[above] = _added(values[above], values[row])
-    return Overlay(column.heading, column.kind, values, missing, frozenset(row for row, one in enumerate(covered) if not one))
+            values[above] = added(values[above], values[row])
+    blank = ~np.array(covered, dtype=np.bool_)
+    return Overlay(column.heading, column.kind, Amounts.of(values), np.array(missing, dtype=np.int32), blank)
 
 
 def node_rows(outline: Outline, table: Table) -> Mapping[int, int]:
@@ -140,13 +136,13 @@ def _rows_by_name(outline: Outline) -> Mapping[str, int]:
     return names
 
 
-def live_at_peak(outline: Outline, ranges: Sequence[Life], peak: int) -> Overlay:
-    """For each node the bytes of what it made that are alive at a step."""
-    alive: dict[Node, Dim] = {}
-    for one in ranges:
-        if one.born <= peak <= one.dies and one.value.node is not None:
-            alive[one.value.node] = alive.get(one.value.node, 0) + one.size
-    return overlay_of(outline, "live at peak", Kind.BYTES, lambda node: alive.get(node, 0))
+def live_at_peak(outline: Outline, alive: Iterable[Life]) -> Overlay:
+    """For each node the bytes of what it made that are alive at the peak."""
+    found: dict[Node, Dim] = {}
+    for one in alive:
+        if one.value.node is not None:
+            found[one.value.node] = found.get(one.value.node, 0) + one.size
+    return overlay_of(outline, "live at peak", Kind.BYTES, lambda node: found.get(node, 0))
 
 
 def least_times(outline: Outline, seconds: Mapping[str, float]) -> Overlay:
@@ -154,7 +150,36 @@ def least_times(outline: Outline, seconds: Mapping[str, float]) -> Overlay:
     return overlay_of(outline, "least time", Kind.SECONDS, lambda node: seconds.get(node.name, 0.0))
 
 
+def shares(outline: Outline, flops: Column | None) -> Overlay | None:
+    """For each row its share of the FLOPs of the whole model, as far as they are numbers."""
+    if flops is None:
+        return None
+    numbers = flops.values.numbers
+    total = float(np.nansum(numbers[outline.parent < 0]))
+    values = [None if value != value or not total else value / total for value in numbers.tolist()]
+    return Overlay("of FLOPs", Kind.RATIO, Amounts.of(values), flops.missing)
+
+
 def unknown_nodes(outline: Outline, columns: Sequence[Column]) -> Overlay:
     """For each row how many of its nodes lack a number in one of these columns; regions count for themselves."""
-    lacking = [any(isinstance(item, Node) and column.values[row] is None for column in columns) for row, item in enumerate(outline.items)]
+    lacking = _lacking(columns, len(outline)).tolist()
     return overlay_of(outline, "unknown nodes", Kind.COUNT, lambda node: int(lacking[outline.row_of[node]]))
+
+
+def coverage(outline: Outline, columns: Sequence[Column]) -> Overlay:
+    """For each row the share of its nodes of which everything is known, those inside regions included."""
+    lacking = _lacking(columns, len(outline))
+    is_node = outline.operators[0] >= 0
+    below = np.concatenate(([0], np.cumsum(is_node)))
+    short = np.concatenate(([0], np.cumsum(is_node & lacking)))
+    nodes, missing = below[outline.end] - below[:-1], short[outline.end] - short[:-1]
+    shares = [None if not count else float(count - lost) / count for count, lost in zip(nodes.tolist(), missing.tolist(), strict=True)]
+    return Overlay("known", Kind.RATIO, Amounts.of(shares), np.zeros(len(outline), dtype=np.int32), nodes == 0)
+
+
+def _lacking(columns: Sequence[Column], count: int) -> Mask:
+    """The rows that have no number in one of these columns."""
+    found = np.zeros(count, dtype=np.bool_)
+    for column in columns:
+        found |= np.array([value is None for value in column.values.distinct] or [False], dtype=np.bool_)[column.values.codes]
+    return found

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.errors import IrscopeError
+from irscope.errors import Cancelled, IrscopeError
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
 from irscope.ir.naming import ValueNames, loose_names
 from irscope.ops.cost import Cost
 from irscope.report.report import Report
 from irscope.report.units import Kind
+from irscope.tui.models.aliases import AliasSets
 from irscope.tui.models.binding import Binding, example
 from irscope.tui.models.columns import Column
+from irscope.tui.models.folds import Folds
+from irscope.tui.models.lives import Lives
 from irscope.tui.models.overlay import Life, Overlay
 from irscope.tui.models.timeline import Timeline
 
@@ -149,7 +152,11 @@ class Results:
     explanations: Explanations | None = None
     params: Report | None = None
     live: LiveTensors | None = None
-    ranges: Mapping[Value, LiveRange] = field(default_factory=dict)
+    lives: Lives | None = None
+    aliases: AliasSets | None = None
+    folds: Folds | None = None
+    formulas_of: dict[Node, Mapping[str, str]] = field(default_factory=dict)
+    """By measure the formula behind the cost of nodes that were looked at, and what its letters stand for."""
     timeline: Timeline | None = None
     assumed: str = ""
     """Sizes the timeline is drawn with because nobody gave any."""
@@ -158,37 +165,50 @@ class Results:
     """Names of the parts that ended with an error."""
     finished: bool = False
 
+    @property
+    def formulas(self) -> int:
+        """How many distinct formulas have to be worked out for other sizes."""
+        parts = (self.raw_flops, self.raw_sizes, self.raw_overlay)
+        return sum(part.values.formulas for part in parts if part is not None) + (0 if self.lives is None else self.lives.formulas)
+
+    def prepared(self, binding: Binding) -> Bound:
+        """Everything with these sizes put in; changes nothing, and may run in any thread."""
+        timeline, assumed = self._timeline(binding)
+        return Bound(
+            binding,
+            None if self.raw_flops is None else self.raw_flops.bound(binding),
+            None if self.raw_sizes is None else self.raw_sizes.bound(binding),
+            None if self.raw_overlay is None else self.raw_overlay.bound(binding),
+            timeline,
+            assumed,
+        )
+
+    def show(self, bound: Bound) -> None:
+        """Show what was prepared."""
+        self.binding = bound.binding
+        self.flops, self.sizes, self.overlay = bound.flops, bound.sizes, bound.overlay
+        self.timeline, self.assumed = bound.timeline, bound.assumed
+
     def bind(self, binding: Binding) -> None:
         """Show numbers for these sizes."""
-        self.binding = binding
-        self.show_flops()
-        self.show_sizes()
-        self.show_overlay()
-        self.show_timeline()
+        self.show(self.prepared(binding))
 
-    def show_flops(self) -> None:
-        self.flops = None if self.raw_flops is None else self.raw_flops.bound(self.binding)
+    def refresh(self) -> None:
+        """Take what has become known into what is shown."""
+        self.bind(self.binding)
 
     def set_overlay(self, overlay: Overlay | None) -> None:
         """Show this column in the tree in place of the bytes of the results; None shows those again."""
         self.raw_overlay = overlay
-        self.show_overlay()
+        self.overlay = None if overlay is None else overlay.bound(self.binding)
 
-    def show_overlay(self) -> None:
-        self.overlay = None if self.raw_overlay is None else self.raw_overlay.bound(self.binding)
-
-    def show_sizes(self) -> None:
-        self.sizes = None if self.raw_sizes is None else self.raw_sizes.bound(self.binding)
-
-    def show_timeline(self) -> None:
-        if self.live is None:
-            return
-        self.assumed = ""
-        binding = self.binding
-        if any(isinstance(self.binding.of(value), SymDim) for value in self.live.alive):
-            binding, self.assumed = example(self.symbols, self.binding)
-        values = [binding.of(value) for value in self.live.alive]
-        self.timeline = Timeline([None if isinstance(value, SymDim) else value for value in values], Kind.BYTES)
+    def _timeline(self, binding: Binding) -> tuple[Timeline | None, str]:
+        if self.lives is None:
+            return None, ""
+        assumed = ""
+        if self.lives.depends(binding):
+            binding, assumed = example(self.symbols, binding)
+        return Timeline(self.lives.heights(binding), Kind.BYTES), assumed
 
     @property
     def free_symbols(self) -> list[str]:
@@ -204,6 +224,18 @@ class Results:
     def has_failed(self, *parts: str) -> bool:
         """Whether one of these parts ended with an error, so that waiting for it is no use."""
         return not self.failed.isdisjoint(parts)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is shown for some sizes of symbols."""
+
+    binding: Binding
+    flops: Column | None
+    sizes: Column | None
+    overlay: Overlay | None
+    timeline: Timeline | None
+    assumed: str
 
 
 class Update(Protocol):
@@ -231,7 +263,7 @@ class Sizes:
 
     def apply(self, results: Results) -> None:
         results.raw_sizes = self.column
-        results.show_sizes()
+        results.refresh()
 
 
 @dataclass(frozen=True)
@@ -268,7 +300,7 @@ class Counted:
     def apply(self, results: Results) -> None:
         results.costs = self.costs
         results.raw_flops = self.column
-        results.show_flops()
+        results.refresh()
         results.remark(self.diagnostics)
 
 
@@ -276,14 +308,33 @@ class Counted:
 class Alive:
     """Live bytes over the steps, and the life of each storage."""
 
-    live: LiveTensors
+    lives: Lives
     diagnostics: Sequence[Diagnostic]
 
     def apply(self, results: Results) -> None:
-        results.live = self.live
-        results.ranges = {one.value: one for one in self.live.ranges}
+        results.live, results.lives = self.lives.live, self.lives
         results.remark(self.diagnostics)
-        results.show_timeline()
+        results.refresh()
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Which values share a storage."""
+
+    aliases: AliasSets
+
+    def apply(self, results: Results) -> None:
+        results.aliases = self.aliases
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Which modules are built alike."""
+
+    folds: Folds
+
+    def apply(self, results: Results) -> None:
+        results.folds = self.folds
 
 
 @dataclass(frozen=True)
@@ -297,6 +348,8 @@ class Failed:
         error = self.error
         text = f"{self.part}: {error.message}"
         results.failed.add(self.part)
+        if isinstance(error, Cancelled):
+            return
         results.diagnostics.append(Diagnostic(Severity.ERROR, error.code, text, location=error.where, hint=error.hint))
 
 

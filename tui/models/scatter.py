@@ -36,9 +36,9 @@ class Roof:
 class Scatter:
     """Points with a roof over them."""
 
-    def __init__(self, xs: Sequence[float], ys: Sequence[float], roof: Roof | None) -> None:
-        self.xs: Floats = np.log10(np.array(xs, dtype=np.float64)) if xs else np.zeros(0, dtype=np.float64)
-        self.ys: Floats = np.log10(np.array(ys, dtype=np.float64)) if ys else np.zeros(0, dtype=np.float64)
+    def __init__(self, xs: Sequence[float] | Floats, ys: Sequence[float] | Floats, roof: Roof | None) -> None:
+        self.xs: Floats = np.log10(np.array(xs, dtype=np.float64))
+        self.ys: Floats = np.log10(np.array(ys, dtype=np.float64))
         self.roof = roof
         low, high = float(self.xs.min(initial=math.inf)), float(self.xs.max(initial=-math.inf))
         if roof is not None:

@@ -30,6 +30,8 @@ class Symbols:
     descending: str
     fills: tuple[str, ...]
     """Fills of stacked bars, told apart without colour."""
+    times: str
+    """Stands before how many modules alike a row stands for."""
     point: str
     """The selected point of a scatter."""
     has_braille: bool
@@ -56,6 +58,7 @@ UNICODE = Symbols(
     ascending="▴",
     descending="▾",
     fills=("█", "▓", "▒", "░", "▚"),
+    times="×",
     point="◉",
     has_braille=True,
 )
@@ -71,6 +74,7 @@ ASCII = Symbols(
     ascending="^",
     descending="v",
     fills=("#", "=", "+", ".", "%"),
+    times="x",
     point="O",
     has_braille=False,
 )
@@ -85,6 +89,7 @@ def symbols_for(encoding: str, environ: Mapping[str, str]) -> Symbols:
     drawn = "".join(
         (
             UNICODE.glyphs.blocks,
+            UNICODE.times,
             UNICODE.glyphs.mark,
             UNICODE.expanded,
             UNICODE.collapsed,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from irscope.ir.graph import Node
-from irscope.report.printable import display_width
+from irscope.report.printable import cut_middle, display_width
 from irscope.tui.models.columns import Column
 from irscope.tui.models.detail import label
 from irscope.tui.models.outline import Group, Outline
@@ -75,19 +76,22 @@ class TreeTable:
         self.results = results
         self.symbols = symbols
 
-    def line(self, row: int, width: int, *, selected: bool, expanded: bool) -> Line:
-        """One row in exactly `width` columns. The selected one has a sign, so that it shows without colour."""
+    def line(self, row: int, width: int, *, selected: bool, expanded: bool, alike: Sequence[int] = ()) -> Line:
+        """One row in exactly `width` columns. The selected one has a sign, so that it shows without colour.
+
+        `alike` are the modules that the row stands for, if it does for several: its numbers are their sums.
+        """
         widths = widths_for(width, is_symbolic(self.results))
-        spans = [Span(self.symbols.cursor if selected else " ", "mark"), *self.tree_cell(row, widths.tree, expanded)]
+        spans = [Span(self.symbols.cursor if selected else " ", "mark"), *self.tree_cell(row, widths.tree, expanded, alike)]
         if widths.type:
             spans.append(self.type_cell(row, widths.type))
         if widths.flops:
-            spans.append(self.number_cell(self.results.flops, "flops", row, widths.flops))
+            spans.append(self.number_cell(self.results.flops, "flops", row, widths.flops, alike))
         if widths.bytes:
-            spans.append(self.number_cell(self.results.overlay or self.results.sizes, "sizes", row, widths.bytes))
+            spans.append(self.number_cell(self.results.overlay or self.results.sizes, "sizes", row, widths.bytes, alike))
         return tuple(spans)
 
-    def tree_cell(self, row: int, width: int, expanded: bool) -> Line:
+    def tree_cell(self, row: int, width: int, expanded: bool, alike: Sequence[int] = ()) -> Line:
         """Indentation, sign, and the module's name, or operator and name of a node."""
         symbols, item = self.symbols, self.outline.items[row]
         sign = (symbols.expanded if expanded else symbols.collapsed) if self.outline.is_branch(row) else " "
@@ -97,6 +101,11 @@ class TreeTable:
         if room < 1:
             return (Span(fit(lead, width, symbols)),)
         if isinstance(item, Group):
+            if alike:
+                times = f" {symbols.times} {len(alike):,}"
+                left = max(room - display_width(times), 0)
+                text = cut_middle(self.run_text(item, alike), left, symbols.glyphs.ellipsis)
+                return (Span(lead), Span(text, "module"), Span(fit(times, room - display_width(text), symbols), "mark"))
             return (Span(lead), Span(fit(self.group_text(item), room, symbols), "module"))
         return (Span(lead), *self.node_text(item, room))
 
@@ -105,6 +114,13 @@ class TreeTable:
         if group.scope is not None and group.scope.cls:
             return f"{name} ({self.symbols.clean(group.scope.cls)})"
         return name if group.kind == "module" else f"{group.kind} {name}"
+
+    def run_text(self, first: Group, alike: Sequence[int]) -> str:
+        """Several modules alike: the first and the last of them, and their class."""
+        last = self.outline.items[alike[-1]]
+        names = f"{self.symbols.clean(first.name)}{self.symbols.glyphs.ellipsis}{self.symbols.clean(getattr(last, 'name', ''))}"
+        cls = first.scope.cls if first.scope is not None else ""
+        return f"{names} ({self.symbols.clean(cls)})" if cls else names
 
     def node_text(self, node: Node, room: int) -> Line:
         op = self.symbols.clean(node.op)
@@ -124,14 +140,14 @@ class TreeTable:
         role: Role = "unknown" if text.startswith(self.symbols.unknown) or text.endswith("[*]") else "plain"
         return Span(f" {fit(fit(text, min(display_width(text), width - len(more)), self.symbols) + more, width, self.symbols)}", role)
 
-    def number_cell(self, column: Column | Overlay | None, part: str, row: int, width: int) -> Span:
+    def number_cell(self, column: Column | Overlay | None, part: str, row: int, width: int, alike: Sequence[int] = ()) -> Span:
         """A number, `?` where it is unknown, and a sign of waiting while it is being computed."""
         symbols = self.symbols
         if column is None:
             if self.results.has_failed(part):
                 return Span(f" {fit(symbols.unknown, width, symbols, right=True)}", "unknown")
             return Span(f" {fit(symbols.waiting, width, symbols, right=True)}", "faint")
-        text = fit(column.text(row, symbols), width, symbols, right=True)
+        text = fit(column.text(row, symbols, alike), width, symbols, right=True)
         role: Role = "plain"
         if column.values[row] is None:
             role = "unknown"

@@ -20,29 +20,44 @@ _LEAST_COLUMNS = 8
 class Timeline:
     """Totals by step. Steps whose total is unknown have no height and are drawn as `?`."""
 
-    def __init__(self, values: Sequence[int | None], kind: Kind) -> None:
+    def __init__(self, values: Sequence[int | None] | Heights, kind: Kind) -> None:
         self.kind = kind
-        self.values = values
-        self._heights: Heights = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        if not isinstance(values, np.ndarray):
+            values = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        self._heights: Heights = values
         known = np.flatnonzero(~np.isnan(self._heights))
         self.peak: int | None = int(known[np.argmax(self._heights[known])]) if len(known) else None
         """The first step with the largest total."""
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self._heights)
+
+    @property
+    def values(self) -> list[int | None]:
+        """The totals."""
+        return [None if value != value else int(value) for value in self._heights.tolist()]
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the total of some step is unknown."""
+        return bool(np.isnan(self._heights).any())
 
     def text_at(self, step: int, symbols: Symbols) -> str:
         """The total at a step with its unit."""
-        value = self.values[step] if 0 <= step < len(self) else None
-        return symbols.unknown if value is None else humanise(value, self.kind)
+        value = float(self._heights[step]) if 0 <= step < len(self) else np.nan
+        return symbols.unknown if np.isnan(value) else humanise(int(value), self.kind)
 
     def column_of(self, step: int, count: int) -> int:
         """The chart column, of `count`, in which a step is drawn."""
         return min(max(step * count // max(len(self), 1), 0), count - 1)
 
     def step_of(self, column: int, count: int) -> int:
-        """The first step that is drawn in a column."""
-        return min(max(-(-column * len(self) // max(count, 1)), 0), max(len(self) - 1, 0))
+        """The first step that is drawn in a column, or the one whose bar reaches over it where steps are wider than columns."""
+        step = column * len(self) // max(count, 1) if len(self) <= count else -(-column * len(self) // max(count, 1))
+        if len(self) <= count:
+            # A step's bar begins where column_of() puts it, which rounding may move by one.
+            step += int(step + 1 < len(self) and self.column_of(step + 1, count) <= column)
+        return min(max(step, 0), max(len(self) - 1, 0))
 
     def heights(self, count: int) -> Heights:
         """The largest total of each of `count` columns; a step wider than a column is repeated."""

@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer, Input
 
+from irscope.errors import Cancelled
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
 from irscope.tui.models.history import Place
@@ -21,6 +22,7 @@ from irscope.tui.screens.dialog import ChoiceDialog, TextDialog
 from irscope.tui.screens.exporting import ExportDialog
 from irscope.tui.session import Session
 from irscope.tui.widgets.header import ScreenTabs, TotalsHeader
+from irscope.tui.widgets.paint import Looks
 from irscope.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ _FILTER, _SIZES, _GO_TO = "filter", "sizes", "go_to"
 _JUMP_KEYS = "asdfghjklqwertyuiop"
 
 
-class ModelScreen(Screen[None]):
+class ModelScreen(Looks, Screen[None]):
     """A screen over a model. See `irscope.tui.screens` for what a subclass gives."""
 
     NAME: ClassVar[str]
@@ -268,8 +270,10 @@ class ModelScreen(Screen[None]):
         if self.session.queue.is_idle:
             self.say("Nothing is being computed.")
         else:
-            self.session.queue.clear()
-            self.say("Stopped. What is not there yet stays unknown.")
+            for request in self.session.queue.clear():
+                request.fail(Cancelled("stopped on request", hint="ctrl-r reads the file again and starts over"))
+            self.say("Stopped. What is not there yet stays unknown; ctrl-r starts over.")
+            self.show_all()
 
     def stops(self) -> list[Widget]:
         """The widgets that can have the focus, in order."""

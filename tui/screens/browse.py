@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
+from textual.timer import Timer
 
+from irscope.errors import IrscopeError
+from irscope.ir.graph import Node
+from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
-from irscope.tui.analyses import result_of
-from irscope.tui.models.overlay import Overlay, least_times, live_at_peak, unknown_nodes
+from irscope.tui.analyses import report_of, result_of
+from irscope.tui.models.formulas import formulas
+from irscope.tui.models.overlay import Overlay, coverage, least_times, live_at_peak, shares, unknown_nodes
 from irscope.tui.queue import NOW
 from irscope.tui.screens.base import ModelScreen
 from irscope.tui.screens.dialog import ChoiceDialog
 from irscope.tui.widgets.lines import DetailPane
 from irscope.tui.widgets.timeline import TimelinePane
 from irscope.tui.widgets.tree import OutlineTree
+
+_SETTLED = 0.3
+"""Seconds after which the selection is taken to have come to rest."""
+_NAME = re.compile(r"[\w.:/-]+")
+"""Names that may stand in the text of a pipeline."""
 
 
 class _Modules(Vertical):
@@ -42,9 +55,11 @@ class BrowseScreen(ModelScreen):
             "column",
             ("o",),
             "Column",
-            "Choose what the last column shows: bytes, live at the peak, least time, unknown.",
+            "Choose what the last column shows: bytes, FLOPs, live at the peak, least time, how much is known, a column of a report.",
             footer=True,
         ),
+        Action("browse", "users", ("u",), "Users", "Go to a node that reads a result of the selected one.", footer=True),
+        Action("browse", "inputs", ("i",), "Inputs", "Go to a node that makes an input of the selected one."),
         Action("browse", "details", ("d",), "Details", "Hide or show the details."),
     )
     BINDINGS: ClassVar[list[BindingType]] = bindings("browse", ACTIONS)
@@ -56,6 +71,26 @@ class BrowseScreen(ModelScreen):
                 yield from self.prompts()
             yield DetailPane(id="detail")
         yield TimelinePane(self.browse, id="timeline")
+
+    def on_mount(self) -> None:
+        self._settled: Timer | None = None
+        self._looked_at = -1
+        super().on_mount()
+
+    def _ask_formula(self) -> None:
+        """The formula behind the cost of a node on which the selection has come to rest."""
+        node, results = self.session.selected_node, self.browse.results
+        if node is None or node in results.formulas_of or results.costs is None or not _NAME.fullmatch(node.name):
+            return
+        manager = self.session.manager
+
+        def take(report: Report) -> None:
+            results.formulas_of[node] = formulas(report)
+
+        def fail(error: IrscopeError) -> None:
+            results.formulas_of[node] = {}
+
+        self.session.ask(f"browse.formula.{node.name}", lambda: report_of(manager, f"flops{{explain={node.name}}}"), take, fail)
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
@@ -82,6 +117,11 @@ class BrowseScreen(ModelScreen):
     def _show_selection(self, *, same: bool = False) -> None:
         """Bring everything that depends on the selection up to date; `same` keeps the place in the details."""
         self.query_one("#detail", DetailPane).show(self.browse.detail(), top=not same)
+        if self.browse.selected != self._looked_at:
+            self._looked_at = self.browse.selected
+            if self._settled is not None:
+                self._settled.stop()
+            self._settled = self.set_timer(_SETTLED, self._ask_formula)
         self.query_one(TimelinePane).redraw()
         self._show_titles()
 
@@ -125,21 +165,38 @@ class BrowseScreen(ModelScreen):
             self.say("The peak is not known yet.")
 
     def action_column(self) -> None:
-        titles = ["bytes of the results", "live at the peak", "least time on the device", "unknown nodes"]
-        self.app.push_screen(ChoiceDialog("The last column", titles), self._column_chosen)
+        choices = self._columns()
+        self.app.push_screen(
+            ChoiceDialog("The last column", [title for title, _ in choices]), lambda index: None if index is None else choices[index][1]()
+        )
 
-    def _column_chosen(self, index: int | None) -> None:
+    def _columns(self) -> list[tuple[str, Callable[[], None]]]:
+        """What the last column may show, with what makes it."""
         results, outline = self.browse.results, self.browse.outline
-        if index == 2:
-            self.session.ask("browse.times", self._times, self._show_column, lambda error: self.say(str(error)), urgency=NOW)
-        elif index == 1 and (results.live is None or results.timeline is None or results.timeline.peak is None):
+        known = [one for one in (results.flops, results.sizes) if one is not None]
+        found: list[tuple[str, Callable[[], None]]] = [
+            ("bytes of the results", lambda: self._show_column(None)),
+            ("live at the peak", self._show_live),
+            ("least time on the device", self._ask_times),
+            ("unknown nodes", lambda: self._show_column(unknown_nodes(outline, known))),
+            ("coverage: the share of nodes whose cost and sizes are known", lambda: self._show_column(coverage(outline, known))),
+            ("share of all FLOPs", lambda: self._show_column(shares(outline, results.flops))),
+        ]
+        for title, overlay in self.session.columns.items():
+            found.append((title, partial(self._show_column, overlay)))
+        return found
+
+    def _show_live(self) -> None:
+        results = self.browse.results
+        if results.lives is None or results.timeline is None or results.timeline.peak is None:
             self.say("The peak is not known yet.")
-        elif index == 1 and results.live is not None and results.timeline is not None:
-            self._show_column(live_at_peak(outline, results.live.ranges, results.timeline.peak or 0))
-        elif index == 3:
-            self._show_column(unknown_nodes(outline, [one for one in (results.flops, results.sizes) if one is not None]))
-        elif index == 0:
-            self._show_column(None)
+            return
+        lives = results.lives
+        alive = [lives.ranges[one] for one in lives.alive(results.timeline.peak).tolist()]
+        self._show_column(live_at_peak(self.browse.outline, alive))
+
+    def _ask_times(self) -> None:
+        self.session.ask("browse.times", self._times, self._show_column, lambda error: self.say(str(error)), urgency=NOW)
 
     def _times(self) -> Overlay:
         """The least time of each node, in the worker's thread."""
@@ -150,6 +207,28 @@ class BrowseScreen(ModelScreen):
     def _show_column(self, overlay: Overlay | None) -> None:
         self.browse.results.set_overlay(overlay)
         self.show()
+
+    def action_users(self) -> None:
+        node = self.session.selected_node
+        users = [] if node is None else [user for output in node.outputs for user in output.users or () if isinstance(user, Node)]
+        self._follow("Read by", users, "Nothing reads a result of this.")
+
+    def action_inputs(self) -> None:
+        node = self.session.selected_node
+        makers = [] if node is None else [value.node for value in node.inputs if value is not None and value.node is not None]
+        self._follow("Made by", makers, "No node makes an input of this.")
+
+    def _follow(self, title: str, nodes: Iterable[Node], otherwise: str) -> None:
+        """Go to one of these nodes: at once where there is only one."""
+        row_of = self.browse.outline.row_of
+        rows = [row_of[node] for node in dict.fromkeys(nodes) if node in row_of]
+        if not rows:
+            self.say(otherwise)
+        elif len(rows) == 1:
+            self.open_node(rows[0])
+        else:
+            choices = [self.browse.row_text(row) for row in rows]
+            self.app.push_screen(ChoiceDialog(title, choices), lambda index: None if index is None else self.open_node(rows[index]))
 
     def action_details(self) -> None:
         detail = self.query_one("#detail", DetailPane)

@@ -12,9 +12,10 @@ from textual.containers import Container, Vertical
 from irscope.devices import device_names
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
-from irscope.tui.analyses import result_of
+from irscope.tui.analyses import analysis_of
 from irscope.tui.models.command import run_command
 from irscope.tui.models.cost import Cost, Timed, views_of
+from irscope.tui.models.costgroups import NodeTimes
 from irscope.tui.queue import NOW
 from irscope.tui.screens.base import ModelScreen
 from irscope.tui.screens.dialog import ChoiceDialog
@@ -60,11 +61,16 @@ class CostScreen(ModelScreen):
             return
         session = self.session
         device, env = self.cost.ask()
+        by = self.cost.by
         element = f"roofline{{device={device} top=0}}" if device else "roofline{top=0}"
 
         def answer() -> Timed:
-            times = result_of(session.model_for(env).manager, element)
-            return Timed(device, env, times, views_of(times, session.symbols))
+            manager = session.model_for(env).manager
+            subject = analysis_of(manager, element)
+            times = NodeTimes(manager.get(subject), session.browse.outline)
+            # What is shown has been taken out of it, in less room.
+            manager.forget(subject)
+            return Timed(device, env, times, views_of(times, session.symbols, by))
 
         sizes = ",".join(f"{name}={size}" for name, size in env.items())
         session.ask(f"cost.{device}.{sizes}", answer, self.cost.take, self.cost.fail, urgency=NOW)

@@ -15,12 +15,13 @@ from textual.screen import ModalScreen
 from irscope.tui.actions import bindings
 from irscope.tui.models.spans import Line, Span
 from irscope.tui.widgets.lines import TextPane
+from irscope.tui.widgets.paint import Looks
 
 _CHOICES = "123456789abdfghilmnoprstuvwxyz"
 """Keys that choose; those that move or close are left out."""
 
 
-class TextDialog(ModalScreen[int | None]):
+class TextDialog(Looks, ModalScreen[int | None]):
     """Shows lines until it is closed; a key of `keys` closes it with its place among them."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("dialog")

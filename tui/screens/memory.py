@@ -10,13 +10,17 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical
 
 from irscope.devices import device_names
-from irscope.errors import IrscopeError
-from irscope.report.report import Report
+from irscope.errors import IrscopeError, PassError
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
-from irscope.tui.analyses import analysis_of, report_of
+from irscope.tui.analyses import analysis_of, report_of, result_of
 from irscope.tui.models.command import run_command
+from irscope.tui.models.counters import Counters, counters_of
+from irscope.tui.models.lives import Lives
 from irscope.tui.models.memory import LIFETIMES, Found, Memory
+from irscope.tui.models.memoryviews import VIEWS, Drawing, View
+from irscope.tui.models.spaces import allocated, order_text, orders, planned
+from irscope.tui.models.stack import Stack
 from irscope.tui.queue import NOW
 from irscope.tui.screens.base import ModelScreen
 from irscope.tui.screens.dialog import ChoiceDialog
@@ -24,6 +28,8 @@ from irscope.tui.session import Session
 from irscope.tui.widgets.stack import StackPane
 from irscope.tui.widgets.table import VirtualTable
 
+_SEARCH = 5
+"""Seconds that the search for a better order may take."""
 _MODEL_TEXTS = {
     "auto": "auto: as the file's own runtime does it",
     "ssa": "ssa: a tensor is freed right after its last use",
@@ -58,6 +64,7 @@ class MemoryScreen(ModelScreen):
         Action("memory", "grow(-1)", ("less_than_sign",), "Size down", "Make the first symbol smaller by one."),
         Action("memory", "scale(2)", ("right_curly_bracket",), "Double", "Make the first symbol twice as large."),
         Action("memory", "scale(0.5)", ("left_curly_bracket",), "Halve", "Make the first symbol half as large."),
+        Action("memory", "view", ("v",), "View", "Choose what is drawn: live bytes, peak by size, addresses, a better order.", footer=True),
         Action("memory", "by_size", ("x",), "By size", "Show the peak over sizes of the first symbol, or the steps again."),
         Action("memory", "zoom_steps(0.5)", ("plus", "equals_sign"), "Closer", "Show fewer steps, around the cursor."),
         Action("memory", "zoom_steps(2)", ("minus",), "Farther", "Show more steps."),
@@ -83,13 +90,16 @@ class MemoryScreen(ModelScreen):
         memory, manager = self.memory, self.session.manager
         if not memory.is_waiting:
             return
-        lifetime, device = memory.lifetime, memory.device
+        lifetime, device, outline = memory.lifetime, memory.device, self.browse.outline
+        results = self.browse.results
 
         def answer() -> Found:
             if manager.settings.device != device:
                 manager.settings = replace(manager.settings, device=device)
             found = manager.run_one(analysis_of(manager, question))
-            return Found(lifetime, device, found.value, found.report())
+            shared = results.lives
+            lives = shared if shared is not None and shared.live is found.value else Lives(found.value, outline)
+            return Found(lifetime, device, lives, counters_of(found.report()))
 
         question = memory.question
         self.session.ask(f"memory.{lifetime}.{device}", answer, memory.take, memory.fail, urgency=NOW)
@@ -101,10 +111,11 @@ class MemoryScreen(ModelScreen):
             return
         asked, question, env = memory.counted_for, memory.question, dict(self.browse.results.binding.env)
 
-        def answer() -> Report:
-            return report_of(session.model_for(env).manager, question)
+        def answer() -> Counters | None:
+            # Only the numbers go on: the report would keep the whole model that was read for it.
+            return counters_of(report_of(session.model_for(env).manager, question))
 
-        def take(found: Report | IrscopeError) -> None:
+        def take(found: Counters | IrscopeError | None) -> None:
             memory.take_counters(asked, found)
 
         session.ask("memory.counters", answer, take, take)
@@ -114,6 +125,33 @@ class MemoryScreen(ModelScreen):
         if question != self._asked_sizes:
             self._asked_sizes, memory.by_size = question, None
             self.session.ask(f"memory.sizes.{question}", lambda: report_of(manager, question), memory.take_sizes, memory.fail, urgency=NOW)
+
+    def _ask_drawing(self) -> None:
+        memory, session = self.memory, self.session
+        wanted = memory.wanted
+        if not memory.drawings.ask(wanted):
+            return
+        env = dict(wanted.env)
+        device, steps = memory.device, len(self.browse.outline.program_order)
+
+        def answer() -> Drawing:
+            manager = session.model_for(env).manager
+            if manager.settings.device != device:
+                manager.settings = replace(manager.settings, device=device)
+            if wanted.view == "plan":
+                return Drawing(planned(report_of(manager, "plan"), steps))
+            if wanted.view == "orders":
+                report = report_of(manager, f"schedule{{seconds={_SEARCH}}}")
+                return Drawing(orders(report) or Stack({}), order_text(report))
+            found = result_of(manager, "cuda_memory{model=eager}")
+            if found.reason or found.script is None:
+                raise PassError(f"there are no addresses: {found.reason}", hint=found.fix)
+            return Drawing(allocated(found))
+
+        def take(found: Drawing | IrscopeError) -> None:
+            memory.drawings.take(wanted, found)
+
+        session.ask(wanted.key, answer, take, take, urgency=NOW)
 
     def _choose(self) -> None:
         self.memory.error = None
@@ -126,11 +164,14 @@ class MemoryScreen(ModelScreen):
         memory = self.memory
         if memory.is_stale:
             memory.update()
-        if memory.stack is not None and self.browse.step is not None and self.browse.step != memory.step:
-            memory.go_to(self.browse.step)
+        here = memory.step_of_selected
+        if memory.stack is not None and here is not None and here != memory.step:
+            memory.go_to(here)
         self._ask_counters()
         if memory.shows_sizes:
             self._ask_sizes()
+        elif memory.drawings.view != "steps":
+            self._ask_drawing()
         self._show_step()
 
     def _show_step(self) -> None:
@@ -153,6 +194,11 @@ class MemoryScreen(ModelScreen):
     def on_stack_pane_opened(self) -> None:
         if not self.browse.is_empty:
             self.open_node(self.browse.selected)
+
+    def on_virtual_table_selected(self) -> None:
+        # The selected tensor is marked in a map of addresses.
+        if self.memory.drawings.view in ("plan", "allocator"):
+            self.query_one(StackPane).redraw()
 
     def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
         row = self.memory.row_of_selected()
@@ -236,15 +282,28 @@ class MemoryScreen(ModelScreen):
         if not self.memory.sizes_question:
             self.say("This model has no symbolic sizes.")
             return
-        self.memory.shows_sizes = not self.memory.shows_sizes
+        self._view("steps" if self.memory.shows_sizes else "sizes")
+
+    def _view(self, view: View) -> None:
+        self.memory.drawings.view = view
         self.show()
 
+    def action_view(self) -> None:
+        views = [view for view in VIEWS if view != "sizes" or self.memory.sizes_question]
+
+        def choose(index: int | None) -> None:
+            if index is not None:
+                self._view(views[index])
+
+        self.app.push_screen(ChoiceDialog("What is drawn", [VIEWS[view] for view in views]), choose)
+
     def action_zoom_steps(self, factor: float) -> None:
-        if self.memory.stack is not None:
-            self.memory.stack.zoom(self.memory.step, factor)
+        shown = self.memory.shown
+        if shown is not None and len(shown):
+            shown.zoom(min(self.memory.step, len(shown) - 1), factor)
             self.query_one(StackPane).redraw()
 
     def action_fit(self) -> None:
-        if self.memory.stack is not None:
-            self.memory.stack.fit()
+        if self.memory.shown is not None:
+            self.memory.shown.fit()
             self.query_one(StackPane).redraw()

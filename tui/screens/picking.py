@@ -18,6 +18,7 @@ from irscope.tui.actions import Action, bindings
 from irscope.tui.models.passform import PassForm
 from irscope.tui.models.rows import TableColumn, TableModel
 from irscope.tui.models.symbols import Symbols
+from irscope.tui.widgets.paint import Looks
 from irscope.tui.widgets.table import VirtualTable
 
 PICK_PANES = {"pick": "While choosing a pass", "form": "While filling in options"}
@@ -31,7 +32,7 @@ PICK_ACTIONS: tuple[Action, ...] = (
 )
 
 
-class PickDialog(ModalScreen[str | None]):
+class PickDialog(Looks, ModalScreen[str | None]):
     """A line to type into and the passes that fit; enter takes the selected one, or what was typed if that is more than a name."""
 
     PANE = "pick"
@@ -85,7 +86,7 @@ class PickDialog(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class FormDialog(ModalScreen[Pass | None]):
+class FormDialog(Looks, ModalScreen[Pass | None]):
     """One line for each option of a pass, checked at every key; enter takes them when they make sense."""
 
     PANE = "form"

@@ -41,6 +41,7 @@ SCREENS: tuple[ScreenRecord, ...] = (
     ScreenRecord("params", "3", "Parameters", "Show the weights, by size or by module, and their values.", "ParamsScreen"),
     ScreenRecord("cost", "4", "Cost", "Show the least time of modules and nodes on a device, and what binds them.", "CostScreen"),
     ScreenRecord("passes", "5", "Passes", "Run a pipeline step by step and see what each pass changed.", "PassesScreen"),
+    ScreenRecord("compare", "6", "Compare", "Lay another model or a recording beside this one.", "CompareScreen"),
     ScreenRecord("reports", "7", "Reports", "Show the report of any pass, also of one of your own.", "ReportsScreen"),
 )
 

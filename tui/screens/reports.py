@@ -199,7 +199,10 @@ class ReportsScreen(ModelScreen):
 
         def chosen(index: int | None) -> None:
             if index is not None:
-                self.browse.results.set_overlay(overlay_of_table(self.browse.outline, table, columns[index].key))
+                overlay = overlay_of_table(self.browse.outline, table, columns[index].key)
+                if overlay is not None:
+                    self.session.columns[f"{table.title}: {overlay.title}"] = overlay
+                self.browse.results.set_overlay(overlay)
                 self.open_node(self.browse.selected)
 
         self.app.push_screen(ChoiceDialog("Show on Browse", [column.heading for column in columns]), chosen)

@@ -62,6 +62,6 @@ class StackPane(Drawn, can_focus=True):
         self.post_message(self.Opened())
 
     def on_click(self, event: events.Click) -> None:
-        stack, offset = self.memory.stack, event.get_content_offset(self)
+        stack, offset = self.memory.shown, event.get_content_offset(self)
         if stack is not None and len(stack) and offset is not None and offset.x >= stack.margin():
             self._go_to(stack.step_of(offset.x - stack.margin(), self.size.width - stack.margin()))

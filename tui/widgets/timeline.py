@@ -63,7 +63,7 @@ class TimelinePane(Painted, can_focus=True):
         self._choose(0)
 
     def action_last(self) -> None:
-        self._choose(len(self.browse.outline.row_of_step) - 1)
+        self._choose(len(self.browse.steps) - 1)
 
     def on_click(self, event: events.Click) -> None:
         timeline = self.browse.results.timeline

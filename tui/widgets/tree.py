@@ -69,7 +69,7 @@ class OutlineTree(Painted, ScrollView, can_focus=True):
         key = (row, width, selected, tree.is_expanded(row))
         strip = self._strips.get(key)
         if strip is None:
-            line = self.browse.table.line(row, width, selected=selected, expanded=tree.is_expanded(row))
+            line = self.browse.table.line(row, width, selected=selected, expanded=tree.is_expanded(row), alike=tree.alike(row))
             look = ("row--selected" if self.has_focus else "row--unfocused") if selected else ""
             strip = self._strips[key] = self.strip(line, width, look)
         return strip
@@ -157,7 +157,7 @@ class OutlineTree(Painted, ScrollView, can_focus=True):
         tree, row = self.browse.tree, self.browse.selected
         if not len(tree):
             return
-        if tree.is_expanded(row):
+        if tree.is_expanded(row) and not tree.is_folded(row):
             self._move_to(self.index + int(self.browse.outline.is_branch(row)))
         else:
             self._set_expanded(row, True)
@@ -166,10 +166,14 @@ class OutlineTree(Painted, ScrollView, can_focus=True):
         outline, row = self.browse.outline, self.browse.selected
         if not len(self.browse.tree):
             return
-        if outline.is_branch(row) and self.browse.tree.is_expanded(row):
+        tree = self.browse.tree
+        if outline.is_branch(row) and tree.is_expanded(row):
             self._set_expanded(row, False)
+        elif (leader := tree.fold(row)) is not None:
+            self.redraw()
+            self.select(leader)
         elif outline.parent[row] >= 0:
-            self.select(outline.parent[row])
+            self.select(int(outline.parent[row]))
 
     def action_open(self) -> None:
         if len(self.browse.tree):

@@ -6,6 +6,7 @@ its users have run and some have not. So the best set to have run before an oper
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from irscope.memory.ordering.flow import INFINITE, FlowNetwork
@@ -22,10 +23,25 @@ class Cut:
     """Operators to have run before it."""
 
 
-def least_while_running(problem: OrderProblem, op: int) -> Cut:
-    """Over all valid orders, the fewest bytes alive while `op` runs."""
-    ancestors = _reach(problem.before, op)
-    descendants = _reach(problem.after, op)
+@dataclass(frozen=True)
+class CutNetwork:
+    """A network whose minimum cuts are the best sets of operators to have run before one of them."""
+
+    flow: FlowNetwork
+    source: int
+    sink: int
+    side: list[int]
+    """The network's node of each operator; those that must come first are at the source, those that must not at the sink."""
+    free: list[int]
+    """Operators that may run before or after."""
+    constant: int
+    """Bytes that are alive in any case."""
+
+
+def cut_network(
+    problem: OrderProblem, op: int, before: Sequence[Iterable[int]], ancestors: Collection[int], descendants: Collection[int]
+) -> CutNetwork:
+    """The network for one operator; `before`, with what follows from it, may hold more than the problem demands."""
     network = FlowNetwork()
     source, sink = network.node(), network.node()
     side = [-1] * len(problem)
@@ -38,7 +54,7 @@ def least_while_running(problem: OrderProblem, op: int) -> Cut:
     for one in free:
         side[one] = network.node()
     for one in free:
-        for earlier in problem.before[one]:
+        for earlier in before[one]:
             if side[earlier] != source:
                 network.edge(side[one], side[earlier], INFINITE)
         # Later ones that are forced to come later need no edge: they never run before.
@@ -47,10 +63,17 @@ def least_while_running(problem: OrderProblem, op: int) -> Cut:
     for number, storage in enumerate(problem.storages):
         if number not in own:
             constant += _pay(network, storage, side, source, sink)
-    flow = network.push(source, sink)
-    reached = network.source_side(source)
-    done = frozenset((*ancestors, *(one for one in free if reached[side[one]])))
-    return Cut(op, constant + flow, done)
+    return CutNetwork(network, source, sink, side, free, constant)
+
+
+def least_while_running(problem: OrderProblem, op: int) -> Cut:
+    """Over all valid orders, the fewest bytes alive while `op` runs."""
+    ancestors = _reach(problem.before, op)
+    made = cut_network(problem, op, problem.before, ancestors, _reach(problem.after, op))
+    flow = made.flow.push(made.source, made.sink)
+    reached = made.flow.source_side(made.source)
+    done = frozenset((*ancestors, *(one for one in made.free if reached[made.side[one]])))
+    return Cut(op, made.constant + flow, done)
 
 
 def _pay(network: FlowNetwork, storage: Storage, side: list[int], source: int, sink: int) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import gcd
 
+from irscope.memory.ordering.necessary import Necessary
 from irscope.memory.ordering.problem import OrderProblem
 
 _FIRST_PATIENCE = 4_000
@@ -13,6 +15,7 @@ _MOST_PATIENCE = 1_000_000
 """States looked at in one attempt."""
 _STATES_A_TURN = 250
 _FAVOURED = 8
+_PARTS = 8
 
 
 @dataclass(slots=True)
@@ -24,6 +27,8 @@ class _State:
     ready: int
     way: tuple[_State | None, list[int]]
     """The state before, and the operators run since."""
+    next: Sequence[tuple[int, int]] = ()
+    """What could run next within the limit, and bytes alive after it."""
 
     def order(self) -> list[int]:
         """All operators run, in order."""
@@ -70,6 +75,11 @@ class Attempt:
         """Whether there is an order, or none is left to try."""
         return self.order is not None or not self._open
 
+    @property
+    def waiting(self) -> int:
+        """States that have not been looked at."""
+        return len(self._open)
+
     def run(self, states: int) -> int:
         """Go on for so many states at most; how many were looked at."""
         looked = 0
@@ -79,41 +89,50 @@ class Attempt:
                 self.order = state.order()
                 break
             looked += 1
-            for op, needed, live, ready in self.moves(state.done, state.live, state.ready):
-                if needed <= self.limit:
-                    self._put(_State(state.done | 1 << op, live, ready, (state, [op])))
-                elif not self.least_beyond or needed < self.least_beyond:
-                    self.least_beyond = needed
+            done, ready = state.done, state.ready
+            for op, live in state.next:
+                if done | 1 << op not in self._seen:
+                    self._put(_State(done | 1 << op, live, ready ^ 1 << op | self._opened(done | 1 << op, op), (state, [op])))
+            state.next = ()
         return looked
 
     def _put(self, state: _State) -> None:
-        """Run what can safely run at once, and keep the state unless it is known."""
+        """Run what can safely run at once, and keep the state unless it is known or leads nowhere."""
         if state.done in self._seen:
             return
         self._seen.add(state.done)
-        if self._run_safe_moves(state):
+        while (op := self._safe_move(state)) >= 0:
+            state.done |= 1 << op
+            state.ready = state.ready ^ 1 << op | self._opened(state.done, op)
+            state.way[1].append(op)
             if state.done in self._seen:
                 return
             self._seen.add(state.done)
-        heapq.heappush(self._open, (-state.done.bit_count(), state.live, len(self._seen), state))
+        if state.next or state.done == self._all:
+            heapq.heappush(self._open, (-state.done.bit_count(), state.live, len(self._seen), state))
 
-    def _run_safe_moves(self, state: _State) -> bool:
-        limit, ran = self.limit, state.way[1]
-        known = len(ran)
+    def _safe_move(self, state: _State) -> int:
+        """An operator that can run at once without loss, with bytes alive after it noted; -1 where there is none, with what could run."""
+        done, live = state.done, state.live
         waiting = state.ready
+        least_beyond, possible = 0, []
         while waiting:
             low = waiting & -waiting
             op = low.bit_length() - 1
             waiting ^= low
-            needed, after = self._step(state.done, state.live, op)
-            if after <= state.live and needed <= limit:
-                state.done |= low
+            needed, after = self._step(done, live, op)
+            if needed > self.limit:
+                if not least_beyond or needed < least_beyond:
+                    least_beyond = needed
+            elif after <= live:
                 state.live = after
-                state.ready = state.ready ^ low | self._opened(state.done, op)
-                ran.append(op)
-                # What took more than it freed may free something now.
-                waiting = state.ready
-        return len(ran) > known
+                return op
+            else:
+                possible.append((op, after))
+        state.next = possible
+        if least_beyond and (not self.least_beyond or least_beyond < self.least_beyond):
+            self.least_beyond = least_beyond
+        return -1
 
     def moves(self, done: int, live: int, ready: int) -> Iterator[tuple[int, int, int, int]]:
         """What can run next: the operator, bytes alive while it runs and after it, and what is ready then."""
@@ -138,9 +157,9 @@ class Attempt:
         left = ~(done | 1 << op)
         freed = 0
         for mask, taken, given in self._touched[op]:
-            if mask & done == 0:
+            if not mask & done:
                 live += taken
-            if mask & left == 0:
+            if not mask & left:
                 freed += given
         return live + self._workspace[op], live - freed
 
@@ -157,11 +176,13 @@ class ExactSearch:
         """No order needs less, or less than the bound that was given."""
         self.gave_up = False
         """Whether going on would take more memory than it is worth."""
+        # Memory only takes values that are sums of sizes.
+        self._grain = gcd(*(storage.size for storage in problem.storages), *problem.workspace) or 1
         self._patience = _FIRST_PATIENCE
         self._too_hard = self.peak
         """The lowest limit that ran out of patience, or that is known to be met."""
-        self._shares = [1, 1]
-        """States looked at in a turn, forwards and backwards: the direction that first shows that there is no order gets more."""
+        self._necessary: list[Necessary] = []
+        """What was found for limits that were too hard at first."""
 
     @property
     def is_over(self) -> bool:
@@ -178,7 +199,7 @@ class ExactSearch:
         """Go on until the best order is proven best or told to stop."""
         while not self.is_over and not self.gave_up and not stop():
             self._too_hard = min(self._too_hard, self.peak)
-            limit = (self.bound + self._too_hard) // 2
+            limit = self._between()
             if self.bound < self._too_hard and self._attempt(limit, stop):
                 continue
             # What is far below the best order is sooner known to be impossible.
@@ -188,23 +209,55 @@ class ExactSearch:
                 self._patience *= 4
                 self._too_hard = self.peak
 
+    def _between(self) -> int:
+        """A little less than the best order first, then half way to the bound, and at last the bound itself, the easiest to rule out."""
+        step = max(self._grain, (self.peak - self.bound) // _PARTS // self._grain * self._grain)
+        if self._too_hard == self.peak and self._too_hard - self.bound > step:
+            return self.peak - step
+        half = (self._too_hard - self.bound) // 2
+        return self.bound if half < step // 2 else self.bound + half // self._grain * self._grain
+
     def _attempt(self, limit: int, stop: Callable[[], bool]) -> bool:
         """Find out whether there is an order within a limit; False where patience ran out."""
-        attempts = (Attempt(self._problem, limit), Attempt(self._problem.reverse, limit))
+        if self._search(self._problem, limit, 0, min(self._patience, _FIRST_PATIENCE), stop):
+            return True
+        if stop():
+            return False
+        necessary = self._necessary_within(limit, stop)
+        if necessary.impossible:
+            self.bound = min(self.peak, necessary.least_beyond or limit + 1)
+            return True
+        return self._search(necessary.strengthened(), limit, necessary.least_beyond, self._patience, stop)
+
+    def _necessary_within(self, limit: int, stop: Callable[[], bool]) -> Necessary:
+        """What any order within a limit has to keep to; what held for a higher limit holds for this one, too."""
+        for known in self._necessary:
+            if known.limit == limit:
+                return known
+        higher = min((known for known in self._necessary if known.limit > limit), key=lambda known: known.limit, default=None)
+        found = Necessary(self._problem, limit, higher)
+        found.run(stop)
+        if found.is_over:
+            self._necessary.append(found)
+        return found
+
+    def _search(self, problem: OrderProblem, limit: int, least_beyond: int, patience: int, stop: Callable[[], bool]) -> bool:
+        """Look for an order within a limit from both ends; nothing else is known up to `least_beyond`, where that is not 0."""
+        attempts = (Attempt(problem, limit), Attempt(problem.reverse, limit))
         looked = 0
-        while looked < self._patience and not stop():
+        while looked < patience and not stop():
+            ahead = attempts[1].waiting < attempts[0].waiting
             for backwards, attempt in enumerate(attempts):
-                looked += attempt.run(_STATES_A_TURN * self._shares[backwards])
+                # Where fewer states wait, there is sooner nothing left to try.
+                looked += attempt.run(_STATES_A_TURN * (_FAVOURED if backwards == ahead else 1))
                 if attempt.is_over:
-                    if attempt.order is None:
-                        self._shares[backwards], self._shares[1 - backwards] = _FAVOURED, 1
-                    self._learn(attempt, bool(backwards))
+                    self._learn(attempt, bool(backwards), least_beyond)
                     return True
         return False
 
-    def _learn(self, attempt: Attempt, backwards: bool) -> None:
+    def _learn(self, attempt: Attempt, backwards: bool, least_beyond: int) -> None:
         if attempt.order is None:
-            self.bound = min(self.peak, attempt.least_beyond)
+            self.bound = min(self.peak, attempt.least_beyond, least_beyond or self.peak)
             return
         self.order = self._problem.reversed_order(attempt.order) if backwards else attempt.order
         self.peak = max(self.bound, self._problem.peak(self.order))

@@ -68,6 +68,14 @@ class FlowNetwork:
                     stack.append(end)
         return reached
 
+    def rooms(self) -> list[int]:
+        """What every edge can still take, to be put back later."""
+        return self._room.copy()
+
+    def put_back(self, rooms: list[int]) -> None:
+        """Undo all that was pushed since `rooms` was taken."""
+        self._room = rooms.copy()
+
     def _levels(self, source: int, sink: int) -> list[int]:
         """Distance of each node from the source over edges with room; empty when the sink is out of reach."""
         levels = [-1] * len(self._edges)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+from irscope.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,7 @@ class OrderProblem:
     @cached_property
     def after(self) -> list[list[int]]:
         """What must come after each operator."""
-        found: list[list[int]] = [[] for _ in self.before]
-        for op, earlier in enumerate(self.before):
-            for one in earlier:
-                found[one].append(op)
-        return found
+        return _turned(self.before)
 
     @cached_property
     def touched(self) -> list[list[int]]:
@@ -122,7 +120,13 @@ class OrderProblem:
 
 
 def make_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], workspace: Sequence[int] | None = None) -> OrderProblem:
-    """A problem without what cannot matter: storages of no size or that nobody touches."""
+    """A problem without what cannot matter: storages of no size or that nobody touches. Raises UsageError where no order is possible."""
+    needed = [tuple(sorted(set(earlier))) for earlier in before]
+    if any(earlier and earlier[-1] >= op for op, earlier in enumerate(needed)):
+        cycle = waiting_for_one_another(needed)
+        if cycle:
+            raise UsageError(f"operators {', '.join(map(str, cycle))} wait for one another, so that no order is possible", code="IRS366")
+        raise UsageError("operators must be numbered in an order that is possible", code="IRS366")
     kept: list[Storage] = []
     base = 0
     for storage in storages:
@@ -130,4 +134,33 @@ def make_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], w
             base += storage.size
         elif storage.size and storage.touches:
             kept.append(Storage(storage.size, tuple(sorted(set(storage.touches))), storage.is_input, storage.is_output))
-    return OrderProblem([tuple(sorted(set(earlier))) for earlier in before], kept, list(workspace or [0] * len(before)), base)
+    return OrderProblem(needed, kept, list(workspace or [0] * len(before)), base)
+
+
+def in_order(before: Sequence[Collection[int]], after: Sequence[Collection[int]]) -> list[int]:
+    """Operators after all that come before them; those that wait for a cycle are missing."""
+    missing = [len(earlier) for earlier in before]
+    order = [op for op, count in enumerate(missing) if not count]
+    for op in order:
+        for later in after[op]:
+            missing[later] -= 1
+            if not missing[later]:
+                order.append(later)
+    return order
+
+
+def waiting_for_one_another(before: Sequence[Collection[int]]) -> list[int]:
+    """Operators that can never run, as each waits for another one of them; empty where an order is possible."""
+    after = _turned(before)
+    stuck = set(range(len(before))).difference(in_order(before, after))
+    # What only waits for a cycle has nobody to wait for it.
+    inner_after = [[user for user in users if user in stuck] if op in stuck else [] for op, users in enumerate(after)]
+    return sorted(set(range(len(before))).difference(in_order(inner_after, _turned(inner_after))))
+
+
+def _turned(edges: Sequence[Collection[int]]) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in edges]
+    for op, others in enumerate(edges):
+        for one in others:
+            found[one].append(op)
+    return found

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
+from irscope.memory.bfc import BfcArena
+from irscope.memory.caching import CachingAllocator
 from irscope.memory.placement.gaps import place_in_order
 from irscope.memory.placement.problem import make_problem
+
+T = TypeVar("T")
+_NO_BOUND = 1 << 60
 
 
 def while_running(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> int:
@@ -45,6 +52,35 @@ def greedy_by_size(lower: Sequence[int], upper: Sequence[int], size: Sequence[in
     part = problem.part(matters)
     order = np.lexsort((part.lower, -part.size))
     return part.height(place_in_order(part, order, tightest=True))
+
+
+def held_by_arena(lower: Sequence[int], upper: Sequence[int], size: Sequence[int]) -> int:
+    """Bytes that ONNX Runtime's arena takes from the device where each buffer is asked for when it is made."""
+    arena = BfcArena()
+    for alive in _replay(lower, upper, size, arena.malloc):
+        arena.free(alive)
+    return arena.counters().held_peak
+
+
+def reserved_by_torch(lower: Sequence[int], upper: Sequence[int], size: Sequence[int]) -> int:
+    """Bytes that PyTorch's CUDA allocator reserves where each buffer is asked for when it is made."""
+    allocator = CachingAllocator(total_memory=_NO_BOUND)
+    for block in _replay(lower, upper, size, allocator.malloc):
+        allocator.free(block)
+    return allocator.counters().reserved_peak
+
+
+def _replay(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], take: Callable[[int], T]) -> Iterator[T]:
+    """Ask for buffers in the order of their starts; yields what is to be let go of, before what starts at its end is asked for."""
+    alive: list[tuple[int, int]] = []
+    taken: dict[int, T] = {}
+    for buffer in sorted(range(len(size)), key=lambda one: lower[one]):
+        if not size[buffer] or upper[buffer] == lower[buffer]:
+            continue
+        while alive and alive[0][0] <= lower[buffer]:
+            yield taken.pop(heapq.heappop(alive)[1])
+        taken[buffer] = take(size[buffer])
+        heapq.heappush(alive, (upper[buffer], buffer))
 
 
 def overlap(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], offsets: Sequence[int]) -> tuple[int, int] | None:

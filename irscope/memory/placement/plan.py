@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from irscope.memory.placement.canonical import CanonicalSearch, Floors, OutOfSte
 from irscope.memory.placement.gaps import place_in_order
 from irscope.memory.placement.preferences import Preferences
 from irscope.memory.placement.problem import Numbers, Problem, apart, make_problem
+from irscope.memory.placement.promotion import Promotion
+from irscope.memory.placement.solver import Impossible, find_solver, place_below
 
 _QUICK_ORDERS = ("Z", "TAW", "TZ", "WAT", "WZ", "AW", "LZ")
 _SEARCH_ORDERS = ("WAT", "TAW", "TWA", "TDW", "DTW", "ZTW", "AWT", "DW")
@@ -24,6 +28,9 @@ _MOST_NOISE = 0.25
 _FIRST_SHARE = 0.5
 _LEAST_SHARE = 1 / 64
 _PATIENCE = 30_000
+_ASKED_SHARE = 0.5
+"""Of the time that is left, for one question to the solver."""
+Engine: TypeAlias = Literal["search", "cpsat"]
 
 
 @dataclass(frozen=True)
@@ -36,20 +43,31 @@ class OffsetPlan:
 
 
 def make_plan(
-    lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int = 1, seconds: float = 10, seed: int = 0
+    lower: Sequence[int],
+    upper: Sequence[int],
+    size: Sequence[int],
+    alignment: int = 1,
+    seconds: float = 10,
+    seed: int = 0,
+    engine: Engine = "search",
 ) -> OffsetPlan:
-    """Offsets such that two buffers alive together never overlap; `seed` makes the search repeatable as far as time allows."""
+    """Offsets such that two buffers alive together never overlap; `seed` makes the search repeatable as far as time allows.
+
+    The engine cpsat asks Google's CP-SAT for what the quick orders leave open, first whether the bound can be reached.
+    """
+    if engine == "cpsat":
+        find_solver()
     problem = make_problem(lower, upper, size, alignment)
     deadline = time.monotonic() + seconds
     offsets = np.zeros(len(problem), dtype=np.int64)
     matters = np.flatnonzero((problem.size > 0) & (problem.upper > problem.lower))
     placed = problem.part(matters)
     if len(matters):
-        offsets[matters] = _stacked(placed, deadline, seed)
+        offsets[matters] = _stacked(placed, deadline, seed, engine)
     return OffsetPlan(offsets.tolist(), placed.height(offsets[matters]), placed.max_live)
 
 
-def _stacked(problem: Problem, deadline: float, seed: int) -> Numbers:
+def _stacked(problem: Problem, deadline: float, seed: int, engine: Engine) -> Numbers:
     """Buffers that live together with all others go to the bottom, where they cost nothing; the rest lies above them."""
     first_end, last_start = problem.upper.min(), problem.lower.max()
     always = (problem.lower < first_end) & (problem.upper > last_start)
@@ -59,11 +77,11 @@ def _stacked(problem: Problem, deadline: float, seed: int) -> Numbers:
     rest = np.flatnonzero(~always)
     if len(rest):
         part = problem.part(rest)
-        offsets[rest] = _lowest(part, deadline, seed) + problem.size[bottom].sum()
+        offsets[rest] = _lowest(part, deadline, seed, engine) + problem.size[bottom].sum()
     return offsets
 
 
-def _lowest(problem: Problem, deadline: float, seed: int) -> Numbers:
+def _lowest(problem: Problem, deadline: float, seed: int, engine: Engine) -> Numbers:
     """Offsets for each stretch of time apart; a stretch need not be lower than the highest load of all of them."""
     offsets = np.zeros(len(problem), dtype=np.int64)
     groups = apart(problem)
@@ -71,8 +89,11 @@ def _lowest(problem: Problem, deadline: float, seed: int) -> Numbers:
     for job in jobs:
         job.quick(deadline)
     # What is highest decides, so that is always where to go on.
-    while time.monotonic() < deadline and (highest := max(jobs, key=lambda job: job.height)).can_improve:
-        highest.attempt()
+    while (highest := max(jobs, key=lambda job: job.height)).can_improve(deadline):
+        if engine == "cpsat":
+            highest.ask(deadline)
+        else:
+            highest.attempt()
     for group, job in zip(groups, jobs, strict=True):
         offsets[group] = job.offsets
     return offsets
@@ -87,24 +108,35 @@ class _Job:
     """A height with which nobody could be happier."""
     seed: int
     offsets: Numbers = field(init=False)
-    height: int = field(init=False)
+    height: int = field(init=False, default=-1)
+    pace: float = field(init=False, default=0.0)
+    """Seconds that placing all buffers takes."""
+    _asked: int = field(init=False, default=0)
+    _best_order: tuple[Numbers, bool] = field(init=False)
 
     def quick(self, deadline: float) -> None:
         """Place in several orders and keep the best; the first one always runs."""
         preferences = Preferences(self.problem)
-        for at, word in enumerate(_QUICK_ORDERS):
-            for tightest in (True, False):
-                self._keep(place_in_order(self.problem, preferences.order(word), tightest=tightest), first=at == 0 and tightest)
-                if self.height <= self.goal or time.monotonic() > deadline:
-                    return
+        for tightest, word in product((True, False), _QUICK_ORDERS):
+            began = time.monotonic()
+            order = preferences.order(word)
+            if self._keep(place_in_order(self.problem, order, tightest=tightest)):
+                self._best_order = order, tightest
+            self.pace = max(self.pace, time.monotonic() - began)
+            if self.height <= self.goal or not self._has_time(deadline):
+                return
 
-    @property
-    def can_improve(self) -> bool:
+    def can_improve(self, deadline: float) -> bool:
         """Whether a search may still find something lower."""
-        return self.height > self.goal and len(self.problem) <= _MOST_SEARCHED and not self._targets.closed
+        if self.height <= self.goal or not self._has_time(deadline):
+            return False
+        return len(self.problem) > _MOST_SEARCHED or not self._targets.closed
 
     def attempt(self) -> None:
         """Search once below the best known height."""
+        if len(self.problem) > _MOST_SEARCHED:
+            self._keep(self._promotion.next())
+            return
         order, steps = next(self._attempts)
         target = self._targets.next(steps)
         try:
@@ -115,6 +147,20 @@ class _Job:
         if found is None:
             self._targets.impossible(target)
         else:
+            self._keep(found)
+            self._targets.reached(self.height)
+
+    def ask(self, deadline: float) -> None:
+        """Let the solver look for what is as low as can be, and for something in between where that takes too long."""
+        target = self._targets.goal if self._asked == 0 else self._targets.goal + (self.height - self._targets.goal) // 2
+        left = deadline - time.monotonic()
+        self._asked += 1
+        try:
+            found = place_below(self.problem, target, self.offsets, left * _ASKED_SHARE, self.seed)
+        except Impossible:
+            self._targets.impossible(target)
+            return
+        if found is not None:
             self._keep(found)
             self._targets.reached(self.height)
 
@@ -130,17 +176,29 @@ class _Job:
     def _attempts(self) -> Iterator[tuple[Numbers, int]]:
         return _attempts(Preferences(self.problem), self.seed)
 
-    def _keep(self, offsets: Numbers, *, first: bool = False) -> None:
+    @cached_property
+    def _promotion(self) -> Promotion:
+        order, tightest = self._best_order
+        return Promotion(self.problem, order, self.offsets, self.seed, tightest=tightest)
+
+    def _has_time(self, deadline: float) -> bool:
+        needed = self.pace if len(self.problem) > _MOST_SEARCHED else 0.0
+        return time.monotonic() + needed < deadline
+
+    def _keep(self, offsets: Numbers) -> bool:
+        """Take over offsets that are lower than those known."""
         height = self.problem.height(offsets)
-        if first or height < self.height:
-            self.offsets, self.height = offsets, height
+        if 0 <= self.height <= height:
+            return False
+        self.offsets, self.height = offsets, height
+        return True
 
 
 class _Targets:
     """Which height to try next: the goal and, as often, one between it and what is reached, so that something gets better anyway."""
 
     def __init__(self, goal: int, best: int) -> None:
-        self._goal = goal
+        self.goal = goal
         self._best = best
         self._share = _FIRST_SHARE
         """Of what separates the best from the goal, the share that is asked for."""
@@ -151,19 +209,19 @@ class _Targets:
     @property
     def closed(self) -> bool:
         """Nothing lower is left to try."""
-        return self._best <= self._goal
+        return self._best <= self.goal
 
     def next(self, steps: int) -> int:
         """A height to try in so many steps; long searches are kept for the goal."""
         if steps >= _FIRST_STEPS:
-            return self._goal
-        between = self._best - max(1, int((self._best - self._goal) * self._share))
-        return max(self._goal, between) if self._spent[False] <= self._spent[True] else self._goal
+            return self.goal
+        between = self._best - max(1, int((self._best - self.goal) * self._share))
+        return max(self.goal, between) if self._spent[False] <= self._spent[True] else self.goal
 
     def missed(self, target: int, steps: int) -> None:
         """Steps ran out before a height was reached."""
-        self._spent[target == self._goal] += steps
-        if target > self._goal:
+        self._spent[target == self.goal] += steps
+        if target > self.goal:
             self._misses += steps
             if self._misses >= _PATIENCE:
                 # Too much to ask; after the smallest share it may well have been bad luck.
@@ -177,7 +235,7 @@ class _Targets:
 
     def impossible(self, target: int) -> None:
         """There is no placement at or below this height."""
-        self._goal = max(self._goal, target + 1)
+        self.goal = max(self.goal, target + 1)
 
 
 def _attempts(preferences: Preferences, seed: int) -> Iterator[tuple[Numbers, int]]:

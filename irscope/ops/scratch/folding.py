@@ -7,6 +7,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.scratch.recorder import Scratch, count, is_contiguous, is_half, nbytes, rule, sizes, width
 from irscope.ops.scratch.reductions import accumulator, reduce_in
+from irscope.ops.scratch.sdpa import safe_softmax
 from irscope.ops.temporaries import NeedsNumbers, Temporaries
 
 _PAIR = 16
@@ -124,6 +125,8 @@ def softmax_rule(scratch: Scratch) -> None:
         converted = scratch.take("converted input", nbytes(x))
     scratch.result()
     scratch.drop(scratch.copy_unless_contiguous(x, "contiguous input"), converted)
+    if scratch.source == "_safe_softmax":
+        safe_softmax(scratch, scratch.call.tensor("x"))
 
 
 # -- losses ------------------------------------------------------------------------------------------------------------

@@ -234,8 +234,8 @@ def dropout_rule(scratch: Scratch) -> None:
         scratch.result()
         return
     mask = scratch.take("mask", count(call.tensor("x"))) if len(call.results) < 2 else ""
-    scratch.result()
     scratch.result(1)
+    scratch.result()
     scratch.drop(mask)
 
 

@@ -30,6 +30,8 @@ from irscope.ops.scratch.reductions import reduce_in
 
 Kernel = Literal["flash", "efficient", "math", "cudnn"]
 _MASK_ALIGNMENT = 8
+_FLASH_STATE = 6
+"""The first of the results of the flash kernel that hold the state of the random generator."""
 _SINGLE_PASS_HEAD = 128
 """Largest head whose values the efficient kernel goes through at once."""
 
@@ -165,14 +167,19 @@ def _flash(scratch: Scratch, made: Attention, make: str | None) -> str:
     if padded != head_size:
         copies = [scratch.take(f"padded {name}", product((*sizes(one)[:-1], padded)) * size) for name, one in _named(made)]
     output = _output(scratch, make, product((batch, heads, queries, padded)) * size)
-    lse = scratch.take("logsumexp", product((batch, heads, queries)) * 4)
+    saved = make is None and len(scratch.call.results) > _FLASH_STATE
+    lse = "" if saved else scratch.take("logsumexp", product((batch, heads, queries)) * 4)
+    scratch.result(1)
     parts: list[str] = []
     count_ = 1 if made.dropout else splits(scratch.target, (batch, heads, queries, keys), shared, padded, made.is_causal)
     if count_ > 1:
         rows = product((batch, heads, queries)) * count_ * 4
         rounded = round_up(padded, 32) if padded <= 128 else round_up(padded, 64)
         parts = [scratch.take("partial logsumexp", rows), scratch.take("partial output", rows * rounded)]
-    state, unused = scratch.take("random state", 16), scratch.take("unused seed", 8)
+    if saved:
+        scratch.result(_FLASH_STATE)
+        scratch.result(_FLASH_STATE + 1)
+    state, unused = ("", "") if saved else (scratch.take("random state", 16), scratch.take("unused seed", 8))
     if made.dropout:
         scratch.passing("random offset", 16)
     scratch.drop(*parts, lse, state, unused, *reversed(copies))
@@ -197,6 +204,10 @@ def _efficient(scratch: Scratch, made: Attention, make: str | None, converted: s
     rows = product(sizes(made.q)[:-1])
     values = sizes(made.v)[-1]
     output = _output(scratch, make, rows * values * width(made.dtype))
+    scratch.result(1)
+    if scratch.torch < (2, 14):
+        for seed in (2, 3):
+            scratch.result(seed, 0)  # in the host's memory
     wide = is_half(made.dtype) and number(values) > _SINGLE_PASS_HEAD
     sums = scratch.take("output in single precision", rows * values * 4) if wide else ""
     scratch.drop(sums, *seeds, mask)

@@ -149,8 +149,7 @@ class TorchCuda(_Torch):
 
     def seconds(self, work: Work, times: int) -> float:
         allowed = torch.backends.cuda.matmul.allow_tf32
-        # torch has no types for events.
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         try:
             with torch.inference_mode():
                 begin.record()

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+from irscope.frontends.torch_common import lower_training
+
 TABLE = Path(__file__).parents[3] / "frontends" / "torch_common" / "signatures.json"
 PRIVATE = {
     "_convolution",
@@ -73,11 +75,15 @@ PRIVATE = {
     "__lshift__",
     "__rshift__",
 }
+TRAINING = frozenset({*lower_training.TEMPLATES, *lower_training.RULES})
+"""Backward operators and those over lists of tensors, which only training has."""
 UNWANTED = re.compile(r"backward|(?<!fresh)_copy$|^(cudnn|miopen|mkldnn|mps|sparse|fbgemm|quantized|q_)|Dimname|_for_sparse|_nested")
 
 
 def wanted(name: str, text: str) -> bool:
     """Whether a signature belongs into the table."""
+    if name in TRAINING or name.rstrip("_") in TRAINING:
+        return "Dimname" not in text
     if "Tensor" not in text or UNWANTED.search(name) or "Dimname" in text or "Future" in text:
         return False
     return not name.startswith("_") or name.rstrip("_") in PRIVATE or name in PRIVATE

@@ -11,9 +11,13 @@ from irscope.cli.main import main
 from irscope.errors import IrscopeError, PassError, UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
+from irscope.passes.alias import Alias
+from irscope.passes.effects import Edge, Order
 from irscope.passes.exports.arena import address_map, minimalloc_csv
 from irscope.passes.plan import Plan
+from irscope.passes.ranges import Ranges
 from irscope.passes.schedule import Schedule
+from irscope.passes.schedules.draft import draft
 from irscope.passkit.manager import Manager
 
 TWO_BRANCHES = """%a: f32[256] = math.exp(%x)
@@ -50,9 +54,43 @@ def test_reordering_cannot_help_a_chain_and_what_could_is_told() -> None:
     found = Manager(made).run("schedule")[-1].report()
     assert found.summary["says"] == "reordering cannot help here: the order as written is proven best"
     levers = next(table for table in found.tables if table.title.startswith("what could"))
-    assert [row[1:] for row in levers.rows()] == [(1, 1024, 1024)]
+    # Either %b over %a, or %b where %x was, which is gone by then.
+    assert [row[1:] for row in levers.rows()] == [(1, 1024, 1024), (1, 1024, 1024)]
+
     held = next(table for table in found.tables if table.title.startswith("alive in every order at"))
     assert [row[:2] for row in held.rows()] == [("a", 1024), ("b", 1024)]
+
+
+BROADCAST = """%a: f32[64,256] = math.add(%x, %y)
+%k: f32[64,1] = reduce.sum(%a) {axes=[1], keepdims=true}
+%b: f32[64,256] = math.mul(%k, %y)
+%c: f32[64,256] = math.sin(%b)
+%s: f32[64,1] = reduce.sum(%c) {axes=[1], keepdims=true}
+%d: f32[64,256] = math.add(%a, %s)
+return %d"""
+"""The first result is read at once and at the end, and is cheap to make again."""
+
+
+def test_what_is_cheap_is_made_again_instead_of_being_kept() -> None:
+    made = program(BROADCAST, "input %x: f32[64,1]\ninput %y: f32[1,256]")
+    large = 64 * 256 * 4
+    kept = report(made, "recompute{flops=0%}")
+    assert (kept["recomputed_nodes"], kept["peak_after_bytes"]) == (0, 3 * large)
+    found = Manager(made).run("recompute{flops=100%}")[-1].report()
+    assert (found.summary["recomputed_nodes"], found.summary["extra_flops"]) == (1, 64 * 256)
+    assert found.summary["peak_after_bytes"] == 2 * large + 64 * 4
+    assert [row[0] for row in found.tables[0].rows()] == ["a"]
+    levers = next(table for table in Manager(made).run("schedule")[-1].report().tables if table.title.startswith("what could"))
+    (recomputed,) = (row for row in levers.rows() if row[0].startswith("recompute"))
+    assert recomputed[2] is None and recomputed[3] == 2 * large + 64 * 4
+
+
+def test_recomputing_needs_sizes_and_a_share() -> None:
+    with pytest.raises(UsageError, match="the arithmetic may grow"):
+        Manager(program(TWO_BRANCHES)).run("recompute{flops=much}")
+    with pytest.raises(PassError, match="no known size") as refused:
+        Manager(program("%i: i64[1,?n] = tensor.nonzero(%x)\nreturn %i")).run("recompute")
+    assert refused.value.code == "IRS364"
 
 
 def test_a_write_in_place_waits_for_readers_and_is_no_storage_of_its_own() -> None:
@@ -128,6 +166,22 @@ def test_latency_may_forbid_what_would_save_memory() -> None:
     assert isinstance(peak, int) and free["peak_after_bytes"] == 1032 < peak <= 2052
     latency = limited["latency"]
     assert isinstance(latency, dict) and latency["after"] <= latency["before"]
+
+
+def test_effects_in_a_circle_have_no_order() -> None:
+    made = program(TWO_BRANCHES)
+    manager = Manager(made)
+    a, _, c, *_ = made.graph
+    around = Order([Edge(c, a, "write", None)])
+    with pytest.raises(PassError, match="2 nodes wait for one another, so that no order is possible: a, c") as refused:
+        draft(made.graph, manager.get(Ranges(model="ssa")), manager.get(Alias()), around, free_inputs=False)
+    assert refused.value.code == "IRS366"
+
+
+def test_tensors_without_elements_have_a_place() -> None:
+    body = "%a: f32[0] = math.exp(%x)\n%b: f32[0] = math.neg(%a)\nreturn %b"
+    made = program(body, "input %x: f32[0]")
+    assert report(made, "schedule")["proven_optimal"] is True and report(made, "plan")["arena_bytes"] == 0
 
 
 def test_an_empty_model_has_nothing_to_order() -> None:

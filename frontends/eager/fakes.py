@@ -1,0 +1,157 @@
+"""The user's module and inputs as fake tensors on a device, for as long as a run lasts."""
+
+from __future__ import annotations
+
+import logging
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
+from torch.utils._pytree import tree_map_only
+
+_TABLES = frozenset({"_parameters", "_buffers", "_modules"})
+
+
+class Fakes:
+    """Makes fake tensors on a device; the same tensor becomes the same fake one."""
+
+    def __init__(self, mode: FakeTensorMode, device: str) -> None:
+        self.mode = mode
+        self.device = device
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._originals: dict[int, torch.Tensor] = {}
+
+    def tensor(self, real: torch.Tensor) -> torch.Tensor:
+        """A fake tensor like `real` after `real.to(device)`; nothing is allocated or read."""
+        known = self._made.get(id(real))
+        if known is None:
+            # The original is kept too, so that its identity is not given to another.
+            known = self._made[id(real)] = (real, self._like(real))
+            self._originals[id(known[1])] = real
+        return known[1]
+
+    def real(self, fake: torch.Tensor) -> torch.Tensor | None:
+        """The tensor that a fake one stands for, where it has values."""
+        real = self._originals.get(id(fake))
+        if real is None or isinstance(real, FakeTensor) or real.device.type == "meta":
+            return None
+        return real
+
+    def _like(self, real: Any) -> torch.Tensor:
+        made: torch.Tensor
+        if is_traceable_wrapper_subclass(real):
+            made = transform_subclass(real, lambda _, inner: self.tensor(inner))
+        elif real.layout is not torch.strided:
+            made = self.mode.from_tensor(real)
+        else:
+            # As `to` does: a tensor with gaps or that shows elements twice becomes row-major.
+            strides = real.stride() if torch.ops.aten.is_non_overlapping_and_dense(real) else None
+            with self.mode, torch.no_grad():
+                size, dtype = tuple(real.shape), real.dtype
+                if strides is None:
+                    made = torch.empty(size, dtype=dtype, device=self.device)
+                else:
+                    made = torch.empty_strided(size, strides, dtype=dtype, device=self.device)
+        if isinstance(real, nn.Parameter):
+            return nn.Parameter(made, requires_grad=real.requires_grad)
+        return made.requires_grad_(real.requires_grad) if real.is_leaf else made
+
+    def all(self, item: Any) -> Any:
+        """Arguments with fake tensors in the place of tensors."""
+        return tree_map_only(torch.Tensor, self.tensor, item)
+
+    @contextmanager
+    def module(self, module: nn.Module) -> Iterator[nn.Module]:
+        """Within the context the module has fake parameters and buffers; afterwards it is as it was, whatever its forward changed."""
+        with unchanged(module):
+            for inner in module.modules():
+                for table in (inner._parameters, inner._buffers):
+                    for name, tensor in table.items():
+                        if tensor is not None:
+                            table[name] = self.tensor(tensor)  # type: ignore[assignment]
+            for inner in module.modules():
+                self._swap_mentions(vars(inner))
+            yield module
+
+    def _swap_mentions(self, attributes: dict[str, Any]) -> None:
+        """Modules may keep their parameters in lists too, as recurrent ones do."""
+        for name, value in attributes.items():
+            if isinstance(value, torch.Tensor):
+                attributes[name] = self._known(value)
+            elif isinstance(value, list):
+                value[:] = [self._known(item) for item in value]
+            elif isinstance(value, dict) and name not in _TABLES:
+                value.update({key: self._known(item) for key, item in value.items()})
+
+    def _known(self, item: Any) -> Any:
+        """The fake tensor for one that has been seen, anything else as it is."""
+        known = self._made.get(id(item))
+        return known[1] if known is not None and known[0] is item else item
+
+
+@contextmanager
+def unchanged(module: nn.Module) -> Iterator[None]:
+    """Afterwards all attributes of a module and of those in it are what they were, as are states of random generators."""
+    before = [(inner, dict(vars(inner)), _contents(inner)) for inner in module.modules()]
+    numbers = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(numbers)
+        for inner, attributes, contents in before:
+            state = vars(inner)
+            state.clear()
+            state.update(attributes)
+            for container, items in contents:
+                if isinstance(container, list):
+                    container[:] = items
+                else:
+                    container.clear()
+                    container.update(items)
+
+
+def _contents(module: nn.Module) -> list[tuple[Any, Any]]:
+    """What lists, dictionaries and sets among the attributes hold."""
+    return [(found, found.copy()) for found in vars(module).values() if isinstance(found, list | dict | set)]
+
+
+def mode_of(item: Any) -> FakeTensorMode:
+    """The mode of fake tensors that were given, a new one where there are none."""
+    for leaf in torch.utils._pytree.tree_leaves(item):
+        if isinstance(leaf, FakeTensor):
+            mode: FakeTensorMode = leaf.fake_mode
+            return mode
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+@contextmanager
+def taken_for_real() -> Iterator[None]:
+    """Libraries that ask whether a tensor is fake, to take another path then, are told that it is not: a run on a card would not."""
+    package, common = torch._subclasses, torch.cuda.amp.common
+    asked, unavailable = package.FakeTensor, common.amp_definitely_not_available
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    package.FakeTensor = _NotATensor  # type: ignore[misc, assignment]
+    # An operator that fails is reported as an error, once.
+    log.setLevel(logging.CRITICAL)
+    # Else autocast for CUDA switches itself off.
+    common.amp_definitely_not_available = lambda: False
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="PyTorch was compiled without cuDNN")
+            yield
+    finally:
+        package.FakeTensor = asked  # type: ignore[misc]
+        common.amp_definitely_not_available = unavailable
+        log.setLevel(level)
+
+
+class _NotATensor:
+    """Nothing is an instance of it."""

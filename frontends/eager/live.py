@@ -1,0 +1,85 @@
+"""A live module as a program: recorded in one forward on a pretended device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from irscope.devices import Target
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError, UsageError
+from irscope.frontends.eager.inside import MOST_FOUND
+from irscope.frontends.eager.program import program_of
+from irscope.frontends.eager.record import Op, Tensor
+from irscope.frontends.eager.running import bench
+from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
+from irscope.frontends.torch_common.payloads import MOST_LITERAL_ELEMENTS
+from irscope.ir.payload import Literal, Payload
+from irscope.ir.program import Program
+
+
+def capture_program(
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    device: str = "cuda",
+    target: Target | None = None,
+    sink: DiagnosticSink,
+) -> Program:
+    """Run a module's forward once without data and without gradients, and say what ran."""
+    check_module(module)
+    for most_found in (MOST_FOUND, 0):
+        with bench(module, args, kwargs, device=device, target=target, sink=sink, most_found=most_found) as made:
+            try:
+                record = made.record()
+                break
+            except LoadError as error:
+                # Where the model looks at each thing that was found, it can only be captured with nothing found.
+                if error.code != "IRS188" or not most_found or not made.recorder.record.guessed:
+                    raise
+    for op in record.guessed:
+        sink.warn(
+            "IRS193",
+            f"how much {op.namespace}.{op.name} returns depends on values that are not known; {_rows(op)} rows were taken",
+            hint=f"what follows is modelled; it stands at {op.loc}",
+            about=f"{op.name} at {op.loc}",
+        )
+    program = program_of(record, _payloads(made.recorder.values.known))
+    program.metadata["class"] = type(module).__name__
+    return program
+
+
+def _rows(op: Op) -> int:
+    """How many rows an operator was taken to find."""
+    return next((one.shape[0] for one in op.makes() if one.shape), 0)
+
+
+def check_module(module: object) -> None:
+    """Raise UsageError for what is no module, or one that has to be called before it has parameters."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UsageError("a TorchScript module is read from its file", code="IRS191", hint="torch.jit.save it, and load the file")
+    if not isinstance(module, nn.Module):
+        raise UsageError(f"a {type(module).__name__} is no nn.Module", code="IRS191", hint="wrap the function in a module's forward")
+    for name, parameter in module.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise UsageError(f"{name} has no size yet", code="IRS191", hint="call the lazy module once, or give it sizes")
+
+
+def _payloads(known: Callable[[Tensor], torch.Tensor | None]) -> Callable[[Tensor], Payload | None]:
+    """Values of small constants and of small tables of numbers, on which sizes may depend."""
+
+    def payload(one: Tensor) -> Payload | None:
+        real = known(one)
+        if real is None or real.numel() > MOST_LITERAL_ELEMENTS or one.kind not in ("constant", "buffer"):
+            return None
+        if str(real.dtype).removeprefix("torch.") not in NAMED_DTYPES or real.is_complex():
+            return None
+        if one.kind == "buffer" and real.is_floating_point():
+            return None
+        return Literal(tuple(real.detach().flatten().tolist()))
+
+    return payload

@@ -1,0 +1,137 @@
+"""What a recording holds: operators in order, the tensors they read and made, storages with their births and deaths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
+from irscope.ir.dtypes import DType
+from irscope.ir.places import Loc, Scope, root_scope
+
+Kind: TypeAlias = Literal["parameter", "buffer", "input", "state", "constant", "result"]
+"""What a tensor is to the model; `state` is an optimizer's, `constant` whatever else was there before."""
+Phase: TypeAlias = Literal["forward", "backward", "optimizer"]
+
+
+@dataclass(eq=False, slots=True)
+class Storage:
+    """One piece of memory, from the operator that made it until Python and autograd let go of it."""
+
+    number: int
+    size: int
+    device: str
+    born: int | None
+    """The operator that made it; None for what was there before."""
+    died: int | None = None
+    """Operators that had begun when it was freed: after operator `died - 1`, or while that one ran. None while it lives."""
+    rank: int = 0
+    """The place among all deaths."""
+    inside: bool = False
+    """Whether it was freed while operator `died - 1` ran, not after it."""
+
+
+@dataclass(eq=False, slots=True)
+class Tensor:
+    """One tensor as an operator saw it: a view of a storage."""
+
+    number: int
+    storage: Storage | None
+    """None for tensors without one, such as sparse ones."""
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    device: str
+    kind: Kind = "result"
+    name: str = ""
+    """The name of a parameter, buffer or input."""
+    made_by: int | None = None
+    """The operator whose result it is."""
+    trainable: bool = False
+    """Whether it takes gradients."""
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """One operator that ran."""
+
+    number: int
+    func: Any
+    """torch._ops.OpOverload."""
+    args: tuple[Any, ...]
+    """Arguments in which `Tensor` stands for each tensor; lists are tuples."""
+    kwargs: dict[str, Any]
+    results: tuple[Any, ...]
+    """Results in which `Tensor` stands for each tensor, lists laid flat."""
+    scope: Scope
+    loc: Loc | None
+    phase: Phase
+    sequence: int | None = None
+    """Number by which autograd links a backward operator to the forward one: that of the node that runs it, in the forward that of the node
+    that was made last, which is the operator's own where it has one."""
+    autograd_node: str = ""
+    """The node of autograd that ran it; empty in the forward and in the optimizer."""
+
+    @property
+    def namespace(self) -> str:
+        found: str = self.func.namespace
+        return found
+
+    @property
+    def name(self) -> str:
+        """The operator without namespace and overload: "add_"."""
+        found: str = self.func._schema.name
+        return found.partition("::")[2]
+
+    @property
+    def overload(self) -> str:
+        found: str = self.func._overloadname
+        return found
+
+    def reads(self) -> Iterator[Tensor]:
+        """Tensors among the arguments."""
+        yield from tensors_in((self.args, tuple(self.kwargs.values())))
+
+    def makes(self) -> Iterator[Tensor]:
+        """Tensors among the results."""
+        yield from tensors_in(self.results)
+
+
+def tensors_in(item: Any) -> Iterator[Tensor]:
+    """Tensors in nested tuples, in order."""
+    pending = [item]
+    while pending:
+        found = pending.pop()
+        if isinstance(found, Tensor):
+            yield found
+        elif isinstance(found, tuple):
+            pending.extend(reversed(found))
+
+
+@dataclass
+class Record:
+    """A run of a callable."""
+
+    ops: list[Op] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+    storages: list[Storage] = field(default_factory=list)
+    outputs: tuple[Any, ...] = ()
+    """What the callable returned, tensors as `Tensor`, containers laid flat."""
+    root: Scope = field(default_factory=root_scope)
+    device: str = ""
+    """Where the model was: "cuda:0", or "cpu" where no device could be pretended."""
+    grad: bool = False
+    """Whether operators below autograd were recorded, as it splits them; else they are as Python calls them."""
+    guessed: list[Op] = field(default_factory=list)
+    """Operators whose results have a size that was guessed, because the true one depends on values that are not known."""
+    marks: list[tuple[int, str]] = field(default_factory=list)
+    """Marks that the caller set, each with the number of operators before it."""
+
+
+def dtype_of(tensor: torch.Tensor) -> DType:
+    """The element type as irscope names it."""
+    return NAMED_DTYPES.get(str(tensor.dtype).removeprefix("torch."), DType.UNKNOWN)

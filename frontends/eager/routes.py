@@ -1,0 +1,244 @@
+"""Operators that take another path on a card than on a machine without one: attention and recurrent networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from irscope.devices import Target
+from irscope.frontends.eager.record import dtype_of
+from irscope.ir.types import TensorType, tensor
+from irscope.ops.call import OpCall
+from irscope.ops.registry import find_op
+from irscope.ops.scratch.recorder import Scratch
+from irscope.ops.scratch.sdpa import Attention, Kernel, choose
+
+Route: TypeAlias = Callable[[Target, Sequence[Any], Mapping[str, Any]], Any]
+_MASK_ALIGNMENT = 8
+_FLASH_ALIGNMENT = 8
+_RNN_MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------
+
+
+def attention(
+    target: Target,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """`scaled_dot_product_attention` by the kernel that a card would choose."""
+    kernel = kernel_of(target, query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    if kernel == "math":
+        made = torch.ops.aten._scaled_dot_product_attention_math(
+            query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+        )
+        return made[0]  # type: ignore[no-any-return]
+    if kernel == "efficient":
+        return _efficient(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    return _flash(query, key, value, dropout_p, is_causal, scale)
+
+
+def kernel_of(
+    target: Target,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> Kernel:
+    """PyTorch's choice on the target."""
+    spec = find_op("nn.sdpa")
+    assert spec is not None
+    types = [_type(query), _type(key), _type(value), _type(mask) if mask is not None else None]
+    made = Attention(_type(query), _type(key), _type(value), types[3], is_causal, dropout > 0, enable_gqa)
+    return choose(Scratch(OpCall(spec, types, {}, (), []), target), made)
+
+
+def _type(found: torch.Tensor) -> TensorType:
+    return tensor(dtype_of(found), tuple(found.shape), "", tuple(found.stride()))
+
+
+def _flash(query: Any, key: Any, value: Any, dropout: float, is_causal: bool, scale: float | None) -> torch.Tensor:
+    head = query.shape[-1]
+    missing = -head % _FLASH_ALIGNMENT
+    scale = head**-0.5 if scale is None else scale
+    if missing:
+        query, key, value = (functional.pad(one, (0, missing)) for one in (query, key, value))
+    made: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout, is_causal, scale=scale)[0]
+    return made[..., :head] if missing else made
+
+
+def _efficient(
+    query: Any, key: Any, value: Any, mask: torch.Tensor | None, dropout: float, is_causal: bool, scale: float | None
+) -> torch.Tensor:
+    with_sums = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
+    if mask is not None:
+        mask = _aligned(_as_numbers(mask, query.dtype)).expand(*query.shape[:-1], key.shape[-2])
+    made: torch.Tensor = torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, with_sums, dropout, is_causal, scale=scale
+    )[0]
+    return made
+
+
+def _as_numbers(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A mask of truth values as one that is added."""
+    if mask.dtype is not torch.bool:
+        return mask
+    yes = torch.ops.aten.scalar_tensor(0.0, dtype=dtype, device=mask.device)
+    no = torch.ops.aten.scalar_tensor(float("-inf"), dtype=dtype, device=mask.device)
+    return torch.where(mask, yes, no)
+
+
+def _aligned(mask: torch.Tensor) -> torch.Tensor:
+    """A mask whose rows begin where the kernel can load them: padded, and shown without the padding."""
+    if mask.stride(-1) == 1 and all(step % _MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
+        return mask
+    last = mask.shape[-1]
+    return functional.pad(mask, (0, _MASK_ALIGNMENT - last % _MASK_ALIGNMENT))[..., :last]
+
+
+def _attention_route(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return attention(target, *args, **kwargs)
+
+
+# -- recurrent networks ------------------------------------------------------------------------------------------------
+
+
+def _recurrent(name: str) -> Route:
+    def route(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if isinstance(args[1], torch.Tensor) and not isinstance(args[2], list | tuple | torch.Tensor):
+            return NotImplemented
+        if not torch.backends.cudnn.enabled:
+            return NotImplemented  # PyTorch's own kernels run, one step after the other
+        packed = isinstance(args[3], list | tuple)
+        return _packed(name, *args) if packed else _padded(name, *args)
+
+    return route
+
+
+def _padded(
+    name: str,
+    x: torch.Tensor,
+    hidden: Any,
+    weights: Sequence[torch.Tensor],
+    has_biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Any:
+    x = x.transpose(0, 1) if batch_first else x
+    made = _cudnn(name, x, hidden, weights, has_biases, layers, dropout, train, bidirectional, [])
+    return (made[0].transpose(0, 1) if batch_first else made[0], *made[1:])
+
+
+def _packed(
+    name: str,
+    data: torch.Tensor,
+    batch_sizes: torch.Tensor,
+    hidden: Any,
+    weights: Sequence[torch.Tensor],
+    has_biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> Any:
+    return _cudnn(name, data, hidden, weights, has_biases, layers, dropout, train, bidirectional, [int(size) for size in batch_sizes])
+
+
+def _cudnn(
+    name: str,
+    x: torch.Tensor,
+    hidden: Any,
+    weights: Sequence[torch.Tensor],
+    has_biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_sizes: list[int],
+) -> tuple[torch.Tensor, ...]:
+    h, c = hidden if name == "lstm" else (hidden, None)
+    directions = 2 if bidirectional else 1
+    per_layer = len(weights) // (layers * directions)
+    units = c.shape[-1] if c is not None else h.shape[-1]
+    projection = h.shape[-1] if c is not None and h.shape[-1] != units else 0
+    made = torch.ops.aten._cudnn_rnn(
+        x.contiguous(),
+        list(weights),
+        per_layer,
+        # On a card the weights lie in one buffer, which is handed on to the backward; any view of them stands for it here.
+        weights[0].detach().flatten(),
+        h.contiguous(),
+        None if c is None else c.contiguous(),
+        _RNN_MODES[name],
+        units,
+        projection,
+        layers,
+        False,
+        dropout,
+        train,
+        bidirectional,
+        batch_sizes,
+        None,
+    )
+    return made[:3] if name == "lstm" else made[:2]  # type: ignore[no-any-return]
+
+
+# -- products of matrices ----------------------------------------------------------------------------------------------
+
+
+def _grouped_product(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Cards multiply groups of any element type, though torch without a card knows sizes for one type only."""
+    if args[0].dtype is torch.bfloat16:
+        return NotImplemented
+    halves = [torch.empty_strided(one.shape, one.stride(), dtype=torch.bfloat16, device=one.device) for one in args[:2]]
+    made = torch.ops.aten._grouped_mm(*halves, *args[2:], **{**kwargs, "out_dtype": None})
+    return torch.empty_like(made, dtype=args[0].dtype)
+
+
+# -- where they are taken ----------------------------------------------------------------------------------------------
+
+KERNELS: dict[str, Route] = {"aten::_grouped_mm": _grouped_product}
+"""At whatever level operators are seen."""
+ROUTES: dict[str, Route] = {
+    **KERNELS,
+    "aten::scaled_dot_product_attention": _attention_route,
+    **{f"aten::{name}": _recurrent(name) for name in _RNN_MODES},
+}
+"""By the operator's name, where operators are seen as Python calls them."""
+_FUNCTIONS: dict[Any, Route] = {
+    functional.scaled_dot_product_attention: _attention_route,
+    **{getattr(torch._VF, name): _recurrent(name) for name in _RNN_MODES},
+}
+
+
+class Rerouted(TorchFunctionMode):
+    """Takes the same paths where autograd splits operators before they are seen."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__()
+        self._target = target
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        route = _FUNCTIONS.get(func)
+        if route is not None:
+            found = route(self._target, args, kwargs or {})
+            if found is not NotImplemented:
+                return found
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,1 @@
+"""Whole training steps of live modules, recorded under fake tensors."""

@@ -1,0 +1,175 @@
+"""Copies of a `.pt2` archive with the nodes of the main graph in another order.
+
+The archive stays byte for byte as it is, weights included: only the texts of nodes change places, and the checksum of their entry.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError, UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.exported.model import document_name
+from irscope.frontends.exported.tensors import Json, read_json
+from irscope.frontends.torch_common.archive import Archive, Entry
+from irscope.report.write import write_pieces
+
+_PIECE: Final = 16 << 20
+_STORED: Final = 0
+_HAS_DESCRIPTOR: Final = 0x8
+_FLAGS_AT, _LOCAL_CRC_AT, _CENTRAL_CRC_AT = 6, 14, 16
+_DESCRIPTOR: Final = b"PK\x07\x08"
+_DECODER: Final = json.JSONDecoder()
+_PATH = ("graph_module", "graph", "nodes")
+
+
+def open_file(path: Path, method: str = "") -> ExportedNodes:
+    """The nodes of the archive's program, or of the one that `method` names."""
+    with Archive(path) as archive:
+        name = document_name(archive, LoadOptions(method=method), DiagnosticSink())
+        document = read_json(archive, name)
+    try:
+        nodes = document["graph_module"]["graph"]["nodes"]
+        made = {output: number for number, node in enumerate(nodes) for output in names_in(node["outputs"])}
+        needs = []
+        for number, node in enumerate(nodes):
+            wanted = {made[read] for read in names_in(node["inputs"]) if read in made}
+            needs.append(tuple(sorted(one for one in wanted if one < number)))
+    except (KeyError, TypeError) as error:
+        raise _strange(path, name) from error
+    return ExportedNodes(path, name, needs)
+
+
+def names_in(item: Json) -> Iterator[str]:
+    """Names of tensors and numbers in an argument or result; those inside inner graphs are not meant."""
+    pending = [item]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list):
+            pending.extend(one)
+        elif isinstance(one, dict):
+            for key, content in one.items():
+                if key in ("name", "as_name") and isinstance(content, str):
+                    yield content
+                elif key != "as_graph":
+                    pending.append(content)
+
+
+@dataclass
+class ExportedNodes:
+    """The main graph of a `.pt2` archive."""
+
+    path: Path
+    entry: str
+    needs: list[tuple[int, ...]]
+    suffix: ClassVar[str] = ".pt2"
+
+    def write(self, order: Sequence[int], target: Path) -> list[Path]:
+        """Write the copy."""
+        with Archive(self.path) as archive:
+            entry = archive.entries[self.entry]
+            place = archive.region(self.entry)
+            if place is None:
+                raise UsageError(
+                    f"it holds {self.entry!r} packed, not as torch writes it", code="IRS358", where=str(self.path), hint="save it again"
+                )
+            text = archive.read(self.entry).decode("utf-8")
+        changed = _reordered(text, order, self.path, self.entry).encode("utf-8")
+        patches = {place.offset: changed, **_checksums(self.path, entry, place.offset, zlib.crc32(changed))}
+        write_pieces(target, _patched(self.path, patches))
+        return [target]
+
+
+def _reordered(text: str, order: Sequence[int], path: Path, name: str) -> str:
+    """The document with the texts of its nodes in that order."""
+    try:
+        begin = 0
+        for key in _PATH:
+            begin = _member(text, begin, key)
+        spans = list(_elements(text, begin))
+    except (ValueError, IndexError, StopIteration) as error:
+        raise _strange(path, name) from error
+    if len(spans) != len(order):
+        raise _strange(path, name)
+    parts: list[str] = []
+    done = 0
+    for (start, end), number in zip(spans, order, strict=True):
+        first, last = spans[number]
+        parts += (text[done:start], text[first:last])
+        done = end
+    return "".join((*parts, text[done:]))
+
+
+def _member(text: str, begin: int, wanted: str) -> int:
+    """Where the value of a member of the object at `begin` begins."""
+    position = _skip(text, begin, "{")
+    while True:
+        key, position = _DECODER.raw_decode(text, _skip(text, position))
+        position = _skip(text, position, ":")
+        position = _skip(text, position)
+        if key == wanted:
+            return position
+        _, position = _DECODER.raw_decode(text, position)
+        position = _skip(text, position, ",")
+
+
+def _elements(text: str, begin: int) -> Iterator[tuple[int, int]]:
+    """Where the elements of the array at `begin` are."""
+    position = _skip(text, _skip(text, begin, "["))
+    while text[position] != "]":
+        _, end = _DECODER.raw_decode(text, position)
+        yield position, end
+        position = _skip(text, end)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+
+
+def _skip(text: str, position: int, expected: str = "") -> int:
+    """The place after spaces, and after the character that has to come then."""
+    while text[position] in " \t\r\n":
+        position += 1
+    if not expected:
+        return position
+    if text[position] != expected:
+        raise ValueError(f"{expected} is missing")
+    return position + 1
+
+
+def _checksums(path: Path, entry: Entry, content: int, checksum: int) -> dict[int, bytes]:
+    """The three places of an archive where the checksum of an entry stands."""
+    raw = struct.pack("<L", checksum)
+    with path.open("rb") as file:
+        file.seek(entry.header + _FLAGS_AT)
+        flags = int.from_bytes(file.read(2), "little")
+        file.seek(content + entry.packed)
+        signature = file.read(4)
+    found = {entry.record + _CENTRAL_CRC_AT: raw}
+    if flags & _HAS_DESCRIPTOR:
+        found[content + entry.packed + (4 if signature == _DESCRIPTOR else 0)] = raw
+    else:
+        found[entry.header + _LOCAL_CRC_AT] = raw
+    return found
+
+
+def _patched(path: Path, patches: dict[int, bytes]) -> Iterator[bytes]:
+    """The file with other bytes at some places."""
+    with path.open("rb") as file:
+        for start, content in sorted(patches.items()):
+            while (left := start - file.tell()) > 0:
+                yield file.read(min(left, _PIECE))
+            yield content
+            file.seek(start + len(content))
+        yield from iter(lambda: file.read(_PIECE), b"")
+
+
+def _strange(path: Path, name: str) -> LoadError:
+    return LoadError(
+        f"{name} does not list nodes as an exported program does", code="IRS135", where=str(path), hint="export the model again"
+    )

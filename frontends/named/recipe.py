@@ -1,0 +1,106 @@
+"""What a named model is made from, and the inputs that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from irscope.errors import UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.ir.dims import SymDim
+from irscope.ir.dtypes import DType
+from irscope.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Size: TypeAlias = "int | str"
+"""A number, or the name of a size that the user may choose."""
+Fill: TypeAlias = Literal["noise", "ids", "ones"]
+
+DEFAULT_SIZES: Final = {"batch": 1, "seq": 128}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One input of a model."""
+
+    name: str
+    shape: tuple[Size, ...]
+    dtype: DType = DType.F32
+    fill: Fill = "noise"
+    below: int = 2
+    """Whole numbers are less than this."""
+    as_list: bool = False
+    """Whether the model takes a list of such tensors, one for each element of the batch."""
+    keyword: bool = False
+    """Whether it is given by its name."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A model that can be made."""
+
+    make: Callable[[], nn.Module]
+    """Makes it, in evaluation mode."""
+    inputs: Callable[[nn.Module], Sequence[Wanted]]
+    """Its inputs; some depend on what was made."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Sizes where nobody says otherwise, besides the usual ones."""
+    dtype: DType | None = None
+    """Element type of weights and inputs, where it is not the usual one."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Inputs as the user wants them."""
+
+    inputs: tuple[Wanted, ...]
+    sizes: Mapping[str, int]
+    """What each size is in the run that is looked at."""
+    open: frozenset[str]
+    """Sizes that stay open."""
+
+
+def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name: str) -> Chosen:
+    """Apply --input and --bind; UsageError for inputs and sizes that the model does not have."""
+    inputs = list(wanted)
+    by_name = {one.name: at for at, one in enumerate(inputs)}
+    for key, type_ in options.inputs.items():
+        at = by_name.get(key, int(key) if key.isdigit() and int(key) < len(inputs) else -1)
+        if at < 0 or not isinstance(type_, TensorType) or type_.shape is None:
+            known = ", ".join(_shown(one) for one in inputs) or "none"
+            problem = f"the model has no input {key!r}" if at < 0 else f"--input {key} needs a tensor type with a shape"
+            raise UsageError(problem, code="IRS623", where=name, hint=f"inputs: {known}")
+        shape = tuple(_size(dim, name) for dim in type_.shape)
+        inputs[at] = replace(inputs[at], shape=shape, dtype=type_.dtype)
+    usual = {**DEFAULT_SIZES, **recipe.sizes}
+    sizes_of_inputs = (size for one in inputs for size in (*(("batch",) if one.as_list else ()), *one.shape))
+    used = list(dict.fromkeys(size for size in sizes_of_inputs if isinstance(size, str)))
+    unknown = [symbol for symbol in (*options.bind, *sorted(options.open_sizes)) if symbol not in used]
+    if unknown:
+        known = ", ".join(f"{symbol} ({usual[symbol]})" for symbol in used if symbol in usual)
+        raise UsageError(
+            f"no input has a size called {unknown[0]!r}", code="IRS671", where=name, hint=f"sizes, with their defaults: {known or 'none'}"
+        )
+    zero = next((symbol for symbol, size in options.bind.items() if size < 1), "")
+    if zero:
+        raise UsageError(f"{zero}=0 leaves nothing to run", code="IRS671", where=name, hint="sizes are at least 1")
+    sizes = {symbol: options.bind.get(symbol, usual.get(symbol, 2)) for symbol in used}
+    # Names that the user gives to sizes of an input are sizes that stay open.
+    named = {size for type_ in options.inputs.values() if isinstance(type_, TensorType) for size in map(str, type_.shape or ())}
+    free = {symbol for symbol in used if symbol not in options.bind and (symbol in options.open_sizes or symbol in named)}
+    return Chosen(tuple(inputs), sizes, frozenset(free))
+
+
+def _size(dim: object, name: str) -> Size:
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, SymDim) and str(dim).isidentifier():
+        return str(dim)
+    raise UsageError(f"{dim} is no size that an input can have", code="IRS623", where=name, hint="numbers, or names such as batch")
+
+
+def _shown(one: Wanted) -> str:
+    return f"{one.name}={one.dtype.text}[{','.join(map(str, one.shape))}]"

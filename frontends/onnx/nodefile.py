@@ -1,0 +1,132 @@
+"""Copies of an ONNX file with the nodes of the main graph in another order.
+
+Only the places of nodes change: every field of the file, known or not, is copied as the bytes that it is.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from irscope.errors import UsageError
+from irscope.frontends.onnx.external import ExternalFiles
+from irscope.frontends.onnx.failures import NOT_ONNX, refuse, short
+from irscope.frontends.onnx.order import captured_names
+from irscope.frontends.onnx.reader import read_file
+from irscope.frontends.onnx.tensorfields import external_locations
+from irscope.frontends.onnx.wire import WireError, encode, message_fields
+from irscope.report.write import write_pieces
+
+_GRAPH, _NODE = 7, 1
+_PIECE = 16 << 20
+
+
+def open_file(path: Path, method: str = "") -> OnnxNodes:
+    """The nodes of the file's main graph; `method` is for formats with several graphs."""
+    file = read_file(path)
+    made = {name: number for number, node in enumerate(file.proto.graph.node) for name in node.output if name}
+    needs = []
+    for node in file.proto.graph.node:
+        names = {*node.input, *captured_names(node)}
+        needs.append(tuple(sorted({made[name] for name in names if name in made})))
+    return OnnxNodes(path, needs, external_locations(file.proto))
+
+
+@dataclass
+class OnnxNodes:
+    """The main graph of an ONNX file."""
+
+    path: Path
+    needs: list[tuple[int, ...]]
+    external: Mapping[str, str]
+    """Locations of external data, each with the name of a tensor that lies there."""
+    suffix: ClassVar[str] = ".onnx"
+
+    def write(self, order: Sequence[int], target: Path) -> list[Path]:
+        """Write the copy, and copies of external data where it goes to another folder."""
+        copies = self._data_to_copy(target)
+        for source, copy in copies:
+            if target.parent.is_dir():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+            _copy_data(source, copy)
+        with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            try:
+                write_pieces(target, _pieces(mapped, order))
+            except (WireError, IndexError) as error:
+                raise refuse(NOT_ONNX, f"the file is damaged ({error})", str(self.path)) from None
+        return [target, *(copy for _, copy in copies)]
+
+    def _data_to_copy(self, target: Path) -> list[tuple[Path, Path]]:
+        """External data that the copy will look for beside itself, where it is now and where it has to be."""
+        if target.parent.resolve() == self.path.parent.resolve():
+            return []
+        files = ExternalFiles(self.path.absolute())
+        found: list[tuple[Path, Path]] = []
+        for location, tensor in sorted(self.external.items()):
+            file = files.find(location, tensor)
+            if file is None:
+                raise UsageError(
+                    f"its data file {short(location)!r} is not there, and a copy in another folder needs it",
+                    code="IRS358",
+                    where=str(self.path),
+                    hint="bring the data, or write the copy into the model's own folder",
+                )
+            found.append((Path(file.path), target.parent / location))
+        return found
+
+
+def _copy_data(source: Path, copy: Path) -> None:
+    """Copy a data file; one that is there already has to be equal."""
+    if copy.exists():
+        if not copy.is_file() or not filecmp.cmp(source, copy, shallow=False):
+            raise UsageError(
+                "the model's data would have to be written over this file", code="IRS358", where=str(copy), hint="write to another folder"
+            )
+        return
+    with source.open("rb") as file:
+        write_pieces(copy, iter(lambda: file.read(_PIECE), b""))
+
+
+def _pieces(mapped: mmap.mmap, order: Sequence[int]) -> Iterator[bytes]:
+    """The file with the nodes of its graph in that order."""
+    graphs: list[tuple[int, int]] = []
+    others: list[tuple[int, int]] = []
+    first = 0
+    for start, number, content, stop in message_fields(mapped, 0, len(mapped)):
+        if number == _GRAPH:
+            # A graph in several pieces is one graph: protobuf joins them.
+            first = first if graphs else len(others)
+            graphs.append((content, stop))
+        else:
+            others.append((start, stop))
+    for start, stop in others[:first]:
+        yield from _slices(mapped, start, stop)
+    yield encode(_GRAPH << 3 | 2) + encode(sum(stop - start for start, stop in graphs))
+    yield from _graph(mapped, graphs, order)
+    for start, stop in others[first:]:
+        yield from _slices(mapped, start, stop)
+
+
+def _graph(mapped: mmap.mmap, graphs: Sequence[tuple[int, int]], order: Sequence[int]) -> Iterator[bytes]:
+    """All fields of the graph, with another node wherever there is one."""
+    fields: list[tuple[int, int, int]] = []
+    nodes: list[tuple[int, int]] = []
+    for begin, end in graphs:
+        for start, number, _, stop in message_fields(mapped, begin, end):
+            fields.append((start, number, stop))
+            if number == _NODE:
+                nodes.append((start, stop))
+    if len(nodes) != len(order):
+        raise WireError("its graph has another number of nodes than before")
+    wanted = iter(order)
+    for start, number, stop in fields:
+        yield from _slices(mapped, *(nodes[next(wanted)] if number == _NODE else (start, stop)))
+
+
+def _slices(mapped: mmap.mmap, start: int, stop: int) -> Iterator[bytes]:
+    for begin in range(start, stop, _PIECE):
+        yield mapped[begin : min(begin + _PIECE, stop)]

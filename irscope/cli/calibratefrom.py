@@ -1,0 +1,192 @@
+"""A device file from recordings: rules for workspaces, and how much longer real runs take than the least time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from irscope.devices.catalogue import device_record, find_device
+from irscope.errors import IrscopeError, UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.ir.typetext import parse_type
+from irscope.passes.roofline import Roofline
+from irscope.recording import is_recording, read_recording
+from irscope.recording.records import Recording
+from irscope.report.report import Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+from irscope.runtime.calibrate.convolutions import Convolution, Errors, FittedRule, fit_rules, kept_out_models
+from irscope.runtime.calibrate.gpufolder import is_gpu_folder, read_gpu_folder
+from irscope.runtime.calibrate.recordings import convolutions_of
+from irscope.runtime.calibrate.slowdown import Run, Slowdown, fit_slowdown
+from irscope.session import open_model
+
+_KINDS = {"cpu": "cpu", "gpu": "cuda"}
+
+
+@dataclass
+class Material:
+    """What the recordings tell."""
+
+    device: str = ""
+    """The device that they are of."""
+    convolutions: list[Convolution] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def models(self) -> list[str]:
+        return sorted({one.model for one in self.convolutions} | {run.model for run in self.runs})
+
+
+def calibrate_from(paths: Sequence[Path], base: str) -> tuple[dict[str, object], Report]:
+    """The device file's content and what was found. Raises UsageError where the recordings are of several devices or tell nothing."""
+    material = _gathered(paths, base)
+    base = base or material.device
+    record = device_record(base)
+    aside = kept_out_models(material.models)
+    rules = fit_rules(material.convolutions, aside)
+    slowdown = fit_slowdown(material.runs, aside)
+    if not rules and slowdown is None:
+        raise UsageError(
+            "these recordings tell nothing to fit: convolutions of torch-cuda runs give workspaces, three models or more give times",
+            code="IRS651",
+            hint="; ".join(material.notes[:3]),
+        )
+    sources = dict(_mapping(record.get("sources")))
+    how = f"fitted by irscope calibrate --from to recordings of {len(material.models) - len(aside)} models; {len(aside)} kept out"
+    sources["recordings"] = {"text": how, "date": time.strftime("%Y-%m-%d")}
+    record |= {"name": "this" if record.get("kind") == "cpu" else "this-gpu", "sources": sources, "aliases": []}
+    if rules:
+        record["workspaces"] = _rules_record([rule for rule in rules if rule.useful])
+    if slowdown is not None:
+        record["slowdown"] = {"lo": _short(slowdown.low), "hi": _short(slowdown.high), "unit": "", "source": "recordings"}
+    return record, _report(base, material, rules, slowdown, aside)
+
+
+def _gathered(paths: Sequence[Path], base: str) -> Material:
+    found = Material()
+    for path in paths:
+        if path.is_dir() and is_gpu_folder(path):
+            _add_folder(found, path)
+        elif is_recording(path):
+            _add_recording(found, read_recording(path), base)
+        else:
+            hint = "name recordings that irscope record wrote, or folders with machine.json and models.jsonl"
+            raise UsageError("is neither a recording nor a folder of them", code="IRS651", where=str(path), hint=hint)
+    return found
+
+
+def _same_device(found: Material, name: str, path: str) -> None:
+    if found.device and found.device != name:
+        raise UsageError(
+            f"is of {name}, and others are of {found.device}", code="IRS651", where=path, hint="calibrate one device at a time"
+        )
+    found.device = name
+
+
+def _add_folder(found: Material, path: Path) -> None:
+    folder = read_gpu_folder(path)
+    _same_device(found, folder.machine.name, str(path))
+    found.convolutions += folder.convolutions
+    if folder.failed:
+        found.notes.append(f"{path}: {len(folder.failed)} models did not come to an end there: {', '.join(folder.failed[:5])}")
+
+
+def _add_recording(found: Material, recording: Recording, base: str) -> None:
+    _same_device(found, recording.header.device.name, recording.path)
+    found.convolutions += convolutions_of(recording)
+    plain = recording.times("plain")
+    if plain is None or not recording.complete:
+        found.notes.append(f"{recording.path} tells no time: its run did not come to an end")
+        return
+    try:
+        least = _least_seconds(recording, base or recording.header.device.name)
+    except IrscopeError as error:
+        found.notes.append(f"{recording.path} tells no time: {error}")
+        return
+    if least > 0:
+        name = f"{recording.header.model.name} {recording.header.model.sha256[:8]}"
+        found.runs.append(Run(name, plain.median_us / 1e6, least))
+
+
+def _least_seconds(recording: Recording, base: str) -> float:
+    """The least time of the model that was recorded, on the device."""
+    device = find_device(base)
+    if _KINDS.get(device.kind) != recording.header.device.kind:
+        raise UsageError(f"{device.title} is no {recording.header.device.kind} device", code="IRS651")
+    model = recording.header.model
+    where = model.path or model.name
+    # With all sizes in the types of inputs, no symbol is left to bind.
+    options = LoadOptions(inputs={one.name: parse_type(one.type) for one in model.inputs}, bind={} if model.inputs else dict(model.bind))
+    opened = open_model(Path(where), options)
+    return opened.manager.get(Roofline(device=base)).seconds
+
+
+def _rules_record(rules: Sequence[FittedRule]) -> dict[str, object]:
+    kinds: dict[str, dict[str, object]] = {}
+    for rule in rules:
+        of_input, of_filter, of_output = rule.factors
+        entry = {"input": of_input, "filter": of_filter, "output": of_output, "source": "recordings", "how": _how(rule)}
+        kinds.setdefault(rule.kind, {})[rule.dtype] = entry
+    return dict(kinds)
+
+
+def _how(rule: FittedRule) -> str:
+    texts = [f"{errors.exact} of {errors.count} exact, worst {100 * errors.worst:.1f} % of the bytes touched" for errors in _all(rule)]
+    return "; kept out: ".join(texts)
+
+
+def _all(rule: FittedRule) -> Iterator[Errors]:
+    yield rule.fitted
+    if rule.kept_out is not None:
+        yield rule.kept_out
+
+
+def _report(base: str, material: Material, rules: Sequence[FittedRule], slowdown: Slowdown | None, aside: frozenset[str]) -> Report:
+    rows = []
+    for rule in rules:
+        other = rule.kept_out
+        parts = zip(rule.factors, ("input", "filter", "result"), strict=True)
+        text = " + ".join(f"{factor} x {name}" if factor > 1 else name for factor, name in parts if factor) or "nothing"
+        kept = (other.count, other.exact, other.median, other.worst) if other is not None else (0, None, None, None)
+        rows.append((rule.kind, rule.dtype, text, rule.useful, rule.fitted.count, rule.fitted.exact, rule.fitted.worst, *kept))
+    columns = [
+        Column("kind"),
+        Column("element"),
+        Column("workspace", help="bytes of what a convolution takes besides its result"),
+        Column("used", help="whether it takes away half of the error, also on models that were kept out; else it is left out"),
+        Column("fitted", Kind.COUNT, help="different convolutions of the models in the fit"),
+        Column("exact", Kind.COUNT, help="right up to the allocator's rounding"),
+        Column("worst", Kind.RATIO, help="largest error, of the bytes that the convolution touches"),
+        Column("kept_out", Kind.COUNT, help="convolutions of models that were kept out of the fit"),
+        Column("kept_out_exact", Kind.COUNT),
+        Column("kept_out_median", Kind.RATIO),
+        Column("kept_out_worst", Kind.RATIO),
+    ]
+    summary: dict[str, object] = {
+        "device": material.device,
+        "base": base,
+        "models": {"fitted": len(material.models) - len(aside), "kept_out": len(aside)},
+    }
+    notes = [f"kept out of the fit: {', '.join(sorted(aside)) or 'none'}", *material.notes]
+    if slowdown is not None:
+        summary["times_the_least"] = {"middle": slowdown.middle, "from": slowdown.low, "to": slowdown.high}
+        if slowdown.error is not None:
+            summary["kept_out_error_ratio"] = slowdown.error
+        if slowdown.below:
+            notes.append(f"faster than the least time, so that the figures of {base} are too low: {', '.join(slowdown.below)}")
+    tables = (Table.of(rows, columns, title="workspaces of convolutions"),) if rows else ()
+    return Report(
+        "calibrate", summary=summary, units={"models": Kind.COUNT, "times_the_least": Kind.NUMBER}, tables=tables, notes=tuple(notes)
+    )
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,119 @@
+"""`irscope compare`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from irscope.cli.args import add_model_arguments, add_output_arguments, load_options, selection, settings_from
+from irscope.cli.run import report_diagnostics
+from irscope.comparing import (
+    FORMATS,
+    Comparison,
+    compare_models,
+    compare_recording,
+    model_comparison,
+    open_for,
+    run_comparison,
+    write_comparison,
+)
+from irscope.comparing.thresholds import Verdict, judge, parse_thresholds
+from irscope.comparing.verdicts import MODEL_MEASURES, RUN_MEASURES, model_measures, run_measures
+from irscope.errors import ExitCode, UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.passkit.instruments import ProgressLine
+from irscope.recording import is_recording, read_recording
+from irscope.report.options import RenderOptions
+from irscope.report.select import Selection
+from irscope.session import Model, open_model
+
+_LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
+
+
+class Command:
+    """Compare two models, such as before and after an optimiser, or from two exporters; or a model with a recording of a real run.
+
+    Nodes are matched by the weights they read and by name, then along the data, then by order. What differs is listed: shapes,
+    element types, attributes, weights, FLOPs, bytes alive; by node, by module and in total.
+
+    --fail-on makes it a test: peak>5% fails where B needs more than 5 % above A, flops>0%, nodes>10, unmatched>0, changed>0.
+    With a recording, limits are about how far the prediction is off: peak>3%, allocated>3%, reserved>3%, unmatched>0.
+
+    Exit codes: 0 done, 1 a limit of --fail-on is passed, 2 usage, 3 a file cannot be read, 4 a pass failed,
+    5 a limit cannot be judged because a number is not known.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_model_arguments(parser)
+        parser.add_argument("other", metavar="OTHER", help="another model, or a recording that `irscope record` wrote")
+        parser.add_argument(
+            "--input-b", action="append", default=[], metavar="NAME=TYPE", help="inputs of OTHER, where they are not those of MODEL"
+        )
+        parser.add_argument(
+            "--bind-b", action="append", default=[], metavar="NAME=N,...", help="sizes of OTHER's symbols, where they are not MODEL's"
+        )
+        parser.add_argument(
+            "--lifetime", choices=_LIFETIMES, default="auto", help="who frees when; default: as the files' own runtime does it"
+        )
+        parser.add_argument("--all", action="store_true", help="list what is equal, too")
+        parser.add_argument(
+            "--fail-on", action="append", default=[], metavar="NAME>LIMIT,...", help="exit with 1 beyond a limit, such as peak>5%%"
+        )
+        add_output_arguments(parser, FORMATS)
+
+    def run(self, args: argparse.Namespace) -> int:
+        wanted = selection(args)
+        recorded = [is_recording(Path(path)) for path in (args.model, args.other)]
+        if all(recorded):
+            raise UsageError("both files are recordings", code="IRS662", hint="compare each with its model")
+        if any(recorded):
+            model, other = (args.other, args.model) if recorded[0] else (args.model, args.other)
+            return self._with_recording(model, other, args, wanted)
+        limits = parse_thresholds(args.fail_on, MODEL_MEASURES)
+        options = load_options(args)
+        a = _open(args.model, options, args)
+        b = _open(args.other, _options_of_b(args, options), args)
+        compared = compare_models(a, b, args.lifetime)
+        document = model_comparison(compared, everything=args.all)
+        _show(document.selected(wanted), args)
+        report_diagnostics((*a.diagnostics, *b.diagnostics), args.verbose)
+        return _exit_code(judge(limits, model_measures(compared)) if limits else None)
+
+    def _with_recording(self, model: str, path: str, args: argparse.Namespace, wanted: Selection) -> int:
+        limits = parse_thresholds(args.fail_on, RUN_MEASURES)
+        recording = read_recording(Path(path))
+        opened = open_for(Path(model), recording, load_options(args), settings_from(args))
+        compared = compare_recording(opened, recording, args.lifetime)
+        document = run_comparison(compared)
+        _show(document.selected(wanted), args)
+        shown = args.format == "text" and args.output is None
+        report_diagnostics((*opened.diagnostics, *(() if shown else compared.diagnostics)), args.verbose)
+        return _exit_code(judge(limits, run_measures(compared)) if limits else None)
+
+
+def _open(path: str, options: LoadOptions, args: argparse.Namespace) -> Model:
+    instruments = [ProgressLine(sys.stderr)] if sys.stderr.isatty() else []
+    return open_model(Path(path), options, settings=settings_from(args), instruments=instruments)
+
+
+def _options_of_b(args: argparse.Namespace, options: LoadOptions) -> LoadOptions:
+    """What was said about the first model, unless something else was said about the second."""
+    own = load_options(argparse.Namespace(**{**vars(args), "input": args.input_b, "bind": args.bind_b}))
+    return replace(options, inputs=own.inputs or options.inputs, bind=own.bind or options.bind)
+
+
+def _show(document: Comparison, args: argparse.Namespace) -> None:
+    options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
+    write_comparison(document, args.format, args.output, options)
+
+
+def _exit_code(verdict: Verdict | None) -> int:
+    if verdict is None:
+        return ExitCode.OK
+    for text in verdict.passed:
+        sys.stderr.write(f"irscope: error IRS490: {text}\n")
+    for text in verdict.unknown:
+        sys.stderr.write(f"irscope: error IRS491: {text}\n")
+    return ExitCode.FINDINGS if verdict.passed else ExitCode.PARTIAL if verdict.unknown else ExitCode.OK

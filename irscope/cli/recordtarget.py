@@ -1,0 +1,120 @@
+"""From what the user names to a request that a process can carry out."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from irscope.cli.args import load_options
+from irscope.errors import UsageError
+from irscope.frontends.detect import detect
+from irscope.frontends.named.names import is_name
+from irscope.ir.dims import SymDim, bounds
+from irscope.ir.graph import Graph, Value
+from irscope.ir.program import Program
+from irscope.ir.types import TensorType
+from irscope.recording.records import Input, ModelRecord
+from irscope.runtime.record.request import ORT, TORCH, InputSpec, Options, Request
+from irscope.session import file_digest, open_model
+
+_FORMATS = {"pt2": TORCH, "torchscript": TORCH, "onnx": ORT}
+_TOUCHES_FILES = ("aten::from_file", "aten::save", "aten::load")
+_MOST = 10_000
+_FACTORY = "irscope.cli.recordnamed:make"
+
+
+def check_options(options: Options) -> None:
+    """Raise UsageError for numbers and devices that make no sense."""
+    kind, _, number = options.device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise UsageError(f"--device {options.device!r} is neither cpu nor cuda", hint="cuda:1 is the second GPU")
+    if not 1 <= options.repeats <= _MOST or not 0 <= options.warmup <= _MOST:
+        raise UsageError(f"--repeats is 1 to {_MOST}, --warmup 0 to {_MOST}")
+    if not 0 <= options.threads <= 1024:
+        raise UsageError("--threads is 0 to 1024")
+
+
+def request_from(args: argparse.Namespace, options: Options) -> Request:
+    """What the command line asks for."""
+    path = Path(args.model)
+    if is_name(args.model):
+        return _named(args, options)
+    kind = detect(path)
+    executor = _FORMATS.get(kind.name)
+    if executor is None:
+        message = f"nothing in a file of kind {kind.name} can be run"
+        raise UsageError(message, code="IRS478", where=args.model, hint="bring the model as .pt2, .onnx or TorchScript")
+    if args.executor and args.executor != executor:
+        raise UsageError(f"files of kind {kind.name} are run with --executor {executor}", code="IRS478", where=args.model)
+    if kind.name == "torchscript" and not args.trust:
+        hint = "if you know where it comes from, add --trust"
+        raise UsageError("a TorchScript file is a program; recording would execute it", code="IRS482", where=args.model, hint=hint)
+    return _of_file(path, kind.name, args, replace(options, executor=executor))
+
+
+def _of_file(path: Path, format_name: str, args: argparse.Namespace, options: Options) -> Request:
+    loading = load_options(args)
+    program = open_model(path, loading).program
+    chosen = _open_sizes(program)
+    if chosen:
+        loading = replace(loading, bind={**loading.bind, **chosen})
+        program = open_model(path, loading).program
+    if not args.trust:
+        _check_operators(program)
+    inputs = tuple(_spec(number, value) for number, value in enumerate(program.graph.inputs))
+    model = ModelRecord(
+        path.name,
+        format_name,
+        str(path),
+        file_digest(path),
+        tuple(Input(one.name, str(one)) for one in inputs),
+        {name: size for name, size in loading.bind.items()},
+    )
+    output = args.output or f"{path.stem}.{options.executor}-{options.device.replace(':', '')}.jsonl"
+    return Request(model, options, output, inputs, "", _scopes(program.graph))
+
+
+def _named(args: argparse.Namespace, options: Options) -> Request:
+    if options.executor == ORT:
+        raise UsageError("ONNX Runtime runs files", code="IRS478", where=args.model, hint="irscope export MODEL -o file.onnx makes one")
+    if args.values:
+        raise UsageError("--values is for files", code="IRS478", where=args.model)
+    loading = load_options(args)
+    inputs = tuple(Input(name, str(type_)) for name, type_ in loading.inputs.items())
+    model = ModelRecord(args.model, "module", inputs=inputs, bind=dict(loading.bind))
+    name = re.sub(r"[^\w.-]+", "_", args.model).strip("_")
+    output = args.output or f"{name}.{TORCH}-{options.device.replace(':', '')}.jsonl"
+    return Request(model, replace(options, executor=TORCH), output, factory=_FACTORY)
+
+
+def _open_sizes(program: Program) -> dict[str, int]:
+    """The least size of each symbol that nobody chose one for."""
+    return {name: max(1, int(bounds(symbol)[0] or 1)) for name, symbol in program.symbols.items()}
+
+
+def _spec(number: int, value: Value) -> InputSpec:
+    name = value.name or str(number)
+    type_ = value.type
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        raise UsageError(f"input {name} is {type_}, which has no sizes", code="IRS478", hint=f"say --input {name}=f32[1,3,224,224]")
+    sizes = [dim for dim in type_.shape if not isinstance(dim, SymDim)]
+    if len(sizes) != len(type_.shape):
+        raise UsageError(f"input {name} is {type_}, with sizes that are open", code="IRS478", hint=f"say --input {name}=TYPE with numbers")
+    return InputSpec(name, type_.dtype.text, tuple(sizes))
+
+
+def _scopes(graph: Graph) -> dict[str, str]:
+    """Module calls by the names of the nodes' results."""
+    named = ((value.name, node.scope.path) for node in graph for value in node.outputs)
+    return {name: path for name, path in named if name and path}
+
+
+def _check_operators(program: Program) -> None:
+    for body in program.bodies():
+        for node in body:
+            if node.source.split(".")[0] in _TOUCHES_FILES:
+                hint = "if you know where it comes from, add --trust"
+                message = f"the model reads or writes files ({node.source}), and recording would execute it"
+                raise UsageError(message, code="IRS482", where=program.path, hint=hint)

@@ -1,0 +1,124 @@
+"""`irscope train-plan`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from irscope.cli.args import add_model_arguments, add_output_arguments
+from irscope.errors import OutputError, UsageError
+from irscope.report.options import RenderOptions
+
+_PICTURES = ("memory", "categories", "idle", "batch", "recompute")
+
+
+class Command:
+    """Tell what a training step needs: memory step by step, by category and phase, and what the forward keeps for the backward.
+
+    MODEL is a name such as torchvision:resnet50, or ./train.py:build, a function that returns (module, inputs), and may add a loss
+    (a function of what the module returns) and an optimizer (a function of the parameters). The script is executed; nothing is
+    computed by the model, and no GPU is needed. Times are bounds by the roofline of the device.
+
+    irscope train-plan torchvision:resnet50 --bind batch=32 --optimizer adamw
+    irscope train-plan ./train.py:build --batches 4,8,16,32,64 --memory 24GiB
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_model_arguments(parser)
+        step = parser.add_argument_group("the step")
+        step.add_argument("--optimizer", default="sgd", help="sgd, momentum, adam, adamw, ...; default: sgd")
+        step.add_argument("--loss", default=None, help="auto, cross-entropy, mse, mean or sum; default: the model's own where it has one")
+        form = step.add_mutually_exclusive_group()
+        form.add_argument("--fused", action="store_true", help="the optimizer's fused kernels")
+        form.add_argument("--foreach", action="store_true", help="lists of tensors at once, the default on CUDA")
+        form.add_argument("--one-by-one", action="store_true", help="a parameter at a time")
+        step.add_argument("--autocast", default="", metavar="TYPE", help="bf16 or f16: forward in mixed precision")
+        step.add_argument("--accumulate", type=int, default=1, metavar="N", help="forwards and backwards before the optimizer's step")
+        step.add_argument("--keep-gradients", action="store_true", help="zero_grad(set_to_none=False)")
+        step.add_argument(
+            "--answers-zero", action="store_true", help="values that the model asks for are zeros, as over stand-ins for CUDA's libraries"
+        )
+        shown = parser.add_argument_group("what is shown")
+        shown.add_argument("--passes", default="training,activations{top=15}", help="default: %(default)s")
+        shown.add_argument("--nodes-csv", metavar="FILE", help="also write times and memory of every operator")
+        shown.add_argument("--activations-csv", metavar="FILE", help="also write the kept activations")
+        shown.add_argument(
+            "--link", type=float, default=55.0, metavar="GB/s", help="speed of the link that activations could be moved over"
+        )
+        shown.add_argument("--plot", metavar="FILE", help="also draw: .svg needs nothing, .png and .pdf need matplotlib")
+        shown.add_argument("--picture", choices=_PICTURES, help="what --plot draws, default: memory; without --plot in the terminal")
+        shown.add_argument("--batches", default="", metavar="LIST", help="sizes of the batch to compare, such as 4,8,16,32,64")
+        shown.add_argument(
+            "--memory", default="", metavar="SIZE", help="find the largest batch that fits, with and without recomputing, as in 24GiB"
+        )
+        saved = parser.add_argument_group("what to recompute")
+        saved.add_argument("--budget", default="", metavar="SIZE", help="memory that the step may take, as 24GiB or 60%% of its peak")
+        saved.add_argument("--curve", action="store_true", help="peak against extra time, for budgets from everything kept to the least")
+        saved.add_argument("--seconds", type=float, default=10, metavar="S", help="time to search for a plan; default: 10")
+        saved.add_argument("--plan-out", metavar="FILE", help="with --budget: write the plan for irscope.apply_checkpoints as JSON")
+        add_output_arguments(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from irscope.cli.run import report_diagnostics
+        from irscope.cli.trainbatches import swept
+        from irscope.cli.training import opened
+        from irscope.report.write import write_document
+
+        if args.accumulate < 1:
+            raise UsageError("--accumulate must be at least 1", code="IRS373")
+        picture = Path(args.plot) if args.plot else None
+        if picture is not None:
+            from irscope.report.plot import check_plot
+
+            if picture.suffix.lower() != ".svg":
+                check_plot(picture)
+        if args.plan_out:
+            from irscope.cli.trainplanfile import check_plan_file
+
+            check_plan_file(args)
+        if args.batches or args.memory:
+            document, model, series = swept(args)
+        else:
+            model = opened(args)
+            results = model.run(_with_checkpoint(args))
+            document, series = model.document(results), ()
+        if args.plan_out:
+            from irscope.cli.trainplanfile import write_plan
+
+            document = replace(document, reports=(*document.reports, write_plan(args, model)))
+        options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
+        write_document(document, args.format, args.output, options)
+        self._write_files(args, model)
+        if picture is not None:
+            from irscope.cli.trainpictures import draw
+
+            draw(args.picture or "memory", model, series, picture, args.seconds)
+        elif args.picture and args.format == "text" and args.output is None:
+            from irscope.cli.trainpictures import dotted
+
+            sys.stdout.write("".join(f"{line}\n" for line in dotted(args.picture, model, series, args.seconds, options.encoding)))
+        found = [diagnostic for report in document.reports for diagnostic in report.diagnostics]
+        report_diagnostics([*model.diagnostics, *found], args.verbose)
+        return 0
+
+    def _write_files(self, args: argparse.Namespace, model: object) -> None:
+        from irscope.cli.training import activation_lines, node_lines
+        from irscope.session import Model
+
+        assert isinstance(model, Model)
+        for path, lines in ((args.nodes_csv, node_lines), (args.activations_csv, activation_lines)):
+            if path:
+                try:
+                    Path(path).write_text(lines(model, args.link), encoding="utf-8")
+                except OSError as error:
+                    raise OutputError(f"cannot write: {error.strerror}", where=path) from error
+
+
+def _with_checkpoint(args: argparse.Namespace) -> str:
+    """The passes to run; with a budget or for the curve, the planning of checkpoints too."""
+    if not (args.budget or args.curve):
+        return str(args.passes)
+    budget = f"budget={args.budget} " if args.budget else ""
+    return f"{args.passes},checkpoint{{{budget}seconds={args.seconds:g}}}"

@@ -1,0 +1,261 @@
+"""`irscope train-plan` over sizes of the batch: peaks by size, and the largest that fits, with and without recomputing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from irscope import __version__
+from irscope.cli.training import memory_of, opened
+from irscope.errors import UsageError
+from irscope.memory.checkpointing.solve import CheckpointPlanner, Planned
+from irscope.passes.curves.memorytext import parse_memory
+from irscope.passes.training.needed import trace_in
+from irscope.passes.training.recompute import step_problem
+from irscope.passes.training.replayed import StepMemory
+from irscope.passes.training.times import StepTimes
+from irscope.report.report import Document, Report
+from irscope.report.table import Column, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance
+from irscope.session import Model
+from irscope.training.trace import CATEGORIES
+
+_MOST_BATCH = 1 << 16
+_MOST_PLANS = 10
+"""Sizes that are planned at most; each is captured and searched."""
+_STRETCH = 64
+"""How many times a size that fits the next guess may be."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size of the batch when something is recomputed."""
+
+    batch: int
+    kept: int
+    """Reserved bytes when everything is kept."""
+    step_seconds: float
+    planned: Planned | None
+    """None where no plan can be within the budget."""
+    room: int
+    """Bytes for tensors: the memory without what the allocator and workspaces take besides."""
+    least: int
+    """Bytes that it needs at least, besides included: by the plan found, or by the bound."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether a plan was found."""
+        return self.planned is not None and self.planned.met
+
+
+def swept(args: argparse.Namespace) -> tuple[Document, Model, tuple[Series, ...]]:
+    """The step at several sizes of the batch, each captured anew; and the largest batch that fits."""
+    wanted = _batches(args.batches) if args.batches else []
+    captures = _Captures(args)
+    for batch in wanted or captures.starts():
+        captures.needs(batch)
+    summary: dict[str, object] = {}
+    tables: list[Table] = []
+    if args.memory:
+        room = parse_memory(args.memory)
+        largest, above = _search(room, captures.needs, captures.known())
+        summary |= {"memory_bytes": room, "largest_batch": largest, "largest_batch_reserved_bytes": captures.needs(largest or above)}
+        sizes = _planned_sizes(captures, room, largest, args.seconds)
+        tables.append(_plans(sizes))
+        summary |= _with_recomputing(sizes, largest)
+    shown = wanted or sorted(captures.found)
+    model = captures.last
+    assert model is not None
+    trace = trace_in(model.program)
+    summary = {"optimizer": trace.optimizer, "device": memory_of(model).target.device.name, **summary}
+    table, series = _peaks({batch: captures.found[batch] for batch in shown})
+    notes = (
+        "with recomputing: peaks of tensors by plans, and what the kept step takes besides (workspaces, rounding by the allocator)",
+        "a size for which no plan was found may still have one; --seconds gives the search more time",
+    )
+    report = Report(
+        "training",
+        options="training",
+        summary=summary,
+        tables=(*tables, table),
+        series=(series,),
+        notes=notes if args.memory else (),
+    )
+    return Document(__version__, model.info(), (report,)), model, (series,)
+
+
+class _Captures:
+    """Steps by size of the batch, each captured once."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.found: dict[int, StepMemory] = {}
+        self.last: Model | None = None
+
+    def starts(self) -> list[int]:
+        """Where to begin when the user names no sizes."""
+        bound = dict(part.split("=", 1) for text in self.args.bind for part in text.split(",") if "=" in part).get("batch", "")
+        first = int(bound) if bound.isdigit() and int(bound) else 4
+        return [first, 2 * first]
+
+    def memory(self, batch: int) -> StepMemory:
+        """The step's memory at a size."""
+        if batch not in self.found:
+            self.last = opened(self.args, batch)
+            self.found[batch] = memory_of(self.last)
+        return self.found[batch]
+
+    def needs(self, batch: int) -> int:
+        """Reserved bytes, the most of all steps."""
+        return max(step.peak.reserved for step in self.memory(batch).steps)
+
+    def known(self) -> dict[int, int]:
+        """What was captured so far."""
+        return {batch: self.needs(batch) for batch in self.found}
+
+
+def _batches(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_BATCH for part in parts):
+        raise UsageError(f"--batches wants numbers such as 4,8,16, not {text!r}", code="IRS386")
+    return sorted({int(part) for part in parts})
+
+
+def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
+    rows = [
+        (
+            batch,
+            memory.steady.peak.requested,
+            memory.steady.peak.allocated,
+            memory.steady.peak.reserved,
+            *[memory.at_peak()[category] for category in CATEGORIES],
+        )
+        for batch, memory in found.items()
+    ]
+    columns = (
+        Column("batch", Kind.COUNT),
+        *[Column(name, Kind.BYTES) for name in ("requested", "allocated", "reserved")],
+        *[Column(category.replace(" ", "_"), Kind.BYTES, help="at the peak") for category in CATEGORIES],
+    )
+    numbers = [memory.steady.peak for memory in found.values()]
+    series = Series(
+        "Peak by batch",
+        Column("batch", Kind.COUNT),
+        (Column("requested", Kind.BYTES), Column("reserved", Kind.BYTES)),
+        {"batch": list(found), "requested": [one.requested for one in numbers], "reserved": [one.reserved for one in numbers]},
+        stacked=False,
+    )
+    return Table.of(rows, columns, "Peak of the steady step by batch"), series
+
+
+def _search(room: int, needs: Callable[[int], int], known: dict[int, int], most: int = 0) -> tuple[int, int]:
+    """The largest size that needs no more than the room, and the smallest known one that needs more.
+
+    0 stands for none. Memory grows nearly in proportion, so the next size is where the line through two known ones meets the limit.
+    """
+    known = dict(known)
+    turn = 0
+    while not most or turn < most:
+        low = max((batch for batch in known if known[batch] <= room), default=0)
+        high = min((batch for batch in known if known[batch] > room and batch > low), default=0)
+        if high and high - low <= 1 or low >= _MOST_BATCH:
+            break
+        near = sorted(known, key=lambda batch: (abs(known[batch] - room), batch))[:2]
+        guess = (low + high) // 2 if high else 2 * low
+        # Where the line misleads again and again, the middle gets there.
+        if len(near) == 2 and turn % 4 != 3:
+            slope = (known[near[1]] - known[near[0]]) / (near[1] - near[0])
+            if slope > 0:
+                guess = near[0] + int((room - known[near[0]]) // slope)
+        guess = max(guess, low + 1)
+        guess = min(guess, high - 1) if high else min(guess, _STRETCH * max(1, low), _MOST_BATCH)
+        known[guess] = needs(guess)
+        turn += 1
+    low = max((batch for batch in known if known[batch] <= room), default=0)
+    return low, min((batch for batch in known if known[batch] > room and batch > low), default=0)
+
+
+def _planned_sizes(captures: _Captures, room: int, kept: int, seconds: float) -> list[Size]:
+    """Sizes for which plans were searched, from the largest that fits without; the last that fits is as large as could be found."""
+    sizes: dict[int, Size] = {}
+
+    def needs(batch: int) -> int:
+        sizes[batch] = _size(captures, batch, room, seconds)
+        # A size whose plan is within its budget fits, whatever lower peaks there are.
+        return min(sizes[batch].least, room) if sizes[batch].fits else max(sizes[batch].least, room + 1)
+
+    first = max(1, kept)
+    known = {first: needs(first)}
+    if sizes[first].fits:
+        known[2 * first] = needs(2 * first)
+        known = {batch: sizes[batch].least if sizes[batch].fits else known[batch] for batch in known}
+    _search(room, lambda batch: _lowest(needs, sizes, batch), known, _MOST_PLANS - len(known))
+    return [sizes[batch] for batch in sorted(sizes)]
+
+
+def _lowest(needs: Callable[[int], int], sizes: dict[int, Size], batch: int) -> int:
+    value = needs(batch)
+    return sizes[batch].least if sizes[batch].fits else value
+
+
+def _size(captures: _Captures, batch: int, room: int, seconds: float) -> Size:
+    """Plan a size: first with what simpler planners find, then with the time that is allowed."""
+    memory = captures.memory(batch)
+    problem = step_problem(memory.trace, StepTimes(memory.target.device).of).problem
+    planner = CheckpointPlanner(problem)
+    kept = captures.needs(batch)
+    besides = max(0, kept - planner.save_all.peak)
+    budget, floor = room - besides, planner.bounds.floor.bytes
+    if budget < floor:
+        return Size(batch, kept, problem.seconds, None, budget, floor + besides)
+    planned = planner.plan(budget, seconds=seconds)
+    return Size(batch, kept, problem.seconds, planned, budget, planner.archive.lowest.cost.peak + besides)
+
+
+def _with_recomputing(sizes: list[Size], kept: int) -> dict[str, object]:
+    best = max((size for size in sizes if size.fits), key=lambda size: size.batch, default=None)
+    if best is None or best.planned is None:
+        return {"largest_batch_recomputing": kept}
+    above = min((size.batch for size in sizes if not size.fits and size.batch > best.batch), default=None)
+    return {
+        "largest_batch_recomputing": best.batch,
+        "recomputing_peak_bytes": best.planned.peak,
+        "recomputing_extra_seconds": best.planned.seconds,
+        "recomputing_extra_ratio": best.planned.seconds / best.step_seconds if best.step_seconds else None,
+        "no_plan_found_for_batch": above,
+    }
+
+
+def _plans(sizes: list[Size]) -> Table:
+    modelled = Provenance.MODELLED
+    columns = (
+        Column("batch", Kind.COUNT),
+        Column("fits", Kind.BOOL),
+        Column("kept", Kind.BYTES, help="reserved when everything is kept"),
+        Column("room", Kind.BYTES, help="for tensors: the memory without workspaces and rounding"),
+        Column("planned_peak", Kind.BYTES, help="of tensors; unknown where no plan can be within the memory"),
+        Column("extra", Kind.SECONDS, provenance=modelled),
+        Column("extra_share", Kind.RATIO, provenance=modelled),
+        Column("least_needed", Kind.BYTES, help="by the lowest plan found, or by the bound, with workspaces and rounding"),
+        Column("method"),
+    )
+    rows = []
+    for size in sizes:
+        one = size.planned
+        share = one.seconds / size.step_seconds if one is not None and size.step_seconds else None
+        rows.append(
+            (
+                size.batch,
+                size.fits,
+                size.kept,
+                size.room,
+                one.peak if one is not None else None,
+                one.seconds if one is not None else None,
+                share,
+                size.least,
+                one.method if one is not None else "the bound",
+            )
+        )
+    return Table.of(rows, columns, "Sizes that were planned")

@@ -1,0 +1,279 @@
+"""Which node of one model is which of another: by weights and names, then along the data, then by order."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from irscope.comparing.align import align, rising
+from irscope.comparing.side import Side, weights_of
+from irscope.ir.graph import Node, Value
+from irscope.ir.types import TensorType
+
+_ROUNDS = 10
+_COMMUTATIVE = frozenset({"math.add", "math.mul", "math.maximum", "math.minimum", "logic.and", "logic.or", "compare.equal"})
+
+
+class How(enum.Enum):
+    """What two nodes were matched by, the surest first."""
+
+    WEIGHTS = "weights"
+    """They read weights of the same names."""
+    NAME = "name"
+    """Their results have the same name, and nothing speaks against it."""
+    DATA = "data"
+    """They do the same to results that are matched, or make operands of nodes that are."""
+    ORDER = "order"
+    """They are alike and stand between the same neighbours."""
+
+
+@dataclass
+class Matching:
+    """Pairs of nodes by their places among the nodes of each side; -1 where a node has no partner."""
+
+    mate_a: list[int]
+    mate_b: list[int]
+    how: dict[int, How] = field(default_factory=dict)
+    """By the place in the first model."""
+
+    def pair(self, a: int, b: int, how: How) -> None:
+        """Match two nodes that have no partner yet."""
+        self.mate_a[a], self.mate_b[b], self.how[a] = b, a, how
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """All pairs in the order of the first model."""
+        return ((a, b) for a, b in enumerate(self.mate_a) if b >= 0)
+
+    def spine(self) -> list[tuple[int, int]]:
+        """The most pairs that stand in one order on both sides."""
+        return rising(list(self.pairs()))
+
+
+def match(a: Side, b: Side) -> Matching:
+    """Match the nodes of two models."""
+    return _Matcher(a, b).run()
+
+
+class _Matcher:
+    """The steps of matching, each with what those before it found."""
+
+    def __init__(self, a: Side, b: Side) -> None:
+        self.a, self.b = a, b
+        self.found = Matching([-1] * len(a.nodes), [-1] * len(b.nodes))
+        self._twin: dict[Value, Value] = {}
+        """What the second model declares with what the first declares by the same name."""
+        for name, weight in b.weights.items():
+            if name in a.weights:
+                self._twin[weight] = a.weights[name]
+        inputs = {value.name: value for value in a.model.graph.inputs if value.name is not None}
+        for place, value in enumerate(b.model.graph.inputs):
+            if value.name in inputs:
+                self._twin[value] = inputs[value.name]
+            elif place < len(a.model.graph.inputs) and a.model.graph.inputs[place].name not in {one.name for one in b.model.graph.inputs}:
+                self._twin[value] = a.model.graph.inputs[place]
+        self._common = set(self._twin.values())
+
+    def run(self) -> Matching:
+        self._by_weights()
+        self._by_names()
+        for exact in (True, False):
+            self._along(exact)
+            for key in self._keys(exact):
+                self._by_order(key)
+        self._along(exact=False)
+        return self.found
+
+    # -- what has a name ---------------------------------------------------------------------------------------
+
+    def _by_weights(self) -> None:
+        """Nodes of one operator that read the same weights, where the weights have the same number of elements."""
+        keys_a = self._weight_keys(self.a, lambda weight: weight if weight in self._common else None)
+        keys_b = self._weight_keys(self.b, self._twin.get)
+        for key, one in keys_b.items():
+            other = keys_a.get(key)
+            if other is not None:
+                self.found.pair(other, one, How.WEIGHTS)
+
+    @staticmethod
+    def _weight_keys(side: Side, known: Callable[[Value], Value | None]) -> dict[Hashable, int]:
+        """By operator, weights, and how many such nodes came before."""
+        counts: dict[Hashable, int] = {}
+        keys: dict[Hashable, int] = {}
+        for number, node in enumerate(side.nodes):
+            read = [(twin, _elements(weight)) for weight in weights_of(node) if (twin := known(weight)) is not None]
+            if read:
+                key = (node.op, side.places[node], tuple(read))
+                counts[key] = counts.get(key, 0) + 1
+                keys[key, counts[key]] = number
+        return keys
+
+    def _by_names(self) -> None:
+        """Nodes of one operator whose first results have one name, unless more of what they read speaks against it than for it."""
+        names_a, names_b = _names(self.a), _names(self.b)
+        wanted: dict[int, int] = {}
+        for name, number in names_b.items():
+            other = names_a.get(name)
+            if other is not None and self._may_match(other, number):
+                wanted[number] = other
+        for _ in range(_ROUNDS):
+            wrong = [number for number, other in wanted.items() if self._votes(other, number, wanted) < 0]
+            for number in wrong:
+                del wanted[number]
+            if not wrong:
+                break
+        for number, other in wanted.items():
+            self.found.pair(other, number, How.NAME)
+
+    def _may_match(self, a: int, b: int) -> bool:
+        one, other = self.a.nodes[a], self.b.nodes[b]
+        return (
+            one.op == other.op
+            and self.found.mate_a[a] < 0
+            and self.found.mate_b[b] < 0
+            and len(one.outputs) == len(other.outputs)
+            and self.a.places[one] == self.b.places[other]
+        )
+
+    def _votes(self, a: int, b: int, wanted: dict[int, int]) -> int:
+        """How many operands speak for a pair, less those that speak against it."""
+        votes = 0
+        for left, right in zip(self.a.nodes[a].inputs, self.b.nodes[b].inputs, strict=False):
+            if left is None or right is None:
+                votes -= left is not right
+            elif left.node is not None and right.node is not None:
+                maker = self.b.number[right.node]
+                mate = self.found.mate_b[maker]
+                mate = wanted.get(maker, -1) if mate < 0 else mate
+                taken = self.found.mate_a[self.a.number[left.node]] >= 0
+                votes += 1 if mate == self.a.number[left.node] else -1 if mate >= 0 or taken else 0
+            elif left.node is None and right.node is None:
+                twin = self._twin.get(right)
+                votes += 1 if twin is left else -1 if twin is not None or left in self._common else 0
+        return votes
+
+    # -- along the data ----------------------------------------------------------------------------------------
+
+    def _along(self, exact: bool) -> None:
+        """Follow matched results to what is done with them, then matched nodes back to what makes their operands."""
+        self._forward(exact)
+        self._backward(exact)
+
+    def _forward(self, exact: bool) -> None:
+        a, b, found = self.a, self.b, self.found
+        waiting: dict[Hashable, list[int]] = {}
+        for number in range(len(a.nodes) - 1, -1, -1):
+            if found.mate_a[number] < 0 and a.nodes[number].inputs:
+                node = a.nodes[number]
+                refs = [self._reference_a(value) for value in node.inputs]
+                waiting.setdefault(self._key(a, node, refs, exact), []).append(number)
+        if not waiting:
+            return
+        for number, node in enumerate(b.nodes):
+            if found.mate_b[number] >= 0 or not node.inputs:
+                continue
+            refs_b = [self._reference_b(value) for value in node.inputs]
+            if any(ref is None for ref in refs_b):
+                continue
+            candidates = waiting.get(self._key(b, node, refs_b, exact))
+            if candidates:
+                found.pair(candidates.pop(), number, How.DATA)
+
+    def _reference_a(self, value: Value | None) -> Hashable:
+        if value is None:
+            return 0
+        if value.node is not None:
+            return (self.a.number[value.node], value.index)
+        return value if value in self._common else value.type.text
+
+    def _reference_b(self, value: Value | None) -> Hashable:
+        """What stands for the operand in the first model; None where nobody knows."""
+        if value is None:
+            return 0
+        if value.node is not None:
+            mate = self.found.mate_b[self.b.number[value.node]]
+            return None if mate < 0 else (mate, value.index)
+        return self._twin.get(value, value.type.text)
+
+    @staticmethod
+    def _key(side: Side, node: Node, refs: list[Hashable], exact: bool) -> Hashable:
+        operands = frozenset(refs) if node.op in _COMMUTATIVE else tuple(refs)
+        types = tuple([output.type for output in node.outputs]) if exact else len(node.outputs)
+        return (node.op, operands, types, side.places[node])
+
+    def _backward(self, exact: bool) -> None:
+        a, b, found = self.a, self.b, self.found
+        for left, right in zip(a.model.graph.outputs, b.model.graph.outputs, strict=False):
+            self._pair_makers(left, right, exact)
+        for number in range(len(b.nodes) - 1, -1, -1):
+            mate = found.mate_b[number]
+            if mate >= 0:
+                one, other = a.nodes[mate], b.nodes[number]
+                if len(one.inputs) == len(other.inputs):
+                    for left_value, right_value in zip(one.inputs, other.inputs, strict=True):
+                        if left_value is not None and right_value is not None:
+                            self._pair_makers(left_value, right_value, exact)
+
+    def _pair_makers(self, left: Value, right: Value, exact: bool) -> None:
+        if left.node is None or right.node is None or left.index != right.index:
+            return
+        a, b = self.a.number[left.node], self.b.number[right.node]
+        if self._may_match(a, b) and (not exact or _types(left.node) == _types(right.node)):
+            self.found.pair(a, b, How.DATA)
+
+    # -- by order ----------------------------------------------------------------------------------------------
+
+    def _keys(self, exact: bool) -> list[Callable[[Side, Node], Hashable]]:
+        """What two nodes must have in common to be matched by order, the strictest first."""
+        if exact:
+            return [
+                lambda side, node: (node.op, _types(node), side.modules[node], side.places[node]),
+                lambda side, node: (node.op, _types(node), side.places[node]),
+            ]
+        return [
+            lambda side, node: (node.op, side.modules[node], len(node.outputs), side.places[node]),
+            lambda side, node: (node.op, _ranks(node), side.places[node]),
+        ]
+
+    def _by_order(self, key: Callable[[Side, Node], Hashable]) -> None:
+        """Align what is left between neighbours that are matched in order."""
+        found = self.found
+        keys: dict[Hashable, int] = {}
+
+        def numbered(side: Side, places: list[int]) -> list[int]:
+            return [keys.setdefault(key(side, side.nodes[place]), len(keys)) for place in places]
+
+        edges = [(-1, -1), *found.spine(), (len(self.a.nodes), len(self.b.nodes))]
+        for (low_a, low_b), (high_a, high_b) in pairwise(edges):
+            if high_a - low_a < 2 or high_b - low_b < 2:
+                continue
+            left = [place for place in range(low_a + 1, high_a) if found.mate_a[place] < 0]
+            right = [place for place in range(low_b + 1, high_b) if found.mate_b[place] < 0]
+            if left and right:
+                for x, y in align(numbered(self.a, left), numbered(self.b, right)):
+                    found.pair(left[x], right[y], How.ORDER)
+
+
+def _names(side: Side) -> dict[str, int]:
+    """Nodes by the name of their first result, where no other has it."""
+    found: dict[str, int] = {}
+    twice: set[str] = set()
+    for number, node in enumerate(side.nodes):
+        name = node.outputs[0].name if node.outputs else None
+        if name is not None and found.setdefault(name, number) != number:
+            twice.add(name)
+    return {name: number for name, number in found.items() if name not in twice}
+
+
+def _types(node: Node) -> tuple[object, ...]:
+    return tuple([output.type for output in node.outputs])
+
+
+def _ranks(node: Node) -> tuple[object, ...]:
+    return tuple([(output.type.dtype, output.type.rank) if isinstance(output.type, TensorType) else None for output in node.outputs])
+
+
+def _elements(weight: Value) -> object:
+    """Elements of a weight, which stay the same when it is transposed or its type changes."""
+    return weight.type.numel if isinstance(weight.type, TensorType) else None

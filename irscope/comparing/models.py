@@ -1,0 +1,302 @@
+"""What is the same and what is not in two models: nodes, modules, weights, totals and timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from irscope.comparing.align import rising
+from irscope.comparing.axis import common_axis
+from irscope.comparing.changes import Change, changes, does_the_same
+from irscope.comparing.groups import Kind, groups
+from irscope.comparing.matching import How, Matching, match
+from irscope.comparing.side import Side, weights_of
+from irscope.ir.builder import paused_gc
+from irscope.ir.dims import Dim
+from irscope.ir.graph import Value
+from irscope.ir.types import TensorType
+from irscope.session import Model
+
+SAME, CHANGED = "same", "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Partners, or a group of nodes without any, by their numbers on each side."""
+
+    kind: str
+    """same, changed, or what became of a group: fused, split, replaced, removed, added."""
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    how: How | None = None
+    """What partners were matched by."""
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass
+class ModuleSums:
+    """What one side has in a module, inner ones included."""
+
+    nodes: int = 0
+    flops: Dim = 0
+    unknown: int = 0
+    """Nodes whose FLOPs nobody knows."""
+    weight_bytes: Dim = 0
+    alive: int | None = None
+    """The most bytes alive at any of its steps; None where sizes are open."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRow:
+    """A weight on both sides; None where it is not there."""
+
+    a: Value | None
+    b: Value | None
+
+    @property
+    def change(self) -> str:
+        """What happened to it in a word; empty where nothing did."""
+        if self.a is None or self.b is None:
+            return "added" if self.a is None else "removed"
+        words = ["renamed"] if self.a.name != self.b.name else []
+        words += ["retyped"] if _dtype(self.a) != _dtype(self.b) else []
+        words += ["reshaped"] if _shape(self.a) != _shape(self.b) else []
+        return ", ".join(words)
+
+
+@dataclass
+class ModelComparison:
+    """Two models side by side."""
+
+    a: Side
+    b: Side
+    matching: Matching
+    rows: list[Row]
+    """All nodes in the order of the first model, those of the second alone where they stand there."""
+    own: tuple[Side, Side] | None = None
+    """Each model under the lifetimes of its own runtime, where these are not the same."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.a, self.b
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many rows there are of each kind."""
+        found: dict[str, int] = {}
+        for row in self.rows:
+            found[row.kind] = found.get(row.kind, 0) + 1
+        return found
+
+    @property
+    def matched(self) -> tuple[int, int]:
+        """Nodes of each side that have a partner or a group on the other side."""
+        alone_a = sum(len(row.a) for row in self.rows if row.kind == Kind.REMOVED.value)
+        alone_b = sum(len(row.b) for row in self.rows if row.kind == Kind.ADDED.value)
+        return len(self.a.nodes) - alone_a, len(self.b.nodes) - alone_b
+
+    # -- what a row says ---------------------------------------------------------------------------------------
+
+    def flops(self, row: Row) -> tuple[Dim | None, Dim | None]:
+        """FLOPs of the nodes of a row on each side; None where nobody knows them."""
+        return _flops(self.a, row.a), _flops(self.b, row.b)
+
+    def alive(self, row: Row) -> tuple[Dim | None, Dim | None]:
+        """The most bytes alive at the steps of a row on each side."""
+        return _alive(self.a, row.a), _alive(self.b, row.b)
+
+    def weight_bytes(self, row: Row) -> tuple[Dim | None, Dim | None]:
+        """Bytes of the weights that the nodes of a row read."""
+        return _weight_bytes(self.a, row.a), _weight_bytes(self.b, row.b)
+
+    def module(self, row: Row) -> str:
+        """The module that a row belongs to: where partners stand in different ones, that of their weights, else the first side's."""
+        first = self.a.modules[self.a.nodes[row.a[0]]] if row.a else ""
+        second = self.b.modules[self.b.nodes[row.b[0]]] if row.b else ""
+        if first == second or not row.b or not row.a:
+            return first or second
+        return second if not first or (_owner(self.b, row.b[0]) and not _owner(self.a, row.a[0])) else first
+
+    @cached_property
+    def places(self) -> tuple[dict[int, str], dict[int, str]]:
+        """The module of each node on each side; partners have one, so that what an exporter moved does not count as a difference."""
+        found: tuple[dict[int, str], dict[int, str]] = ({}, {})
+        for row in self.rows:
+            shared = self.module(row) if row.how is not None else None
+            for side, numbers, into in zip(self.sides, (row.a, row.b), found, strict=True):
+                for number in numbers:
+                    into[number] = side.modules[side.nodes[number]] if shared is None else shared
+        return found
+
+    # -- modules and weights -----------------------------------------------------------------------------------
+
+    @cached_property
+    def modules(self) -> dict[str, tuple[ModuleSums, ModuleSums]]:
+        """Sums by dotted path, in the order in which modules come; an empty path is the model."""
+        first, second = _sums(self, 0), _sums(self, 1)
+        return {path: (first.get(path, ModuleSums()), second.get(path, ModuleSums())) for path in dict.fromkeys((*first, *second))}
+
+    @cached_property
+    def weights(self) -> list[WeightRow]:
+        """Weights by name; those with names of one side alone are paired where partners read them at the same place."""
+        named_a, named_b = self.a.weights, self.b.weights
+        renamed: dict[Value, Value] = {}
+        taken: set[Value] = set()
+        for number, mate in self.matching.pairs():
+            one, other = self.a.nodes[number], self.b.nodes[mate]
+            for left, right in zip(one.inputs, other.inputs, strict=False):
+                if (
+                    left is not None
+                    and right is not None
+                    and named_a.get(left.name or "") is left
+                    and named_b.get(right.name or "") is right
+                    and left.name not in named_b
+                    and right.name not in named_a
+                    and right not in taken
+                    and left not in renamed
+                ):
+                    renamed[left] = right
+                    taken.add(right)
+        rows = [WeightRow(weight, named_b.get(name) or renamed.get(weight)) for name, weight in named_a.items()]
+        rows += [WeightRow(None, weight) for name, weight in named_b.items() if name not in named_a and weight not in taken]
+        return rows
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def axis(self) -> list[tuple[int, int]]:
+        """The steps of both models along one axis: partners share a place, what lies between them is spread over as many as it needs."""
+        step_a, step_b = self.a.step, self.b.step
+        pairs = [
+            (step_a[one], step_b[other])
+            for number, mate in self.matching.pairs()
+            if (one := self.a.nodes[number]) in step_a and (other := self.b.nodes[mate]) in step_b
+        ]
+        return common_axis(rising(sorted(pairs)), len(step_a), len(step_b))
+
+
+def compare_models(a: Model, b: Model, lifetime: str = "auto") -> ModelComparison:
+    """Lay two models side by side. `lifetime` says who frees when, as in `liveness`; auto is that of the files where it is the same."""
+    one, other = Side(a, lifetime), Side(b, lifetime)
+    own = None
+    notes: list[str] = []
+    if lifetime == "auto" and one.timeline.model != other.timeline.model:
+        own = (one, other)
+        notes.append(
+            f"A is run as {one.timeline.model}, B as {other.timeline.model}: "
+            "steps and peaks are compared with tensors freed after their last use"
+        )
+        one, other = Side(a, "ssa"), Side(b, "ssa")
+    # A hundred thousand small objects at once would make the collector look at everything again and again.
+    with paused_gc():
+        found = match(one, other)
+        rows = _rows(one, other, found)
+    return ModelComparison(one, other, found, rows, own, notes)
+
+
+def _rows(a: Side, b: Side, found: Matching) -> list[Row]:
+    made = groups(a, b, found, lambda one, other: not does_the_same(a.nodes[one], b.nodes[other]))
+    kept = {group.a[0]: group for group in made if group.keeps}
+    before: dict[int, list[Row]] = {}
+    """Groups by the node of the first model that they stand at or behind."""
+    for group in made:
+        if group.keeps:
+            continue
+        place = group.a[0] if group.a else _behind(found, group.b[0])
+        before.setdefault(place, []).append(Row(group.kind.value, group.a, group.b))
+    rows = before.get(-1, [])
+    for number, mate in enumerate(found.mate_a):
+        if number in kept:
+            group = kept[number]
+            rows.append(Row(group.kind.value, group.a, group.b, found.how[number], tuple(changes(a, b, a.nodes[number], b.nodes[mate]))))
+        elif mate >= 0:
+            differences = tuple(changes(a, b, a.nodes[number], b.nodes[mate]))
+            rows.append(Row(CHANGED if differences else SAME, (number,), (mate,), found.how[number], differences))
+        rows += before.get(number, [])
+    return rows
+
+
+def _behind(found: Matching, number: int) -> int:
+    """The partner of the nearest node before that has one; -1 where there is none."""
+    while number >= 0 and found.mate_b[number] < 0:
+        number -= 1
+    return found.mate_b[number] if number >= 0 else -1
+
+
+def _flops(side: Side, numbers: Iterable[int]) -> Dim | None:
+    total: Dim = 0
+    for number in numbers:
+        flops = side.flops(side.nodes[number])
+        if flops is None:
+            return None
+        total = total + flops
+    return total
+
+
+def _alive(side: Side, numbers: Sequence[int]) -> Dim | None:
+    sizes = [size for number in numbers if (size := side.alive(side.nodes[number])) is not None]
+    if len(sizes) == 1:
+        return sizes[0]
+    whole = [size for size in sizes if isinstance(size, int)]
+    return max(whole) if whole and len(whole) == len(sizes) else None
+
+
+def _weight_bytes(side: Side, numbers: Iterable[int]) -> Dim | None:
+    total: Dim = 0
+    for weight in dict.fromkeys(weight for number in numbers for weight in weights_of(side.nodes[number])):
+        size = weight.type.nbytes if isinstance(weight.type, TensorType) else None
+        if size is None:
+            return None
+        total = total + size
+    return total
+
+
+def _sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]:
+    side = compared.sides[which]
+    found: dict[str, ModuleSums] = {"": ModuleSums()}
+    counted: set[Value] = set()
+    for number, path in compared.places[which].items():
+        node = side.nodes[number]
+        new = [weight for weight in weights_of(node) if weight not in counted]
+        counted.update(new)
+        size: Dim = 0
+        for weight in new:
+            size = size + ((weight.type.nbytes or 0) if isinstance(weight.type, TensorType) else 0)
+        flops, alive = side.flops(node), side.alive(node)
+        for name in _outwards(path):
+            sums = found.get(name)
+            if sums is None:
+                sums = found[name] = ModuleSums()
+            sums.nodes += 1
+            sums.weight_bytes = sums.weight_bytes + size
+            if flops is None:
+                sums.unknown += 1
+            else:
+                sums.flops = sums.flops + flops
+            if isinstance(alive, int):
+                sums.alive = max(sums.alive or 0, alive)
+    return found
+
+
+@lru_cache(maxsize=100_000)
+def _outwards(path: str) -> tuple[str, ...]:
+    """The model, then every module on the way to this one."""
+    parts = path.split(".") if path else []
+    return ("", *(".".join(parts[: length + 1]) for length in range(len(parts))))
+
+
+def _owner(side: Side, number: int) -> bool:
+    """Whether a node stands in the module that its first weight belongs to by name."""
+    node = side.nodes[number]
+    names = [weight.name for weight in weights_of(node) if weight.name]
+    return bool(names) and names[0].rpartition(".")[0] == side.modules[node]
+
+
+def _dtype(weight: Value) -> object:
+    return weight.type.dtype if isinstance(weight.type, TensorType) else weight.type
+
+
+def _shape(weight: Value) -> object:
+    return weight.type.shape if isinstance(weight.type, TensorType) else None

@@ -1,0 +1,95 @@
+"""The numbers of a whole comparison: one line a measure, with the difference and how large it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from irscope.comparing.models import ModelComparison
+from irscope.comparing.side import Side
+from irscope.ir.dims import Dim
+from irscope.passes.sizes import plain
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One measure of both models."""
+
+    key: str
+    kind: Kind
+    a: Dim | None
+    b: Dim | None
+    provenance: Provenance = Provenance.EXACT
+
+    @property
+    def difference(self) -> Dim | None:
+        """B less A; None where one of them is unknown."""
+        return None if self.a is None or self.b is None else self.b - self.a
+
+    @property
+    def change(self) -> float | None:
+        """The difference as a share of A, infinite where A has none; None where it is not known."""
+        if not isinstance(self.a, int) or not isinstance(self.b, int):
+            return 0.0 if self.a is not None and self.a == self.b else None
+        if self.a == 0:
+            return 0.0 if self.b == 0 else math.inf
+        return (self.b - self.a) / self.a
+
+    def cells(self) -> dict[str, object]:
+        """As a report's summary has it."""
+        values = {"a": self.a, "b": self.b, "difference": self.difference}
+        found: dict[str, object] = {name: Quantity(plain(value), self.provenance) for name, value in values.items()}
+        return {**found, "change": Quantity(self.change, self.provenance)}
+
+
+def totals(compared: ModelComparison) -> list[Total]:
+    """Every measure that both sides have, and those that one of them has."""
+    found = [
+        _both(compared, "nodes", Kind.COUNT, lambda side: len(side.nodes)),
+        _both(compared, "parameters", Kind.COUNT, lambda side: side.totals.count),
+        _both(compared, "parameter_bytes", Kind.BYTES, lambda side: side.totals.bytes),
+        _both(compared, "buffer_bytes", Kind.BYTES, lambda side: side.totals.buffer_bytes),
+        _both(compared, "constant_bytes", Kind.BYTES, lambda side: side.totals.constant_bytes),
+        _both(compared, "flops", Kind.FLOPS, _flops),
+        _both(compared, "moved_bytes", Kind.BYTES, _moved),
+        _both(compared, "peak_bytes", Kind.BYTES, _peak),
+        _both(compared, "lower_bound_bytes", Kind.BYTES, lambda side: None if side.timeline.unsized else side.timeline.lower_bound),
+    ]
+    if compared.own is not None:
+        first, second = compared.own
+        found.append(Total("peak_as_run_bytes", Kind.BYTES, _peak(first), _peak(second)))
+    return [*found, *_device(compared)]
+
+
+def _both(compared: ModelComparison, key: str, kind: Kind, read: Callable[[Side], Dim | None]) -> Total:
+    return Total(key, kind, read(compared.a), read(compared.b))
+
+
+def _flops(side: Side) -> Dim | None:
+    return side.costs.tally.value("flops") if side.costs.tally.is_exact else None
+
+
+def _moved(side: Side) -> Dim | None:
+    tally = side.costs.tally
+    return tally.value("read") + tally.value("written") if tally.is_exact else None
+
+
+def _peak(side: Side) -> Dim | None:
+    return None if side.timeline.unsized else side.timeline.peak
+
+
+def _device(compared: ModelComparison) -> Iterator[Total]:
+    """What an allocator counts on the device, where PyTorch runs both models."""
+    memories = [side.device_memory for side in compared.own or compared.sides]
+    first, second = (None if memory is None or memory.is_open else memory.central for memory in memories)
+    if first is None or second is None:
+        return
+    for key, one, other in (
+        ("device_before_bytes", first.before.allocated, second.before.allocated),
+        ("device_peak_bytes", first.cold.allocated, second.cold.allocated),
+        ("device_reserved_bytes", first.cold.reserved, second.cold.reserved),
+    ):
+        yield Total(key, Kind.BYTES, one, other, Provenance.MODELLED if "peak" in key or "reserved" in key else Provenance.EXACT)

@@ -1,0 +1,38 @@
+"""When a run of the model made each storage and when it let go of it: known for models that were watched, not for files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from irscope.ir.graph import Facet, Graph, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One storage that the run made; positions count the nodes of the main graph."""
+
+    born: int
+    died: int | None
+    """The last node at whose end it was still there; None where it outlived the run."""
+    rank: int
+    """The place among all storages that were let go of: several may go after one node."""
+    size: int
+    """Bytes of the whole storage, which may be more than those of the value that had it first."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Lifetimes that hold as long as nobody has changed the graph's nodes."""
+
+    graph: Graph
+    version: int
+    """The graph's version when it was recorded."""
+    lives: Mapping[Value, Life]
+    """By the value that had the storage first."""
+    storages: Mapping[Value, Value]
+    """For each result the value that had its storage first: a result, or something that the graph declares."""
+
+    def holds(self, graph: Graph) -> bool:
+        """Whether it still says how this graph runs."""
+        return graph is self.graph and graph.versions[Facet.TOPOLOGY] == self.version

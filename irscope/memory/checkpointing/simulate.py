@@ -1,0 +1,265 @@
+"""What a step needs once some of its storages are made again: the exact sequence, its time and its true peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from irscope.memory.checkpointing.problem import CheckpointProblem, Phase
+
+KEEP, ONCE, AGAIN = 0, 1, 2
+"""Keep a storage until its last use; free it after the forward and make it once more; or make it anew for each use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a plan costs."""
+
+    peak: int
+    seconds: float
+    """Time beyond that of the step in which nothing is recomputed."""
+    where: int
+    """The operator of the original step that runs at the peak, or for which something is recomputed then; -1 between steps."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The step as it runs under a plan."""
+
+    sequence: list[int]
+    """Operators by number."""
+    before: list[int]
+    """For each place the operator of the original step for which something is recomputed there, or which runs there."""
+    needs: list[int]
+    """Bytes alive while each one runs."""
+    cost: Cost
+
+
+@dataclass
+class _Lives:
+    """When the storages that a plan can move begin and end."""
+
+    freed: list[int]
+    """Bytes that end after each operator of the original step."""
+    born_again: dict[int, int]
+    """Bytes that begin at a recomputed operator, by its key."""
+    freed_again: dict[int, int]
+    """Bytes that end after a recomputed operator."""
+    passing: dict[int, int]
+    """Bytes that a recomputed operator writes although they are there, or nobody wants them."""
+
+
+_SPAN = 1 << 20
+"""Keys of moments: an operator's number times this, plus the place among what is recomputed for it, plus the most for itself."""
+
+
+class Simulator:
+    """Judges plans: a plan is a list with KEEP, ONCE or AGAIN for each storage, which matters for those in `choices`."""
+
+    def __init__(self, problem: CheckpointProblem, choices: Sequence[int] | None = None) -> None:
+        self.problem = problem
+        self.evaluations = 0
+        self.choices = problem.choices if choices is None else list(choices)
+        self.units: list[tuple[int, ...]] = [(number,) for number in self.choices]
+        """Choices that can only be made together."""
+        self.states: tuple[int, ...] = (KEEP, ONCE, AGAIN)
+        operators, storages = problem.operators, problem.storages
+        count = len(storages)
+        self._is_choice = [False] * count
+        for number in self.choices:
+            self._is_choice[number] = True
+        makers = sorted({at for number in self.choices for at in problem.writers[number]})
+        beside = (one for at in makers for one in (*operators[at].reads, *operators[at].writes))
+        self._moving = sorted({one for one in (*self.choices, *beside) if storages[one].size and not storages[one].is_output})
+        """Storages whose end depends on the plan."""
+        moves = [False] * count
+        for number in self._moving:
+            moves[number] = True
+        self._size = [one.size for one in storages]
+        self._sources = [tuple(one for one in op.reads if self._is_choice[one] and one not in op.writes) for op in operators]
+        self._read = [tuple(one for one in op.reads if moves[one] and one not in op.writes) for op in operators]
+        self._made = [tuple(one for one in op.writes if self._size[one]) for op in operators]
+        self._wants = [tuple(one for one in op.reads if self._is_choice[one]) if op.phase is not Phase.FORWARD else () for op in operators]
+        self._wanting = [at for at, wants in enumerate(self._wants) if wants]
+        self._workspace = [op.workspace for op in operators]
+        self._seconds = [op.seconds for op in operators]
+        self._first_writer = [writers[0] if writers else -1 for writers in problem.writers]
+        self._last_key = [at * _SPAN + _SPAN - 1 for at in problem.last_touch]
+        self._last_forward = problem.last_forward
+        self._born = [0] * len(operators)
+        self._at_start = 0
+        for number in self._moving:
+            first = problem.first_touch[number]
+            if first < 0:
+                self._at_start += self._size[number]
+            else:
+                self._born[first] += self._size[number]
+        self._during, self._standing = self._constant(moves)
+        self._at_rest = max(sum(one.size for one in storages if one.is_input), sum(one.size for one in storages if one.is_output))
+
+    def _constant(self, moves: list[bool]) -> tuple[list[int], list[int]]:
+        """Bytes of what no plan changes, while each operator runs and right before it."""
+        problem = self.problem
+        added, freed = [0] * len(problem), [0] * len(problem)
+        live = 0
+        for number, one in enumerate(problem.storages):
+            first, last = problem.first_touch[number], problem.last_touch[number]
+            if moves[number] or (first < 0 and not one.is_input):
+                continue
+            if first < 0:
+                live += one.size
+            else:
+                added[first] += one.size
+            if 0 <= last < len(problem):
+                freed[last] += one.size
+        during, standing = [], []
+        for at in range(len(problem)):
+            standing.append(live)
+            live += added[at]
+            during.append(live + self._workspace[at])
+            live -= freed[at]
+        return during, standing
+
+    def save_all(self) -> list[int]:
+        """The plan in which everything that the backward reads is kept."""
+        plan = [KEEP] * len(self.problem.storages)
+        for number in self.choices:
+            if not self.problem.later_readers[number]:
+                plan[number] = ONCE
+        return plan
+
+    def chains(self, plan: Sequence[int]) -> dict[int, list[int]]:
+        """Operators to run again, in order, right before each operator that needs them."""
+        present = [state == KEEP for state in plan]
+        found: dict[int, list[int]] = {}
+        for at in self._wanting:
+            missing = [number for number in self._wants[at] if not present[number]]
+            if missing:
+                chain = self._makers(missing, present)
+                self._arrive(plan, chain, present)
+                found[at] = sorted(chain)
+        return found
+
+    def _makers(self, missing: list[int], present: list[bool]) -> set[int]:
+        """Operators that make what is missing from what is there."""
+        writers, sources = self.problem.writers, self._sources
+        chain: set[int] = set()
+        for number in missing:
+            for writer in writers[number]:
+                if writer not in chain:
+                    chain.add(writer)
+                    missing += [source for source in sources[writer] if not present[source]]
+        return chain
+
+    def _arrive(self, plan: Sequence[int], chain: set[int], present: list[bool]) -> None:
+        """Note what is there once operators have run again, other than for one use."""
+        writers, is_choice = self.problem.writers, self._is_choice
+        for writer in chain:
+            for number in self._made[writer]:
+                if is_choice[number] and plan[number] == ONCE and writers[number][-1] in chain:
+                    present[number] = True
+
+    def held(self, plan: Sequence[int], chains: dict[int, list[int]]) -> Sequence[tuple[int, int]]:
+        """Storages that have to wait for what is recomputed for an operator, besides those that it reads."""
+        return ()
+
+    def cost(self, plan: Sequence[int]) -> Cost:
+        """Peak and extra time of a plan."""
+        return self._run(plan, None)
+
+    def rewrite(self, plan: Sequence[int]) -> Rewritten:
+        """The whole sequence under a plan."""
+        into = Rewritten([], [], [], Cost(0, 0.0, -1))
+        cost = self._run(plan, into)
+        return Rewritten(into.sequence, into.before, into.needs, cost)
+
+    def _run(self, plan: Sequence[int], into: Rewritten | None) -> Cost:
+        self.evaluations += 1
+        chains = self.chains(plan)
+        lives = self._lives(plan, chains)
+        freed, born, during = lives.freed, self._born, self._during
+        live, peak, where, seconds = self._at_start, self._at_rest, -1, 0.0
+        for at in range(len(born)):
+            if at in chains:
+                for place, op in enumerate(chains[at]):
+                    key = at * _SPAN + place
+                    live += lives.born_again.get(key, 0)
+                    here = self._standing[at] + live + lives.passing.get(key, 0) + self._workspace[op]
+                    seconds += self._seconds[op]
+                    if here > peak:
+                        peak, where = here, at
+                    if into is not None:
+                        into.sequence.append(op)
+                        into.before.append(at)
+                        into.needs.append(here)
+                    live -= lives.freed_again.get(key, 0)
+            live += born[at]
+            here = during[at] + live
+            if here > peak:
+                peak, where = here, at
+            if into is not None:
+                into.sequence.append(at)
+                into.before.append(at)
+                into.needs.append(here)
+            live -= freed[at]
+        return Cost(peak, seconds, where)
+
+    def _lives(self, plan: Sequence[int], chains: dict[int, list[int]]) -> _Lives:
+        size, last = self._size, self._last_key.copy()
+        lives = _Lives([0] * len(self._born), {}, {}, {})
+        births: dict[int, int] = {}
+        for at, chain in chains.items():
+            self._one_chain(plan, at, chain, last, births, lives)
+        for number, at in self.held(plan, chains):
+            last[number] = max(last[number], at * _SPAN + len(chains[at]) - 1)
+        freed, steps = lives.freed, len(self._born)
+        for number in self._moving:
+            if plan[number] != KEEP:
+                # What the forward made ends with the forward.
+                freed[self._last_forward[number]] += size[number]
+            else:
+                _free(lives, last[number], size[number], steps)
+        for number, birth in births.items():
+            _free(lives, max(last[number], birth), size[number], steps)
+        return lives
+
+    def _one_chain(self, plan: Sequence[int], at: int, chain: list[int], last: list[int], births: dict[int, int], lives: _Lives) -> None:
+        """Count what is recomputed for one operator."""
+        brief: dict[int, int] = {}
+        whole = set(chain)
+        key = at * _SPAN
+        for op in chain:
+            for number in self._read[op]:
+                _use(number, key, brief, last)
+            for number in self._made[op]:
+                if self._first_writer[number] != op:
+                    _use(number, key, brief, last)
+                elif (
+                    plan[number] == KEEP or number in births or not self._is_choice[number] or self.problem.writers[number][-1] not in whole
+                ):
+                    lives.passing[key] = lives.passing.get(key, 0) + self._size[number]
+                else:
+                    lives.born_again[key] = lives.born_again.get(key, 0) + self._size[number]
+                    (brief if plan[number] == AGAIN else births)[number] = key
+            key += 1
+        for number in self._wants[at]:
+            if number in brief:
+                brief[number] = at * _SPAN + _SPAN - 1
+        for number, end in brief.items():
+            _free(lives, end, self._size[number], len(self._born))
+
+
+def _use(number: int, key: int, brief: dict[int, int], last: list[int]) -> None:
+    """Note when a storage is used."""
+    if number in brief:
+        brief[number] = key
+    elif key > last[number]:
+        last[number] = key
+
+
+def _free(lives: _Lives, key: int, size: int, steps: int) -> None:
+    at, place = divmod(key, _SPAN)
+    if place < _SPAN - 1:
+        lives.freed_again[key] = lives.freed_again.get(key, 0) + size
+    elif at < steps:
+        lives.freed[at] += size

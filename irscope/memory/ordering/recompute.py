@@ -1,0 +1,193 @@
+"""Results that are made again when they are needed again, instead of being kept over the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from irscope.memory.ordering.problem import OrderProblem, Storage
+
+T = TypeVar("T")
+_MOST_AT_ONCE = 8
+"""Operators that run again for one result: it, and what it is made of."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How results of a problem's operators are made."""
+
+    reads: Sequence[tuple[int, ...]]
+    """Operators whose results each one reads."""
+    makes: Sequence[int]
+    """The storage that each one's result lies in, -1 for none."""
+    cost: Sequence[int | None]
+    """What running it once more costs; None where that would not give the same."""
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A problem, in the order of its numbers, in which some operators of another one run more than once."""
+
+    problem: OrderProblem
+    recipe: Recipe
+    source: tuple[int, ...]
+    """The operator of the first problem that each one is."""
+    again: tuple[bool, ...]
+    """Whether it had run before."""
+    spent: int = 0
+    """What all that runs again costs."""
+
+    @cached_property
+    def needs(self) -> list[int]:
+        return self.problem.needs(range(len(self.problem)))
+
+    @cached_property
+    def peak(self) -> int:
+        return self.problem.peak(range(len(self.problem)))
+
+    @cached_property
+    def height(self) -> tuple[int, int]:
+        """The peak, and at how many steps it is reached."""
+        top = max(self.needs, default=0)
+        return self.peak, self.needs.count(top)
+
+    def reordered(self, order: Sequence[int]) -> Repeated:
+        """The same with its operators in another order."""
+        place = [0] * len(order)
+        for at, op in enumerate(order):
+            place[op] = at
+        problem, recipe = self.problem, self.recipe
+        storages = [
+            Storage(one.size, tuple(sorted(place[op] for op in one.touches)), one.is_input, one.is_output) for one in problem.storages
+        ]
+        return Repeated(
+            OrderProblem(
+                [tuple(sorted(place[one] for one in problem.before[op])) for op in order],
+                storages,
+                [problem.workspace[op] for op in order],
+                problem.base,
+            ),
+            Recipe(
+                [tuple(place[one] for one in recipe.reads[op]) for op in order],
+                [recipe.makes[op] for op in order],
+                [recipe.cost[op] for op in order],
+            ),
+            tuple(self.source[op] for op in order),
+            tuple(self.again[op] for op in order),
+            self.spent,
+        )
+
+
+def start(problem: OrderProblem, recipe: Recipe, order: Sequence[int]) -> Repeated:
+    """A problem in an order, in which nothing runs twice yet."""
+    count = len(problem)
+    return Repeated(problem, recipe, tuple(range(count)), (False,) * count).reordered(order)
+
+
+def lower(first: Repeated, most: int, stop: Callable[[], bool]) -> Repeated:
+    """Make results again while that lowers the peak and all of it costs no more than `most`."""
+    best = first
+    while not stop():
+        found = min(_steps(best, most, stop), key=lambda one: (one.height, one.spent), default=best)
+        if found.height >= best.height:
+            break
+        best = found
+    return best
+
+
+def _steps(given: Repeated, most: int, stop: Callable[[], bool]) -> Iterator[Repeated]:
+    """What making one more result again leads to, for each that is only waited for at the peak."""
+    problem, needs = given.problem, given.needs
+    if not needs:
+        return
+    peak_at = max(range(len(needs)), key=needs.__getitem__)
+    for number, storage in enumerate(problem.storages):
+        if stop():
+            return
+        if storage.is_input or storage.is_output or not storage.touches[0] < peak_at < storage.touches[-1] or peak_at in storage.touches:
+            continue
+        late = next(op for op in storage.touches if op > peak_at)
+        copies = _copies(given, number, late)
+        if copies and given.spent + sum(given.recipe.cost[op] or 0 for op in copies) <= most:
+            yield _with(given, number, late, copies)
+
+
+def _copies(given: Repeated, number: int, late: int) -> list[int]:
+    """Operators to run again right before `late`, so that it and what comes later find the content; empty where that is impossible."""
+    reads, makes = given.recipe.reads, given.recipe.makes
+    storages = given.problem.storages
+    wanted = [one for op in storages[number].touches if op >= late for one in reads[op] if makes[one] == number and one < late]
+    found: set[int] = set()
+    while wanted:
+        op = wanted.pop()
+        if op in found:
+            continue
+        if given.recipe.cost[op] is None or len(found) == _MOST_AT_ONCE:
+            return []
+        found.add(op)
+        for one in reads[op]:
+            made = makes[one]
+            still_there = made >= 0 and made != number and (storages[made].is_output or storages[made].touches[-1] >= late)
+            if made >= 0 and not still_there:
+                wanted.append(one)
+    return sorted(found)
+
+
+def _with(given: Repeated, number: int, late: int, copies: list[int]) -> Repeated:
+    """The problem with copies of operators right before `late`."""
+    problem, recipe, count = given.problem, given.recipe, len(copies)
+    copy = {op: late + at for at, op in enumerate(copies)}
+
+    def moved(op: int) -> int:
+        return op if op < late else op + count
+
+    def is_redirected(op: int, one: int) -> bool:
+        """Whether what `op` reads from `one` is the copy's from now on."""
+        return op >= late and one in copy and recipe.makes[one] == number
+
+    fresh: dict[int, int] = {}
+    for op in copies:
+        if recipe.makes[op] >= 0:
+            fresh.setdefault(recipe.makes[op], len(problem.storages) + len(fresh))
+    touches = [[moved(op) for op in one.touches if other != number or op < late] for other, one in enumerate(problem.storages)]
+    touches += [[] for _ in fresh]
+    touches[fresh[number]] += [moved(op) for op in problem.storages[number].touches if op >= late]
+    copied_before: list[tuple[int, ...]] = []
+    copied_reads: list[tuple[int, ...]] = []
+    for op in copies:
+        from_where = tuple(copy.get(one, one) for one in recipe.reads[op])
+        copied_reads.append(from_where)
+        copied_before.append(tuple(sorted(set(from_where))))
+        used = {recipe.makes[one] if one not in copy else fresh.get(recipe.makes[one], -1) for one in recipe.reads[op]}
+        for storage in sorted({*used, fresh.get(recipe.makes[op], -1)} - {-1}):
+            touches[storage].append(copy[op])
+    before = [
+        tuple(sorted({moved(one) for one in earlier} | {copy[one] for one in recipe.reads[op] if is_redirected(op, one)}))
+        for op, earlier in enumerate(problem.before)
+    ]
+    reads = [tuple(copy[one] if is_redirected(op, one) else moved(one) for one in recipe.reads[op]) for op in range(len(problem))]
+    makes = [fresh[number] if op >= late and made == number else made for op, made in enumerate(recipe.makes)]
+    old = [*problem.storages, *(Storage(problem.storages[of].size, ()) for of in fresh)]
+    storages = [Storage(one.size, tuple(sorted(set(users))), one.is_input, one.is_output) for one, users in zip(old, touches, strict=True)]
+    return Repeated(
+        OrderProblem(
+            _spliced(before, late, copied_before),
+            storages,
+            _spliced(problem.workspace, late, [problem.workspace[op] for op in copies]),
+            problem.base,
+        ),
+        Recipe(
+            _spliced(reads, late, copied_reads),
+            _spliced(makes, late, [fresh.get(recipe.makes[op], -1) for op in copies]),
+            _spliced(recipe.cost, late, [recipe.cost[op] for op in copies]),
+        ),
+        tuple(_spliced(given.source, late, [given.source[op] for op in copies])),
+        tuple(_spliced(given.again, late, [True] * count)),
+        given.spent + sum(recipe.cost[op] or 0 for op in copies),
+    )
+
+
+def _spliced(kept: Sequence[T], at: int, put_in: Sequence[T]) -> list[T]:
+    return [*kept[:at], *put_in, *kept[at:]]

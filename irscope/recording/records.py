@@ -1,0 +1,273 @@
+"""What a recording of a real run holds: one dataclass a kind of line, see docs/recording.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+SCHEMA = "irscope.recording/1"
+COLD = "cold"
+WARM = "warm"
+
+Setting: TypeAlias = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input as the model was run with it."""
+
+    name: str
+    type: str
+    """As irscope writes types: f32[1,3,224,224]."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """Which model was run."""
+
+    name: str
+    format: str = ""
+    """onnx, pt2, torchscript, module or another name of a format."""
+    path: str = ""
+    sha256: str = ""
+    """Of the model's file; empty where there is none."""
+    inputs: tuple[Input, ...] = ()
+    bind: Mapping[str, int] = field(default_factory=dict)
+    """Sizes that were chosen for the model's symbols."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRecord:
+    """What it ran on."""
+
+    kind: str
+    """cpu or cuda."""
+    name: str
+    memory: int | None = None
+    threads: int | None = None
+    capability: str = ""
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line: what was run, with what, and how."""
+
+    line: ClassVar[str] = "header"
+
+    executor: str
+    """torch-cpu, torch-cuda, ort-cpu or ort-cuda."""
+    model: ModelRecord
+    device: DeviceRecord
+    tool: str = ""
+    created: str = ""
+    """Date and time in UTC, as ISO 8601 writes it."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    warmup: int = 0
+    repeats: int = 0
+    schema: str = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long something took over `n` runs, in microseconds."""
+
+    n: int
+    min_us: float
+    median_us: float
+    p95_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpRecord:
+    """One operator of a run, in the order in which they ran."""
+
+    line: ClassVar[str] = "op"
+
+    index: int
+    op: str
+    """As the executor calls it: aten::conv2d, Conv, com.microsoft::FusedConv."""
+    scope: str = ""
+    """Path of the module call, as in blocks/0/conv1; a second call of the same module has #1."""
+    sources: tuple[str, ...] = ()
+    """Nodes of the model's file that it carries out, by the name of their first result; none where the executor does not know."""
+    kernels: tuple[str, ...] = ()
+    """Operators it called in turn, innermost ones."""
+    place: str = ""
+    """Where it ran: cpu, cuda, or an execution provider of ONNX Runtime."""
+    inputs: tuple[str, ...] = ()
+    """Types of tensors it read."""
+    outputs: tuple[str, ...] = ()
+    time: Times | None = None
+    made: int | None = None
+    """Bytes it asked for that outlive it, in the warm run."""
+    workspace: int | None = None
+    """Bytes it asked for and gave back before it ended, the most at one time."""
+    alive: int | None = None
+    """Bytes alive when it ended, beyond those that were there before the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvent:
+    """Memory that was asked for or given back."""
+
+    line: ClassVar[str] = "event"
+
+    run: str
+    """cold or warm."""
+    bytes: int
+    """What was asked for; negative when it was given back."""
+    op: int | None = None
+    """The operator that ran, or had run last; nothing before the first one."""
+    inside: bool = True
+    """Whether the operator was still running."""
+    block: int | None = None
+    """The same number stands at a block's birth and at its end."""
+    category: str = "activation"
+    """activation (outlives its operator), temporary (ends in it, between two kernels), workspace (ends in its kernel), output, or net:
+    not one block but what an operator changed in sum."""
+    kernel: str = ""
+    scope: str = ""
+    time_us: float | None = None
+    """Since the run began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A counter of an allocator."""
+
+    current: int
+    peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Counters of the allocator after a run, its peak being that of this run; before: when the model and its inputs are there."""
+
+    line: ClassVar[str] = "counters"
+
+    run: str
+    """before, cold or warm."""
+    requested: Level | None = None
+    allocated: Level | None = None
+    active: Level | None = None
+    reserved: Level | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long whole runs took."""
+
+    line: ClassVar[str] = "latency"
+
+    how: str
+    """plain: nothing was measured inside; profiled: while operators were timed."""
+    time: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """Energy of the device over plain runs."""
+
+    line: ClassVar[str] = "energy"
+
+    joules_per_run: float
+    runs: int
+    seconds: float
+    sampling: str
+    """How it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Memory that was in use when there was no more."""
+
+    bytes: int
+    op: int | None = None
+    name: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a reader must know before believing the numbers."""
+
+    line: ClassVar[str] = "problem"
+
+    kind: str
+    """out_of_memory, failed, crashed, timeout, cpu_fallback, no_cupti, unmapped, unstable, copies or another short name."""
+    text: str
+    op: int | None = None
+    op_name: str = ""
+    scope: str = ""
+    requested: int | None = None
+    """Bytes that could not be had."""
+    alive: tuple[Alive, ...] = ()
+    """The largest first."""
+    alive_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMapping:
+    """How the nodes of the file are found again among the operators that ran, where the executor changes the graph."""
+
+    line: ClassVar[str] = "mapping"
+
+    nodes: int
+    """Nodes of the file's main graph."""
+    mapped: int
+    """Those that are among the sources of an operator."""
+    folded: tuple[str, ...] = ()
+    """Those that were computed or removed before the first run."""
+    unmapped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The last line: a file without it was cut short."""
+
+    line: ClassVar[str] = "end"
+
+    lines: int
+    """Lines before this one."""
+    complete: bool = True
+    """False when the run failed; what was recorded before stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Everything a file says."""
+
+    header: Header
+    ops: tuple[OpRecord, ...] = ()
+    events: tuple[MemoryEvent, ...] = ()
+    counters: tuple[Counters, ...] = ()
+    latency: tuple[Latency, ...] = ()
+    energy: Energy | None = None
+    problems: tuple[Problem, ...] = ()
+    mapping: NodeMapping | None = None
+    complete: bool = True
+    """False when the file was cut short or the run failed."""
+    notes: tuple[str, ...] = ()
+    """What the reader had to leave out, for people."""
+    path: str = ""
+
+    def counter(self, run: str) -> Counters | None:
+        """Counters of one of before, cold and warm."""
+        return next((one for one in self.counters if one.run == run), None)
+
+    def times(self, how: str) -> Times | None:
+        """Latency of plain or profiled runs."""
+        return next((one.time for one in self.latency if one.how == how), None)
+
+    def run(self, name: str) -> tuple[MemoryEvent, ...]:
+        """Events of the cold or the warm run."""
+        return tuple(event for event in self.events if event.run == name)
+
+
+Line: TypeAlias = Header | OpRecord | MemoryEvent | Counters | Latency | Energy | Problem | NodeMapping | End
+LINES: Mapping[str, type[Line]] = {
+    kind.line: kind for kind in (Header, OpRecord, MemoryEvent, Counters, Latency, Energy, Problem, NodeMapping, End)
+}

@@ -1,0 +1,1 @@
+"""Running a model to measure it: times and memory of every operator, with PyTorch or ONNX Runtime."""

@@ -1,0 +1,159 @@
+"""From what was seen in several runs to the lines of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from irscope.recording.records import MemoryEvent, OpRecord, Problem, Times
+from irscope.runtime.record.timing import times_of
+from irscope.runtime.record.trace import Allocation, Categorised, Trace, categorise
+
+_OUTLIVES = ("activation", "output")
+
+
+@dataclass
+class Material:
+    """Runs of one model; `warm` decides which operators there are."""
+
+    cold: Trace
+    warm: Trace
+    timed: Sequence[Trace] = ()
+    times: Mapping[int, Times] = field(default_factory=dict)
+    """By operator, where something better than the profiler timed them."""
+    outputs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    results: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Types that nodes of a graph returned."""
+    scopes: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of the results of nodes that have several."""
+    place: str = "cpu"
+
+
+def op_records(material: Material) -> list[OpRecord]:
+    """A line for each operator of the warm run."""
+    durations = _durations(material)
+    usage = _usage(material.warm, material.place)
+    records: list[OpRecord] = []
+    for index, operator in enumerate(material.warm.operators):
+        made, workspace, alive = usage[index]
+        source = operator.source
+        sources = material.names.get(source) or ((source,) if source else ())
+        records.append(
+            OpRecord(
+                index,
+                operator.name,
+                operator.scope or next((material.scopes[name] for name in sources if name in material.scopes), ""),
+                sources,
+                tuple(operator.kernels),
+                material.place,
+                operator.inputs,
+                material.results.get(source) or material.outputs.get(index, ()),
+                material.times.get(index) or times_of(durations[index]),
+                made,
+                workspace,
+                alive,
+            )
+        )
+    return records
+
+
+def memory_events(material: Material) -> list[MemoryEvent]:
+    """Events of the cold run, then those of the warm one."""
+    cold = _events("cold", material.cold, material.warm, material.place)
+    return [*cold, *_events("warm", material.warm, material.warm, material.place)]
+
+
+def unstable(material: Material) -> Problem | None:
+    """A problem where the runs did not call the same operators."""
+    names = material.warm.names
+    runs = [("the cold run", material.cold), *((f"timed run {number}", trace) for number, trace in enumerate(material.timed))]
+    odd = [title for title, trace in runs if trace.names != names]
+    if not odd:
+        return None
+    text = (
+        f"{odd[0]} called other operators than the warm run ({len(odd)} of {len(runs)} runs differ); times and events of these are left out"
+    )
+    return Problem("unstable", text)
+
+
+def _events(run: str, trace: Trace, warm: Trace, place: str) -> list[MemoryEvent]:
+    same = trace.names == warm.names
+    numbers: dict[int, int] = {}
+    return [_event(run, trace, one, same, numbers) for one in categorise(_on(trace, place), trace.results)]
+
+
+def _event(run: str, trace: Trace, one: Categorised, same: bool, numbers: dict[int, int]) -> MemoryEvent:
+    allocation = one.allocation
+    block = numbers.setdefault(allocation.block, len(numbers))
+    microseconds = round((allocation.time - trace.start) / 1000, 3)
+    op = allocation.op if same else None
+    return MemoryEvent(
+        run, allocation.bytes, op, allocation.inside, block, one.category, allocation.kernel_name, allocation.scope, microseconds
+    )
+
+
+def _on(trace: Trace, place: str) -> list[Allocation]:
+    """Blocks on the device that is recorded: a model on a GPU also takes some main memory."""
+    return [one for one in trace.allocations if one.device == place and one.bytes]
+
+
+def _usage(trace: Trace, place: str) -> list[tuple[int, int, int]]:
+    """For each operator the bytes that outlive it, the most that it took besides, and those alive when it ends."""
+    made, workspace, taken = ([0] * len(trace.operators) for _ in range(3))
+    alive_after = [0] * len(trace.operators)
+    alive, reached = 0, 0
+    for one in categorise(_on(trace, place), trace.results):
+        op = one.allocation.op
+        if op is not None and not one.allocation.inside:
+            _fill(alive_after, reached, op + 1, alive)
+            reached = max(reached, op + 1)
+        elif op is not None:
+            _fill(alive_after, reached, op, alive)
+            reached = max(reached, op)
+            if one.category not in _OUTLIVES:
+                taken[op] += one.allocation.bytes
+                workspace[op] = max(workspace[op], taken[op])
+            elif one.allocation.bytes > 0:
+                made[op] += one.allocation.bytes
+        alive += one.allocation.bytes
+    _fill(alive_after, reached, len(alive_after), alive)
+    return list(zip(made, workspace, alive_after, strict=True))
+
+
+def _fill(values: list[int], start: int, end: int, value: int) -> None:
+    for index in range(start, end):
+        values[index] = value
+
+
+def _durations(material: Material) -> list[list[float]]:
+    names = material.warm.names
+    durations: list[list[float]] = [[] for _ in names]
+    for trace in material.timed:
+        if trace.names == names:
+            for taken, operator in zip(durations, trace.operators, strict=True):
+                taken.append(operator.seconds / 1000)
+    return durations
+
+
+def grouped(trace: Trace, names: Sequence[str], per_call: Sequence[Sequence[float]]) -> dict[int, Times]:
+    """Times of operators from those of the calls below them; nothing where the run called other operators."""
+    if list(trace.names) != list(names):
+        return {}
+    found = {index: _summed(operator.outs, per_call) for index, operator in enumerate(trace.operators) if operator.outs}
+    return {index: times for index, times in found.items() if times is not None}
+
+
+def _summed(calls: Iterable[int], per_call: Sequence[Sequence[float]]) -> Times | None:
+    columns = [per_call[call] for call in calls]
+    return times_of([sum(parts) for parts in zip(*columns, strict=True)])
+
+
+def output_types(
+    trace: Trace, types: Sequence[tuple[str, ...]], names: Sequence[str], results: Callable[[str], int]
+) -> dict[int, tuple[str, ...]]:
+    """Types of what operators returned: those of the last call below each, of which an operator may keep some to itself."""
+    if list(trace.names) != list(names):
+        return {}
+    called = ((index, operator) for index, operator in enumerate(trace.operators) if operator.outs)
+    return {index: types[operator.outs[-1]][: results(operator.name)] for index, operator in called}

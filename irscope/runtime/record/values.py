@@ -1,0 +1,30 @@
+"""Values of inputs that the user brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from irscope.errors import UsageError
+from irscope.runtime.record.request import InputSpec
+
+
+def given_values(path: str, inputs: Sequence[InputSpec]) -> Mapping[str, Any]:
+    """Arrays by the names of inputs; empty without a file. Raises UsageError for a file that does not fit the model."""
+    if not path:
+        return {}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            found = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise UsageError(f"cannot be read as a .npz file: {error}", code="IRS478", where=path) from error
+    wanted = {one.name: one for one in inputs}
+    for name, array in found.items():
+        if name not in wanted:
+            known = ", ".join(wanted) or "none"
+            raise UsageError(f"the model has no input {name!r}", code="IRS478", where=path, hint=f"inputs: {known}")
+        if array.shape != wanted[name].shape:
+            raise UsageError(f"--values has {array.shape} for {name}, which is {wanted[name]}", code="IRS478", where=path)
+    return found

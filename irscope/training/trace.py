@@ -1,0 +1,142 @@
+"""A captured training: what ran in each step, and when each piece of memory was made and let go of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from irscope.ir.places import Loc, Scope
+from irscope.ops.call import OpCall
+
+Phase: TypeAlias = Literal["forward", "backward", "optimizer"]
+PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+Category: TypeAlias = Literal["parameter", "buffer", "input", "gradient", "optimizer state", "activation", "temporary", "workspace"]
+CATEGORIES: tuple[Category, ...] = (
+    "parameter",
+    "buffer",
+    "input",
+    "gradient",
+    "optimizer state",
+    "activation",
+    "temporary",
+    "workspace",
+)
+"""`activation` is what the forward made and autograd keeps for the backward, `temporary` what else comes and goes."""
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """One piece of memory: a tensor's storage, with all views of it."""
+
+    number: int
+    size: int
+    name: str
+    category: Category
+    born: int | None
+    """The operator that made it; None for what was there before the first step."""
+    died: int | None = None
+    """Operators that had begun when it was freed, so it was freed after operator `died - 1`; None while it lives."""
+    rank: int = 0
+    """The place among all deaths."""
+    on_device: bool = True
+    """False for the host's memory, such as counters of steps."""
+
+
+@dataclass(eq=False, slots=True)
+class StepOp:
+    """One operator that ran."""
+
+    number: int
+    """Position among the operators of all steps."""
+    source: str
+    """The operator's name in PyTorch: "aten::addmm"."""
+    call: OpCall | None
+    """What the operator's record sees of it; None where irscope has no record."""
+    phase: Phase
+    reads: tuple[Piece, ...]
+    writes: tuple[Piece, ...]
+    """Pieces that it changes, or makes."""
+    makes: tuple[tuple[int, Piece], ...]
+    """New pieces, each with the number of the result that has it first."""
+    scope: Scope
+    loc: Loc | None
+    sequence: int | None
+    """Number by which autograd links a backward operator to the forward one."""
+    autograd_node: str
+    is_random: bool
+    """Whether it draws random numbers: to run it again gives the same only where the generator's state is put back."""
+    is_view: bool
+    """Whether it only shows a piece otherwise and computes nothing."""
+
+    @property
+    def name(self) -> str:
+        """Where and what: "layer1.0.conv1: convolution"."""
+        short = self.source.partition("::")[2].partition(".")[0]
+        where = self.scope.module if self.scope.module else self.scope.cls
+        return f"{where}: {short}" if where else short
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The operators of one step."""
+
+    name: str
+    first: int
+    end: int
+    """One past the last."""
+    deaths: int = 0
+    """Pieces that were freed before it began."""
+
+
+@dataclass(frozen=True)
+class LiveStep:
+    """A live module and what its step was made with."""
+
+    module: object
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
+    loss: object
+    """A name, a function of what the module returns, or None for the usual one."""
+
+
+@dataclass
+class Trace:
+    """Some training steps, the last of which stands for all that follow."""
+
+    model: str
+    ops: list[StepOp]
+    pieces: list[Piece]
+    steps: list[Span]
+    resident: list[Piece]
+    """What is on the device before the first step, in the order in which it comes there."""
+    deaths_in_all: int = 0
+    """Pieces that were freed by the end of the last step; others only went with the capture."""
+    optimizer: str = ""
+    settings: dict[str, object] = field(default_factory=dict)
+    """How the step was made: loss, autocast, accumulation, set_to_none."""
+    live: LiveStep | None = None
+    """What was captured; None for a graph from a file."""
+
+    @property
+    def steady(self) -> Span:
+        """The step that stands for all later ones."""
+        return self.steps[-1]
+
+    def in_step(self, span: Span) -> Sequence[StepOp]:
+        """Operators of one step."""
+        return self.ops[span.first : span.end]
+
+    @cached_property
+    def deaths(self) -> dict[int, list[Piece]]:
+        """Pieces by the number of operators that had begun when they were freed, in order."""
+        found: dict[int, list[Piece]] = {}
+        for piece in sorted((one for one in self.pieces if one.died is not None), key=lambda one: one.rank):
+            assert piece.died is not None
+            found.setdefault(piece.died, []).append(piece)
+        return found
+
+    def of(self, category: Category) -> Iterator[Piece]:
+        """Pieces on the device of one category."""
+        return (piece for piece in self.pieces if piece.category == category and piece.on_device)

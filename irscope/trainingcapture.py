@@ -1,0 +1,205 @@
+"""Training steps of live modules, of named models and of a user's script, ready for passes."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from irscope.devices import target_of
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.named.names import is_name
+from irscope.ir.builder import paused_gc
+from irscope.passes.annotate import Annotate
+from irscope.passes.training.joint import joint_trace
+from irscope.passkit.manager import Manager
+from irscope.passkit.settings import Settings
+from irscope.session import Model, check_target, open_model
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_FAILED = ("IRS189", "IRS379")
+"""Codes of a step that raises."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a step is made; see `capture_training`."""
+
+    loss: str | Callable[[Any], Any] | None = None
+    optimizer: Any = "sgd"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    set_to_none: bool = True
+    accumulate: int = 1
+    autocast: str = ""
+    answers_zero: bool = False
+
+
+def capture_training(
+    module: nn.Module,
+    inputs: Any = (),
+    *,
+    loss: str | Callable[[Any], Any] | None = None,
+    optimizer: Any = "sgd",
+    optimizer_options: Mapping[str, Any] | None = None,
+    set_to_none: bool = True,
+    accumulate: int = 1,
+    autocast: str = "",
+    answers_zero: bool = False,
+    device: str = "",
+    torch: str = "",
+    alloc_conf: str = "",
+    name: str = "",
+) -> Model:
+    """Run training steps of an nn.Module on a pretended device, without data, and make a model of the step.
+
+    `inputs` are the arguments of the forward: a tuple, a mapping for named ones, or one tensor; real, fake or on the meta device.
+    `loss` makes a scalar of what the module returns: a function, or "cross-entropy", "mse", "mean", "sum"; by default the loss that the
+    module returns, else cross entropy of scores with two axes, else the mean. `optimizer` is a name such as "adamw" with its
+    `optimizer_options`, a function of the parameters, or an optimizer over the module's own parameters. `accumulate` forwards and
+    backwards go into a step; `autocast` is "bf16" or "f16". Where the model asks for values of tensors they are computed from the inputs;
+    with `answers_zero` they are zeros, as over stand-ins for CUDA's libraries. The module stays as it is.
+    """
+    settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf)
+    made = Training(loss, optimizer, dict(optimizer_options or {}), set_to_none, accumulate, autocast, answers_zero)
+    args, kwargs = _arguments(inputs)
+    return train_module(module, args, kwargs, made, settings, name)
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments by position and by name."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}
+
+
+def train_module(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: Training, settings: Settings, name: str = ""
+) -> Model:
+    """The model of a module's training step."""
+    from irscope.frontends.eager.training.capture import training_program
+    from irscope.frontends.eager.training.steps import Plan
+
+    check_target(settings)
+    sink = DiagnosticSink()
+    plan = Plan(made.loss, made.optimizer, made.options, made.set_to_none, made.accumulate, made.autocast, answers_zero=made.answers_zero)
+    program = training_program(module, args, kwargs, plan, target_of(settings), sink, name)
+    program.path = name if is_name(name) else ""
+    with paused_gc():
+        manager = Manager(program, settings=settings)
+        manager.apply(Annotate())
+    return Model(manager, tuple(sink), LoadOptions())
+
+
+def open_training(text: str, options: LoadOptions, made: Training, settings: Settings) -> Model:
+    """The training step of a named model ("torchvision:resnet50"), of what a function in a script returns ("./train.py:build"), or in a file ("joint.pt2")."""
+    if is_name(text):
+        return _named(text, options, made, settings)
+    path, colon, function = text.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _scripted(Path(path), function, made, settings, options.bind.get("batch"))
+    if text.endswith(".pt2"):
+        return _joint(Path(text), options, settings)
+    raise UsageError(
+        "a training step is captured from a live module, or read from a joint graph in a .pt2 file",
+        code="IRS384",
+        where=text,
+        hint="torchvision:resnet50, or ./train.py:build for a function that returns (module, inputs, loss, optimizer)",
+    )
+
+
+def _joint(path: Path, options: LoadOptions, settings: Settings) -> Model:
+    """A graph that holds forward and backward; torch is not needed."""
+    model = open_model(path, options, settings=settings)
+    with paused_gc():
+        model.program.training = joint_trace(model.manager)
+    return model
+
+
+def _named(text: str, options: LoadOptions, made: Training, settings: Settings) -> Model:
+    from irscope.frontends.named.load import make_named, quiet
+
+    named = make_named(text, options)
+    args, kwargs = named.arguments()
+    labels = kwargs.get("input_ids")
+    with quiet():
+        if made.loss is None and labels is not None and "labels" in inspect.signature(named.module.forward).parameters:
+            # Models of texts compute their own loss where they get labels; not all want one for each token.
+            try:
+                return train_module(named.module, args, {**kwargs, "labels": labels}, made, settings, text)
+            except LoadError as error:
+                if error.code not in _FAILED:
+                    raise
+        return train_module(named.module, args, kwargs, made, settings, text)
+
+
+def _scripted(path: Path, function: str, made: Training, settings: Settings, batch: int | None = None) -> Model:
+    """Executes the script, as the user who names it wants; a function that takes `batch` gets it."""
+    if not path.is_file():
+        raise LoadError("there is no such file", code="IRS385", where=str(path))
+    found = _load(path, function)
+    if batch is not None and not _takes_batch(found):
+        raise UsageError(
+            f"{function}() makes its own inputs and takes no size of the batch",
+            code="IRS386",
+            where=f"{path}:{function}",
+            hint=f"def {function}(batch=8): ...",
+        )
+    try:
+        parts = found() if batch is None else found(batch=batch)
+    except IrscopeError:
+        raise
+    except Exception as error:  # a user's function may raise anything
+        raise LoadError(
+            f"{function}() fails: {type(error).__name__}: {str(error).partition(chr(10))[0]}", code="IRS385", where=str(path)
+        ) from error
+    if isinstance(parts, Mapping):
+        parts = tuple(parts.get(key) for key in ("module", "inputs", "loss", "optimizer"))
+    if not isinstance(parts, tuple | list) or not 2 <= len(parts) <= 4:
+        raise LoadError(
+            f"{function}() must return module and inputs, and may add loss and optimizer", code="IRS385", where=f"{path}:{function}"
+        )
+    given: list[Any] = [*parts, None, None]
+    module, inputs, loss, optimizer = given[:4]
+    args, kwargs = _arguments(inputs)
+    chosen = Training(
+        loss if loss is not None else made.loss,
+        optimizer if optimizer is not None else made.optimizer,
+        made.options if optimizer is None else {},
+        made.set_to_none,
+        made.accumulate,
+        made.autocast,
+        made.answers_zero,
+    )
+    return train_module(module, args, kwargs, chosen, settings, f"{path}:{function}")
+
+
+def _takes_batch(function: Callable[..., Any]) -> bool:
+    return "batch" in inspect.signature(function).parameters
+
+
+def _load(path: Path, function: str) -> Callable[..., Any]:
+    spec = importlib.util.spec_from_file_location(f"irscope_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise LoadError("it cannot be imported", code="IRS385", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a user's script may raise anything
+        raise LoadError(
+            f"it cannot be imported: {type(error).__name__}: {str(error).partition(chr(10))[0]}", code="IRS385", where=str(path)
+        ) from error
+    finally:
+        sys.path.pop(0)
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise LoadError(f"it has no function {function!r}", code="IRS385", where=str(path))
+    return found  # type: ignore[no-any-return]

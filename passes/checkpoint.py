@@ -1,0 +1,203 @@
+"""What to recompute in a training step so that it fits into less memory, with the proof of how little any plan can need."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from irscope.devices import target_of
+from irscope.errors import UsageError
+from irscope.ir.graph import Facet, Graph
+from irscope.memory.checkpointing.simulate import AGAIN, KEEP
+from irscope.memory.checkpointing.solve import CheckpointPlanner, CheckpointPlans, Planned
+from irscope.passes.curves.memorytext import parse_memory
+from irscope.passes.sizes import CONVENTION
+from irscope.passes.training.needed import trace_in
+from irscope.passes.training.recompute import StepProblem, step_problem
+from irscope.passes.training.times import StepTimes
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance
+
+_MODELLED = Provenance.MODELLED
+
+
+@dataclass
+class Checkpointed:
+    """Plans for a captured step."""
+
+    step: StepProblem
+    plans: CheckpointPlans
+    times: StepTimes
+    chosen: Planned | None
+    """The plan for the budget that was asked for."""
+
+
+@dataclass(frozen=True)
+class Checkpoint(Analysis[Checkpointed]):
+    """Choose what a training step recomputes, under a budget of memory or as a curve of peak against time."""
+
+    name: ClassVar[str] = "checkpoint"
+    reads: ClassVar[tuple[Facet, ...]] = ()
+
+    budget: str = ""
+    """Memory of the step, such as 24GiB, or a share of its peak, such as 60%; default: the whole curve."""
+    points: int = 9
+    """Budgets of the curve when none is given."""
+    seconds: float = 10
+    """Time to search."""
+    steps: int = 0
+    """Steps of the search for each budget, whatever the time: the same plan every time. 0: as many as the time allows."""
+    seed: int = 0
+    """For the random part of the search."""
+    random: Literal["replayed", "kept"] = "replayed"
+    """Whether operators that draw random numbers may run again, with the generator's state put back, or their results are kept."""
+    top: int = 20
+    """Rows of the table of what is recomputed, 0 for all."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Checkpointed:
+        times = StepTimes(target_of(ctx.settings).device)
+        step = step_problem(trace_in(ctx.program), times.of, replay_random=self.random == "replayed")
+        planner = CheckpointPlanner(step.problem, seed=self.seed, watch=lambda what: ctx.tick(0, None, what))
+        steps = self.steps or None
+        if self.budget:
+            planned = [planner.plan(budget_of(self.budget, planner.save_all.peak), seconds=self.seconds, steps=steps)]
+            chosen: Planned | None = planned[0]
+        else:
+            planned = planner.curve(planner.even_budgets(max(2, self.points)), seconds=self.seconds, steps=steps)
+            chosen = None
+        return Checkpointed(step, planner.result(planned), times, chosen)
+
+    def report(self, result: Checkpointed, ctx: PassContext) -> Report:
+        plans = result.plans
+        whole = plans.problem.seconds
+        summary: dict[str, object] = {
+            "peak_bytes": plans.save_all.peak,
+            "step_seconds": whole,
+            "least_possible_bytes": plans.floor,
+            "stays_bytes": plans.problem.base,
+            "choices": len(plans.problem.choices),
+            "plans_simulated": plans.evaluations,
+            "times": result.times.source,
+            "device": result.times.device.name,
+        }
+        if result.chosen is not None:
+            one = result.chosen
+            summary |= {
+                "budget_bytes": one.budget,
+                "budget_met": one.met,
+                "planned_peak_bytes": one.peak,
+                "extra_seconds": one.seconds,
+                "extra_ratio": one.seconds / whole if whole else None,
+                "bound_seconds": one.bound,
+                "proven_best": one.proven,
+                "method": one.method,
+                "says": _verdict(one, whole),
+            }
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary=summary,
+            tables=tuple(self._tables(result)),
+            series=_curve(plans),
+            coverage=Coverage(len(plans.problem.operators), len(plans.problem.operators)),
+            notes=(
+                CONVENTION,
+                "peaks are bytes of tensors that live at once, without workspaces of kernels and rounding by the allocator",
+                f"times are bounds by the {result.times.source} of {result.times.device.title}, not measured",
+                "what is recomputed runs right before it is needed; batch normalisation does not update its statistics again",
+                *(("random numbers: the generator's state is put back before what is recomputed",) if self.random == "replayed" else ()),
+            ),
+        )
+
+    def _tables(self, result: Checkpointed) -> Iterator[Table]:
+        plans, whole = result.plans, result.plans.problem.seconds
+        rows = [
+            (one.budget, one.met, one.peak, one.seconds, one.seconds / whole if whole else None, one.bound, one.proven, one.method)
+            for one in plans.planned
+        ]
+        yield Table.of(rows, _PLANS, "plans by budget")
+        if result.chosen is None:
+            return
+        budget = result.chosen.budget
+        others = []
+        for name, costs in plans.baselines.items():
+            within = [cost.seconds for cost in costs if cost.peak <= budget]
+            least = min((cost.peak for cost in costs), default=None)
+            others.append((name, min(within, default=None), least))
+        yield Table.of(others, _OTHERS, "what simpler planners reach")
+        recomputed = _recomputed(result.step, result.chosen)
+        yield Table.of(recomputed[: self.top or None], _RECOMPUTED, "recomputed")
+
+
+_PLANS = (
+    Column("budget", Kind.BYTES),
+    Column("met", Kind.BOOL),
+    Column("peak", Kind.BYTES),
+    Column("extra", Kind.SECONDS, provenance=_MODELLED),
+    Column("extra_share", Kind.RATIO, provenance=_MODELLED),
+    Column("least_extra", Kind.SECONDS, help="every plan within the budget takes at least so long", provenance=_MODELLED),
+    Column("proven", Kind.BOOL, help="no plan is quicker"),
+    Column("method"),
+)
+_OTHERS = (
+    Column("planner"),
+    Column("extra", Kind.SECONDS, help="unknown where none of its plans is within the budget", provenance=_MODELLED),
+    Column("lowest_peak", Kind.BYTES),
+)
+_RECOMPUTED = (
+    Column("tensor"),
+    Column("count", Kind.COUNT),
+    Column("size", Kind.BYTES, help="all together"),
+    Column("how", help="once, or anew for each use"),
+)
+
+
+def budget_of(text: str, peak: int) -> int:
+    """Bytes that a budget names: an amount of memory, or a share of the peak."""
+    if not text.endswith("%"):
+        return parse_memory(text)
+    try:
+        share = float(text[:-1]) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise UsageError(f"{text!r} is no share of the peak", code="IRS393", hint="budget=60% or budget=24GiB")
+    return int(share * peak)
+
+
+def _verdict(one: Planned, whole: float) -> str:
+    if not one.met:
+        if one.bound is None:
+            return "no plan is within the budget: proven"
+        return "no plan within the budget was found; this one comes nearest"
+    if not one.seconds:
+        return "nothing has to be recomputed"
+    if one.proven or one.bound is None:
+        return "no plan within the budget is quicker: proven"
+    return f"the step takes {one.seconds / whole:.1%} longer, and with no plan less than {one.bound / whole:.1%}"
+
+
+def _recomputed(step: StepProblem, planned: Planned) -> list[tuple[str, int, int, str]]:
+    """What is given up, by name without numbers of layers, largest first."""
+    saved = set(step.problem.saved)
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, state in enumerate(planned.plan):
+        if state != KEEP and number in saved:
+            name = ".".join("*" if part.isdigit() else part for part in step.pieces[number].name.split("."))
+            found[name, "anew for each use" if state == AGAIN else "once"].append(step.pieces[number].size)
+    rows = [(name, len(sizes), sum(sizes), how) for (name, how), sizes in found.items()]
+    return sorted(rows, key=lambda row: (-row[2], row[0]))
+
+
+def _curve(plans: CheckpointPlans) -> tuple[Series, ...]:
+    """Extra time over the peak."""
+    points = plans.curve
+    if len(points) < 2:
+        return ()
+    data: dict[str, list[object]] = {"peak": [one.cost.peak for one in points], "extra": [one.cost.seconds for one in points]}
+    return (Series("extra time by peak", Column("peak", Kind.BYTES), (Column("extra", Kind.SECONDS),), data, stacked=False),)

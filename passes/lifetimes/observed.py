@@ -1,0 +1,44 @@
+"""Lifetimes as a run had them, in the place of those that rules find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from irscope.ir.graph import Node
+from irscope.ir.observed import Life, Observed
+from irscope.passes.lifetimes.lives import OUTPUT, LiveRange
+
+OUTLIVES = "Python beyond the end of the run"
+
+
+def as_observed(ranges: Iterable[LiveRange], watched: Observed, steps: Sequence[Node]) -> list[LiveRange]:
+    """The same storages with the births and deaths that were seen; those that no run made stay as they are."""
+    found = []
+    for one in ranges:
+        life = watched.lives.get(one.value)
+        if life is None:
+            found.append(one)
+        elif one.size != 0:
+            found.append(_observed(one, life, steps))
+    return found
+
+
+def _observed(one: LiveRange, life: Life, steps: Sequence[Node]) -> LiveRange:
+    last = len(steps) - 1
+    size = max(one.size, life.size) if isinstance(one.size, int) else one.size
+    if life.died is None:
+        dies, by = (len(steps), OUTPUT) if one.is_output else (last, OUTLIVES)
+    else:
+        dies, by = life.died, _holder(one, life.died, steps)
+    holds = tuple([hold for hold in one.holds if hold.until == dies])
+    return LiveRange(one.value, size, one.born, dies, by, min(one.last_use, dies), one.uses, holds, life.rank)
+
+
+def _holder(one: LiveRange, died: int, steps: Sequence[Node]) -> str:
+    """What kept a storage until it went: a reader, a call or a variable that ends there, else Python for a reason that was not seen."""
+    if one.last_use == died or one.is_output:
+        return steps[died].name if one.uses and not one.is_output else one.held_by
+    for hold in one.holds:
+        if hold.until == died:
+            return f"the call of module {hold.by}" if hold.kind == "call" else hold.by
+    return f"Python until {steps[died].name} had run"

@@ -1,0 +1,152 @@
+"""The orders in which ONNX Runtime runs the kernels of a model, and whether another order in the file would change them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from irscope.ir.builder import paused_gc
+from irscope.ir.graph import Facet, Graph
+from irscope.passes.ort.kernels import Launches
+from irscope.passes.ort.model import OrtOptions, OrtPlan, launches_of, plan_launches
+from irscope.passes.ort.order import EXECUTION_ORDERS, REFUSED_ORDER, ExecutionOrder, makers_of
+from irscope.passes.ort.present import RUNTIME
+from irscope.passes.ort_memory import bytes_inside
+from irscope.passes.schedule import Schedule, Scheduled
+from irscope.passes.schedules.groups import sorted_by
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+
+
+@dataclass(frozen=True)
+class OneOrder:
+    """What a session with one setting does with the file as it is, and with its nodes in the scheduled order."""
+
+    setting: ExecutionOrder
+    written: OrtPlan
+    reordered: OrtPlan
+
+    @property
+    def changes(self) -> bool:
+        """Whether the session would run kernels in another order."""
+        return any(one is not other for one, other in zip(self.written.order, self.reordered.order, strict=True))
+
+    @property
+    def peaks(self) -> tuple[int | None, int | None]:
+        """Most bytes in use after a kernel of the first run, as asked for."""
+        return _peak(self.written), _peak(self.reordered)
+
+
+@dataclass
+class OrtOrders:
+    """Both settings, and the orders as the file and as the schedule has them."""
+
+    found: Launches
+    scheduled: Scheduled
+    orders: list[OneOrder] = field(default_factory=list)
+
+    @property
+    def is_new(self) -> bool:
+        return self.scheduled.is_new
+
+
+@dataclass(frozen=True)
+class OrtOrder(Analysis[OrtOrders]):
+    """Predict the order in which ONNX Runtime runs kernels, for each of its settings, and what a reordered file would change there."""
+
+    name: ClassVar[str] = "ort_order"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    seconds: float = 10
+    """Time to search for the scheduled order."""
+    seed: int = 0
+    """For the random part of that search."""
+    top: int = 20
+    """Rows of the table of kernels, 0 for all."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> OrtOrders:
+        scheduled = ctx.get(Schedule(seconds=self.seconds, seed=self.seed))
+        with paused_gc():
+            types = ctx.get(Shapes)
+            inside = bytes_inside(graph, ctx, types)
+            found = launches_of(graph, types)
+            others = in_scheduled_order(found, scheduled) if scheduled.is_new else found
+            result = OrtOrders(found, scheduled)
+            for setting in EXECUTION_ORDERS:
+                options = OrtOptions(execution=setting)
+                written, reordered = (plan_launches(graph, one, types, options, inside) for one in (found, others))
+                result.orders.append(OneOrder(setting, written, reordered))
+        return result
+
+    def report(self, result: OrtOrders, ctx: PassContext) -> Report:
+        summary: dict[str, object] = {"runtime": RUNTIME}
+        for one in result.orders:
+            before, after = one.peaks
+            summary[one.setting] = {"peak_bytes": before, "reordered_peak_bytes": after, "reordering_changes_it": one.changes}
+        summary["says"] = verdict(result)
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary=summary,
+            tables=(self._kernels(result),),
+            notes=(CONVENTION, *_notes()),
+        )
+
+    def _kernels(self, result: OrtOrders) -> Table:
+        """Kernels in the order of the file, and at which step each runs."""
+        plans = [one.written for one in result.orders] + [one.reordered for one in result.orders]
+        steps = [{id(launch): step for step, launch in enumerate(plan.order)} for plan in plans]
+        rows = [
+            (launch.node.name, launch.name, number, *(one[id(launch)] for one in steps))
+            for number, launch in enumerate(result.found.launches)
+        ]
+        columns = [Column("node", Kind.NODE), Column("kernel"), Column("in_file", Kind.INDEX)]
+        columns += [Column(one.setting, Kind.INDEX) for one in result.orders]
+        columns += [Column(f"{one.setting}_reordered", Kind.INDEX) for one in result.orders]
+        return Table.of(rows[: self.top or None], columns=columns, title="step of each kernel")
+
+
+def verdict(result: OrtOrders) -> str:
+    """What a reordered file is worth there, in one sentence."""
+    if not result.is_new:
+        return "no order needs less than the one as written, as far as is known: there is nothing to reorder"
+    parts = []
+    for one in result.orders:
+        before, after = one.peaks
+        if not one.changes:
+            parts.append(f"{one.setting}: a reordered file changes nothing, ONNX Runtime sorts for itself and runs the same order")
+        elif before is None or after is None:
+            parts.append(f"{one.setting}: a reordered file runs in another order")
+        elif after < before:
+            parts.append(f"{one.setting}: a reordered file needs {1 - after / before:.1%} less")
+        else:
+            more = f"{after / before - 1:.1%} more" if after > before else "as much as before"
+            parts.append(f"{one.setting}: a reordered file runs in another order, and needs {more}")
+    return "; ".join(parts)
+
+
+def in_scheduled_order(found: Launches, scheduled: Scheduled) -> Launches:
+    """The kernels as they would stand in the reordered file. Those of functions come last in any file."""
+    place = {node: at for at, node in enumerate(scheduled.nodes)}
+    times = Counter(launch.node for launch in found.launches)
+    keys = [place[launch.node] if times[launch.node] == 1 else len(place) for launch in found.launches]
+    return replace(found, launches=[found.launches[index] for index in sorted_by(keys, makers_of(found))])
+
+
+def _notes() -> Iterator[str]:
+    yield "peaks are the most mem_bytes_requested_in_use after a kernel of the first run, weights that the session copies included"
+    yield (
+        "for a session without graph optimisations; with them it runs another graph, which it saves as optimized_model_filepath, in the "
+        "order in which its default setting runs it: ort_memory{order=file} analyses that file"
+    )
+    yield f"{REFUSED_ORDER}: only builds with training have it; the packages on PyPI refuse to make a session"
+
+
+def _peak(plan: OrtPlan) -> int | None:
+    return None if plan.figures is None else plan.figures.cold.peak.requested

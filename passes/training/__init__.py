@@ -1,0 +1,1 @@
+"""What `training` and `activations` stand on: requests of whole training steps, in order."""

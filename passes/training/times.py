@@ -1,0 +1,77 @@
+"""How long operators of a step take: the roofline of a device, or what was recorded."""
+
+from __future__ import annotations
+
+from irscope.devices import DeviceProfile
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.types import TensorType
+from irscope.ops.cost import Cost
+from irscope.ops.spec import Family
+from irscope.passes.rooflines.rates import Rates, rate_name
+from irscope.training.trace import StepOp
+
+
+class StepTimes:
+    """Predicts times of operators; calls that look alike are worked out once."""
+
+    def __init__(self, device: DeviceProfile) -> None:
+        self.device = device
+        self.source = "calibrated roofline" if device.calibrated else "roofline"
+        self._rates = Rates(device)
+        self._known: dict[int, tuple[object, float]] = {}
+
+    def of(self, op: StepOp) -> float:
+        """Seconds of an operator: the slower of arithmetic and memory, and a launch. One without a known cost moves its operands."""
+        if op.is_view or not any(piece.on_device for piece in (*op.reads, *op.writes)):
+            return 0.0
+        if op.call is None:
+            return self._seconds(0.0, sum(piece.size for piece in (*op.reads, *op.writes)))
+        found = self._known.get(id(op.call))
+        if found is None:
+            found = self._known[id(op.call)] = (op.call, self._timed(op))
+        return found[1]
+
+    def cost(self, op: StepOp) -> Cost | None:
+        """What an operator computes and moves, where that is known."""
+        return None if op.call is None or op.is_view else op.call.spec.cost_of(op.call)
+
+    def _timed(self, op: StepOp) -> float:
+        cost = self.cost(op)
+        if cost is None:
+            return self._seconds(0.0, sum(piece.size for piece in (*op.reads, *op.writes)))
+        return self._seconds(self._arithmetic(op, cost), _whole(cost.read) + _whole(cost.written))
+
+    def _seconds(self, arithmetic: float, moved: int) -> float:
+        launch = self.device.launch.lo if self.device.launch is not None else 0.0
+        memory = moved / self.device.bandwidth.hi if self.device.bandwidth is not None else 0.0
+        return max(arithmetic, memory) + launch
+
+    def _arithmetic(self, op: StepOp, cost: Cost) -> float:
+        assert op.call is not None
+        name = rate_name(_element_type(op))
+        parts: list[float] = []
+        if _whole(cost.matmul):
+            is_convolution = op.call.spec.family is Family.CONVOLUTION or op.call.spec.name == "grad.conv"
+            rate = self._rates.product(name, "convolution" if is_convolution else "")
+            if rate is not None:
+                parts.append(_whole(cost.matmul) / rate[1].hi)
+        for amount, speed in (
+            (_whole(cost.elementwise) + _whole(cost.reduction), self._rates.vector(name)),
+            (_whole(cost.transcendental), self._rates.functions(name)),
+        ):
+            if amount and speed is not None:
+                parts.append(amount / speed)
+        return sum(parts) if self.device.kind == "cpu" else max(parts, default=0.0)
+
+
+def _element_type(op: StepOp) -> DType:
+    """The narrowest type with a fraction among operands and results."""
+    assert op.call is not None
+    floats = [
+        type_.dtype for type_ in (*op.call.types, *op.call.results) if isinstance(type_, TensorType) and type_.dtype.kind is DTypeKind.FLOAT
+    ]
+    return min(floats, key=lambda dtype: dtype.bits or 64, default=DType.F32)
+
+
+def _whole(amount: object) -> int:
+    return amount if isinstance(amount, int) else 0

@@ -1,0 +1,142 @@
+"""What a training step needs: the allocator's counters for the first and for later steps, and bytes by category over the phases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from irscope.devices import target_of
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.ir.builder import paused_gc
+from irscope.ir.graph import Facet, Graph
+from irscope.passes.cuda.replay import Bytes
+from irscope.passes.sizes import CONVENTION
+from irscope.passes.training.needed import trace_in
+from irscope.passes.training.replayed import StepMemory, replay_steps
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Mark, Series, Table
+from irscope.report.units import Kind
+from irscope.training.trace import CATEGORIES
+
+_MOST_POINTS = 10_000
+
+
+@dataclass(frozen=True)
+class TrainingMemory(Analysis[StepMemory]):
+    """Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases."""
+
+    name: ClassVar[str] = "training"
+    reads: ClassVar[tuple[Facet, ...]] = ()
+
+    top: int = 10
+    """Rows of the table of what is largest at the peak."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> StepMemory:
+        with paused_gc():
+            memory = replay_steps(trace_in(ctx.program), target_of(ctx.settings))
+        for source, count in memory.stream.unknown.items():
+            ctx.sink.add(
+                Diagnostic(
+                    Severity.WARNING,
+                    "IRS382",
+                    f"what {source} takes besides its results is not known and counts as nothing",
+                    source,
+                    count=count,
+                ),
+                about=source,
+            )
+        if not memory.fits:
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS383", f"the step does not fit on {memory.target.device.title}"))
+        return memory
+
+    def report(self, result: StepMemory, ctx: PassContext) -> Report:
+        return _report(self, result)
+
+
+def _report(subject: TrainingMemory, memory: StepMemory) -> Report:
+    trace = memory.trace
+    ops = trace.in_step(trace.steady)
+    peak_op = ops[memory.peak_step] if ops else None
+    known = sum(op.call is not None or op.is_view for op in ops)
+    summary: dict[str, object] = {
+        "optimizer": trace.optimizer,
+        **{key: value for key, value in trace.settings.items() if value not in ("", None)},
+        "device": memory.target.device.name,
+        "torch": "{}.{}".format(*memory.target.torch),
+        "before": _counters(memory.before),
+        "first_step": _counters(memory.steps[0].peak),
+        "steady_step": _counters(memory.steady.peak),
+        "after": _counters(memory.steady.after),
+        "peak_node": peak_op.name if peak_op is not None else "",
+        "peak_phase": peak_op.phase if peak_op is not None else "",
+        "at_peak": dict(memory.at_peak()),
+        "phase_peak": dict(memory.phase_peaks()),
+        "operators_count": len(ops),
+        "fits": memory.fits,
+    }
+    units = {key: Kind.BYTES for key in ("before", "first_step", "steady_step", "after", "at_peak", "phase_peak")}
+    spread = len({memory.stream.labels[slot] for slot in memory.stream.spreads})
+    notes = [
+        CONVENTION,
+        f"counters are those of torch.cuda.memory_stats() on {memory.target.text}: peaks of the first step and of every later one",
+    ]
+    if spread:
+        notes.append("workspaces that cuDNN chooses on the device are not known and count as nothing")
+    return Report(
+        pass_name=subject.name,
+        options=subject.text,
+        summary=summary,
+        units=units,
+        tables=(_steps(memory), _largest(memory, subject.top)),
+        series=(_timeline(memory),),
+        coverage=Coverage(known, len(ops), tuple(memory.stream.unknown)),
+        notes=tuple(notes),
+    )
+
+
+def _counters(bytes_: Bytes) -> dict[str, int]:
+    return {"requested": bytes_.requested, "allocated": bytes_.allocated, "reserved": bytes_.reserved}
+
+
+def _steps(memory: StepMemory) -> Table:
+    rows = [
+        (one.name, one.peak.requested, one.peak.allocated, one.peak.reserved, one.after.requested, one.after.allocated)
+        for one in memory.steps
+    ]
+    columns = ("step", "requested:bytes", "allocated:bytes", "reserved:bytes", "requested_after:bytes", "allocated_after:bytes")
+    return Table.of(rows, columns, "Peak of each step")
+
+
+def _largest(memory: StepMemory, top: int) -> Table:
+    """The largest pieces at the peak."""
+    at = memory.trace.steady.first + memory.peak_step
+    alive = [
+        piece
+        for piece in memory.trace.pieces
+        if piece.on_device and (piece.born is None or piece.born <= at) and (piece.died is None or piece.died > at)
+    ]
+    alive.sort(key=lambda piece: (-piece.size, piece.number))
+    rows = [(piece.name, piece.category, piece.size) for piece in alive[:top]]
+    return Table.of(rows, ("name", "category", "size:bytes"), "Largest at the peak")
+
+
+def _timeline(memory: StepMemory) -> Series:
+    """Bytes by category at each operator of the steady step."""
+    total = memory.total
+    stride = max(1, -(-len(total) // _MOST_POINTS))
+    keep = sorted({*range(0, len(total), stride), memory.peak_step} & set(range(len(total))))
+    ops = memory.trace.in_step(memory.trace.steady)
+    data: dict[str, list[object]] = {"step": list(keep)}
+    for category in CATEGORIES:
+        data[category.replace(" ", "_")] = [int(memory.alive[category][at]) for at in keep]
+    marks = [Mark(memory.peak_step, "peak")]
+    before = ""
+    for at, op in enumerate(ops):
+        if op.phase != before and op.phase == "backward":
+            marks.append(Mark(at, "backward"))
+        if op.phase != before and op.phase == "optimizer" and at > len(ops) // 2:
+            marks.append(Mark(at, "optimizer"))
+        before = op.phase
+    columns = tuple(Column(category.replace(" ", "_"), Kind.BYTES) for category in CATEGORIES)
+    return Series("Bytes over the step", Column("step", Kind.INDEX), columns, data, tuple(marks))

@@ -1,0 +1,116 @@
+"""`irscope record` from the command line: what it runs, what it refuses, and what it says."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from irscope.cli.main import main
+from irscope.recording import read_recording
+
+MODELS = Path(__file__).parents[2] / "samples" / "models"
+
+
+@pytest.mark.ort
+def test_a_model_is_run_and_told_about(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "run.jsonl"
+    code = main(["record", str(MODELS / "transformer.onnx"), "-o", str(target), "--bind", "length=4", "--repeats", "2", "--threads", "1"])
+    said = capfd.readouterr()
+    assert code == 0, said.err
+    assert "running transformer.onnx with onnxruntime on cpu" in said.err
+    assert "of the file's 31 nodes (100.0 %)" in said.out and str(target) in said.out
+    found = read_recording(target)
+    assert found.header.executor == "ort-cpu" and found.complete
+    # A size that nobody chose is the least that the model allows.
+    assert dict(found.header.model.bind) == {"batch": 1, "length": 4}
+    assert [(one.name, one.type) for one in found.header.model.inputs] == [("tokens", "i64[1,4]")]
+    assert len(found.header.model.sha256) == 64
+    assert any(op.scope == "attn" for op in found.ops)
+
+
+@pytest.mark.torch
+def test_a_program_is_run_in_a_process_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "run.jsonl"
+    assert main(["record", str(MODELS / "net.pt2"), "-o", str(target), "--repeats", "2", "--warmup", "0"]) == 0
+    found = read_recording(target)
+    assert found.header.executor == "torch-cpu" and len(found.ops) == 15
+    assert all(op.sources and op.scope is not None for op in found.ops)
+    assert found.ops[0].scope == "stem"
+    assert "without workspaces" in capfd.readouterr().out
+
+
+@pytest.mark.torch
+def test_a_torchscript_file_needs_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "run.jsonl"
+    assert main(["record", str(MODELS / "net.pt"), "-o", str(target)]) == 2
+    said = capsys.readouterr().err
+    assert "IRS482" in said and "--trust" in said and said.count("\n") == 1
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["net.pt2", "--executor", "ort"], "files of kind pt2 are run with --executor torch"),
+        (["cnn.onnx", "--executor", "torch"], "files of kind onnx are run with --executor ort"),
+        (["cnn.onnx", "--device", "tpu"], "'tpu' is neither cpu nor cuda"),
+        (["cnn.onnx", "--repeats", "0"], "--repeats is 1 to 10000"),
+        (["cnn.onnx", "--threads", "-1"], "--threads is 0 to 1024"),
+        (["none.onnx"], "none.onnx"),
+        (["cnn.onnx", "--bind", "colour=3"], "there is no symbol 'colour' to bind"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if arguments[0] == "net.pt2" and not (MODELS / "net.pt2").exists():
+        pytest.skip("the sample needs torch")
+    target = tmp_path / "run.jsonl"
+    assert main(["record", str(MODELS / arguments[0]), *arguments[1:], "-o", str(target)]) in (2, 3)
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1
+    assert not target.exists()
+
+
+def test_files_that_hold_no_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.irs"
+    path.write_text("irscope 1\ngraph @main {\n  input %x: f32[2]\n  %y = nn.relu(%x)\n  return %y\n}\n")
+    assert main(["record", str(path)]) == 2
+    assert "nothing in a file of kind irs can be run" in capsys.readouterr().err
+
+
+@pytest.mark.ort
+def test_values_that_do_not_fit(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import numpy as np
+
+    target, values = tmp_path / "run.jsonl", tmp_path / "values.npz"
+    np.savez(values, x=np.zeros((2, 2), np.float32))
+    lstm = ["record", str(MODELS / "lstm.onnx"), "-o", str(target), "--repeats", "1"]
+    assert main([*lstm, "--values", str(values)]) == 2
+    assert "--values has (2, 2) for x, which is f32[1,1,32]" in capfd.readouterr().err
+    np.savez(values, z=np.zeros((1, 1, 32), np.float32))
+    assert main([*lstm, "--values", str(values)]) == 2
+    assert "the model has no input 'z'" in capfd.readouterr().err
+    np.savez(values, x=np.zeros((1, 1, 32), np.float32))
+    assert main([*lstm, "--values", str(values)]) == 0
+
+
+def test_help_imports_no_framework() -> None:
+    program = "import sys; from irscope.cli.main import main; main(['record', '--help']); "
+    program += "print(sorted({'torch', 'onnxruntime'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "[]"
+    assert "This executes the model" in found.stdout
+
+
+@pytest.mark.torch
+@pytest.mark.full
+@pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed")
+def test_a_named_model(tmp_path: Path) -> None:
+    target = tmp_path / "run.jsonl"
+    assert main(["record", "torchvision:mobilenet_v3_small", "-o", str(target), "--repeats", "1", "--bind", "batch=2"]) == 0
+    found = read_recording(target)
+    assert [(one.name, one.type) for one in found.header.model.inputs] == [("x", "f32[2,3,224,224]")]
+    assert found.header.model.name == "torchvision:mobilenet_v3_small"

@@ -1,0 +1,176 @@
+"""Joint graphs as problems of checkpointing, and plans applied to live modules and measured."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
+
+import irscope  # noqa: E402
+from irscope.errors import UsageError  # noqa: E402
+from irscope.frontends.joint.capture import joint_from_export_module, joint_from_exported, joint_with_descriptors  # noqa: E402
+from irscope.frontends.joint.partition import torch_budgets  # noqa: E402
+from irscope.frontends.joint.reader import read_problem  # noqa: E402
+from irscope.frontends.recompute.measure import measured_peak  # noqa: E402
+from irscope.memory.checkpointing.problem import Phase, Repeat  # noqa: E402
+from irscope.memory.checkpointing.simulate import Simulator  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "pictures":
+            self.first = nn.Conv2d(width, width, 3, padding=1, bias=False)
+            self.norm = nn.BatchNorm2d(width)
+            self.second = nn.Conv2d(width, width, 3, padding=1)
+            self.last = nn.BatchNorm2d(width)
+        else:
+            self.first, self.norm, self.second = nn.Linear(width, 4 * width), nn.LayerNorm(4 * width), nn.Linear(4 * width, width)
+        self.act, self.drop = nn.ReLU(inplace=True), nn.Dropout(0.2)
+
+    def forward(self, x: Any) -> Any:
+        out = self.second(self.drop(self.act(self.norm(self.first(x)))))
+        if self.kind == "rows":
+            return x + out
+        # What leaves the block has been written over by three operators.
+        out = self.last(out)
+        out += x
+        return self.act(out)
+
+
+def _model(kind: str) -> tuple[nn.Module, Any]:
+    torch.manual_seed(0)
+    if kind == "pictures":
+        blocks = [_Block(8, kind) for _ in range(4)]
+        return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), *blocks, nn.Flatten(), nn.Linear(8 * 256, 5)), torch.randn(6, 3, 16, 16)
+    return nn.Sequential(nn.Linear(16, 32), *[_Block(32, kind) for _ in range(4)], nn.Linear(32, 5)), torch.randn(64, 16)
+
+
+def _loss(out: Any) -> Any:
+    return out.square().mean()
+
+
+def _step(model: nn.Module, x: Any) -> None:
+    torch.manual_seed(1)
+    _loss(model(x)).backward()
+
+
+@pytest.mark.parametrize(("kind", "share"), [("pictures", "60%"), ("rows", "75%")])
+def test_a_plan_keeps_gradients_and_peaks_as_predicted(kind: str, share: str) -> None:
+    model, x = _model(kind)
+    model.train()
+    plan = irscope.plan_checkpoints(model, x, _loss, share, steps=200)
+    assert plan.met and plan.policies and plan.seconds > 0
+    plain, planned = copy.deepcopy(model), copy.deepcopy(model)
+    kept = measured_peak(lambda: _step(plain, x), [*plain.parameters(), *plain.buffers(), x])
+    undo = irscope.apply_checkpoints(planned, plan.document())
+    peak = measured_peak(lambda: _step(planned, x), [*planned.parameters(), *planned.buffers(), x])
+    assert kept == plan.kept_peak
+    assert abs(peak - plan.peak) <= 0.03 * peak
+    for one, other in zip(plain.parameters(), planned.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+    # Batch normalisation has updated its statistics once, not twice.
+    for one, other in zip(plain.buffers(), planned.buffers(), strict=True):
+        assert torch.equal(one, other)
+    undo()
+    assert not any("forward" in vars(inner) for inner in planned.modules())
+
+
+def test_random_numbers_go_on_as_without_a_plan() -> None:
+    model, x = _model("rows")
+    plan = irscope.plan_checkpoints(model.train(), x, _loss, "55%", steps=60)
+    after = []
+    for policies in (None, plan):
+        one = copy.deepcopy(model)
+        if policies is not None:
+            irscope.apply_checkpoints(one, policies)
+        _step(one, x)
+        after.append(torch.rand(3))
+    assert torch.equal(*after)
+
+
+def test_evaluation_runs_as_it_is() -> None:
+    model, x = _model("rows")
+    plan = irscope.plan_checkpoints(model.train(), x, _loss, "55%", steps=30)
+    model.eval()
+    before = model(x)
+    irscope.apply_checkpoints(model, plan)
+    assert torch.equal(model(x), before)
+
+
+def test_plans_for_a_card_need_none() -> None:
+    model, x = _model("pictures")
+    plan = irscope.plan_checkpoints(model.train(), x, _loss, "60%", steps=200, device="cuda")
+    assert plan.met and abs(plan.simulated - plan.peak) <= 0.03 * plan.peak
+
+
+def test_impossible_budgets_and_foreign_plans_are_told() -> None:
+    model, x = _model("rows")
+    with pytest.raises(UsageError, match="no plan needs less than") as caught:
+        irscope.plan_checkpoints(model, x, _loss, "1KiB", steps=10)
+    assert caught.value.code == "IRS390"
+    with pytest.raises(UsageError, match="no share of the peak"):
+        irscope.plan_checkpoints(model, x, _loss, "200%", steps=10)
+    other = {"format": "irscope-checkpoint-plan", "regions": [{"module": "nowhere", "save": []}]}
+    with pytest.raises(UsageError, match="no submodule 'nowhere'"):
+        irscope.apply_checkpoints(model, other)
+    with pytest.raises(UsageError, match="no checkpoint plan"):
+        irscope.apply_checkpoints(model, {"regions": [1]})
+
+
+class _WithLoss(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, _ = _model("rows")
+
+    def forward(self, x: Any) -> Any:
+        return _loss(self.inner(x))
+
+
+def test_joint_graphs_are_read_with_phases_aliases_and_random_numbers() -> None:
+    with FakeTensorMode():
+        joint = joint_with_descriptors(_WithLoss().train(), (torch.randn(64, 16),))
+        tagged = read_problem(joint)
+        untagged = read_problem(joint_from_export_module(_WithLoss().train(), (torch.randn(64, 16),)))
+    parameters = sum(one.numel() * 4 for one in _WithLoss().parameters())
+    assert tagged.base == untagged.base == parameters
+    assert sum(op.repeat is Repeat.REPLAYED for op in tagged.operators) == 4
+    phases = [op.phase for op in tagged.operators]
+    assert phases == sorted(phases) and {*phases} == {Phase.FORWARD, Phase.BACKWARD}
+    peaks = [Simulator(problem).cost(Simulator(problem).save_all()).peak for problem in (tagged, untagged)]
+    assert peaks[0] == peaks[1]
+    # Four blocks keep the results of norm, ReLU and dropout, the dropout's mask, and the norm's operand.
+    assert len(tagged.saved) >= 4 * 5
+
+
+def test_exported_programs_have_joint_graphs_too() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(_WithLoss().train(), (torch.randn(64, 16),), strict=False)
+        problem = read_problem(joint_from_exported(program))
+    assert problem.base == sum(one.numel() * 4 for one in _WithLoss().parameters())
+    assert sum(op.repeat is Repeat.REPLAYED for op in problem.operators) == 4
+    assert {op.phase for op in problem.operators} == {Phase.FORWARD, Phase.BACKWARD}
+    assert Simulator(problem).choices
+
+
+def test_settings_of_torch_are_judged_by_their_true_peak() -> None:
+    with FakeTensorMode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        joint = joint_with_descriptors(_WithLoss().train(), (torch.randn(64, 16),))
+        found = list(torch_budgets(joint, (1.0, 0.0)))
+        full = Simulator(read_problem(joint)).cost(Simulator(read_problem(joint)).save_all()).peak
+    assert found[1].saved == 0 < found[0].saved
+    assert found[1].seconds > found[0].seconds
+    # Saving nothing makes everything again at once.
+    assert found[1].peak > 0.9 * full

@@ -1,0 +1,80 @@
+"""Somebody who never saw irscope: four questions from `irscope tui` alone, every key told by what is on the screen at that moment."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from irscope.session import Model, open_model
+from irscope.tui.app import IrscopeApp
+from irscope.tui.models.symbols import UNICODE
+from irscope.tui.start import StartApp
+from tests.tui.driving import press, screen_text, settle
+
+
+def words(text: str) -> str:
+    """What stands on a screen with blanks and frames taken together, so that a line that was broken reads on."""
+    return re.sub(r"[\s│┃┌┐└┘─━┏┓┗┛╭╮╰╯]+", " ", text)
+
+
+def chosen(size: tuple[int, int]) -> Model | None:
+    """What the start leads to: its screen says to press enter on a file, and which keys answer what afterwards."""
+
+    async def run() -> Model | None:
+        app = StartApp(open_model, UNICODE)
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            shown = words("\n".join(strip.text for strip in app.screen._compositor.render_strips()))
+            for hint in ("Choose a file above with the arrow keys and enter", "sample", "image-network.irs"):
+                assert hint in shown
+            if size[1] >= 30:
+                for hint in ("2, then p What is alive there, and why?", "4 Which layer costs most?", "c, then batch=32"):
+                    assert hint in shown
+            await pilot.press("enter")
+            while app.return_value is None:
+                await app.workers.wait_for_complete()
+                await pilot.pause()
+        return app.return_value
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_four_questions_in_two_minutes(size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path))
+    opened = chosen(size)
+    assert opened is not None
+
+    async def run() -> None:
+        app = IrscopeApp(opened, UNICODE)
+        async with app.run_test(size=size) as pilot:
+            await settle(app, pilot)
+            # The peak is a formula at the top, and the title says how to put in a size.
+            first = words(screen_text(app))
+            assert "activation peak" in first
+            assert "c puts in sizes, such as batch=32" in first
+            # What happens at batch 32?
+            await press(app, pilot, "c", *"batch=32", "enter")
+            assert "activation peak 61.25 MiB at step" in words(screen_text(app))
+            # What is my peak? The footer has p.
+            assert "p Peak" in first
+            await press(app, pilot, "p")
+            assert "61.25 MiB at step" in words(screen_text(app))
+            # What is alive there, and why? The tabs have 2.
+            assert "2 Memory" in first
+            await press(app, pilot, "2", "p")
+            alive = words(screen_text(app))
+            assert "why alive" in alive
+            assert "2 tensors, 61.25 MiB" in alive
+            assert "made here" in alive
+            # Which layer costs most? The tabs have 4; the first row is the model, the second its dearest part.
+            await press(app, pilot, "4")
+            costs = words(screen_text(app))
+            assert "Cost by module" in costs
+            dearest = costs.partition("(model)")[2]
+            assert 0 <= dearest.find("stem") < dearest.find("layer0")
+
+    asyncio.run(run())

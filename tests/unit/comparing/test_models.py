@@ -1,0 +1,227 @@
+"""Two models: what is matched by what, and what is told of the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from irscope.comparing import compare_models, model_comparison
+from irscope.comparing.matching import How, match
+from irscope.comparing.models import ModelComparison
+from irscope.comparing.side import Side
+from irscope.comparing.totals import totals
+from tests.unit.comparing.texts import HEAD, MLP, model, renamed
+
+
+def compared(a: str, b: str) -> ModelComparison:
+    return compare_models(model(a), model(b))
+
+
+def kinds(found: ModelComparison) -> dict[str, int]:
+    return dict(sorted(found.counts.items()))
+
+
+def test_a_model_equals_itself() -> None:
+    found = compared(MLP, MLP)
+    assert kinds(found) == {"same": 4}
+    assert all(total.difference == 0 and total.change == 0 for total in totals(found))
+    assert all(row.change == "" for row in found.weights)
+    assert [found.matching.how[number].value for number in range(4)] == ["weights", "name", "weights", "name"]
+
+
+def test_other_names_are_no_difference() -> None:
+    found = compared(MLP, renamed(MLP))
+    assert kinds(found) == {"same": 4}
+    assert found.matching.mate_a == [0, 1, 2, 3]
+
+
+def test_without_weights_in_common_the_data_lead() -> None:
+    other = renamed(MLP).replace("fc1.", "onnx::MatMul_1.").replace("fc2.", "onnx::MatMul_2.").replace("%onnx", '%"onnx')
+    other = (
+        other.replace("MatMul_1.weight", 'MatMul_1.weight"')
+        .replace("MatMul_1.bias", 'MatMul_1.bias"')
+        .replace("MatMul_2.weight", 'MatMul_2.weight"')
+    )
+    found = compared(MLP, other)
+    assert kinds(found) == {"same": 4}
+    assert {how for how in found.matching.how.values()} == {How.DATA}
+    assert [row.change for row in found.weights] == ["renamed"] * 3
+
+
+def test_names_that_were_numbered_anew_mislead_nobody() -> None:
+    before = """irscope 1
+graph @main {
+  input %x: f32[4]
+  param %a: f32[4]
+  param %b: f32[4]
+  %add: f32[4] = math.add(%x, %a)
+  %add_1: f32[4] = math.add(%add, %b)
+  %relu: f32[4] = nn.relu(%add_1)
+  return %relu
+}
+"""
+    # One node more at the front moves every number by one.
+    after = before.replace("%add_1", "%add_2").replace("%add:", "%add_1:").replace("(%add,", "(%add_1,")
+    after = after.replace("  %add_1: f32[4] = math.add(%x, %a)", "  %add: f32[4] = math.add(%x, %x)\n  %add_1: f32[4] = math.add(%add, %a)")
+    found = match(Side(model(before)), Side(model(after)))
+    assert found.mate_a == [1, 2, 3]
+    assert found.mate_b == [-1, 0, 1, 2]
+
+
+def test_shapes_and_types_that_differ_are_told() -> None:
+    found = compared(MLP, MLP.replace("f32[4,", "f16[2,").replace("f32", "f16"))
+    assert kinds(found) == {"changed": 4}
+    texts = [change.text for change in found.rows[1].changes]
+    assert "[4,16] -> [2,16]" in texts
+    assert "f32 -> f16" in texts
+    assert [row.change for row in found.weights] == ["retyped"] * 3
+    by_key = {total.key: total for total in totals(found)}
+    assert by_key["parameter_bytes"].change == -0.5
+    assert by_key["peak_bytes"].change == -0.75
+
+
+def test_attributes_that_differ_are_told() -> None:
+    text = """irscope 1
+graph @main {
+  input %x: f32[1,3,8,8]
+  param %w: f32[4,3,3,3]
+  %y: f32[1,4,6,6] = nn.conv(%x, %w) {STRIDES}
+  return %y
+}
+"""
+    plain = text.replace(" {STRIDES}", "")
+    assert kinds(compared(plain, text.replace("STRIDES", "strides=[1,1], kernel_shape=[3,3], groups=1"))) == {"same": 1}
+    found = compared(plain, text.replace("STRIDES", "strides=[2,2]").replace("[1,4,6,6]", "[1,4,3,3]"))
+    assert [(change.aspect, change.text) for change in found.rows[0].changes][:2] == [
+        ("shape", "[1,4,6,6] -> [1,4,3,3]"),
+        ("attributes", "strides unset -> [2, 2]"),
+    ]
+
+
+def test_an_added_and_a_removed_node() -> None:
+    with_tanh = MLP.replace("  %back:", "  %twice: f32[4,16] = math.tanh(%active)\n  %back:").replace(
+        "nn.linear(%active,", "nn.linear(%twice,"
+    )
+    assert kinds(compared(MLP, with_tanh)) == {"added": 1, "same": 4}
+    found = compared(with_tanh, MLP)
+    assert kinds(found) == {"removed": 1, "same": 4}
+    assert [row.kind for row in found.rows] == ["same", "same", "removed", "same", "same"]
+    assert found.matched == (4, 4)
+
+
+def test_a_node_that_takes_up_others_is_fused() -> None:
+    before = """irscope 1
+graph @main {
+  input %x: f32[1,3,8,8]
+  param %w: f32[4,3,3,3]
+  param %s: f32[4]
+  param %b: f32[4]
+  buffer %m: f32[4]
+  buffer %v: f32[4]
+  %c: f32[1,4,6,6] = nn.conv(%x, %w)
+  %n: f32[1,4,6,6] = nn.batch_norm(%c, %s, %b, %m, %v)
+  %y: f32[1,4,6,6] = nn.relu(%n)
+  return %y
+}
+"""
+    after = """irscope 1
+graph @main {
+  input %x: f32[1,3,8,8]
+  param %w: f32[4,3,3,3]
+  param %w_bias: f32[4]
+  %n: f32[1,4,6,6] = nn.conv(%x, %w, %w_bias)
+  %y: f32[1,4,6,6] = nn.relu(%n)
+  return %y
+}
+"""
+    found = compared(before, after)
+    assert kinds(found) == {"fused": 1, "same": 1}
+    assert found.rows[0].a == (0, 1) and found.rows[0].b == (0,)
+    document = model_comparison(found)
+    assert list(document.report.tables[0].rows()) == [("fused", 1, "nn.conv + nn.batch_norm", "nn.conv", "c")]
+    assert kinds(compared(after, before)) == {"split": 1, "same": 1}
+
+
+def test_one_operator_for_several_that_are_not_its_own() -> None:
+    before = (
+        HEAD
+        + """  %a: f32[4,8] = math.mul(%x, %x)
+  %b: f32[4,8] = math.tanh(%a)
+  %y: f32[4,8] = nn.relu(%b)
+  return %y
+}
+"""
+    )
+    after = (
+        HEAD
+        + """  %b: f32[4,8] = nn.gelu(%x)
+  %y: f32[4,8] = nn.relu(%b)
+  return %y
+}
+"""
+    )
+    found = compared(before, after)
+    assert kinds(found) == {"fused": 1, "same": 1}
+    assert (found.rows[0].a, found.rows[0].b) == ((0, 1), (0,))
+
+
+def test_modules_have_sums() -> None:
+    found = compared(MLP, MLP.replace("%fc2.weight: f32[8,16]", "%fc2.weight: f16[8,16]"))
+    a, b = found.modules["fc2"]
+    assert (a.nodes, a.weight_bytes, b.weight_bytes) == (1, 512, 256)
+    assert found.modules[""][0].nodes == 4
+
+
+def test_open_sizes_stay_formulas() -> None:
+    text = MLP.replace("graph @main", "symbol batch [1,128]\ngraph @main").replace("f32[4,", "f32[batch,")
+    found = compared(text, text)
+    assert kinds(found) == {"same": 4}
+    document = model_comparison(found)
+    assert document.report.series == ()
+    by_key = {total.key: total for total in totals(found)}
+    assert str(by_key["peak_bytes"].a) == "128*batch"
+    assert by_key["peak_bytes"].change == 0
+
+
+def test_unknown_costs_are_not_zero() -> None:
+    text = MLP.replace("nn.relu(%hidden)", "acme.magic(%hidden)")
+    by_key = {total.key: total for total in totals(compared(MLP, text))}
+    assert by_key["flops"].a is not None
+    assert by_key["flops"].b is None and by_key["flops"].change is None
+
+
+@pytest.mark.parametrize(
+    "texts", [(MLP, MLP.split("  %hidden")[0] + "  return %x\n}\n"), (MLP.split("  %hidden")[0] + "  return %x\n}\n",) * 2]
+)
+def test_an_empty_graph(texts: tuple[str, str]) -> None:
+    document = model_comparison(compared(*texts), everything=True)
+    assert document.to_json()["kind"] == "models"
+
+
+def test_regions_are_compared_too() -> None:
+    text = """irscope 1
+graph @main {
+  input %x: f32[2,3]
+  input %c: bool[]
+  %y: f32[2,3] = cf.if(%c)
+  region then {
+    %a: f32[2,3] = nn.relu(%x)
+    return %a
+  }
+  region else {
+    %b: f32[2,3] = nn.relu(%x)
+    return %b
+  }
+  return %y
+}
+"""
+    assert kinds(compared(text, text)) == {"same": 3}
+    found = compared(text, text.replace("%b: f32[2,3] = nn.relu", "%b: f32[2,3] = nn.gelu"))
+    # The branch costs more than before, so the node around it differs as well.
+    assert kinds(found) == {"changed": 1, "replaced": 1, "same": 1}
+
+
+def test_all_formats_have_the_same_rows() -> None:
+    document = model_comparison(compared(MLP, renamed(MLP).replace("nn.relu", "nn.gelu")), everything=True)
+    nodes = next(table for table in document.report.tables if table.title == "nodes")
+    assert [row[1] for row in nodes.rows()] == ["same", "replaced", "same", "same"]
+    assert nodes.keys == ["hidden", "active", "back", "y"]

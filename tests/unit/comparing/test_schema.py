@@ -1,0 +1,26 @@
+"""The published schema is the one of the code, and documents follow it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from irscope.comparing import compare_models, model_comparison
+from irscope.comparing.schema import schema_text
+from irscope.report.jsonout import json_lines
+from tests.unit.comparing.texts import MLP, model
+
+PUBLISHED = Path(__file__).parents[3] / "docs" / "compare.schema.json"
+
+
+def test_the_published_schema_is_fresh() -> None:
+    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), "run: python -m irscope.comparing.schema > docs/compare.schema.json"
+
+
+def test_a_document_follows_the_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    made = model_comparison(compare_models(model(MLP), model(MLP.replace("nn.relu", "nn.gelu"))))
+    document = json.loads("".join(json_lines(made.to_json())))
+    jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text())).validate(document)

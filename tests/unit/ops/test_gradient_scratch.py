@@ -1,0 +1,138 @@
+"""What backward kernels take, against what PyTorch 2.13 asked its allocator for on capability 9.0 with 132 multiprocessors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from irscope.devices import Target, find_device
+from irscope.ir.dtypes import DType
+from irscope.ir.types import TensorType, tensor
+from irscope.ops.call import OpCall
+from irscope.ops.registry import find_op
+from irscope.ops.scratch.gradients import efficient_buffer
+from irscope.ops.temporaries import Drop, Result, Take, memory_events
+
+TARGET = Target(find_device("h200"))
+F32, BF16, I64 = DType.F32, DType.BF16, DType.I64
+
+
+def _asked(op: str, source: str, operands: Sequence[TensorType | None], results: Sequence[TensorType], **attrs: object) -> list[int]:
+    """Signed sizes in order."""
+    spec = find_op(op)
+    assert spec is not None
+    call = OpCall(spec, operands, attrs, (), results, source=source)  # type: ignore[arg-type]
+    found: list[int] = []
+    sizes: dict[str, int] = {}
+    for event in memory_events(call, TARGET):
+        if isinstance(event, Result) and event.index < len(results):
+            found.append(int(str(results[event.index].nbytes)))
+        elif isinstance(event, Take):
+            sizes[event.label] = int(str(event.size))
+            found.append(sizes[event.label])
+        elif isinstance(event, Drop):
+            found.append(-sizes[event.label])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("half", "sizes", "recorded"),
+    [
+        (False, (64, 64, 32, 32), 98400),
+        (False, (128, 128, 64, 64), 196800),
+        (False, (197, 197, 64, 64), 393600),
+        (False, (128, 128, 96, 96), 393408),
+        (False, (200, 300, 128, 128), 786816),
+        (False, (128, 128, 160, 160), 590112),
+        (False, (128, 128, 64, 128), 196704),
+        (False, (100, 100, 40, 40), 196800),
+        (True, (64, 64, 32, 32), 98400),
+        (True, (128, 128, 64, 64), 196800),
+        (True, (200, 300, 128, 128), 786624),
+        (True, (128, 128, 64, 128), 393312),
+        (True, (128, 128, 160, 160), 2162976),
+    ],
+)
+def test_buffer_of_efficient_attention(half: bool, sizes: tuple[int, int, int, int], recorded: int) -> None:
+    queries, keys, head, values = sizes
+    assert efficient_buffer(half, 6, queries, keys, head, values) == recorded
+
+
+def _heads(batch: int, heads: int, length: int, size: int, dtype: DType) -> TensorType:
+    """The heads of one position lie side by side."""
+    return tensor(dtype, (batch, heads, length, size), "", (length * heads * size, size, heads * size, 1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "recorded"),
+    [
+        ((2, 4, 4, 197, 197, 64), [201728] * 3 + [8192, 524288, -524288, -8192]),
+        ((2, 4, 2, 128, 128, 64), [131072, 65536, 65536, 4096, 262144, 131072, 131072, -131072, -131072, -262144, -4096]),
+        ((2, 4, 4, 100, 200, 96), [153600, 307200, 307200, 4096, 393216, -393216, -4096]),
+        ((2, 3, 3, 64, 64, 160), [122880] * 3 + [3072, 589824, -589824, -3072]),
+    ],
+)
+def test_flash_attention(shape: tuple[int, ...], recorded: list[int]) -> None:
+    batch, heads, shared, queries, keys, size = shape
+    q, k = _heads(batch, heads, queries, size, BF16), _heads(batch, shared, keys, size, BF16)
+    lse = tensor(F32, (batch, heads, queries))
+    source = "aten::_scaled_dot_product_flash_attention_backward"
+    assert _asked("grad.sdpa", source, [q, q, k, k, None, q, lse], [q, k, k], is_causal=False) == recorded
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns", "recorded"),
+    [
+        (F32, 4096, 1024, [16777216, 4096, 4096]),
+        (F32, 65536, 64, [16777216, 256, 256]),
+        (F32, 65537, 64, [16777472, 256, 256, 524544, 524544, *[256, 278528, 4, -4, -278528, -256] * 2, -524544, -524544]),
+        (F32, 100000, 1024, [409600000, 4096, 4096, 4194304, 4194304, *[4096, 8388608, 32, -32, -8388608, -4096] * 2, -4194304, -4194304]),
+        (F32, 100000, 2112, [844800000, 8448, 8448]),
+        (BF16, 100000, 96, [19200000, 192, 192, 600000, 600000, *[192, 614400, 8, -8, -614400, -192] * 2, -600000, -600000]),
+    ],
+)
+def test_layer_norm(dtype: DType, rows: int, columns: int, recorded: list[int]) -> None:
+    x, scale, mean = tensor(dtype, (rows, columns)), tensor(dtype, (columns,)), tensor(F32, (rows, 1))
+    source = "aten::native_layer_norm_backward"
+    assert _asked("grad.layer_norm", source, [x, x, mean, mean, scale, scale], [x, scale, scale], axes=1) == recorded
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups", "recorded"),
+    [
+        ((2, 32, 8, 8), 8, [16384, 128, 128, 256, 256, 64, 64, 256, -64, -64, -256, -256, -256]),
+        ((2, 32, 1, 1), 8, [256, 128, 128, 256, 256, 64, 64, -64, -64, -256, -256]),
+    ],
+)
+def test_group_norm(shape: tuple[int, ...], groups: int, recorded: list[int]) -> None:
+    x, scale, mean = tensor(F32, shape), tensor(F32, shape[1:2]), tensor(F32, (shape[0], groups))
+    source = "aten::native_group_norm_backward"
+    assert _asked("grad.group_norm", source, [x, x, mean, mean, scale], [x, scale, scale], num_groups=groups) == recorded
+
+
+@pytest.mark.parametrize(
+    ("positions", "rows", "width", "first"),
+    [
+        (3072, 50257, 768, [154389504]),
+        (4096, 30522, 768, [32768, 32768, 32768, 71167, -71167, -32768, 93763584, 32768, 8, 32768, 1279, -1279, -32768]),
+        (8192, 32000, 1024, [65536, 65536, 65536, 137727, -137727, -65536, 131072000, 65536, 8, 65536, 1279, -1279, -65536]),
+    ],
+)
+def test_embedding(positions: int, rows: int, width: int, first: list[int]) -> None:
+    dy, indices, table = tensor(F32, (positions, width)), tensor(I64, (positions,)), tensor(F32, (rows, width))
+    found = _asked("grad.embedding", "aten::embedding_dense_backward", [dy, indices], [table], rows=rows)
+    assert found[: len(first)] == first
+    assert sum(found) == rows * width * 4
+
+
+def test_tables_that_are_looked_up_often_are_summed_in_pieces() -> None:
+    dy, indices, table = tensor(F32, (4096, 768)), tensor(I64, (4096,)), tensor(F32, (30522, 768))
+    found = _asked("grad.embedding", "aten::embedding_dense_backward", [dy, indices], [table], rows=30522)
+    assert found[13:21] == [32768, 32768, 1279, -1279, 8, 36040, 13839360, -13839360]
+
+
+def test_softmax_multiplies_first_and_its_logarithm_does_not() -> None:
+    x = tensor(F32, (64, 100))
+    assert _asked("grad.softmax", "aten::_softmax_backward_data", [x, x], [x], axis=-1) == [25600, 25600, -25600]
+    assert _asked("grad.log_softmax", "aten::_log_softmax_backward_data", [x, x], [x], axis=-1) == [25600]

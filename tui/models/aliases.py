@@ -1,0 +1,49 @@
+"""Which values share a storage: views, and what writes into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from irscope.ir.graph import Node, Value
+from irscope.tui.models.outline import Outline
+
+
+class SharedStorages(Protocol):
+    """The part of the alias pass's result that the UI reads."""
+
+    @property
+    def parents(self) -> Mapping[Value, Value]: ...
+    def storage(self, value: Value) -> Value: ...
+
+
+class AliasSets:
+    """The values of each storage that more than one value has."""
+
+    def __init__(self, outline: Outline, found: SharedStorages) -> None:
+        self._outline = outline
+        self._found = found
+        self._members: dict[Value, list[Value]] = {}
+        for value in list(found.parents):
+            self._members.setdefault(found.storage(value), []).append(value)
+
+    def storage(self, value: Value) -> Value:
+        """The value that had a value's storage first."""
+        return self._found.storage(value)
+
+    def others(self, value: Value) -> Sequence[Value]:
+        """What else has a value's storage, the one that had it first before the others."""
+        storage = self._found.storage(value)
+        members = self._members.get(storage, ())
+        return [one for one in (storage, *members) if one is not value] if members else ()
+
+    def rows_of(self, values: Iterable[Value]) -> list[int]:
+        """The rows of the nodes whose results share a storage with one of these values."""
+        row_of = self._outline.row_of
+        rows = {row_of[one.node] for value in values for one in (value, *self.others(value)) if one.node is not None}
+        return sorted(rows)
+
+
+def writes_in_place(node: Node) -> bool:
+    """Whether a node writes into one of its inputs."""
+    return "inplace" in node.attrs

@@ -1,0 +1,347 @@
+"""The state of the compare screen: two models, or a model and a recording, over one axis and in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from shlex import join
+
+import numpy as np
+
+from irscope.comparing import Comparison, ModelComparison, RunComparison, model_comparison, run_comparison
+from irscope.comparing.document import narrowed
+from irscope.comparing.present import timelines
+from irscope.errors import IrscopeError
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Plain, bare
+from irscope.tui.models.bothlines import LEAST_BARS, BothLines
+from irscope.tui.models.browse import Browse
+from irscope.tui.models.command import Source
+from irscope.tui.models.reports import ReportTable
+from irscope.tui.models.rows import TableModel
+from irscope.tui.models.spans import Line, Span, cut_line, filled, wrap
+from irscope.tui.models.symbols import Symbols
+from irscope.tui.models.tree import Mask
+
+_MOST_HEADLINE = 4
+_OFF = 0.01
+_SHORT = 12
+"""Lines below which headline and legend give way to the chart."""
+_ASK = (
+    "Nothing to compare with yet.",
+    "",
+    "o  chooses another model, such as the same one from another exporter or after an optimiser,",
+    "   or a recording of a real run of this model that irscope record wrote.",
+)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One comparison, ready to be looked at. Made in the worker's thread."""
+
+    document: Comparison
+    lines: BothLines | None
+    tables: tuple[ReportTable, ...]
+    place_of_row: tuple[int, ...]
+    """For each row of the table of nodes its place on the axis."""
+    everything: bool
+
+    @cached_property
+    def row_of_place(self) -> dict[int, int]:
+        """The first row of the table of nodes at each place."""
+        found: dict[int, int] = {}
+        for row, place in enumerate(self.place_of_row):
+            found.setdefault(place, row)
+        return found
+
+
+def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everything: bool = False) -> Shown:
+    """A comparison as the screen needs it."""
+    if isinstance(compared, RunComparison):
+        document = run_comparison(compared)
+        at = {step: place for place, (step, _) in reversed(list(enumerate(compared.axis)))}
+        places = [at.get(steps[0], 0) for steps in compared.groups]
+        labels = [compared.steps[step].name if 0 <= step < len(compared.steps) else "" for step, _ in compared.axis]
+        lines = None if compared.lines is None else _lines(("predicted", "measured"), compared.lines, labels)
+    else:
+        document = model_comparison(compared, everything=everything)
+        places, labels = _model_places(compared, everything)
+        heights = timelines(compared)
+        lines = None if heights is None else _lines(("A", "B"), heights, labels)
+    tables = tuple(ReportTable(_fitted(table, document.kind), symbols) for table in _ordered(document) if len(table))
+    return Shown(document, lines, tables, tuple(places), everything)
+
+
+def _lines(names: tuple[str, str], heights: tuple[list[int], list[int]], labels: Sequence[str]) -> BothLines | None:
+    if not heights[0]:
+        return None
+    return BothLines(names, (np.array(heights[0], dtype=np.float64), np.array(heights[1], dtype=np.float64)), labels)
+
+
+def _model_places(compared: ModelComparison, everything: bool) -> tuple[list[int], list[str]]:
+    at_a = {step: place for place, (step, _) in reversed(list(enumerate(compared.axis)))}
+    at_b = {step: place for place, (_, step) in reversed(list(enumerate(compared.axis)))}
+    places: list[int] = []
+    for row in compared.rows:
+        if everything or row.kind != "same":
+            step_a = compared.a.step.get(compared.a.nodes[row.a[0]]) if row.a else None
+            step_b = compared.b.step.get(compared.b.nodes[row.b[0]]) if row.b else None
+            places.append(at_a.get(step_a, 0) if step_a is not None else at_b.get(step_b, 0) if step_b is not None else 0)
+    steps_a, steps_b = compared.a.timeline.steps, compared.b.timeline.steps
+    labels = [steps_a[a].name if 0 <= a < len(steps_a) else steps_b[b].name if 0 <= b < len(steps_b) else "" for a, b in compared.axis]
+    return places, labels
+
+
+def _ordered(document: Comparison) -> list[Table]:
+    """The tables, that of nodes first."""
+    tables = list(document.report.tables)
+    return sorted(tables, key=lambda table: not _is_of_nodes(table))
+
+
+def _fitted(table: Table, kind: str) -> Table:
+    """A table without columns that text leaves out; beside a recording numbers come first, as the last columns go where room is short."""
+    table = narrowed(table)
+    if kind == "models":
+        return table
+    first, *rest = table.columns
+    return replace(table, columns=(first, *sorted(rest, key=lambda column: not column.kind.is_number)))
+
+
+def _is_of_nodes(table: Table) -> bool:
+    return table.title in ("nodes", "nodes that differ")
+
+
+def _is_off(predicted: Plain, measured: Plain) -> bool:
+    if not isinstance(predicted, int | float) or not isinstance(measured, int | float):
+        return True
+    return abs(predicted - measured) > _OFF * max(abs(measured), 1)
+
+
+class Compare:
+    """All logic of the compare screen."""
+
+    def __init__(self, browse: Browse) -> None:
+        self.browse = browse
+        self.symbols = browse.symbols
+        self.other = ""
+        """The path of the file to compare with."""
+        self.everything = False
+        """Whether what is equal is listed too."""
+        self.only_off = False
+        """With a recording, whether only rows are listed in which predicted and measured memory are apart."""
+        self.found: Shown | None = None
+        self.error: IrscopeError | None = None
+        self.place = 0
+        self.view = 0
+        self.filter_text = ""
+        self._answers = ("", False)
+        self._nothing = TableModel((), 0, self.symbols, empty="Press o to choose a file to compare with.")
+        self._waiting = TableModel((), 0, self.symbols, empty="comparing")
+        self._failed = TableModel((), 0, self.symbols, empty="There is nothing to show.")
+        self._equal = TableModel((), 0, self.symbols, empty="Nothing differs; f lists what is equal.")
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    def choose(self, path: str) -> str:
+        """Compare with a file; returns what is wrong with the path, if anything is."""
+        path = path.strip()
+        if not path:
+            return "Type the path of a model or of a recording."
+        self.other, self.error, self.found = str(Path(path).expanduser()), None, None
+        return ""
+
+    @property
+    def asks_for(self) -> tuple[str, bool]:
+        """What the screen is to show."""
+        return self.other, self.everything
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether what is shown does not answer what is chosen."""
+        return bool(self.other) and self.error is None and (self.found is None or self._answers != self.asks_for)
+
+    def take(self, asked: tuple[str, bool], found: Shown) -> None:
+        """Show an answer, unless something else has been chosen meanwhile."""
+        if asked != self.asks_for or (self.found is not None and self._answers == asked):
+            return
+        first = self.found is None
+        self.found, self.error, self._answers = found, None, asked
+        self.view = min(self.view, max(len(found.tables) - 1, 0))
+        if self.filter_text:
+            self.set_filter(self.filter_text)
+        if found.lines is not None:
+            self.go_to(found.lines.peak(0) if first else self.place)
+
+    def fail(self, error: IrscopeError) -> None:
+        """There is no answer."""
+        self.error, self.found = error, None
+
+    # -- tables ------------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> ReportTable | None:
+        """The table that is shown."""
+        tables = () if self.found is None else self.found.tables
+        return tables[self.view] if self.view < len(tables) else None
+
+    @property
+    def table(self) -> TableModel:
+        """Its rows, or what stands in their place."""
+        if self.rows is not None:
+            return self.rows.model
+        if self.error is not None:
+            return self._failed
+        if self.found is not None:
+            return self._equal
+        return self._waiting if self.other else self._nothing
+
+    def next_view(self, by: int = 1) -> None:
+        """Show the next table."""
+        count = 0 if self.found is None else len(self.found.tables)
+        if count:
+            self.only_off = False
+            self.set_filter("")
+            self.view = (self.view + by) % count
+
+    def set_filter(self, text: str) -> str:
+        """Show only rows in which all words occur; a word after `!` must not."""
+        self.filter_text = text.strip()
+        if self.rows is not None:
+            self.rows.filter(self.filter_text)
+            if self.only_off:
+                shown_now = np.zeros(len(self.rows.table), dtype=np.bool_)
+                shown_now[self.rows.model.shown] = True
+                self.rows.model.filter(shown_now & self._off(self.rows))
+        return ""
+
+    def toggle_everything(self) -> None:
+        """List what is equal too, or only what differs; with a recording, only nodes whose memory is off, or all."""
+        if self.found is None or self.found.document.kind == "models":
+            self.everything = not self.everything
+            return
+        self.only_off = not self.only_off
+        self.set_filter(self.filter_text)
+
+    def _off(self, rows: ReportTable) -> Mask:
+        """Rows whose prediction is off by more than a hundredth, or has nothing to stand beside."""
+        keys = {column.key for column in rows.table.columns}
+        if not {"predicted_alive", "measured_alive"} <= keys:
+            return np.ones(len(rows.table), dtype=np.bool_)
+        pairs = zip(rows.cells("predicted_alive"), rows.cells("measured_alive"), strict=True)
+        return np.array([_is_off(bare(predicted), bare(measured)) for predicted, measured in pairs], dtype=np.bool_)
+
+    def is_of_nodes(self) -> bool:
+        """Whether the table is the one of nodes, whose rows have places on the axis."""
+        return self.rows is not None and _is_of_nodes(self.rows.table)
+
+    # -- cursor ------------------------------------------------------------------------------------------------
+
+    def go_to(self, place: int) -> None:
+        """Put the cursor at a place of the axis; the table of nodes follows."""
+        lines = None if self.found is None else self.found.lines
+        if self.found is None or lines is None:
+            return
+        self.place = min(max(place, 0), len(lines) - 1)
+        row = self.found.row_of_place.get(self.place)
+        if row is not None and self.is_of_nodes():
+            self.table.select(row)
+
+    def go_to_peak(self, side: int) -> bool:
+        """Go to where one side is highest; False where nobody knows."""
+        if self.found is None or self.found.lines is None:
+            return False
+        self.go_to(self.found.lines.peak(side))
+        return True
+
+    def follow_row(self) -> None:
+        """Put the cursor where the selected row stands."""
+        row = self.table.selected
+        if self.found is not None and row is not None and self.is_of_nodes():
+            self.place = self.found.place_of_row[row]
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def chart_title(self) -> str:
+        """What is compared."""
+        ours = Path(self.browse.program.path).name or "this model"
+        return f"{ours} and {Path(self.other).name}" if self.other else "Compare"
+
+    def table_title(self) -> str:
+        """What the table shows, and which of how many it is."""
+        if self.rows is None or self.found is None:
+            return "Differences"
+        count = len(self.found.tables)
+        part = f" ({self.view + 1} of {count}, v shows the next)" if count > 1 else ""
+        shown_rows, total = len(self.table), self.table.count
+        rows = f"{shown_rows:,} of {total:,}" if shown_rows != total else f"{total:,}"
+        rows += ", only those off by more than 1 %" if self.only_off else ""
+        return f"{self.rows.table.title}: {rows}{part}"
+
+    def export(self) -> Table | None:
+        """The table with all its columns."""
+        if self.rows is None or self.found is None:
+            return None
+        title = self.rows.table.title
+        return next(table for table in self.found.document.report.tables if table.title == title)
+
+    def command(self, source: Source) -> str:
+        """The command that prints what is shown."""
+        arguments = source.arguments()
+        extra = ["--all"] if self.everything else []
+        return join(["irscope", "compare", arguments[0], self.other or "OTHER", *arguments[1:], *extra])
+
+    def bound(self, env: dict[str, int]) -> Source:
+        """How the model was opened, with the sizes that hold now."""
+        source = self.browse.source
+        return replace(source, bind={**source.bind, **env})
+
+    def cursor_text(self) -> str:
+        """What both sides have at the cursor."""
+        lines = None if self.found is None else self.found.lines
+        if lines is None:
+            return ""
+        values = [humanise(int(height[self.place]), Kind.BYTES) for height in lines.heights]
+        parts = [f"{name} {value}" for name, value in zip(lines.names, values, strict=True)]
+        return f"{lines.labels[self.place] or 'before the first node'}: {', '.join(parts)}"
+
+    # -- chart -------------------------------------------------------------------------------------------------
+
+    def chart_lines(self, width: int, height: int) -> list[Line]:
+        """Headline, chart and the values at the cursor in exactly `height` lines."""
+        clean = self.symbols.clean
+        if self.found is None:
+            return filled(self._placeholder(width), height)
+        head: list[Line] = []
+        for text in self.found.document.headline[: 1 if height < _SHORT else _MOST_HEADLINE]:
+            head += wrap((Span(clean(text), "heading" if not head else "plain"),), width, "  ")
+        lines = self.found.lines
+        if lines is None:
+            why = (
+                "No timelines: sizes are open, c binds them."
+                if self.browse.program.symbols
+                else "No timelines: sizes or events are missing."
+            )
+            return filled([*head, (), (Span(why, "faint"),)], height)
+        head = head[: max(0, height - LEAST_BARS - 3)]
+        cursor, legend = Span(clean(self.cursor_text())), lines.legend(self.symbols)
+        below = [(*legend, Span("   "), cursor)] if height < _SHORT else [legend, (cursor,)]
+        below = [cut_line(line, width, self.symbols) for line in below]
+        room = height - len(head) - len(below)
+        return filled([*head, *lines.lines(width, room, self.place, self.symbols), *below], height)
+
+    def _placeholder(self, width: int) -> list[Line]:
+        if self.error is not None:
+            error = self.error
+            found: list[Line] = [(Span(f"error {error.code}", "error"), Span(f"  {self.symbols.clean(error.message)}"))]
+            if error.where:
+                found.append((Span(self.symbols.clean(error.where), "faint"),))
+            if error.hint:
+                found.append((Span(self.symbols.clean(error.hint)),))
+            found += [(), (Span("o chooses another file.", "faint"),)]
+            return [row for line in found for row in wrap(line, width, "  ")]
+        if self.other:
+            return [(Span(f"comparing {self.symbols.waiting}", "faint"),)]
+        return [row for text in _ASK for row in wrap((Span(text, "faint" if text[:1] == "N" else "plain"),), width, "   ")]

@@ -1,0 +1,119 @@
+"""When each storage lives and how large it is, as arrays: what is alive at a step is found and summed up without a loop over tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Value
+from irscope.tui.models.amounts import Amounts, Floats
+from irscope.tui.models.binding import Binding
+from irscope.tui.models.outline import Ints, Outline, Rows, Steps
+from irscope.tui.models.tree import Mask
+
+if TYPE_CHECKING:
+    from irscope.tui.models.results import LiveRange, LiveTensors
+
+OUTPUT = "output"
+"""What `held_by` says of a tensor that the model returns."""
+
+
+class Lives:
+    """The storages of one answer of the liveness pass."""
+
+    def __init__(self, live: LiveTensors, outline: Outline) -> None:
+        ranges = live.ranges
+        self.live = live
+        self.ranges: Sequence[LiveRange] = ranges
+        self.steps = Steps(outline, live.steps)
+        count = len(live.steps)
+        self.born: Rows = np.array([one.born for one in ranges], dtype=np.int32)
+        self.dies: Rows = np.minimum(np.array([one.dies for one in ranges], dtype=np.int64), count).astype(np.int32)
+        self.is_output: Mask = np.array([one.held_by == OUTPUT for one in ranges], dtype=np.bool_)
+        self.sizes = Amounts.of(one.size for one in ranges)
+        self._inside_steps: Ints = np.array(list(live.inside), dtype=np.int64)
+        self._inside = Amounts.of(live.inside.values())
+        self._by_birth: Rows = np.argsort(self.born, kind="stable").astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.ranges)
+
+    @property
+    def formulas(self) -> int:
+        """How many distinct formulas there are among the sizes."""
+        return self.sizes.formulas + self._inside.formulas
+
+    def depends(self, binding: Binding) -> bool:
+        """Whether some size is still a formula with these sizes put in."""
+        bound = (*self.sizes.bound(binding).distinct, *self._inside.bound(binding).distinct)
+        return any(isinstance(size, SymDim) for size in bound)
+
+    def bound(self, binding: Binding) -> Floats:
+        """The size of each storage; NaN where it has none with these sizes put in."""
+        return self.sizes.bound(binding).numbers
+
+    def over_steps(self, amounts: Floats, chosen: Mask | None = None) -> Floats:
+        """The sum of what is alive at each step, of the chosen storages."""
+        count = len(self.steps)
+        born, dies = (self.born, self.dies) if chosen is None else (self.born[chosen], self.dies[chosen])
+        sizes = np.nan_to_num(amounts if chosen is None else amounts[chosen])
+        change = np.bincount(born, sizes, minlength=count + 2) - np.bincount(dies + 1, sizes, minlength=count + 2)
+        total: Floats = np.cumsum(change[:count])
+        return total
+
+    def inside(self, binding: Binding) -> Floats:
+        """Bytes at each step that only exist within it."""
+        found: Floats = np.zeros(len(self.steps), dtype=np.float64)
+        if len(self._inside_steps):
+            found[self._inside_steps] = np.nan_to_num(self._inside.bound(binding).numbers)
+        return found
+
+    def heights(self, binding: Binding) -> Floats:
+        """Bytes alive at each step; NaN where a size has no value."""
+        sizes = self.bound(binding)
+        total = self.over_steps(sizes) + self.inside(binding)
+        lacking = np.isnan(sizes)
+        if lacking.any():
+            total[self.over_steps(np.ones(len(sizes), dtype=np.float64), lacking) > 0] = np.nan
+        return total
+
+    def alive(self, first: int, last: int | None = None) -> Ints:
+        """The storages alive at a step, or at any of several, by their number."""
+        found: Ints = np.flatnonzero((self.born <= (first if last is None else last)) & (self.dies >= first))
+        return found
+
+    def of(self, value: Value) -> LiveRange | None:
+        """The storage that a value had first; None where it has that of another, or none."""
+        node = value.node
+        step = None if node is None else self.steps.step_of(node)
+        if step is None:
+            return None
+        place = int(np.searchsorted(self.born, step, side="left", sorter=self._by_birth))
+        while place < len(self.ranges) and self.born[self._by_birth[place]] == step:
+            one = self.ranges[int(self._by_birth[place])]
+            if one.value is value:
+                return one
+            place += 1
+        return None
+
+
+def resident_bytes(live: LiveTensors, roles: Sequence[str], binding: Binding) -> int:
+    """What is there all the time of some roles, as far as it is known."""
+    resident: Mapping[str, Dim | None] = live.resident
+    return sum(size for role in roles if isinstance(size := binding.of(resident.get(role, 0)), int))
+
+
+def category_of(one: LiveRange) -> str:
+    """What a tensor is to the model."""
+    return "output" if one.held_by == OUTPUT else "activation"
+
+
+def maker_of(one: LiveRange) -> str:
+    """The module that made it, else the operator."""
+    node = one.value.node
+    if node is None:
+        return ""
+    return node.scope.path or node.op
