@@ -8,8 +8,9 @@ from pathlib import Path
 
 from irscope.errors import UsageError
 from irscope.frontends.nodefile import NodeFile, open_nodes
+from irscope.memory.ordering.sorting import sorted_by
 from irscope.passes.schedule import Schedule, Scheduled
-from irscope.passes.schedules.groups import Groups, group_order, sorted_by
+from irscope.passes.schedules.groups import Groups, group_order
 from irscope.session import Model
 
 

@@ -99,7 +99,10 @@ def train_module(
 
 
 def open_training(text: str, options: LoadOptions, made: Training, settings: Settings) -> Model:
-    """The training step of a named model ("torchvision:resnet50"), of what a function in a script returns ("./train.py:build"), or in a file ("joint.pt2")."""
+    """The training step of a model.
+
+    It has a name ("torchvision:resnet50"), is what a function in a script returns ("./train.py:build"), or is a joint graph ("joint.pt2").
+    """
     if is_name(text):
         return _named(text, options, made, settings)
     path, colon, function = text.rpartition(":")

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from irscope.ir.builder import paused_gc
 from irscope.ir.graph import Facet, Graph
+from irscope.memory.ordering.sorting import sorted_by
 from irscope.passes.ort.kernels import Launches
 from irscope.passes.ort.model import OrtOptions, OrtPlan, launches_of, plan_launches
 from irscope.passes.ort.order import EXECUTION_ORDERS, REFUSED_ORDER, ExecutionOrder, makers_of
 from irscope.passes.ort.present import RUNTIME
 from irscope.passes.ort_memory import bytes_inside
 from irscope.passes.schedule import Schedule, Scheduled
-from irscope.passes.schedules.groups import sorted_by
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext

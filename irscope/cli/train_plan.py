@@ -19,10 +19,13 @@ class Command:
 
     MODEL is a name such as torchvision:resnet50, or ./train.py:build, a function that returns (module, inputs), and may add a loss
     (a function of what the module returns) and an optimizer (a function of the parameters). The script is executed; nothing is
-    computed by the model, and no GPU is needed. Times are bounds by the roofline of the device.
+    computed by the model, and no GPU is needed. Times are bounds by the roofline of the device. A .pt2 file may hold forward and
+    backward in one graph, as torch.export's joint export gives it.
 
     irscope train-plan torchvision:resnet50 --bind batch=32 --optimizer adamw
-    irscope train-plan ./train.py:build --batches 4,8,16,32,64 --memory 24GiB
+    irscope train-plan ./train.py:build --batches 4,8,16,32,64
+    irscope train-plan torchvision:resnet152 --memory 24GiB
+    irscope train-plan ./train.py:build --budget 60% --plan-out plan.json
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from irscope import __version__
+from irscope.cli.args import load_options
 from irscope.cli.training import memory_of, opened
 from irscope.errors import UsageError
 from irscope.memory.checkpointing.solve import CheckpointPlanner, Planned
@@ -83,7 +84,8 @@ def swept(args: argparse.Namespace) -> tuple[Document, Model, tuple[Series, ...]
         series=(series,),
         notes=notes if args.memory else (),
     )
-    return Document(__version__, model.info(), (report,)), model, (series,)
+    info = replace(model.info(), bind=dict(load_options(args).bind))
+    return Document(__version__, info, (report,)), model, (series,)
 
 
 class _Captures:
@@ -160,7 +162,7 @@ def _search(room: int, needs: Callable[[int], int], known: dict[int, int], most:
     while not most or turn < most:
         low = max((batch for batch in known if known[batch] <= room), default=0)
         high = min((batch for batch in known if known[batch] > room and batch > low), default=0)
-        if high and high - low <= 1 or low >= _MOST_BATCH:
+        if (high and high - low <= 1) or low >= _MOST_BATCH:
             break
         near = sorted(known, key=lambda batch: (abs(known[batch] - room), batch))[:2]
         guess = (low + high) // 2 if high else 2 * low

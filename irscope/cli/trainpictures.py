@@ -48,7 +48,9 @@ def dotted(picture: str, model: Model, swept: Sequence[Series], seconds: float, 
     for series in _series(picture, model, swept, seconds):
         if picture == "memory":
             total = [sum(int(str(cell)) for cell in row) for row in zip(*[series.cells(one.key) for one in series.y], strict=True)]
-            series = Series(series.title, series.x, (Column("total", Kind.BYTES),), {series.x.key: series.cells(series.x.key), "total": total})
+            series = Series(
+                series.title, series.x, (Column("total", Kind.BYTES),), {series.x.key: series.cells(series.x.key), "total": total}
+            )
         for column in series.y:
             one = Series(series.title, series.x, (column,), series.data, stacked=False)
             yield from ("", *line_chart(one, encoding))

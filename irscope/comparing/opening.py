@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from irscope.comparing.expected import settings_of
 from irscope.comparing.models import ModelComparison, compare_models
@@ -15,6 +16,9 @@ from irscope.ir.typetext import parse_type
 from irscope.passkit.settings import Settings
 from irscope.recording import Recording, is_recording, read_recording
 from irscope.session import Model, open_model
+
+_INPUTS_DO_NOT_FIT: Final = ("IRS148", "IRS623")
+"""What reading a model says to inputs that it has not, or not so."""
 
 
 def open_for(path: Path, recording: Recording, options: LoadOptions | None = None, settings: Settings | None = None) -> Model:
@@ -30,8 +34,8 @@ def open_for(path: Path, recording: Recording, options: LoadOptions | None = Non
     wanted = settings_of(recording, settings or Settings())
     try:
         return open_model(path, replace(given, inputs=inputs, bind=bind), settings=wanted)
-    except UsageError as error:
-        if given.inputs or given.bind or not inputs:
+    except (UsageError, LoadError) as error:
+        if error.code not in _INPUTS_DO_NOT_FIT or given.inputs or given.bind or not inputs:
             raise
         message = f"this recording is of another model ({header.name}): its inputs do not fit {path}: {error.message}"
         raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded") from error

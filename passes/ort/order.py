@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import Final, Literal, TypeAlias
 
+from irscope.memory.ordering.sorting import sorted_by
 from irscope.passes.ort.kernels import Launch, Launches
 
 ExecutionOrder: TypeAlias = Literal["default", "priority_based"]
@@ -61,20 +61,4 @@ def _backwards(makers: list[list[int]]) -> list[int]:
 
 def _by_priority(launches: list[Launch], makers: list[list[int]]) -> list[int]:
     """Always the kernel that comes first in the file of those that could run, but what reads only a shape before all else."""
-    waiting = [len(needed) for needed in makers]
-    readers: list[list[int]] = [[] for _ in makers]
-    for index, needed in enumerate(makers):
-        for other in needed:
-            readers[other].append(index)
-    is_late = [launch.name not in _EARLY for launch in launches]
-    ready = [(is_late[index], index) for index, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        index = heapq.heappop(ready)[1]
-        order.append(index)
-        for reader in readers[index]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heapq.heappush(ready, (is_late[reader], reader))
-    return order
+    return sorted_by([launch.name not in _EARLY for launch in launches], makers)

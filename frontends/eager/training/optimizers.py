@@ -51,7 +51,7 @@ def maker_of(optimizer: str | Maker | torch.optim.Optimizer, fakes: Fakes, optio
 def _checked(maker: Maker) -> Maker:
     """A user's function, which must make an optimizer."""
 
-    def make(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def make(parameters: Any) -> torch.optim.Optimizer:
         made = maker(parameters)
         if not isinstance(made, torch.optim.Optimizer):
             raise UsageError(

@@ -85,6 +85,9 @@ def _options(request: Request, profile: Path | None, saved: Path | None) -> Any:
     options.graph_optimization_level = level.ORT_ENABLE_ALL if request.options.optimise else level.ORT_DISABLE_ALL
     options.enable_mem_pattern = request.options.arena
     options.enable_cpu_mem_arena = request.options.arena
+    # A session that knows the sizes plans its memory by them; with open ones it would reuse less.
+    for symbol, size in request.model.bind.items():
+        options.add_free_dimension_override_by_name(symbol, size)
     if request.options.threads:
         options.intra_op_num_threads = request.options.threads
     if profile is not None:

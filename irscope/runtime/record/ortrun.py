@@ -261,6 +261,7 @@ def _settings(request: Request) -> dict[str, Setting]:
         "arena": options.arena,
         "memory_pattern": options.arena,
         "io_binding": True,
+        "fixed_sizes": " ".join(f"{symbol}={size}" for symbol, size in request.model.bind.items()),
         "threads": options.threads,
         "seed": options.seed,
         "op_time": "ONNX Runtime's profile",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -22,6 +24,47 @@ def build():
 
 def empty():
     return 5
+
+def blocks(batch=8):
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(6)], nn.Linear(64, 10))
+    return net, torch.zeros(batch, 64)
+
+def frozen():
+    return nn.Linear(4, 4).requires_grad_(False), torch.zeros(2, 4)
+
+def vector():
+    return nn.Linear(4, 4), torch.zeros(2, 4), lambda out: out.sum(1)
+
+def apart():
+    return nn.Linear(4, 4), torch.zeros(2, 4), lambda out: out.detach().sum()
+
+class InPlace(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x).sigmoid()
+        z = y * y
+        y.add_(1)
+        return z
+
+def in_place():
+    return InPlace(4, 4), torch.zeros(2, 4)
+
+class Branch(nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        return y * 2 if y.sum() > 0 else y
+
+def branch():
+    return Branch(4, 4), torch.zeros(2, 4)
+
+class Raises(nn.Linear):
+    def forward(self, x):
+        return super().forward(x[:, :3])
+
+def raises():
+    return Raises(4, 4), torch.zeros(2, 4)
+
+def no_optimizer():
+    return nn.Linear(4, 4), torch.zeros(2, 4), None, lambda parameters: 3
 """
 
 
@@ -45,9 +88,72 @@ def test_document_and_files(script: Path, tmp_path: Path, capsys: pytest.Capture
     assert picture.read_text("utf-8").startswith("<svg xmlns=")
 
 
+def test_largest_batch_with_and_without_recomputing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = 48 << 20
+    arguments = ["train-plan", f"{script}:blocks", "--memory", str(memory), "--bind", "batch=4096", "--seconds", "0.3", "--format", "json"]
+    assert main(arguments) == ExitCode.OK
+    [report] = json.loads(capsys.readouterr().out)["reports"]
+    found = report["summary"]
+    kept = found["largest_batch"]
+    assert found["largest_batch_reserved_bytes"] <= memory
+    assert 0 < kept < found["largest_batch_recomputing"]
+    assert found["recomputing_extra_seconds"] > 0
+    # One sample more does not fit where everything is kept.
+    assert main(["train-plan", f"{script}:blocks", "--batches", str(kept + 1), "--format", "json"]) == ExitCode.OK
+    [report] = json.loads(capsys.readouterr().out)["reports"]
+    [table] = report["tables"]
+    assert table["rows"][0][[column["key"] for column in table["columns"]].index("reserved")] > memory
+
+
+def test_plan_for_the_live_module(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    import irscope
+
+    path, picture = tmp_path / "plan.json", tmp_path / "curve.svg"
+    arguments = ["train-plan", f"{script}:blocks", "--bind", "batch=4096", "--budget", "75%", "--seconds", "1", "--plan-out", str(path)]
+    assert main([*arguments, "--format", "json", "--plot", str(picture), "--picture", "recompute"]) == ExitCode.OK
+    reports = {one["pass"]: one["summary"] for one in json.loads(capsys.readouterr().out)["reports"]}
+    plan = json.loads(path.read_text("utf-8"))
+    assert reports["plan"]["budget_bytes"] == reports["checkpoint"]["budget_bytes"] == plan["step_budget_bytes"]
+    assert plan["step_peak_bytes"] <= plan["step_budget_bytes"] and plan["regions"]
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+    space: dict[str, Any] = {}
+    exec(SCRIPT, space)
+    module, x = space["blocks"](64)
+    x.normal_()
+    module(x).square().mean().backward()
+    wanted = [one.grad.clone() for one in module.parameters()]
+    module.zero_grad()
+    irscope.apply_checkpoints(module.train(), plan)
+    module(x).square().mean().backward()
+    assert all(torch.equal(one.grad, grad) for one, grad in zip(module.parameters(), wanted, strict=True))
+
+
+def test_picture_in_the_terminal(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train-plan", f"{script}:blocks", "--bind", "batch=4096", "--passes", "training", "--seconds", "0.5"]
+    assert main([*arguments, "--picture", "recompute"]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.strip() == "extra" for line in lines[-10:]) and "peak" in lines[-1]
+    assert main([*arguments, "--picture", "idle"]) == ExitCode.USAGE
+
+
 @pytest.mark.parametrize(
     ("text", "code", "status"),
     [
+        ("{}:frozen", "IRS374", ExitCode.LOAD),
+        ("{}:vector", "IRS375", ExitCode.LOAD),
+        ("{}:apart", "IRS376", ExitCode.LOAD),
+        ("{}:in_place", "IRS377", ExitCode.LOAD),
+        ("{}:branch", "IRS378", ExitCode.LOAD),
+        ("{}:raises", "IRS379", ExitCode.LOAD),
+        ("{}:no_optimizer", "IRS373", ExitCode.USAGE),
+        ("{}:blocks --budget 1KiB", "IRS390", ExitCode.USAGE),
+        ("{}:blocks --budget 200%", "IRS393", ExitCode.USAGE),
+        ("{}:blocks --budget much", "IRS336", ExitCode.USAGE),
+        ("{}:blocks --plan-out plan.json", "IRS394", ExitCode.USAGE),
+        ("{}:build --memory 1GiB", "IRS386", ExitCode.USAGE),
         ("{}:nothing", "IRS385", ExitCode.LOAD),
         ("{}:empty", "IRS385", ExitCode.LOAD),
         ("model.onnx", "IRS384", ExitCode.USAGE),
@@ -55,6 +161,6 @@ def test_document_and_files(script: Path, tmp_path: Path, capsys: pytest.Capture
     ],
 )
 def test_what_gives_no_step(script: Path, text: str, code: str, status: ExitCode, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train-plan", text.format(script)]) == status
+    assert main(["train-plan", *text.format(script).split()]) == status
     said = capsys.readouterr().err
     assert code in said and len(said.strip().splitlines()) == 1
