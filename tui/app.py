@@ -166,6 +166,8 @@ class IrscopeApp(App[None]):
     def action_reload(self) -> None:
         if not self.session.program.path:
             self.notify("This model was not read from a file.", markup=False)
+        elif self.session.program.training is not None:
+            self.notify("A captured training step cannot be read again; start the UI again.", markup=False)
         else:
             self._read_again(self.session.model)
 

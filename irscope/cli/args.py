@@ -46,6 +46,23 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
 
 
+def add_step_arguments(parser: argparse.ArgumentParser) -> None:
+    """How a training step is made."""
+    step = parser.add_argument_group("the step")
+    step.add_argument("--optimizer", default="sgd", help="sgd, momentum, adam, adamw, ...; default: sgd")
+    step.add_argument("--loss", default=None, help="auto, cross-entropy, mse, mean or sum; default: the model's own where it has one")
+    form = step.add_mutually_exclusive_group()
+    form.add_argument("--fused", action="store_true", help="the optimizer's fused kernels")
+    form.add_argument("--foreach", action="store_true", help="lists of tensors at once, the default on CUDA")
+    form.add_argument("--one-by-one", action="store_true", help="a parameter at a time")
+    step.add_argument("--autocast", default="", metavar="TYPE", help="bf16 or f16: forward in mixed precision")
+    step.add_argument("--accumulate", type=int, default=1, metavar="N", help="forwards and backwards before the optimizer's step")
+    step.add_argument("--keep-gradients", action="store_true", help="zero_grad(set_to_none=False)")
+    step.add_argument(
+        "--answers-zero", action="store_true", help="values that the model asks for are zeros, as over stand-ins for CUDA's libraries"
+    )
+
+
 def add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """How and where the answer is written."""
     parser.add_argument("--format", choices=formats, default="text", help="default: text")

@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments
-from irscope.errors import OutputError, UsageError
+from irscope.cli.args import add_model_arguments, add_output_arguments, add_step_arguments
+from irscope.errors import OutputError
 from irscope.report.options import RenderOptions
 
 _PICTURES = ("memory", "categories", "idle", "batch", "recompute")
@@ -30,19 +30,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
-        step = parser.add_argument_group("the step")
-        step.add_argument("--optimizer", default="sgd", help="sgd, momentum, adam, adamw, ...; default: sgd")
-        step.add_argument("--loss", default=None, help="auto, cross-entropy, mse, mean or sum; default: the model's own where it has one")
-        form = step.add_mutually_exclusive_group()
-        form.add_argument("--fused", action="store_true", help="the optimizer's fused kernels")
-        form.add_argument("--foreach", action="store_true", help="lists of tensors at once, the default on CUDA")
-        form.add_argument("--one-by-one", action="store_true", help="a parameter at a time")
-        step.add_argument("--autocast", default="", metavar="TYPE", help="bf16 or f16: forward in mixed precision")
-        step.add_argument("--accumulate", type=int, default=1, metavar="N", help="forwards and backwards before the optimizer's step")
-        step.add_argument("--keep-gradients", action="store_true", help="zero_grad(set_to_none=False)")
-        step.add_argument(
-            "--answers-zero", action="store_true", help="values that the model asks for are zeros, as over stand-ins for CUDA's libraries"
-        )
+        add_step_arguments(parser)
         shown = parser.add_argument_group("what is shown")
         shown.add_argument("--passes", default="training,activations{top=15}", help="default: %(default)s")
         shown.add_argument("--nodes-csv", metavar="FILE", help="also write times and memory of every operator")
@@ -69,8 +57,6 @@ class Command:
         from irscope.cli.training import opened
         from irscope.report.write import write_document
 
-        if args.accumulate < 1:
-            raise UsageError("--accumulate must be at least 1", code="IRS373")
         picture = Path(args.plot) if args.plot else None
         if picture is not None:
             from irscope.report.plot import check_plot

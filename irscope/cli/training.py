@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 
 from irscope.cli.args import load_options, settings_from
+from irscope.errors import UsageError
 from irscope.memory.checkpointing.solve import CheckpointPlans
 from irscope.passes.activations import ActivationList, Activations
 from irscope.passes.checkpoint import Checkpoint, Checkpointed
@@ -18,6 +19,8 @@ from irscope.trainingcapture import Training, open_training
 
 def training_from(args: argparse.Namespace) -> Training:
     """How the step is made, from arguments."""
+    if args.accumulate < 1:
+        raise UsageError("--accumulate must be at least 1", code="IRS373")
     options: dict[str, object] = {}
     if args.fused:
         options["fused"] = True

@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, load_options, open_from, settings_from
+from irscope.cli.args import add_model_arguments, add_step_arguments, load_options, open_from, settings_from
 from irscope.errors import UsageError
 from irscope.recording import is_recording
 from irscope.session import Model, open_model
@@ -17,7 +17,8 @@ class Command:
     """Browse a model in the terminal: its nodes, live tensors, costs and parameters.
 
     Without MODEL it shows the files that were opened last and some samples to choose from. With OTHER, another model or a
-    recording of a real run, it begins with the comparison of both.
+    recording of a real run, it begins with the comparison of both. With --train it shows a training step: MODEL is a name or a function
+    in a script, as for train-plan, and the memory screen begins with the step by category.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,8 @@ class Command:
         parser.add_argument(
             "other", metavar="OTHER", nargs="?", default="", help="another model, or a recording that `irscope record` wrote"
         )
+        parser.add_argument("--train", action="store_true", help="show the training step of MODEL, a name or ./train.py:build")
+        add_step_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -37,6 +40,8 @@ class Command:
         start = importlib.import_module("irscope.tui.start")
         app = importlib.import_module("irscope.tui.app")
 
+        if args.train and args.model is None:
+            raise UsageError("--train needs a model", hint="irscope tui --train torchvision:resnet50, or ./train.py:build")
         if args.model is not None and is_recording(Path(args.model)):
             if not args.other:
                 raise UsageError(f"{args.model} is a recording, which is shown beside its model", hint="irscope tui MODEL RECORDING")
@@ -48,6 +53,10 @@ class Command:
         if args.model is None:
             load_options(args)  # what is wrong with the arguments is said before there is a screen
             model = start.choose(read)
+        elif args.train:
+            from irscope.cli.training import opened
+
+            model = opened(args)
         else:
             model = open_from(args)
             start.note_opened(Path(args.model))

@@ -10,7 +10,6 @@ from textual.pilot import Pilot
 
 from irscope.tui.analyses import report_of, result_of
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.memoryviews import VIEWS
 from irscope.tui.models.spaces import AddressMap, Buffers, allocated, order_text, orders, planned
 from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
@@ -82,7 +81,7 @@ def test_every_view_opens_over_anything(text: str) -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "2")
         memory = app.session["memory"]
-        count = len(VIEWS) - int(not memory.sizes_question)
+        count = len(memory.drawings.offered(has_sizes=bool(memory.sizes_question)))
         for number in range(count):
             await press(app, pilot, "v", str(number + 1), "plus", "minus", "0", "tab", "down")
             shown = screen_text(app)

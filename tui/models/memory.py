@@ -78,7 +78,7 @@ class Memory:
         self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None] | None = None
         self.by_size: Stack | None = None
         """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
-        self.drawings = Drawings(self.symbols)
+        self.drawings = Drawings(self.symbols, of_training=browse.program.training is not None)
         self.filter_text = ""
 
     # -- results -----------------------------------------------------------------------------------------------
@@ -226,14 +226,16 @@ class Memory:
 
     def go_to_peak(self) -> bool:
         """Go to the step at which most is alive."""
-        if self.stack is None or self.stack.peak is None:
+        stack = self.drawings.followed(self.stack)
+        if stack is None or stack.peak is None:
             return False
-        self.go_to(self.stack.peak)
+        self.go_to(stack.peak)
         return True
 
     def go_to_hill(self, by: int) -> bool:
         """Go to the next highest place or the one before."""
-        hill = None if self.stack is None else self.stack.next_hill(self.step, by)
+        stack = self.drawings.followed(self.stack)
+        hill = None if stack is None else stack.next_hill(self.step, by)
         if hill is not None:
             self.go_to(hill)
         return hill is not None
@@ -445,7 +447,9 @@ class Memory:
         """What stands above the chart."""
         separator = self.symbols.glyphs.separator
         parts = [TITLES[self.drawings.view]]
-        if self.stack is not None and len(self.stack):
+        if self.drawings.title:
+            parts.append(self.drawings.title)
+        elif self.stack is not None and len(self.stack):
             parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")
         parts.append(f"model {self.lifetime if self.found is None else self._model_text()}")
         if self.device:

@@ -11,13 +11,14 @@ from irscope.tui.models.spans import Line, Span, cut_line, filled
 from irscope.tui.models.stack import Stack
 from irscope.tui.models.symbols import Symbols
 
-View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders"]
+View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training"]
 VIEWS: Mapping[View, str] = {
     "steps": "live bytes by step",
     "sizes": "the peak over sizes of the first symbol",
     "allocator": "addresses by step, as PyTorch's allocator gives them on a GPU",
     "plan": "addresses by step, planned for one arena",
     "orders": "live bytes as written and in the order that needs least memory",
+    "training": "the step of training by category, with its phases",
 }
 TITLES: Mapping[View, str] = {
     "steps": "Memory",
@@ -25,6 +26,7 @@ TITLES: Mapping[View, str] = {
     "allocator": "Addresses, PyTorch's allocator",
     "plan": "Addresses, planned arena",
     "orders": "Orders",
+    "training": "Step of training",
 }
 
 
@@ -34,6 +36,8 @@ class Drawing:
 
     stack: Stack
     text: str = ""
+    title: str = ""
+    """What stands above it in place of what is alive at the cursor."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,10 @@ class Wanted:
 class Drawings:
     """The drawing that is shown, or why there is none."""
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, *, of_training: bool = False) -> None:
         self.symbols = symbols
-        self.view: View = "steps"
+        self.of_training = of_training
+        self.view: View = "training" if of_training else "steps"
         self._asked: Wanted | None = None
         self._found: tuple[Wanted, Drawing | IrscopeError] | None = None
 
@@ -82,6 +87,21 @@ class Drawings:
         found = None if self._found is None or self._found[0] != self._asked else self._found[1]
         return found if isinstance(found, Drawing) else None
 
+    def offered(self, *, has_sizes: bool) -> list[View]:
+        """The views there are to choose from: sizes for a model that has symbols, a step for one that was captured in training."""
+        absent = {"sizes": not has_sizes, "training": not self.of_training}
+        return [view for view in VIEWS if not absent.get(view)]
+
+    def followed(self, steps: Stack | None) -> Stack | None:
+        """The chart whose peaks are gone to: that of a step of training where it is shown, else that of live bytes by step."""
+        drawing = self.drawing if self.view == "training" else None
+        return steps if drawing is None or steps is None or len(drawing.stack) != len(steps) else drawing.stack
+
+    @property
+    def title(self) -> str:
+        """What the step of training says above its chart, where it is shown."""
+        return self.symbols.clean(self.drawing.title) if self.view == "training" and self.drawing is not None else ""
+
     def lines(self, width: int, height: int, here: int | None, mark: int | None) -> list[Line]:
         """The chart, or a word on why there is none."""
         symbols = self.symbols
@@ -93,7 +113,7 @@ class Drawings:
         if found is None:
             return filled([(Span(f"computing {VIEWS[self.view]}", "faint"),)], height)
         stack = found.stack
-        head = [cut_line(stack.legend(symbols), width, symbols)] if height >= 5 else []
+        head = stack.legend_rows(width, symbols)[: 2 if height >= 10 else 1] if height >= 5 else []
         if found.text and height >= 8:
             head.append(cut_line((Span(symbols.clean(found.text)),), width, symbols))
         if not len(stack):

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from irscope.report.printable import cut_middle, display_width, pad
 from irscope.tui.models.symbols import Symbols
 
-PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4"]
-PARTS: tuple[PartRole, ...] = ("part0", "part1", "part2", "part3", "part4")
+PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4", "part5", "part6"]
+PARTS: tuple[PartRole, ...] = ("part0", "part1", "part2", "part3", "part4", "part5", "part6")
 """Looks of the parts of a stacked chart."""
 Role: TypeAlias = Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error"] | PartRole
 ROLES: tuple[Role, ...] = ("plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error", *PARTS)

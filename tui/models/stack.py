@@ -120,7 +120,7 @@ class Stack:
         above = [self._mark_line(margin, count, symbols)] if height >= 3 else []
         below = [self._axis_line(margin, count, here, mark, symbols)] if height >= 2 else []
         if height >= 7:
-            below.append(self._text_line(margin))
+            below.append(self._text_line(margin, count, symbols))
         bars = self._bar_lines(margin, count, height - len(above) - len(below), symbols)
         return [cut_line(line, width, symbols) for line in (*above, *bars, *below)]
 
@@ -164,7 +164,7 @@ class Stack:
         pieces = [Span(sign, "faint" if sign == symbols.glyphs.rule else "mark") for sign in signs]
         return (zero, *pieces)
 
-    def _text_line(self, margin: int) -> Line:
+    def _text_line(self, margin: int, count: int, symbols: Symbols) -> Line:
         if self.places is not None:
             return (Span(f"{' ' * margin}{self.places[self.start]} to {self.places[self.stop - 1]}", "faint"),)
         part = "" if self.stop - self.start == self.count else f" of {self.count:,}"
@@ -176,6 +176,10 @@ class Stack:
         for number, name in enumerate(self.parts):
             spans += [Span(fill_of(number, symbols), PARTS[number % len(PARTS)]), Span(f" {name}  ")]
         return tuple(spans)
+
+    def legend_rows(self, width: int, symbols: Symbols) -> list[Line]:
+        """The legend in lines of a width."""
+        return [cut_line(self.legend(symbols), width, symbols)]
 
 
 def fill_of(part: int, symbols: Symbols) -> str:

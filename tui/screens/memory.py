@@ -21,6 +21,7 @@ from irscope.tui.models.memory import LIFETIMES, Found, Memory
 from irscope.tui.models.memoryviews import VIEWS, Drawing, View
 from irscope.tui.models.spaces import allocated, order_text, orders, planned
 from irscope.tui.models.stack import Stack
+from irscope.tui.models.trainstep import step_drawing
 from irscope.tui.queue import NOW
 from irscope.tui.screens.base import ModelScreen
 from irscope.tui.screens.dialog import ChoiceDialog
@@ -135,9 +136,12 @@ class MemoryScreen(ModelScreen):
         device, steps = memory.device, len(self.browse.outline.program_order)
 
         def answer() -> Drawing:
-            manager = session.model_for(env).manager
+            # A captured step cannot be read again with other sizes.
+            manager = session.manager if wanted.view == "training" else session.model_for(env).manager
             if manager.settings.device != device:
                 manager.settings = replace(manager.settings, device=device)
+            if wanted.view == "training":
+                return step_drawing(result_of(manager, "training"))
             if wanted.view == "plan":
                 return Drawing(planned(report_of(manager, "plan"), steps))
             if wanted.view == "orders":
@@ -289,7 +293,7 @@ class MemoryScreen(ModelScreen):
         self.show()
 
     def action_view(self) -> None:
-        views = [view for view in VIEWS if view != "sizes" or self.memory.sizes_question]
+        views = self.memory.drawings.offered(has_sizes=bool(self.memory.sizes_question))
 
         def choose(index: int | None) -> None:
             if index is not None:

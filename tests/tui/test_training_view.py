@@ -1,0 +1,138 @@
+"""The step of training on the memory screen: the bytes of the training pass, its phases and its peak."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from textual.pilot import Pilot
+
+from irscope.session import Model
+from irscope.tui.analyses import result_of
+from irscope.tui.app import IrscopeApp
+from irscope.tui.models.spans import PARTS, text_of
+from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.models.trainstep import StepStack, step_drawing
+from tests.tui.driving import drive, press, screen_text
+from tests.tui.models import TWO_LAYERS, model
+
+pytestmark = pytest.mark.torch
+
+
+@cache
+def captured() -> Model:
+    """A step of a small network."""
+    import torch
+    from torch import nn
+
+    import irscope
+
+    net = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 10))
+    return irscope.capture_training(net, torch.zeros(16, 32), optimizer="adamw")
+
+
+def stack() -> StepStack:
+    """Its chart."""
+    made = step_drawing(result_of(captured().manager, "training")).stack
+    assert isinstance(made, StepStack)
+    return made
+
+
+def test_the_chart_adds_up_to_what_the_pass_says() -> None:
+    found = result_of(captured().manager, "training")
+    made = stack()
+    assert made.total.tolist() == found.total.tolist()
+    assert made.peak == found.peak_step
+    assert {name for name, part in made.parts.items() if part[made.peak]} >= {"parameters", "optimizer"}
+
+
+def test_a_step_of_the_chart_is_a_node_of_the_graph() -> None:
+    nodes = list(captured().program.graph)
+    trace = result_of(captured().manager, "training").trace
+    assert [node.source for node in nodes] == [op.source for op in trace.in_step(trace.steady)]
+
+
+def test_phases_follow_one_another() -> None:
+    made = stack()
+    runs = list(made.runs())
+    assert [phase for _, _, phase in runs] == ["forward", "backward", "optimizer"]
+    assert [end for _, end, _ in runs[:-1]] == [first for first, _, _ in runs[1:]]
+    assert runs[0][0] == 0
+    assert runs[-1][1] == len(made)
+
+
+def test_the_phases_are_written_below_the_axis_where_they_begin() -> None:
+    made = stack()
+    lines = made.lines(120, 20, 3, UNICODE)
+    below, margin = text_of(lines[-1]), made.margin()
+    for first, _, phase in made.runs():
+        at = margin + made.column_of(first, 120 - margin)
+        assert below[at:].startswith(f"│ {phase[:5]}")
+
+
+def test_a_rule_goes_up_where_a_phase_begins_and_covers_no_bytes() -> None:
+    made = StepStack({"kept": np.array([1.0, 4.0, 2.0, 1.0])}, ["forward", "backward", "backward", "optimizer"])
+    margin = made.margin()
+    lines = [text_of(line)[margin:] for line in made.lines(margin + 40, 11, None, UNICODE)]
+    bars = lines[1:-2]
+    assert [line[30] for line in bars] == ["│"] * 6 + ["█"] * 2
+    assert [line[10] for line in bars] == ["█"] * 8
+    assert [line[20] for line in bars] == [" "] * 4 + ["█"] * 4
+
+
+def test_the_title_names_the_peak_and_its_phase() -> None:
+    found = result_of(captured().manager, "training")
+    title = step_drawing(found).title
+    op = found.trace.in_step(found.trace.steady)[found.peak_step]
+    assert f"in the {op.phase}" in title
+    assert f"at step {found.peak_step} of" in title
+
+
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
+@pytest.mark.parametrize("size", [(12, 2), (40, 7), (80, 12), (200, 40)])
+def test_lines_have_the_size_asked_for(size: tuple[int, int], symbols: Symbols) -> None:
+    made = stack()
+    made.zoom(20, 0.3)
+    lines = made.lines(*size, 20, symbols)
+    assert len(lines) == size[1]
+    assert all(len(text_of(line)) <= size[0] for line in lines)
+    assert all(text_of(line).isascii() for line in lines) or symbols is UNICODE
+
+
+def test_fills_tell_all_categories_apart() -> None:
+    for symbols in (UNICODE, ASCII):
+        assert len(set(symbols.fills)) == len(symbols.fills) == len(PARTS) >= len(stack().parts)
+
+
+def test_other_models_are_not_offered_a_step() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2")
+        drawings = app.session["memory"].drawings
+        assert drawings.view == "steps"
+        assert "training" not in drawings.offered(has_sizes=True)
+
+    drive(model(TWO_LAYERS), steps)
+
+
+def test_the_memory_screen_begins_with_the_step_and_all_screens_open() -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2", "p")
+        memory = app.session["memory"]
+        shown = screen_text(app)
+        for text in ("Step of training", "peak", "kept for backward", "│ backward", "│ optimizer"):
+            assert text in shown, text
+        assert memory.step == result_of(app.session.manager, "training").peak_step
+        await press(app, pilot, "n", "plus", "minus", "0", "space", "right", "space", "r")
+        for number in range(len(memory.drawings.offered(has_sizes=False))):
+            await press(app, pilot, "v", str(number + 1))
+            assert "this is a bug" not in screen_text(app)
+        assert "Step of training" in screen_text(app)
+        await press(app, pilot, "v", "1")
+        assert "Step of training" not in screen_text(app)
+        for key in ("1", "3", "4", "5", "7", "y", "escape", "ctrl+r", "1", "down", "enter"):
+            await press(app, pilot, key)
+            assert "this is a bug" not in screen_text(app)
+            assert "Traceback" not in screen_text(app)
+
+    drive(captured(), steps)
