@@ -87,7 +87,7 @@ class Values:
     def _compute(self, op: Op) -> bool:
         try:
             made = op.func(*self._real(op.args), **{key: self._real(value) for key, value in op.kwargs.items()})
-        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        except (RuntimeError, TypeError, ValueError, IndexError):
             for one in op.makes():
                 self.missing[one] = None
             return False
