@@ -15,11 +15,11 @@ from typing import ClassVar, Final
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, UsageError
+from irscope.files import write_binary
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.model import document_name
 from irscope.frontends.exported.tensors import Json, read_json
 from irscope.frontends.torch_common.archive import Archive, Entry
-from irscope.report.write import write_pieces
 
 _PIECE: Final = 16 << 20
 _STORED: Final = 0
@@ -83,7 +83,7 @@ class ExportedNodes:
             text = archive.read(self.entry).decode("utf-8")
         changed = _reordered(text, order, self.path, self.entry).encode("utf-8")
         patches = {place.offset: changed, **_checksums(self.path, entry, place.offset, zlib.crc32(changed))}
-        write_pieces(target, _patched(self.path, patches))
+        write_binary(target, _patched(self.path, patches))
         return [target]
 
 

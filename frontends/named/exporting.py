@@ -6,7 +6,6 @@ import importlib.util
 import io
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from irscope.errors import LoadError, OutputError, UsageError
+from irscope.errors import LoadError, UsageError
+from irscope.files import staged
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.named.load import Made, first_line, large_enough, make_named, open_axes, quiet
 from irscope.frontends.named.tensors import make_arguments
@@ -40,34 +40,14 @@ def export_named(text: str, options: LoadOptions, target: Path) -> list[Path]:
         raise UsageError("a trace has no open sizes", code="IRS673", where=text, hint="give numbers, or export .pt2 or .onnx")
     args, kwargs = make_arguments(made.chosen, real=True)
     described = json.dumps(describe(args, kwargs, made))
-    with _output(target), tempfile.TemporaryDirectory(prefix=".irscope-", dir=target.parent) as folder:
-        path = Path(folder) / target.name
+    with staged(target) as path:
         try:
             with quiet(), torch.no_grad():
                 _WRITERS[kind](made, args, kwargs, path, described)
         except Exception as error:  # whatever an exporter raises is why it does not accept the model
             raise LoadError(f"torch does not export it: {first_line(error)}", code="IRS676", where=text) from error
         Path(f"{path}.inputs.npz").write_bytes(_arrays(args, kwargs, made))
-        written = []
-        for file in sorted(Path(folder).iterdir()):
-            os.replace(file, target.parent / file.name)
-            written.append(target.parent / file.name)
-    return written
-
-
-class _output:
-    """Failures to write as one line."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __enter__(self) -> None:
-        if not self.target.parent.is_dir():
-            raise OutputError("cannot be written", where=str(self.target), hint="the folder it should be in does not exist")
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise OutputError(f"cannot be written: {error.strerror or error}", where=str(self.target)) from error
+        return [target.parent / file.name for file in sorted(path.parent.iterdir())]
 
 
 def describe(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[dict[str, object]]:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from irscope.errors import UsageError
+from irscope.files import write_binary
 from irscope.frontends.onnx.external import ExternalFiles
 from irscope.frontends.onnx.failures import NOT_ONNX, refuse, short
 from irscope.frontends.onnx.order import captured_names
 from irscope.frontends.onnx.reader import read_file
 from irscope.frontends.onnx.tensorfields import external_locations
 from irscope.frontends.onnx.wire import WireError, encode, message_fields
-from irscope.report.write import write_pieces
 
 _GRAPH, _NODE = 7, 1
 _PIECE = 16 << 20
@@ -55,7 +55,7 @@ class OnnxNodes:
             _copy_data(source, copy)
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             try:
-                write_pieces(target, _pieces(mapped, order))
+                write_binary(target, _pieces(mapped, order))
             except (WireError, IndexError) as error:
                 raise refuse(NOT_ONNX, f"the file is damaged ({error})", str(self.path)) from None
         return [target, *(copy for _, copy in copies)]
@@ -88,7 +88,7 @@ def _copy_data(source: Path, copy: Path) -> None:
             )
         return
     with source.open("rb") as file:
-        write_pieces(copy, iter(lambda: file.read(_PIECE), b""))
+        write_binary(copy, iter(lambda: file.read(_PIECE), b""))
 
 
 def _pieces(mapped: mmap.mmap, order: Sequence[int]) -> Iterator[bytes]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from irscope.errors import UsageError
+from irscope.files import is_stream, link_target, refuse_link
 from irscope.frontends.base import LoadOptions
 from irscope.ir.types import Type
 from irscope.ir.typetext import parse_type
 from irscope.passkit.instruments import ProgressLine
 from irscope.passkit.settings import Settings
+from irscope.report.printable import printable
 from irscope.report.select import Selection, parse_filter
 from irscope.session import Model, open_model
 
@@ -66,11 +69,47 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
 def add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """How and where the answer is written."""
     parser.add_argument("--format", choices=formats, default="text", help="default: text")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
+    add_output_file(parser, help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
     parser.add_argument("--rows", type=int, metavar="N", help="rows per table in text, 0 for all")
     parser.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")
     parser.add_argument("--top", type=int, metavar="N", help="keep the first N rows of the tables that --sort or --filter is about")
     parser.add_argument("--filter", default="", metavar="EXPR", help='keep rows such as: bytes > 1MiB and name ~ "layer1.*"')
+
+
+def add_output_file(
+    parser: argparse.ArgumentParser,
+    *flags: str,
+    help: str = "write there instead of stdout",
+    metavar: str = "FILE",
+    required: bool = False,
+    within: argparse._ArgumentGroup | None = None,
+) -> None:
+    """An option that names a file to write (default: -o), and --force once; `settle_output_files` looks at what was named."""
+    action = (within or parser).add_argument(*(flags or ("-o", "--output")), metavar=metavar, help=help, required=required)
+    named: tuple[str, ...] = parser.get_default("output_files") or ()
+    if not named:
+        parser.add_argument("--force", action="store_true", help="write through a link to where it leads")
+    parser.set_defaults(output_files=(*named, action.dest))
+
+
+def settle_output_files(args: argparse.Namespace) -> None:
+    """Look at every file that the arguments name as an output, before any work is done."""
+    for option in args.output_files:
+        text = getattr(args, option)
+        if text and text != "-" and not text.endswith(("/", os.sep)):
+            setattr(args, option, settled_output(text, args.force))
+
+
+def settled_output(text: str, force: bool) -> str:
+    """The path to write to: with `force` where a link leads, else a link is refused. Says so where a file will be replaced."""
+    path = Path(text)
+    leads = link_target(path)
+    if leads is not None and force:
+        path = leads
+    refuse_link(path)
+    if path.is_file() and not is_stream(path):
+        sys.stderr.write(f"irscope: {printable(str(path))} is there already and will be replaced\n")
+    return str(path) if leads else text
 
 
 def selection(args: argparse.Namespace) -> Selection:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from irscope import __version__
-from irscope.cli.args import FORMATS
+from irscope.cli.args import FORMATS, add_output_file
 from irscope.cli.devicetables import device_report, devices_report
 from irscope.devices.catalogue import all_devices, find_device
 from irscope.report.options import RenderOptions
@@ -23,7 +23,7 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", nargs="?", help="a device, or the path of a JSON file that describes one")
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-        parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+        add_output_file(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         report = device_report(find_device(args.name)) if args.name else devices_report(all_devices())

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, load_options, open_from
+from irscope.cli.args import add_model_arguments, add_output_file, load_options, open_from
 from irscope.cli.exportmodel import MODEL_KINDS, as_file, export_named_model, export_reordered, schedule_of
 from irscope.cli.run import report_diagnostics
 from irscope.errors import ExitCode, UsageError
+from irscope.files import write_binary, write_text
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.exports.arena import address_map, minimalloc_csv, plan_json
 from irscope.passes.exports.plain import record_requests
@@ -26,7 +27,6 @@ from irscope.passes.schedule import ScheduleModel
 from irscope.report.options import RenderOptions
 from irscope.report.renderers import renderer
 from irscope.report.report import Document, Report
-from irscope.report.write import write_bytes, write_file
 from irscope.session import Model
 
 KINDS = ("pickle", "json", "csv", "svg", *VIEWERS)
@@ -58,7 +58,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
-        parser.add_argument("-o", "--output", required=True, metavar="FILE", help="its name says what is written")
+        add_output_file(parser, required=True, help="its name says what is written")
         parser.add_argument("--kind", choices=KINDS, help="for other names of files")
         parser.add_argument(
             "--lifetimes", choices=("auto", "ssa", "eager", "jit", "ort"), default="auto", help="who frees when, as in liveness"
@@ -93,15 +93,15 @@ class Command:
         model = open_from(args)
         report_diagnostics(model.diagnostics, args.verbose)
         if args.plan:
-            write_file(path, _plan(model, args, kind))
+            write_text(path, _plan(model, args, kind))
         elif kind == "csv":
-            write_file(path, _csv(model, args.lifetimes))
+            write_text(path, _csv(model, args.lifetimes))
         else:
             recording = _recording(model, args.lifetimes)
             if kind == "pickle":
-                write_bytes(path, snapshot_bytes(recording))
+                write_binary(path, [snapshot_bytes(recording)])
             else:
-                write_file(path, [json.dumps(chrome_trace(recording), separators=(",", ":")), "\n"])
+                write_text(path, [json.dumps(chrome_trace(recording), separators=(",", ":")), "\n"])
         sys.stderr.write(f"wrote {path}\n")
         return ExitCode.OK
 

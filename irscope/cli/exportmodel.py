@@ -11,6 +11,7 @@ from pathlib import Path
 
 from irscope.cli.args import load_options
 from irscope.errors import ExitCode, UsageError
+from irscope.files import write_text
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.named.find import check_installed
 from irscope.frontends.named.names import is_name
@@ -22,7 +23,6 @@ from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import default_registry
 from irscope.reordering import FileOrder, file_order, open_nodes_of, write_reordered
 from irscope.report.units import Kind, humanise
-from irscope.report.write import write_file
 from irscope.session import Model
 
 MODEL_KINDS = ("onnx", "pt2", "pt")
@@ -92,7 +92,7 @@ def _export_text(model: Model, schedule: Schedule, target: Path) -> ExitCode:
     before, after = ordering.as_written, ordering.peak
     [done] = model.run([Reorder(**options)]).items_in_order
     moved = done.report().summary.get("moved", 0)
-    write_file(target, print_program(model.program))
+    write_text(target, print_program(model.program))
     said = f"peak as written {_size(before)}, reordered {_size(after)}; {moved} of {len(model.graph)} nodes stand at another place"
     sys.stderr.write(f"{said}\nwrote {target}\n")
     return ExitCode.OK

@@ -97,6 +97,10 @@ def _dispatch(arguments: list[str]) -> int:
         args = parser.parse_args(arguments[1:])
     except SystemExit as stop:
         return int(stop.code or 0)
+    if "output_files" in args:
+        from irscope.cli.args import settle_output_files
+
+        settle_output_files(args)
     return command.run(args)
 
 

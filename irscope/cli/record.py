@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 import sys
 
-from irscope.cli.args import add_input_arguments
+from irscope.cli.args import add_input_arguments, add_output_file, settled_output
 from irscope.cli.recordtarget import check_options, request_from
 from irscope.cli.recordtext import failure_text, summary_lines
 from irscope.errors import PassError, UsageError
@@ -25,7 +25,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL", help="a .pt2, .onnx or TorchScript file, or a name such as torchvision:resnet50")
-        parser.add_argument("-o", "--output", metavar="FILE", help="the recording; default: NAME.EXECUTOR.jsonl in this folder")
+        add_output_file(parser, help="the recording; default: NAME.EXECUTOR.jsonl in this folder")
         parser.add_argument("--executor", choices=(TORCH, ORT), help="default: ort for .onnx files, else torch")
         parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu or cuda; default: cpu")
         add_input_arguments(parser)
@@ -59,6 +59,8 @@ class Command:
         )
         check_options(options)
         request = request_from(args, options)
+        if not args.output:
+            settled_output(request.output, args.force)
         executor = {TORCH: "torch", ORT: "onnxruntime"}[request.options.executor]
         if importlib.util.find_spec(executor) is None:
             raise UsageError(f"{executor} is not installed, and it is what runs the model", code="IRS479", hint="irscope doctor tells how")

@@ -6,12 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, open_from
+from irscope.cli.args import add_model_arguments, add_output_file, open_from
 from irscope.cli.run import report_diagnostics
+from irscope.files import write_text
 from irscope.ir.graph import Node
 from irscope.ir.naming import value_names
 from irscope.ir.printer import print_node, print_program
-from irscope.report.write import write_file, write_stream
+from irscope.report.write import write_stream
 
 
 class Command:
@@ -26,7 +27,7 @@ class Command:
         parser.add_argument("--op", default="", help="only nodes of this operator, such as nn.conv")
         parser.add_argument("--locations", action="store_true", help="with source lines")
         parser.add_argument("--limit", type=int, metavar="N", help="at most this many nodes")
-        parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+        add_output_file(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         model = open_from(args)
@@ -39,7 +40,7 @@ class Command:
         else:
             text = print_program(program, locations=args.locations, limit=args.limit)
         if args.output:
-            write_file(Path(args.output), [text])
+            write_text(Path(args.output), [text])
         else:
             write_stream(sys.stdout, [text])
         return 0

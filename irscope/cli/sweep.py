@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, open_from
+from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, open_from
 from irscope.cli.run import report_diagnostics
 from irscope.errors import UsageError
 from irscope.passes.curves.points import symbols_in
@@ -32,7 +32,7 @@ class Command:
             "--over", action="append", metavar="SYMBOL=SIZES", help="such as batch=1,2,4 or seq=128..1024..128; may be given again"
         )
         parser.add_argument("--dtype", default="", metavar="TYPE", help="element type that the least time is for, such as bf16")
-        parser.add_argument("--plot", metavar="FILE", help="also draw the curves: .png, .svg or .pdf")
+        add_output_file(parser, "--plot", help="also draw the curves: .png, .svg or .pdf")
         add_model_arguments(parser)
         add_output_arguments(parser)
 

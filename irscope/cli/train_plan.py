@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, add_step_arguments
-from irscope.errors import OutputError
+from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, add_step_arguments
+from irscope.files import write_text
 from irscope.report.options import RenderOptions
 
 _PICTURES = ("memory", "categories", "idle", "batch", "recompute")
@@ -33,12 +33,12 @@ class Command:
         add_step_arguments(parser)
         shown = parser.add_argument_group("what is shown")
         shown.add_argument("--passes", default="training,activations{top=15}", help="default: %(default)s")
-        shown.add_argument("--nodes-csv", metavar="FILE", help="also write times and memory of every operator")
-        shown.add_argument("--activations-csv", metavar="FILE", help="also write the kept activations")
+        add_output_file(parser, "--nodes-csv", within=shown, help="also write times and memory of every operator")
+        add_output_file(parser, "--activations-csv", within=shown, help="also write the kept activations")
         shown.add_argument(
             "--link", type=float, default=55.0, metavar="GB/s", help="speed of the link that activations could be moved over"
         )
-        shown.add_argument("--plot", metavar="FILE", help="also draw: .svg needs nothing, .png and .pdf need matplotlib")
+        add_output_file(parser, "--plot", within=shown, help="also draw: .svg needs nothing, .png and .pdf need matplotlib")
         shown.add_argument("--picture", choices=_PICTURES, help="what --plot draws, default: memory; without --plot in the terminal")
         shown.add_argument("--batches", default="", metavar="LIST", help="sizes of the batch to compare, such as 4,8,16,32,64")
         shown.add_argument(
@@ -48,7 +48,7 @@ class Command:
         saved.add_argument("--budget", default="", metavar="SIZE", help="memory that the step may take, as 24GiB or 60%% of its peak")
         saved.add_argument("--curve", action="store_true", help="peak against extra time, for budgets from everything kept to the least")
         saved.add_argument("--seconds", type=float, default=10, metavar="S", help="time to search for a plan; default: 10")
-        saved.add_argument("--plan-out", metavar="FILE", help="with --budget: write the plan for irscope.apply_checkpoints as JSON")
+        add_output_file(parser, "--plan-out", within=saved, help="with --budget: write the plan for irscope.apply_checkpoints as JSON")
         add_output_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -99,10 +99,7 @@ class Command:
         assert isinstance(model, Model)
         for path, lines in ((args.nodes_csv, node_lines), (args.activations_csv, activation_lines)):
             if path:
-                try:
-                    Path(path).write_text(lines(model, args.link), encoding="utf-8")
-                except OSError as error:
-                    raise OutputError(f"cannot write: {error.strerror}", where=path) from error
+                write_text(Path(path), [lines(model, args.link)])
 
 
 def _with_checkpoint(args: argparse.Namespace) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from irscope.cli.recomputepicture import recompute_picture, recompute_series
 from irscope.cli.training import kept_of, memory_of, plans_of
-from irscope.errors import OutputError, UsageError
+from irscope.errors import UsageError
+from irscope.files import write_text
 from irscope.passes.training_memory import TrainingMemory
 from irscope.report.braille import line_chart
 from irscope.report.plot import write_plot
@@ -35,10 +36,7 @@ def draw(picture: str, model: Model, swept: Sequence[Series], path: Path, second
         text = "".join(recompute_picture(plans_of(model, seconds), title))
     else:
         text = "".join(_bars(series[0]) if picture in ("categories", "idle") else _page(series))
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write: {error.strerror}", where=str(path)) from error
+    write_text(path, [text])
 
 
 def dotted(picture: str, model: Model, swept: Sequence[Series], seconds: float, encoding: str) -> Iterator[str]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from irscope.cli.training import memory_of
-from irscope.errors import OutputError, UsageError
+from irscope.errors import UsageError
+from irscope.files import write_text
 from irscope.memory.checkpointing.simulate import Simulator
 from irscope.passes.checkpoint import budget_of
 from irscope.passes.training.needed import trace_in
@@ -57,10 +58,7 @@ def write_plan(args: argparse.Namespace, model: Model) -> Report:
         device=device,
     )
     written = {**plan.document(), "model": trace.model, "step_budget_bytes": budget, "step_peak_bytes": plan.peak + others}
-    try:
-        Path(args.plan_out).write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write: {error.strerror}", where=args.plan_out) from error
+    write_text(Path(args.plan_out), [json.dumps(written, indent=1), "\n"])
     return _report(args.plan_out, plan, budget, others)
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 
 from irscope import __version__
-from irscope.cli.args import FORMATS
+from irscope.cli.args import FORMATS, add_output_file
 from irscope.errors import UsageError
 from irscope.frontends.named.find import is_installed, names_of
 from irscope.frontends.named.names import PACKAGES
@@ -34,7 +34,7 @@ class Command:
         parser.add_argument("what", nargs="*", metavar="WHAT", help="a package, or a part of a name; * and ? stand for any characters")
         parser.add_argument("--all", action="store_true", help="every model of every package")
         parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-        parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+        add_output_file(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         installed = [package for package in PACKAGES if is_installed(package)]

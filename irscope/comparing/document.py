@@ -10,6 +10,7 @@ from typing import Final
 
 from irscope import __version__
 from irscope.comparing.jsontypes import CompareJson, RecordingJson
+from irscope.files import write_text
 from irscope.report.csvout import render as render_csv
 from irscope.report.csvout import render_files
 from irscope.report.jsonout import json_lines
@@ -21,7 +22,7 @@ from irscope.report.table import Table
 from irscope.report.text import render as render_text
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Quantity, bare
-from irscope.report.write import write_file, write_folder, write_stream
+from irscope.report.write import write_folder, write_stream
 
 SCHEMA: Final = "irscope.compare/1"
 FORMATS: Final = ("text", "json", "csv")
@@ -124,7 +125,7 @@ def write(compared: Comparison, format_name: str, output: str | None, options: R
     elif output.endswith("/") and format_name == "csv":
         write_folder(Path(output), render_files(document, options))
     else:
-        write_file(Path(output), _chunks(compared, format_name, document, options))
+        write_text(Path(output), _chunks(compared, format_name, document, options))
 
 
 def _chunks(compared: Comparison, format_name: str, document: Document, options: RenderOptions) -> Iterator[str]:

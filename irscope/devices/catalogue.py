@@ -10,10 +10,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from irscope.devices.home import calibration_file
 from irscope.devices.profile import DeviceProfile
 from irscope.devices.record import parse_profile, read_profile
 from irscope.errors import UsageError
+from irscope.files import config_folder
 
 ENTRY_POINT_GROUP = "irscope.devices"
 THIS_MACHINE = {"this": "this", "host": "this", "thisgpu": "this-gpu"}
@@ -64,6 +64,11 @@ def device_names() -> tuple[str, ...]:
 def all_devices() -> tuple[DeviceProfile, ...]:
     """Every device that has a name, in the order of the alphabet."""
     return tuple(sorted({profile.name: profile for profile in _with_plugins().values()}.values(), key=lambda one: one.name))
+
+
+def calibration_file(name: str) -> Path:
+    """The record that `irscope calibrate` writes for the processor ("this") or the GPU ("this-gpu")."""
+    return config_folder() / f"{name}.json"
 
 
 def _this_machine(name: str) -> DeviceProfile:

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TextIO
 
-from irscope.errors import OutputError
+from irscope.files import as_output_error, write_text
 from irscope.ir.printer import print_program
 from irscope.passkit.base import Pass
 from irscope.passkit.events import Instrument, PassEvent
@@ -76,12 +76,9 @@ class DumpOnChange(Instrument):
             self._write(event.subject.name, event)
 
     def _write(self, name: str, event: PassEvent) -> None:
-        try:
+        with as_output_error(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            target = self.folder / f"{self.written:03}_{name}.irs"
-            target.write_text(print_program(event.program), encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"cannot dump the graph: {error.strerror}", where=str(self.folder)) from None
+        write_text(self.folder / f"{self.written:03}_{name}.irs", [print_program(event.program)])
         self.written += 1
 
 

@@ -6,13 +6,13 @@ import hashlib
 import os
 import platform
 import re
-import tempfile
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 from irscope import __version__
 from irscope.errors import LoadError
+from irscope.files import private_file
 
 FOLDER_VARIABLE = "IRSCOPE_CRASH_DIR"
 _RUN_LINE = re.compile(r"^# RUN: (.+)$", re.M)
@@ -27,7 +27,7 @@ class Reproducer:
 
 
 def write_reproducer(text: str, pipeline: str, error: BaseException) -> Path | None:
-    """Write a reproducer to the current folder (or $IRSCOPE_CRASH_DIR, or the temporary folder); None if nowhere is writable."""
+    """Write a reproducer to $IRSCOPE_CRASH_DIR, else to the cache folder; None if nowhere is writable."""
     trace = "".join(traceback.format_exception(error))
     digest = hashlib.sha256((text + pipeline).encode()).hexdigest()[:10]
     header = [
@@ -37,16 +37,7 @@ def write_reproducer(text: str, pipeline: str, error: BaseException) -> Path | N
         *(f"# {line}" for line in trace.splitlines()),
     ]
     body = "\n".join(header) + "\n" + text
-    for folder in (os.environ.get(FOLDER_VARIABLE), ".", tempfile.gettempdir()):
-        if folder is None:
-            continue
-        target = Path(folder) / f"irscope-crash-{digest}.irs"
-        try:
-            target.write_text(body, encoding="utf-8")
-        except OSError:
-            continue
-        return target
-    return None
+    return private_file(f"irscope-crash-{digest}", ".irs", body, os.environ.get(FOLDER_VARIABLE, ""))
 
 
 def read_reproducer(path: Path) -> Reproducer:

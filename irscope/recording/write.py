@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from irscope.errors import OutputError
+from irscope.files import as_output_error, open_fresh
 from irscope.recording.decode import encode
 from irscope.recording.records import End, Header, Line, Recording
 
@@ -19,11 +19,7 @@ class RecordingWriter:
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
         self.lines = 0
-        try:
-            self._stream: TextIO = path.open("w", encoding="utf-8", newline="\n")
-        except OSError as error:
-            hint = "the folder it should be in does not exist" if isinstance(error, FileNotFoundError) else ""
-            raise OutputError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error
+        self._stream: TextIO = open_fresh(path)
         self.write(header)
 
     def __enter__(self) -> RecordingWriter:
@@ -34,11 +30,9 @@ class RecordingWriter:
 
     def write(self, line: Line) -> None:
         """Write one line, and see to it that it reaches the file."""
-        try:
+        with as_output_error(self.path):
             self._stream.write(as_text(line))
             self._stream.flush()
-        except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror or error}", where=str(self.path)) from error
         self.lines += 1
 
     def finish(self, complete: bool = True) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from irscope.errors import OutputError, UsageError
+from irscope.errors import UsageError
+from irscope.files import staged
 from irscope.report.table import Series
 from irscope.report.units import humanise
 
@@ -35,10 +36,8 @@ def write_plot(series: Sequence[Series], path: Path, title: str) -> None:
             panel.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _place, kind=column.kind: humanise(float(value), kind)))
         panels[-1, 0].set_xlabel(series[-1].x.heading)
         figure.suptitle(title)
-        try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-        except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror or error}", where=str(path)) from error
+        with staged(path) as beside:
+            figure.savefig(beside, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
     finally:
         pyplot.close(figure)
 

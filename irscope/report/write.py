@@ -1,16 +1,15 @@
-"""Writing an answer where the user wants it: all of it, or nothing."""
+"""Writing an answer where the user wants it: to a file, a folder or a stream."""
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
 from irscope.errors import OutputError
+from irscope.files import as_output_error, write_text
 from irscope.report.options import RenderOptions
 from irscope.report.renderers import folder_renderer, renderer
 from irscope.report.report import Document
@@ -28,43 +27,16 @@ def write_document(document: Document, format_name: str, output: str | None, opt
     if output.endswith(("/", os.sep)) or os.path.isdir(output):
         write_folder(Path(output), folder_renderer(format_name)(document, options))
     else:
-        write_file(Path(output), renderer(format_name)(document, options))
+        write_text(Path(output), renderer(format_name)(document, options))
     return True
-
-
-def write_file(path: Path, chunks: Iterable[str]) -> None:
-    """Write UTF-8 text beside the target and move it there when it is complete; a device or pipe is written directly."""
-    with _as_output_error(path):
-        if path.exists() and not path.is_file():
-            with path.open("w", encoding="utf-8", newline="") as stream:
-                stream.writelines(chunks)
-        else:
-            _replace(
-                path.resolve(), lambda descriptor: _fill_text(descriptor, chunks)
-            )  # a symbolic link stays one: what it points to is replaced
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write binary data beside the target and move it there when it is complete."""
-    write_pieces(path, (content,))
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write pieces of binary data one after the other beside the target and move it there when it is complete."""
-    with _as_output_error(path):
-        if path.exists() and not path.is_file():
-            with path.open("wb") as binary:
-                binary.writelines(pieces)
-        else:
-            _replace(path.resolve(), lambda descriptor: _fill_binary(descriptor, pieces))
 
 
 def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[str]]]) -> None:
     """Write named files into a folder, which is made if it is not there. Other files in it are left alone."""
-    with _as_output_error(folder):
+    with as_output_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, chunks in files:
-        write_file(folder / name, chunks)
+        write_text(folder / name, chunks)
 
 
 def write_stream(stream: TextIO, chunks: Iterable[str]) -> bool:
@@ -99,35 +71,3 @@ def _silence(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
     os.close(nowhere)
-
-
-def _fill_binary(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
-    with os.fdopen(descriptor, "wb") as binary:
-        binary.writelines(pieces)
-
-
-def _fill_text(descriptor: int, chunks: Iterable[str]) -> None:
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-        stream.writelines(chunks)
-
-
-def _replace(target: Path, fill: Callable[[int], None]) -> None:
-    temporary = target.with_name(f".irscope-{os.urandom(8).hex()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        fill(descriptor)
-        if target.exists():
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _as_output_error(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        hint = "the folder it should be in does not exist" if isinstance(error, FileNotFoundError) else ""
-        raise OutputError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from irscope.devices.home import config_folder
+from irscope.errors import OutputError
+from irscope.files import config_folder, write_text
 from irscope.report.units import Kind, humanise
 from irscope.tui.models.rows import TableColumn, TableModel
 from irscope.tui.models.symbols import Symbols
@@ -53,10 +54,8 @@ def note_opened(path: Path, file: Path | None = None) -> None:
     paths = [full, *(one for one in read_recent(file) if one != full)][:_MOST]
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f"{file.name}.{os.getpid()}")
-        beside.write_text(json.dumps([str(one) for one in paths], indent=1) + "\n", "utf-8")
-        os.replace(beside, file)
-    except (OSError, UnicodeError):
+        write_text(file, [json.dumps([str(one) for one in paths], indent=1), "\n"])
+    except (OSError, UnicodeError, OutputError):
         return
 
 

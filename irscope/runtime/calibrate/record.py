@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from irscope.devices.home import calibration_file
+from irscope.devices.catalogue import calibration_file
 from irscope.devices.profile import DeviceProfile
 from irscope.devices.record import parse_profile
-from irscope.errors import OutputError
-from irscope.report.write import write_file
+from irscope.files import as_output_error, write_text
 from irscope.runtime.calibrate.engine import Engine
 from irscope.runtime.calibrate.measure import Measurement, Rate
 
@@ -52,11 +51,9 @@ def save(record: Mapping[str, object], path: Path | None = None) -> tuple[Path, 
     """Write the record where `find_device` looks for it (or elsewhere), and read it back."""
     target = path or calibration_file(str(record["name"]))
     profile = parse_profile(dict(record), str(target))
-    try:
+    with as_output_error(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot be made: {error.strerror or error}", where=str(target.parent)) from error
-    write_file(target, [json.dumps(record, indent=2), "\n"])
+    write_text(target, [json.dumps(record, indent=2), "\n"])
     return target, profile
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from irscope.errors import IrscopeError, LoadError, OutputError, PassError, UsageError
+from irscope.files import write_binary
 from irscope.recording.read import read_recording
 from irscope.recording.records import End, Problem, Recording
 from irscope.recording.write import as_text
@@ -104,5 +105,4 @@ def _close(target: Path, problem: Problem) -> None:
     if not whole:
         raise PassError(problem.text + where, code="IRS481", hint="nothing was recorded: it happened before the model ran")
     lines = whole.count(b"\n")
-    with target.open("wb") as stream:
-        stream.write(whole + as_text(problem).encode() + as_text(End(lines + 1, complete=False)).encode())
+    write_binary(target, [whole, as_text(problem).encode(), as_text(End(lines + 1, complete=False)).encode()])

@@ -9,9 +9,9 @@ import pytest
 
 from irscope.cli import calibrate
 from irscope.cli.main import main
-from irscope.devices.catalogue import find_device
-from irscope.devices.home import calibration_file, config_folder
+from irscope.devices.catalogue import calibration_file, find_device
 from irscope.errors import UsageError
+from irscope.files import config_folder
 from irscope.runtime.calibrate.engine import Sample, Work
 from irscope.runtime.calibrate.machine import memory_bytes, processor_name
 from irscope.runtime.calibrate.measure import STREAM_SIZES, Measurement, measure

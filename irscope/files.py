@@ -1,0 +1,165 @@
+"""Files that irscope writes: those a user names are replaced as a whole and never through a link, its own lie in private folders.
+
+A name in the working folder may have been put there by whoever made the model: a link under a predictable name would
+turn an answer into the loss of another file. So content is written under a random name beside the target, and moved there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from irscope.errors import OutputError
+
+_STREAM_FOLDERS = ("/dev/", "/proc/")
+"""Links below these are the system's own names of open streams, such as /dev/stdout."""
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FORCE_HINT = "--force writes to where it leads"
+
+
+def config_folder() -> Path:
+    """IRSCOPE_HOME where it is set, else the folder the system has for settings. It need not exist."""
+    return _own_folder("XDG_CONFIG_HOME", ".config", Path("Library", "Application Support"), "APPDATA")
+
+
+def cache_folder() -> Path:
+    """Where irscope keeps what it writes on its own, such as crash reproducers. It need not exist."""
+    return _own_folder("XDG_CACHE_HOME", ".cache", Path("Library", "Caches"), "LOCALAPPDATA")
+
+
+def _own_folder(variable: str, at_home: str, on_mac: Path, on_windows: str) -> Path:
+    chosen = os.environ.get("IRSCOPE_HOME")
+    if chosen:
+        return Path(chosen).expanduser() / ("cache" if variable == "XDG_CACHE_HOME" else "")
+    if sys.platform == "win32":
+        return Path(os.environ.get(on_windows) or Path.home() / "AppData" / "Local") / "irscope"
+    if sys.platform == "darwin":
+        return Path.home() / on_mac / "irscope"
+    xdg = os.environ.get(variable, "")
+    # The rule of the XDG specification: a relative path is to be ignored.
+    return (Path(xdg) if os.path.isabs(xdg) else Path.home() / at_home) / "irscope"
+
+
+def private_file(stem: str, suffix: str, content: str, folder: str = "") -> Path | None:
+    """Write a new file that only this user can read into a folder that the user chose, else the cache folder, else a new temporary
+    folder; None if nowhere is writable. Its name cannot be predicted."""
+    name = f"{stem}-{os.urandom(4).hex()}{suffix}"
+    try:
+        return _new_private((Path(folder) if folder else private_folder(cache_folder())) / name, content)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+        pass
+    try:
+        return _new_private(Path(tempfile.mkdtemp(prefix="irscope-")) / name, content)
+    except OSError:
+        return None
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that nobody else may enter. OSError if it is a link or belongs to somebody else."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
+        raise OSError(f"{folder} is not this user's own folder")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def _new_private(path: Path, content: str) -> Path:
+    _fill_text(os.open(path, _NEW_FILE, 0o600), [content])
+    return path
+
+
+def link_target(path: Path) -> Path | None:
+    """Where a symbolic link leads; None for anything else, and for the system's names of open streams."""
+    return path.resolve() if path.is_symlink() and not is_stream(path) else None
+
+
+def is_stream(path: Path) -> bool:
+    """Whether the path is one of the system's names of open streams."""
+    return str(path.absolute()).startswith(_STREAM_FOLDERS)
+
+
+def refuse_link(path: Path) -> None:
+    """OutputError if the path is a symbolic link."""
+    leads = link_target(path)
+    if leads is not None:
+        raise OutputError(f"is a link to {leads}, which would be replaced", where=str(path), hint=_FORCE_HINT)
+
+
+def write_text(path: Path, chunks: Iterable[str]) -> None:
+    """Write UTF-8 text beside the target and move it there when it is complete; a device or pipe is written directly."""
+    _write(path, lambda descriptor: _fill_text(descriptor, chunks))
+
+
+def write_binary(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write pieces of binary data one after the other beside the target and move them there when they are complete."""
+    _write(path, lambda descriptor: _fill_binary(descriptor, pieces))
+
+
+def open_fresh(path: Path) -> TextIO:
+    """A new text file in place of the one that may be there, for content that has to be kept even if the writer dies."""
+    with as_output_error(path):
+        refuse_link(path)
+        if is_stream(path) or (path.exists() and not path.is_file()):
+            return path.open("w", encoding="utf-8", newline="\n")
+        path.unlink(missing_ok=True)
+        return os.fdopen(os.open(path, _NEW_FILE, 0o666), "w", encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def staged(target: Path) -> Iterator[Path]:
+    """A path for a library that writes files by name: it and its siblings are moved beside the target when the block ends well."""
+    with as_output_error(target):
+        refuse_link(target)
+        with tempfile.TemporaryDirectory(prefix=".irscope-", dir=target.parent) as folder:
+            yield Path(folder) / target.name
+            written = sorted(Path(folder).iterdir())
+            for file in written:
+                refuse_link(target.parent / file.name)
+            for file in written:
+                os.replace(file, target.parent / file.name)
+
+
+@contextmanager
+def as_output_error(path: Path) -> Iterator[None]:
+    """What the system says about a file that cannot be written, as an OutputError."""
+    try:
+        yield
+    except OSError as error:
+        hint = "the folder it should be in does not exist" if isinstance(error, FileNotFoundError) else ""
+        raise OutputError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error
+
+
+def _write(path: Path, fill: Callable[[int], None]) -> None:
+    with as_output_error(path):
+        refuse_link(path)
+        if is_stream(path) or (path.exists() and not path.is_file()):
+            fill(os.open(path, os.O_WRONLY))
+            return
+        temporary = path.with_name(f".irscope-{os.urandom(8).hex()}.tmp")
+        descriptor = os.open(temporary, _NEW_FILE, 0o666)
+        try:
+            fill(descriptor)
+            if path.exists():
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _fill_binary(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
+    with os.fdopen(descriptor, "wb") as binary:
+        binary.writelines(pieces)
+
+
+def _fill_text(descriptor: int, chunks: Iterable[str]) -> None:
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+        stream.writelines(chunks)
