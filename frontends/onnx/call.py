@@ -147,6 +147,12 @@ class Call:
             raise Mismatch(f"attribute {name} is no element type")
         return found if found is not DType.UNKNOWN else default
 
+    @property
+    def depends_on_caller(self) -> bool:
+        """Whether an attribute is one that the call of the function around it gives."""
+        arguments = self.body.arguments or {}
+        return any(value is given for value in self.attrs.values() for given in arguments.values())
+
     def tensor_attr(self, name: str) -> onnx.TensorProto | None:
         value = self.attrs.get(name)
         if value is not None and not isinstance(value, onnx.TensorProto):

@@ -9,7 +9,9 @@ import onnx
 from irscope.frontends.onnx.call import Call, Operand
 from irscope.frontends.onnx.order import free_names
 from irscope.frontends.onnx.versions import STANDARD
-from irscope.ir.graph import Attr, Value
+from irscope.frontends.onnx.weights import of_attributes, opaque_weight, role_of
+from irscope.ir.graph import Attr, Role, Value
+from irscope.ir.types import TensorType
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
 _LONGEST_TEXT = 1024
@@ -23,12 +25,14 @@ def foreign_name(domain: str, op_type: str) -> str:
 
 
 def keep_foreign(call: Call) -> None:
-    """Add the node as it is. Weights and captured values of its graphs become operands, so that they count."""
+    """Add the node as it is. Weights and captured values of its graphs become operands, so that they count, and so do tensors and
+    long lists of floats in its attributes."""
     operands: list[Operand] = list(call.inputs)
     for value in call.attrs.values():
         for graph in value if isinstance(value, tuple) else (value,):
             if isinstance(graph, onnx.GraphProto):
                 operands.extend(_inside(call, graph))
+    operands.extend(_in_attributes(call))
     body = call.body
     node = call.node(foreign_name(call.domain, call.op_type), operands, _plain_attributes(call))
     for name, result in zip(call.outputs, node.outputs, strict=True):
@@ -49,6 +53,23 @@ def _inside(call: Call, graph: onnx.GraphProto) -> list[Value]:
         for node in inner.node:
             for attribute in node.attribute:
                 pending.extend(([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs))
+    return found
+
+
+def _in_attributes(call: Call) -> list[Value]:
+    """What may be weights among the attributes of an operator that nobody knows."""
+    if call.op_type == "EPContext":
+        return [opaque_weight(call, "ep_cache_context")]
+    names = [
+        name
+        for name, value in call.attrs.items()
+        if isinstance(value, onnx.TensorProto)
+        or (isinstance(value, tuple) and len(value) > _MOST_ITEMS and all(isinstance(item, float) for item in value))
+    ]
+    found = of_attributes(call, dict.fromkeys(names, Role.PARAMETER))
+    for weight in found:
+        if isinstance(weight.type, TensorType) and weight.type.shape is not None:
+            weight.role = role_of(weight.type)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Classical machine learning (the ai.onnx.ml operators)."""
+"""Classical machine learning (the ai.onnx.ml operators). `kept` are the weights that the file has in attributes of the node."""
 
 from __future__ import annotations
 
@@ -126,52 +126,54 @@ _PATHS = "which way an example takes, and so the cost, depends on values"
 
 OPS = (
     _record(
-        "learn.linear_classifier(Tensor x, *, any labels=[], str post_transform='NONE') -> (Tensor label, Tensor? scores)",
+        "learn.linear_classifier(Tensor x, Tensor[] kept, *, any labels=[], str post_transform='NONE') -> (Tensor label, Tensor? scores)",
         _infer_classifier,
         _cost_linear,
         "The class with the largest linear function, and the scores of all.",
     ),
     _record(
-        "learn.linear_regressor(Tensor x, *, int targets=1, str post_transform='NONE') -> Tensor",
+        "learn.linear_regressor(Tensor x, Tensor[] kept, *, int targets=1, str post_transform='NONE') -> Tensor",
         _infer_targets,
         _cost_linear,
         "Linear functions of the features.",
     ),
     _record(
-        "learn.svm_classifier(Tensor x, *, any labels=[], bool has_probabilities=False, str kernel_type='LINEAR') -> "
+        "learn.svm_classifier(Tensor x, Tensor[] kept, *, any labels=[], bool has_probabilities=False, str kernel_type='LINEAR') -> "
         "(Tensor label, Tensor? scores)",
         _infer_svm,
         Absent.UNKNOWN,
         "Support vector machine: classes and scores. How the support vectors are stored decides the cost.",
     ),
     _record(
-        "learn.svm_regressor(Tensor x, *, int targets=1, str kernel_type='LINEAR') -> Tensor",
+        "learn.svm_regressor(Tensor x, Tensor[] kept, *, int targets=1, str kernel_type='LINEAR') -> Tensor",
         _infer_targets,
         Absent.UNKNOWN,
         "Support vector machine: a number for each example. How the support vectors are stored decides the cost.",
     ),
     _record(
-        "learn.tree_classifier(Tensor x, *, any labels=[], str post_transform='NONE') -> (Tensor label, Tensor? scores)",
+        "learn.tree_classifier(Tensor x, Tensor[] kept, *, any labels=[], str post_transform='NONE') -> (Tensor label, Tensor? scores)",
         _infer_classifier,
         Absent.UNKNOWN,
         f"Decision trees that vote on a class; {_PATHS}.",
     ),
     _record(
-        "learn.tree_ensemble(Tensor x, *, int targets=1, dtype? dtype, str post_transform='NONE') -> Tensor",
+        "learn.tree_ensemble(Tensor x, Tensor[] kept, *, int targets=1, dtype? dtype, str post_transform='NONE') -> Tensor",
         _infer_targets,
         Absent.UNKNOWN,
         f"Decision trees whose leaves are added up; {_PATHS}.",
     ),
-    _record("learn.scaler(Tensor x) -> Tensor", like("x", DType.F32), _scaled, "Subtracts an offset and multiplies by a scale."),
+    _record(
+        "learn.scaler(Tensor x, Tensor[] kept) -> Tensor", like("x", DType.F32), _scaled, "Subtracts an offset and multiplies by a scale."
+    ),
     _record(
         "learn.normalizer(Tensor x, *, str norm='MAX') -> Tensor",
         like("x", DType.F32),
         lambda call: Cost(elementwise=numel(call.results[0]) * 2, reduction=numel(call.results[0])),
         "Divides each row by its norm.",
     ),
-    _record("learn.imputer(Tensor x) -> Tensor", like("x"), per_element(1), "Replaces missing numbers."),
+    _record("learn.imputer(Tensor x, Tensor[] kept) -> Tensor", like("x"), per_element(1), "Replaces missing numbers."),
     _record(
-        "learn.one_hot_encoder(Tensor x, *, int categories, bool zeros=True) -> Tensor",
+        "learn.one_hot_encoder(Tensor x, Tensor[] kept, *, int categories, bool zeros=True) -> Tensor",
         _infer_encoded,
         per_element(1),
         "One element a category, 1 where it is the one.",
@@ -189,10 +191,20 @@ OPS = (
         moved,
         "Joins features into one row an example.",
     ),
-    _record("learn.label_encoder(Tensor x, *, dtype? dtype) -> Tensor", _infer_relabelled, moved, "Replaces keys by values of a table."),
-    _record("learn.category_mapper(Tensor x, *, dtype dtype) -> Tensor", _infer_relabelled, moved, "Replaces names by numbers or back."),
     _record(
-        "learn.dict_vectorizer(Tensor x) -> Tensor",
+        "learn.label_encoder(Tensor x, Tensor[] kept, *, dtype? dtype) -> Tensor",
+        _infer_relabelled,
+        moved,
+        "Replaces keys by values of a table.",
+    ),
+    _record(
+        "learn.category_mapper(Tensor x, Tensor[] kept, *, dtype dtype) -> Tensor",
+        _infer_relabelled,
+        moved,
+        "Replaces names by numbers or back.",
+    ),
+    _record(
+        "learn.dict_vectorizer(Tensor x, Tensor[] kept) -> Tensor",
         _infer_dictionary,
         moved,
         "A dictionary's values in the order of a vocabulary.",

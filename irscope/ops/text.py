@@ -124,7 +124,7 @@ OPS = (
         summary="Whether a whole string matches a regular expression.",
     ),
     op(
-        "text.tfidf(Tensor x, *, int[] ngram_indexes, int[] ngram_counts=[], int min_gram_length=1, int max_gram_length=1, "
+        "text.tfidf(Tensor x, Tensor[] kept, *, int[] ngram_indexes, int[] ngram_counts=[], int min_gram_length=1, int max_gram_length=1, "
         "int max_skip_count=0, str mode='TF') -> Tensor",
         Family.TEXT,
         infer=_infer_tfidf,

@@ -11,6 +11,7 @@ from irscope.ir.types import TensorType
 from irscope.memory.bfc import Strategy
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import Family
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, LiveRange
 from irscope.passes.ort.casts import without_double_casts
@@ -148,9 +149,15 @@ def _figures(
 
 def _small_weights(graph: Graph) -> list[int]:
     """Weights that the session copies into the arena: those that are too small to be worth leaving where they are."""
-    weights = (weight for body in graph.graphs() for weight in body.weights if weight.users)
+    weights = (weight for body in graph.graphs() for weight in body.weights if weight.users and not _in_attributes(weight))
     sizes = (weight.type.nbytes for weight in weights if isinstance(weight.type, TensorType))
     return [size for size in sizes if isinstance(size, int) and 0 < size <= LARGEST_COPIED]
+
+
+def _in_attributes(weight: Value) -> bool:
+    """Whether the file has it in an attribute of the node: then the kernel has it in memory of its own, outside the arena."""
+    specs = [find_op(user.op) if isinstance(user, Node) else None for user in weight.users or ()]
+    return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
 def _packed_weights(graph: Graph, types: Inferred) -> list[int]:

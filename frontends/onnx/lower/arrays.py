@@ -28,15 +28,9 @@ def _constant(call: Call) -> None:
         return
     constant = _given_constant(call, name)
     value = body.model.add_weight(constant, body.shown_name(name))
-    if shared is not None and not _depends_on_call(call):
+    if shared is not None and not call.depends_on_caller:
         shared[name] = value
     call.bind_to(value)
-
-
-def _depends_on_call(call: Call) -> bool:
-    """Whether the value comes from an attribute of the function's call."""
-    arguments = call.body.arguments or {}
-    return any(value is given for value in call.attrs.values() for given in arguments.values())
 
 
 def _given_constant(call: Call, name: str) -> Constant:

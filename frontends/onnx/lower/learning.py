@@ -1,16 +1,68 @@
-"""Classic machine learning (ai.onnx.ml) and optimizers (ai.onnx.preview.training)."""
+"""Classic machine learning (ai.onnx.ml) and optimizers (ai.onnx.preview.training).
+
+Models of ai.onnx.ml have no initializers: what was learned stands in attributes of the nodes. It becomes weights that are the last
+operands of a node: what is learned by fitting parameters, statistics of the data buffers, how trees are linked constants.
+"""
 
 from __future__ import annotations
 
-from irscope.frontends.onnx.call import Call, Mismatch
+from collections.abc import Mapping, Sequence
+
+from irscope.frontends.onnx.call import Call, Mismatch, Operand
 from irscope.frontends.onnx.elements import DTYPES
 from irscope.frontends.onnx.lower.rules import Lower, Table, direct, integer, integers, number, read, text
+from irscope.frontends.onnx.weights import of_attributes
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Attr
+from irscope.ir.graph import Attr, Role
 from irscope.ir.types import TensorType
 
 _CAST_TO = {"TO_FLOAT": DType.F32, "TO_INT64": DType.I64, "TO_STRING": DType.STR}
 _POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+_LINEAR = dict.fromkeys(("coefficients", "intercepts"), Role.PARAMETER)
+_SVM = {
+    **dict.fromkeys(("support_vectors", "coefficients", "rho", "prob_a", "prob_b"), Role.PARAMETER),
+    **dict.fromkeys(("kernel_params", "vectors_per_class"), Role.CONSTANT),
+}
+_LEARNED_OF_TREES = (
+    "nodes_values", "nodes_values_as_tensor", "nodes_splits", "membership_values", "leaf_weights", "base_values", "base_values_as_tensor",
+    "target_weights", "target_weights_as_tensor", "class_weights", "class_weights_as_tensor",
+)  # fmt: skip
+_LINKS_OF_TREES = (
+    "nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_trueleafs", "nodes_falseleafs",
+    "nodes_modes", "nodes_hitrates", "nodes_hitrates_as_tensor", "nodes_missing_value_tracks_true", "tree_roots", "leaf_targetids",
+    "target_treeids", "target_nodeids", "target_ids", "class_treeids", "class_nodeids", "class_ids",
+)  # fmt: skip
+_TREES = {**dict.fromkeys(_LEARNED_OF_TREES, Role.PARAMETER), **dict.fromkeys(_LINKS_OF_TREES, Role.CONSTANT)}
+_STATISTICS = dict.fromkeys(("offset", "scale", "imputed_value_floats", "imputed_value_int64s"), Role.BUFFER)
+_TABLES = dict.fromkeys(
+    (
+        "keys_floats", "keys_int64s", "keys_tensor", "values_floats", "values_int64s", "values_tensor", "cats_int64s", "int64_vocabulary",
+    ),
+    Role.CONSTANT,
+)  # fmt: skip
+
+
+def _kept(op: str, roles: Mapping[str, Role]) -> Lower:
+    """Like `direct`, for an operator that keeps weights in attributes."""
+
+    def lower(call: Call) -> None:
+        call.emit(op, [*call.inputs, *of_attributes(call, roles)])
+
+    return lower
+
+
+def _rows(call: Call, name: str, rows: int) -> dict[str, tuple[int, ...]]:
+    """The shape of a flat list that holds so many rows."""
+    values = call.numbers(name) or ()
+    return {name: (rows, len(values) // rows)} if rows > 0 and values and len(values) % rows == 0 else {}
+
+
+def _linear(call: Call, rows: int) -> Sequence[Operand]:
+    return [*call.inputs, *of_attributes(call, _LINEAR, _rows(call, "coefficients", rows))]
+
+
+def _support_vectors(call: Call, vectors: int) -> Sequence[Operand]:
+    return [*call.inputs, *of_attributes(call, _SVM, _rows(call, "support_vectors", vectors))]
 
 
 def _labels(call: Call) -> dict[str, Attr]:
@@ -22,18 +74,31 @@ def _labels(call: Call) -> dict[str, Attr]:
     return {}
 
 
-def _classifier(op: str) -> Lower:
-    def lower(call: Call) -> None:
-        call.emit(op, call.inputs, {**_labels(call), "post_transform": call.text("post_transform", "NONE")})
+def _linear_classifier(call: Call) -> None:
+    # Of two classes the file may keep only one row.
+    operands = _linear(call, len(call.numbers("intercepts") or ()))
+    call.emit("learn.linear_classifier", operands, {**_labels(call), "post_transform": call.text("post_transform", "NONE")})
 
-    return lower
+
+def _linear_regressor(call: Call) -> None:
+    attrs: dict[str, Attr] = {"targets": call.integer("targets", 1), "post_transform": call.text("post_transform", "NONE")}
+    call.emit("learn.linear_regressor", _linear(call, call.integer("targets", 1)), attrs)
+
+
+def _tree_classifier(call: Call) -> None:
+    attrs: dict[str, Attr] = {**_labels(call), "post_transform": call.text("post_transform", "NONE")}
+    call.emit("learn.tree_classifier", [*call.inputs, *of_attributes(call, _TREES)], attrs)
 
 
 def _svm_classifier(call: Call) -> None:
     attrs: dict[str, Attr] = {**_labels(call), "kernel_type": call.text("kernel_type", "LINEAR")}
     if call.numbers("prob_a"):
         attrs["has_probabilities"] = True
-    call.emit("learn.svm_classifier", call.inputs, attrs)
+    call.emit("learn.svm_classifier", _support_vectors(call, sum(call.integers("vectors_per_class") or ())), attrs)
+
+
+def _svm_regressor(call: Call) -> None:
+    call.emit("learn.svm_regressor", _support_vectors(call, call.integer("n_supports", 0)), read(call, text("kernel_type", "LINEAR")))
 
 
 def _tree_ensemble(call: Call) -> None:
@@ -44,7 +109,7 @@ def _tree_ensemble(call: Call) -> None:
         attrs["post_transform"] = _POST_TRANSFORMS[chosen]
     if weights is not None:
         attrs["dtype"] = DTYPES.get(weights.data_type)
-    call.emit("learn.tree_ensemble", call.inputs, attrs)
+    call.emit("learn.tree_ensemble", [*call.inputs, *of_attributes(call, _TREES)], attrs)
 
 
 def _tree_regressor(call: Call) -> None:
@@ -52,14 +117,15 @@ def _tree_regressor(call: Call) -> None:
     weights = call.tensor_attr("target_weights_as_tensor")
     if weights is not None:
         attrs["dtype"] = DTYPES.get(weights.data_type)
-    call.emit("learn.tree_ensemble", call.inputs, attrs)
+    call.emit("learn.tree_ensemble", [*call.inputs, *of_attributes(call, _TREES)], attrs)
 
 
 def _one_hot_encoder(call: Call) -> None:
     categories = call.integers("cats_int64s") or call.texts("cats_strings")
     if not categories:
         raise Mismatch("it has no categories")
-    call.emit("learn.one_hot_encoder", call.inputs, {"categories": len(categories), "zeros": call.flag("zeros", True)})
+    operands = [*call.inputs, *of_attributes(call, _TABLES)]
+    call.emit("learn.one_hot_encoder", operands, {"categories": len(categories), "zeros": call.flag("zeros", True)})
 
 
 def _other_kind(call: Call) -> DType:
@@ -79,11 +145,11 @@ def _label_encoder(call: Call) -> None:
     values = call.tensor_attr("values_tensor")
     if values is not None:
         attrs["dtype"] = DTYPES.get(values.data_type)
-    call.emit("learn.label_encoder", call.inputs, attrs)
+    call.emit("learn.label_encoder", [*call.inputs, *of_attributes(call, _TABLES)], attrs)
 
 
 def _category_mapper(call: Call) -> None:
-    call.emit("learn.category_mapper", call.inputs, {"dtype": _other_kind(call)})
+    call.emit("learn.category_mapper", [*call.inputs, *of_attributes(call, _TABLES)], {"dtype": _other_kind(call)})
 
 
 def _cast_map(call: Call) -> None:
@@ -110,19 +176,19 @@ TABLE: Table = {
     "Binarizer": direct("learn.binarizer", number("threshold", 0.0)),
     "CastMap": _cast_map,
     "CategoryMapper": _category_mapper,
-    "DictVectorizer": direct("learn.dict_vectorizer"),
+    "DictVectorizer": _kept("learn.dict_vectorizer", {"int64_vocabulary": Role.CONSTANT}),
     "FeatureVectorizer": direct("learn.feature_vectorizer", integers("inputdimensions", to="widths")),
-    "Imputer": direct("learn.imputer"),
+    "Imputer": _kept("learn.imputer", _STATISTICS),
     "LabelEncoder": _label_encoder,
-    "LinearClassifier": _classifier("learn.linear_classifier"),
-    "LinearRegressor": direct("learn.linear_regressor", integer("targets", 1), text("post_transform", "NONE")),
+    "LinearClassifier": _linear_classifier,
+    "LinearRegressor": _linear_regressor,
     "Normalizer": direct("learn.normalizer", text("norm", "MAX")),
     "OneHotEncoder": _one_hot_encoder,
     "SVMClassifier": _svm_classifier,
-    "SVMRegressor": direct("learn.svm_regressor", text("kernel_type", "LINEAR")),
-    "Scaler": direct("learn.scaler"),
+    "SVMRegressor": _svm_regressor,
+    "Scaler": _kept("learn.scaler", _STATISTICS),
     "TreeEnsemble": _tree_ensemble,
-    "TreeEnsembleClassifier": _classifier("learn.tree_classifier"),
+    "TreeEnsembleClassifier": _tree_classifier,
     "TreeEnsembleRegressor": _tree_regressor,
     "ZipMap": _zip_map,
 }
