@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from irscope.amounts import parse_bytes
 from irscope.devices import target_of
 from irscope.errors import PassError, UsageError
 from irscope.ir.dims import Dim, SymDim, bind
@@ -13,7 +14,6 @@ from irscope.passes.cuda.replay import Outcome
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.largest import Heights, Largest, largest_by_formula, largest_by_measuring
-from irscope.passes.curves.memorytext import parse_memory
 from irscope.passes.curves.peaks import check_known, peaks_at
 from irscope.passes.curves.points import Points, find_symbol
 from irscope.passes.curves.replaying import Counted
@@ -176,14 +176,14 @@ class Search:
     def budget(self, memory: int | str | None) -> int:
         """Bytes that the model may take: as given, or what the device has besides a CUDA context."""
         if isinstance(memory, str):
-            return parse_memory(memory)
+            return parse_bytes(memory)
         if memory is not None:
             return memory
         device = self.target.device
-        if device.memory_bytes is None:
+        if device.room_bytes is None:
             hint = "say how much: --memory 24GiB"
             raise UsageError(f"the profile of {device.title} does not say how much memory it has", code="IRS336", hint=hint)
-        return device.memory_bytes - (device.context_bytes[1] if device.context_bytes is not None else 0)
+        return device.room_bytes
 
     def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
         """The largest size of one symbol that fits, with sizes for others."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from irscope.amounts import SHARE, Seconds, parse_bytes, read_amount
 from irscope.devices import target_of
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph
 from irscope.memory.checkpointing.simulate import AGAIN, KEEP
 from irscope.memory.checkpointing.solve import CheckpointPlanner, CheckpointPlans, Planned
-from irscope.passes.curves.memorytext import parse_memory
 from irscope.passes.sizes import CONVENTION
 from irscope.passes.training.needed import trace_in
 from irscope.passes.training.recompute import StepProblem, step_problem
@@ -48,7 +48,7 @@ class Checkpoint(Analysis[Checkpointed]):
     """Memory of the step, such as 24GiB, or a share of its peak, such as 60%; default: the whole curve."""
     points: int = 9
     """Budgets of the curve when none is given."""
-    seconds: float = 10
+    seconds: Seconds = 10
     """Time to search."""
     steps: int = 0
     """Steps of the search for each budget, whatever the time: the same plan every time. 0: as many as the time allows."""
@@ -160,12 +160,9 @@ _RECOMPUTED = (
 def budget_of(text: str, peak: int) -> int:
     """Bytes that a budget names: an amount of memory, or a share of the peak."""
     if not text.endswith("%"):
-        return parse_memory(text)
-    try:
-        share = float(text[:-1]) / 100
-    except ValueError:
-        share = -1.0
-    if not 0 < share <= 1:
+        return parse_bytes(text)
+    share = read_amount(text, SHARE)
+    if share is None or not 0 < share <= 1:
         raise UsageError(f"{text!r} is no share of the peak", code="IRS393", hint="budget=60% or budget=24GiB")
     return int(share * peak)
 

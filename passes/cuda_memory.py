@@ -26,6 +26,7 @@ from irscope.passes.shapes import Shapes
 from irscope.passkit.base import Analysis, PassContext
 from irscope.passkit.manager import Manager
 from irscope.report.report import Report
+from irscope.report.units import Kind, humanise
 
 _BOUNDLESS = 1 << 60
 """Memory of a device on which everything fits."""
@@ -86,14 +87,11 @@ class CudaMemory(Analysis[DeviceMemory]):
     def _run(self, result: DeviceMemory, script: Script) -> Outcome:
         """A run on the device, or on a boundless one where the model does not fit."""
         device = result.target.device
-        context = device.context_bytes[1] if device.context_bytes else 0
-        room = None if device.memory_bytes is None else max(device.memory_bytes - context, 0)
         try:
-            return replay(script, result.target, room)
+            return replay(script, result.target, device.room_bytes)
         except OutOfMemory:
             outcome = replay(script, result.target, _BOUNDLESS)
-            needed = max(outcome.cold.reserved, outcome.warm.reserved) + context
-            result.shortage = _shortage(device, needed)
+            result.shortage = _shortage(device, max(outcome.cold.reserved, outcome.warm.reserved))
             result.findings.append(_does_not_fit(device, result.shortage))
             return outcome
 
@@ -146,19 +144,18 @@ def _category(value: Value) -> str:
     return {"param": "parameter"}.get(value.role.value, value.role.value)
 
 
-def _shortage(device: DeviceProfile, needed: int) -> Shortage:
-    larger = [one for one in all_devices() if one.capability is not None and (one.memory_bytes or 0) >= needed]
+def _shortage(device: DeviceProfile, reserved: int) -> Shortage:
+    larger = [one for one in all_devices() if one.capability is not None and (one.room_bytes or 0) >= reserved]
     larger.sort(key=lambda one: (one.memory_bytes or 0, one.name))
-    return Shortage(needed, needed - (device.memory_bytes or 0), tuple(larger))
+    return Shortage(reserved + device.context_most, reserved - (device.room_bytes or 0), tuple(larger))
 
 
 def _does_not_fit(device: DeviceProfile, shortage: Shortage) -> Diagnostic:
-    mib = 1 << 20
     names = ", ".join(one.title for one in shortage.fitting[:3])
     return Diagnostic(
         Severity.WARNING,
         "IRS302",
-        f"the model does not fit on {device.title}: it needs {shortage.needed / mib:,.0f} MiB, "
-        f"{shortage.missing / mib:,.0f} MiB more than there are",
+        f"the model does not fit on {device.title}: it needs {humanise(shortage.needed, Kind.BYTES)} with the CUDA context, "
+        f"{humanise(shortage.missing, Kind.BYTES)} more than there are",
         hint=f"it fits on {names}" if names else "no device that irscope knows has as much; a smaller batch or a smaller type needs less",
     )

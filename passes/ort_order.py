@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from irscope.amounts import Seconds
 from irscope.ir.builder import paused_gc
 from irscope.ir.graph import Facet, Graph
 from irscope.memory.ordering.sorting import sorted_by
@@ -63,7 +64,7 @@ class OrtOrder(Analysis[OrtOrders]):
     name: ClassVar[str] = "ort_order"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
-    seconds: float = 10
+    seconds: Seconds = 10
     """Time to search for the scheduled order."""
     seed: int = 0
     """For the random part of that search."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from irscope.amounts import Bytes, Seconds
 from irscope.errors import PassError, UsageError
 from irscope.ir.graph import Facet, Graph
 from irscope.memory.placement.compare import greedy_by_size, held_by_arena, overlap, reserved_by_torch, while_running
@@ -58,9 +59,9 @@ class Plan(Analysis[Planned]):
     name: ClassVar[str] = "plan"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
-    alignment: int = 64
+    alignment: Bytes = 64
     """Every offset is a multiple of this many bytes."""
-    seconds: float = 10
+    seconds: Seconds = 10
     """Time to search; it ends sooner where the arena is as small as can be."""
     order: Literal["written", "scheduled"] = "written"
     """The order of the nodes: as written, or the one that schedule finds."""

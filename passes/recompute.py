@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from irscope.amounts import Seconds
 from irscope.errors import PassError
 from irscope.ir.graph import Facet, Graph
 from irscope.memory.ordering.recompute import Recipe, Repeated, lower, start
@@ -52,7 +53,7 @@ class Recompute(Analysis[Recomputed]):
     """By how much the arithmetic of the whole may grow."""
     model: Literal["ssa", "jit"] = "ssa"
     """Who frees when: right after the last use, in both cases."""
-    seconds: float = 10
+    seconds: Seconds = 10
     """Time to search, half of it for the order without recomputing."""
     seed: int = 0
     """For the random part of the search."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from irscope.amounts import Seconds
 from irscope.ir.graph import Graph
 from irscope.passes.schedule import Schedule, ScheduleModel
 from irscope.passkit.base import PassContext, Transform
@@ -18,7 +19,7 @@ class Reorder(Transform):
 
     model: ScheduleModel = "ssa"
     """Who frees when, as in schedule."""
-    seconds: float = 10
+    seconds: Seconds = 10
     """Time to search."""
     seed: int = 0
     """For the random part of the search."""

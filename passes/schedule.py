@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
+from irscope.amounts import SHARE, Seconds, read_amount
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph, Node
@@ -74,7 +75,7 @@ class Schedule(Analysis[Scheduled]):
 
     model: ScheduleModel = "ssa"
     """Who frees when: ssa and jit after the last use, eager as Python's frames do in the order as written."""
-    seconds: float = 10
+    seconds: Seconds = 10
     """Time to search; it ends sooner where the best order is proven best."""
     seed: int = 0
     """For the random part of the search."""
@@ -228,11 +229,8 @@ def _say_unsized(found: Draft, ctx: PassContext) -> None:
 
 def share_of(text: str, what: str, example: str) -> float:
     """The share by which something may grow that a text such as 5% or 0.05 names."""
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < float("inf"):
+    share = read_amount(text, SHARE)
+    if share is None:
         raise UsageError(f"{text!r} is no share by which {what} may grow", code="IRS354", hint=f"write {example}")
     return share
 

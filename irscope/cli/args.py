@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from irscope.amounts import COUNT, Measure, read_amount, read_size
 from irscope.errors import UsageError
 from irscope.files import is_stream, link_target, refuse_link
 from irscope.frontends.base import LoadOptions
@@ -21,6 +22,18 @@ from irscope.report.select import Selection, parse_filter
 from irscope.session import Model, open_model
 
 FORMATS = ("text", "json", "csv", "html")
+
+
+def amount_of(measure: Measure) -> Callable[[str], int | float]:
+    """What argparse converts the text of an option with."""
+
+    def convert(text: str) -> int | float:
+        found = read_amount(text, measure)
+        if found is None:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {measure.what}; {measure.hint}")
+        return found
+
+    return convert
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False, optional: bool = False) -> None:
@@ -59,7 +72,9 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--foreach", action="store_true", help="lists of tensors at once, the default on CUDA")
     form.add_argument("--one-by-one", action="store_true", help="a parameter at a time")
     step.add_argument("--autocast", default="", metavar="TYPE", help="bf16 or f16: forward in mixed precision")
-    step.add_argument("--accumulate", type=int, default=1, metavar="N", help="forwards and backwards before the optimizer's step")
+    step.add_argument(
+        "--accumulate", type=amount_of(COUNT), default=1, metavar="N", help="forwards and backwards before the optimizer's step"
+    )
     step.add_argument("--keep-gradients", action="store_true", help="zero_grad(set_to_none=False)")
     step.add_argument(
         "--answers-zero", action="store_true", help="values that the model asks for are zeros, as over stand-ins for CUDA's libraries"
@@ -70,9 +85,11 @@ def add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str]
     """How and where the answer is written."""
     parser.add_argument("--format", choices=formats, default="text", help="default: text")
     add_output_file(parser, help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
-    parser.add_argument("--rows", type=int, metavar="N", help="rows per table in text, 0 for all")
+    parser.add_argument("--rows", type=amount_of(COUNT), metavar="N", help="rows per table in text, 0 for all")
     parser.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")
-    parser.add_argument("--top", type=int, metavar="N", help="keep the first N rows of the tables that --sort or --filter is about")
+    parser.add_argument(
+        "--top", type=amount_of(COUNT), metavar="N", help="keep the first N rows of the tables that --sort or --filter is about"
+    )
     parser.add_argument("--filter", default="", metavar="EXPR", help='keep rows such as: bytes > 1MiB and name ~ "layer1.*"')
 
 
@@ -157,11 +174,8 @@ def _bindings(texts: list[str]) -> dict[str, int]:
     for text in texts:
         for part in text.split(","):
             name, equals, number = part.rpartition("=")
-            try:
-                size = int(number)
-            except ValueError:
-                size = -1
-            if not equals or not name or size < 0:
+            size = read_size(number)
+            if not equals or not name or size is None:
                 raise UsageError(f"--bind {part!r} is not of the form NAME=N", code="IRS624", hint="for example batch=8,seq=128")
             if found.setdefault(name.strip(), size) != size:
                 raise UsageError(f"--bind gives {name.strip()!r} two sizes", code="IRS624")

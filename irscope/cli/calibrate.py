@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from irscope import __version__
-from irscope.cli.args import add_output_file
+from irscope.amounts import COUNT, SECONDS
+from irscope.cli.args import add_output_file, amount_of
 from irscope.cli.devicetables import device_report
 from irscope.errors import UsageError
 from irscope.report.options import RenderOptions
@@ -33,8 +34,12 @@ class Command:
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of the processor; default: what PyTorch uses")
-        parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="about how long to measure each device; default: 5")
+        parser.add_argument(
+            "--threads", type=amount_of(COUNT), default=0, metavar="N", help="threads of the processor; default: what PyTorch uses"
+        )
+        parser.add_argument(
+            "--seconds", type=amount_of(SECONDS), default=5.0, metavar="S", help="about how long to measure each device; default: 5"
+        )
         parser.add_argument("--only", choices=("cpu", "gpu"), help="measure only this one")
         add_output_file(parser, help="write the device file there instead (needs --only or --from)")
         parser.add_argument(

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_file, load_options, open_from
+from irscope.amounts import BYTES, SECONDS
+from irscope.cli.args import add_model_arguments, add_output_file, amount_of, load_options, open_from
 from irscope.cli.exportmodel import MODEL_KINDS, as_file, export_named_model, export_reordered, schedule_of
 from irscope.cli.run import report_diagnostics
 from irscope.errors import ExitCode, UsageError
@@ -75,8 +76,8 @@ class Command:
             help="the model's own file with its nodes in the order that needs least memory; options of the pass schedule, such as "
             "seconds=30,latency=5%%",
         )
-        parser.add_argument("--alignment", type=int, default=64, metavar="BYTES", help="of offsets in the plan")
-        parser.add_argument("--seconds", type=float, default=10, metavar="S", help="time to search for the plan")
+        parser.add_argument("--alignment", type=amount_of(BYTES), default=64, metavar="BYTES", help="of offsets in the plan")
+        parser.add_argument("--seconds", type=amount_of(SECONDS), default=10, metavar="S", help="time to search for the plan")
 
     def run(self, args: argparse.Namespace) -> int:
         path = Path(args.output)

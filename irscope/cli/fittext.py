@@ -72,9 +72,8 @@ def unfit_lines(found: Fit) -> list[str]:
         f"irscope: error IRS335: does not fit: {found.free} {found.smallest:,} needs {_bytes(needed)} ({found.counter}), "
         f"there are {_bytes(found.memory)}; most at {_place(found)}"
     ]
-    context = found.context[1] if found.context is not None else 0
     large = sorted(
-        (device.memory_bytes, device.name) for device in all_devices() if device.memory_bytes and device.memory_bytes - context >= needed
+        (device.memory_bytes, device.name) for device in all_devices() if device.memory_bytes and (device.room_bytes or 0) >= needed
     )
     enough = (
         f"a device with more would do: {', '.join(name for _, name in large[:3])}" if large else "no device that irscope knows has so much"

@@ -6,7 +6,8 @@ import argparse
 import importlib.util
 import sys
 
-from irscope.cli.args import add_input_arguments, add_output_file, settled_output
+from irscope.amounts import COUNT, SECONDS
+from irscope.cli.args import add_input_arguments, add_output_file, amount_of, settled_output
 from irscope.cli.recordtarget import check_options, request_from
 from irscope.cli.recordtext import failure_text, summary_lines
 from irscope.errors import PassError, UsageError
@@ -32,13 +33,13 @@ class Command:
         parser.add_argument(
             "--values", default="", metavar="FILE", help="values of inputs by name, as numpy.savez writes them; default: random"
         )
-        parser.add_argument("--repeats", type=int, default=20, metavar="N", help="timed runs of each kind; default: 20")
-        parser.add_argument("--warmup", type=int, default=3, metavar="N", help="runs before those that are timed; default: 3")
+        parser.add_argument("--repeats", type=amount_of(COUNT), default=20, metavar="N", help="timed runs of each kind; default: 20")
+        parser.add_argument("--warmup", type=amount_of(COUNT), default=3, metavar="N", help="runs before those that are timed; default: 3")
         parser.add_argument(
-            "--threads", type=int, default=0, metavar="N", help="threads of the processor; default: what the executor takes"
+            "--threads", type=amount_of(COUNT), default=0, metavar="N", help="threads of the processor; default: what the executor takes"
         )
-        parser.add_argument("--seed", type=int, default=0, metavar="N", help="for random inputs; default: 0")
-        parser.add_argument("--timeout", type=float, metavar="S", help="end the run after so many seconds")
+        parser.add_argument("--seed", type=amount_of(COUNT), default=0, metavar="N", help="for random inputs; default: 0")
+        parser.add_argument("--timeout", type=amount_of(SECONDS), metavar="S", help="end the run after so many seconds")
         parser.add_argument("--no-optimize", action="store_true", help="ONNX Runtime runs the graph as it is in the file")
         parser.add_argument("--no-arena", action="store_true", help="ONNX Runtime without its arena and memory patterns")
         parser.add_argument("--trust", action="store_true", help="you know where the file comes from: run it although it can do anything")

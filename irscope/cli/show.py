@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_file, open_from
+from irscope.amounts import COUNT
+from irscope.cli.args import add_model_arguments, add_output_file, amount_of, open_from
 from irscope.cli.run import report_diagnostics
 from irscope.files import write_text
 from irscope.ir.graph import Node
@@ -26,7 +27,7 @@ class Command:
         parser.add_argument("--scope", default="", help="only nodes of this module and those below it, such as layer1/0")
         parser.add_argument("--op", default="", help="only nodes of this operator, such as nn.conv")
         parser.add_argument("--locations", action="store_true", help="with source lines")
-        parser.add_argument("--limit", type=int, metavar="N", help="at most this many nodes")
+        parser.add_argument("--limit", type=amount_of(COUNT), metavar="N", help="at most this many nodes")
         add_output_file(parser)
 
     def run(self, args: argparse.Namespace) -> int:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from irscope import __version__
+from irscope.amounts import parse_bytes, read_size
 from irscope.cli.args import load_options
 from irscope.cli.training import memory_of, opened
 from irscope.errors import UsageError
 from irscope.memory.checkpointing.solve import CheckpointPlanner, Planned
-from irscope.passes.curves.memorytext import parse_memory
 from irscope.passes.training.needed import trace_in
 from irscope.passes.training.recompute import step_problem
 from irscope.passes.training.replayed import StepMemory
@@ -60,7 +60,7 @@ def swept(args: argparse.Namespace) -> tuple[Document, Model, tuple[Series, ...]
     summary: dict[str, object] = {}
     tables: list[Table] = []
     if args.memory:
-        room = parse_memory(args.memory)
+        room = parse_bytes(args.memory)
         largest, above = _search(room, captures.needs, captures.known())
         summary |= {"memory_bytes": room, "largest_batch": largest, "largest_batch_reserved_bytes": captures.needs(largest or above)}
         sizes = _planned_sizes(captures, room, largest, args.seconds)
@@ -99,7 +99,7 @@ class _Captures:
     def starts(self) -> list[int]:
         """Where to begin when the user names no sizes."""
         bound = dict(part.split("=", 1) for text in self.args.bind for part in text.split(",") if "=" in part).get("batch", "")
-        first = int(bound) if bound.isdigit() and int(bound) else 4
+        first = read_size(bound) or 4
         return [first, 2 * first]
 
     def memory(self, batch: int) -> StepMemory:
@@ -119,10 +119,10 @@ class _Captures:
 
 
 def _batches(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) <= _MOST_BATCH for part in parts):
+    sizes = [read_size(part) or 0 for part in text.split(",")]
+    if not all(0 < size <= _MOST_BATCH for size in sizes):
         raise UsageError(f"--batches wants numbers such as 4,8,16, not {text!r}", code="IRS386")
-    return sorted({int(part) for part in parts})
+    return sorted(set(sizes))
 
 
 def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:

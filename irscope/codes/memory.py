@@ -175,8 +175,9 @@ CODES: Final[dict[str, CodeDoc]] = {
         "`irscope run --passes explain-peak` lists the changes that lower the peak most.",
     ),
     "IRS336": CodeDoc(
-        "No amount of memory",
-        "Amounts are written 24GiB, 80GB, 512MiB, or as a number of bytes. KiB, MiB, GiB are powers of 1024; KB, MB, GB powers of 1000.",
+        "Not an amount",
+        "Amounts are a number with an optional unit: 24GiB, 2.5G, 500ms, 60%. K, M, G, T, P, E are powers of 1000, with or without B or "
+        "FLOPs; Ki, Mi, Gi, Ti, Pi, Ei are powers of 1024. Upper and lower case mean the same.",
     ),
     "IRS337": CodeDoc(
         "`irscope fit` cannot look for that", "--free takes one symbol or two different ones; --counter takes a counter's name."

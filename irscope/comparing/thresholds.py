@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from irscope.amounts import ANY, read_amount
 from irscope.errors import UsageError
-from irscope.report.select import quantity
 
 _TERM = re.compile(r"\s*([a-z_]+)\s*>\s*([^\s,]+)\s*")
 _EXAMPLE = "for example --fail-on 'peak>5%,flops>0%'"
@@ -48,7 +48,7 @@ def parse_thresholds(texts: Sequence[str], known: Sequence[str]) -> list[Thresho
         name, limit = term.groups()
         if name not in known:
             raise UsageError(f"--fail-on knows no {name!r}", code="IRS660", hint=f"there are {', '.join(known)}")
-        value = quantity(limit)
+        value = read_amount(limit, ANY)
         if value is None:
             raise UsageError(f"--fail-on {part.strip()!r}: {limit!r} is no number", code="IRS660", hint=_EXAMPLE)
         found.append(Threshold(name, value, limit.endswith("%"), part.strip()))

@@ -99,6 +99,16 @@ class DeviceProfile:
     calibrated: bool = False
     """Whether the figures were measured on the machine itself by `irscope calibrate`."""
 
+    @property
+    def context_most(self) -> int:
+        """The most that a CUDA context takes; 0 on devices that have none."""
+        return self.context_bytes[1] if self.context_bytes is not None else 0
+
+    @property
+    def room_bytes(self) -> int | None:
+        """What an allocator can have for sure: the memory less the most that a CUDA context takes. None where the memory is not known."""
+        return None if self.memory_bytes is None else max(self.memory_bytes - self.context_most, 0)
+
     def ridge(self, dtype: str) -> float | None:
         """FLOP a byte above which matrix products of this element type are bound by arithmetic, not by main memory."""
         rate = self.matrix.get(dtype)

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from irscope.amounts import BYTES, FLOPS, SECONDS
 from irscope.devices.profile import KERNELS, KINDS, DeviceProfile, Figure, Level, WorkspaceRule
 from irscope.errors import UsageError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
-RATES = {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15}
-SPEEDS = {"MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12}
-SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "MB": 1e6, "GB": 1e9}
-TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+RATES = {f"{unit}/s": float(FLOPS.units[unit]) for unit in ("GFLOP", "TFLOP", "PFLOP")}
+SPEEDS = {f"{unit}/s": float(BYTES.units[unit]) for unit in ("MB", "GB", "TB")}
+SIZES = {unit: float(BYTES.units[unit]) for unit in ("B", "KiB", "MiB", "GiB", "MB", "GB")}
+TIMES = {unit: float(SECONDS.units[unit]) for unit in ("s", "ms", "us", "ns")}
 POWERS = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
 COUNTS = {"Gelement/s": 1e9}
 COUNT = {"": 1.0}

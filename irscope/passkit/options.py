@@ -9,8 +9,9 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from irscope.amounts import COUNT, Measure, read_amount
 from irscope.errors import PipelineError
 
 _BARE = re.compile(r"^[A-Za-z0-9_./:+~-]+$")
@@ -22,7 +23,7 @@ class BadValue(ValueError):
 
 def option_types(cls: type) -> Mapping[str, Any]:
     """Types of the options of a pass class by name."""
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in fields(cls)}
 
 
@@ -31,6 +32,8 @@ def convert(text: str | None, type_: Any) -> Any:
     origin, arguments = get_origin(type_), get_args(type_)
     if type_ is bool:
         return _boolean(text)
+    if origin is Annotated:
+        return _annotated(text, type_, arguments)
     if origin in (Union, types.UnionType):
         if text == "none" and type(None) in arguments:
             return None
@@ -39,7 +42,10 @@ def convert(text: str | None, type_: Any) -> Any:
         raise BadValue(f"needs a value: {describe(type_)}")
     if origin is tuple:
         return () if text == "[]" else tuple(convert(part, arguments[0]) for part in split_list(text))
-    text = unquote(text)
+    return _scalar(unquote(text), type_)
+
+
+def _scalar(text: str, type_: Any) -> Any:
     choices = _choices(type_)
     if choices is not None:
         if text not in choices:
@@ -53,7 +59,29 @@ def convert(text: str | None, type_: Any) -> Any:
         raise BadValue(f"must be {describe(type_)}, not {text!r}") from None
 
 
-_PLAIN: Mapping[Any, Callable[[str], Any]] = {str: str, Path: Path, int: int, float: float}
+def _annotated(text: str | None, type_: Any, arguments: tuple[Any, ...]) -> Any:
+    """What may be annotated is a number, with the measure it is read by; other annotations mean nothing here."""
+    measure = _measure(arguments)
+    if measure is None or text is None:
+        return convert(text, arguments[0])
+    found = read_amount(unquote(text), measure)
+    if found is None:
+        raise BadValue(f"must be {describe(type_)}, not {text!r}")
+    return arguments[0](found)
+
+
+def _measure(arguments: tuple[Any, ...]) -> Measure | None:
+    return next((extra for extra in arguments[1:] if isinstance(extra, Measure)), None)
+
+
+def _whole(text: str) -> int:
+    found = read_amount(text, COUNT)
+    if found is None:
+        raise ValueError(text)
+    return int(found)
+
+
+_PLAIN: Mapping[Any, Callable[[str], Any]] = {str: str, Path: Path, int: _whole, float: float}
 
 
 def _choices(type_: Any) -> dict[str, Any] | None:
@@ -90,6 +118,9 @@ def describe(type_: Any) -> str:
         return f"a list of {describe(arguments[0])} separated by commas"
     if origin is Literal:
         return "one of " + ", ".join(map(str, arguments))
+    if origin is Annotated:
+        measure = _measure(arguments)
+        return describe(arguments[0]) if measure is None else f"{measure.what} such as {measure.example}"
     if origin in (Union, types.UnionType):
         return " or ".join("none" if kind is type(None) else describe(kind) for kind in arguments)
     if isinstance(type_, type) and issubclass(type_, enum.Enum):

@@ -3,7 +3,7 @@
 expression = term {"or" term}          term = factor {"and" factor}
 factor = "not" factor | "(" expression ")" | column operator value
 operator = "=" "!=" "<" "<=" ">" ">=" "~"    ("~": the text contains the value, or matches it where it has a *)
-value = 12 | 1.5e-3 | 10MiB | 2.5G | 30% | 1ms | word | "quoted text" | none
+value = amount (irscope.amounts) | word | "quoted text" | none
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from irscope.amounts import ANY, read_amount
 from irscope.errors import UsageError
 from irscope.report.report import Document, Report
 from irscope.report.table import Column, Table
@@ -25,11 +26,6 @@ Row: TypeAlias = Mapping[str, Cell]
 Test: TypeAlias = Callable[[Row], bool]
 
 _TOKEN = re.compile(r'\s*(?:(<=|>=|!=|==|[=<>~()])|"((?:[^"\\]|\\.)*)"|([^\s()=<>!~"]+))')
-_NUMBER = re.compile(r"([-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+|inf)(?:e[-+]?[0-9]+)?)([a-zA-Z%]*)", re.IGNORECASE)
-_UNITS = {
-    "": 1.0, "b": 1.0, "%": 0.01, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
-    "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9,
-}  # fmt: skip
 _EXAMPLE = 'for example: bytes > 1MiB and name ~ "layer1.*"'
 
 
@@ -217,16 +213,9 @@ class _Parser:
             raise self._error("expected a value", position)
         self._columns.add(column)
         compare = _OPERATORS[operator]
-        number = None if is_text else quantity(value)
+        number = None if is_text else read_amount(value, ANY)
         wanted = value if is_text or value != "none" else None
         return lambda row: compare(bare(row[column]), wanted, number)
-
-
-def quantity(text: str) -> float | None:
-    """A number with its unit, such as 10MiB, 2.5G, 30% or 1ms; None for what is none."""
-    match = _NUMBER.fullmatch(text)
-    unit = _UNITS.get(match[2].lower()) if match else None
-    return None if match is None or unit is None else float(match[1].replace("_", "")) * unit
 
 
 def _text(cell: Plain) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.ir.program import Program
 from irscope.ir.symbolnames import symbol_named
@@ -99,11 +100,8 @@ def _parts(texts: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 def _sizes(name: str, spec: list[str]) -> list[int]:
     found: dict[int, None] = {}
     for part in spec:
-        try:
-            numbers = [int(number) for number in part.split("..")]
-        except ValueError:
-            numbers = []
-        if len(numbers) not in (1, 2, 3) or min(numbers) < 0 or (len(numbers) == 3 and numbers[2] == 0):
+        numbers = [size for number in part.split("..") if (size := read_size(number)) is not None]
+        if len(numbers) not in (1, 2, 3) or len(numbers) != part.count("..") + 1 or (len(numbers) == 3 and numbers[2] == 0):
             raise UsageError(f"{part!r} is no size or range of sizes for {name!r}", code="IRS331", hint=_EXAMPLE)
         first, last, step = numbers if len(numbers) == 3 else (numbers[0], numbers[-1], 1)
         if (last - first) // step >= MOST_POINTS:

@@ -52,16 +52,9 @@ class Simulator:
         """Whether what is asked for does not depend on the symbols, only how much."""
         return all(spread.modelled for spread in self._stream.spreads.values())
 
-    @cached_property
-    def room(self) -> int | None:
-        """What the device has besides a context of CUDA."""
-        device = self.target.device
-        context = device.context_bytes[1] if device.context_bytes else 0
-        return None if device.memory_bytes is None else max(device.memory_bytes - context, 0)
-
     def counted(self, points: Points) -> list[Counted]:
         """What the allocator counts at each point; as on a boundless device where the model does not fit on its own."""
-        device, boundless = Replayer(self.target, self.room), Replayer(self.target, _BOUNDLESS)
+        device, boundless = Replayer(self.target, self.target.device.room_bytes), Replayer(self.target, _BOUNDLESS)
         found: dict[int, Counted] = {}
         for point, resident, stream, sizes in self._requests(points):
             counted = device.count(resident, self._fixed, stream, sizes) or boundless.count(resident, self._fixed, stream, sizes)

@@ -68,7 +68,7 @@ def record(memory: DeviceMemory) -> Recording:
         hint = f"{fix} makes it known" if fix else "a table of the timeline can be written: a name that ends in .csv"
         raise PassError(f"there are no addresses to write: {memory.reason}", code="IRS339", hint=hint)
     device = memory.target.device
-    room = None if memory.shortage is not None else device.memory_bytes
+    room = None if memory.shortage is not None else device.room_bytes
     try:
         return _Recorder(memory, room).run(load, stream, script)
     except OutOfMemory:

@@ -73,11 +73,8 @@ class StepMemory:
 def replay_steps(trace: Trace, target: Target) -> StepMemory:
     """Run the steps through the allocator; on a boundless device where they do not fit."""
     stream = step_stream(trace, target)
-    device = target.device
-    context = device.context_bytes[1] if device.context_bytes else 0
-    room = None if device.memory_bytes is None else max(device.memory_bytes - context, 0)
     try:
-        return _replay(trace, target, stream, room, fits=True)
+        return _replay(trace, target, stream, target.device.room_bytes, fits=True)
     except OutOfMemory:
         return _replay(trace, target, stream, _BOUNDLESS, fits=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind
 
@@ -39,11 +40,12 @@ def parse_binding(text: str, symbols: Mapping[str, SymDim]) -> Binding:
     env: dict[str, int] = {}
     for part in text.replace(",", " ").split():
         name, equals, number = part.partition("=")
-        if not equals or not (number.isascii() and number.isdigit()):
+        size = read_size(number)
+        if not equals or size is None:
             raise UsageError(f"{part!r} is not of the form NAME=N", hint=_HINT)
         if name not in symbols:
             raise UsageError(f"there is no symbol {name!r}", hint=f"symbols: {', '.join(symbols) or 'none'}")
-        env[name] = int(number)
+        env[name] = size
         bind(symbols[name], {name: env[name]})
     return Binding(env)
 

@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from irscope.amounts import BYTES, FLOPS, RULE, parse_amount
 from irscope.errors import UsageError
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Scope
@@ -34,8 +35,8 @@ HELP: Final = (
     ("dtype:f16", "element type of a result begins with"),
     ("shape:[*,64,*]", "shape of a result; * is any one size, ... any number of them"),
     ("type:f16[1,", "type of a result as text contains"),
-    ("flops>1G", "FLOPs above (or <, >=, <=) a number; k, M, G, T"),
-    ("mem>1MiB", "bytes of the results above or below; KiB, MiB, GiB or KB, MB, GB"),
+    ("flops>1G", "FLOPs above (or <, >=, <=) a number"),
+    ("mem>1MiB", f"bytes of the results above or below; {RULE}"),
     ("alias:%h", "result shares its storage with this value: its views, what writes into it"),
     ("inplace", "writes into one of its inputs"),
     ("unknown", "cost or size of the results is unknown"),
@@ -45,11 +46,9 @@ HELP: Final = (
 
 _WORD = re.compile(r'!?(?:/(?:\\.|[^/\\])*/|(?:[a-z]+:)?"[^"]*"|\S+)', re.IGNORECASE)
 _COMPARISON = re.compile(r"(flops|mem)([<>]=?)(.*)", re.IGNORECASE)
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]*)", re.IGNORECASE)
 _FIELD_WORDS = frozenset({"op", "name", "scope", "type", "dtype", "shape", "alias"})
 _FLAGS = frozenset({"unknown", "inplace"})
-_DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_MEASURES = {"flops": FLOPS, "mem": BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def _term(word: str) -> Term:
     comparison = _COMPARISON.fullmatch(body)
     if comparison is not None:
         field, sign, number = comparison.groups()
-        return Term(field.lower(), sign, negated, _number(number, field.lower()))
+        return Term(field.lower(), sign, negated, parse_amount(number, _MEASURES[field.lower()]))
     field, colon, rest = body.partition(":")
     if colon and field.lower() in _FIELD_WORDS:
         return _field_term(field.lower(), rest.strip('"').lower(), negated)
@@ -121,22 +120,6 @@ def shape_matches(sizes: tuple[str, ...], shape: tuple[str, ...]) -> bool:
         if not possible:
             return False
     return len(shape) in possible
-
-
-def _number(text: str, field: str) -> float:
-    found = _NUMBER.fullmatch(text)
-    unit = found[2].lower() if found is not None else "-"
-    decimal = field == "flops" or (unit.endswith("b") and not unit.endswith("ib") and len(unit) == 2)
-    factor = (_DECIMAL if decimal else _BINARY).get(_prefix(unit, field))
-    if found is None or factor is None:
-        raise UsageError(f"{text!r} is not a number of {'FLOPs' if field == 'flops' else 'bytes'}", hint="for example flops>1G, mem>10MiB")
-    return float(found[1]) * factor
-
-
-def _prefix(unit: str, field: str) -> str:
-    if field == "flops":
-        return unit.removesuffix("flops").removesuffix("flop")
-    return unit.removesuffix("ib") if unit.endswith("ib") else unit.removesuffix("b")
 
 
 @dataclass(frozen=True)

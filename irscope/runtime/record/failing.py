@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from irscope.amounts import BYTES, read_amount
 from irscope.recording.derive import alive_at
 from irscope.recording.records import Alive, MemoryEvent, OpRecord, Problem
 
@@ -16,7 +17,6 @@ _WANTED = (
 )
 _ORT_NODE = re.compile(r"while running (\S+) node\. Name:'([^']*)'")
 """How ONNX Runtime says where an error happened."""
-_UNITS = {"bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40, "pib": 1 << 50}
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -62,6 +62,6 @@ def _requested(text: str) -> int | None:
     for pattern in _WANTED:
         match = pattern.search(text)
         if match:
-            unit = _UNITS[match[2].lower()] if match.lastindex == 2 else 1
-            return int(float(match[1]) * unit)
+            amount = read_amount("".join(match.groups()), BYTES)
+            return None if amount is None else int(amount)
     return None

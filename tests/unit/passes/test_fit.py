@@ -16,7 +16,6 @@ from irscope.ir.parser import parse_program
 from irscope.ir.symbolnames import symbol_named
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.largest import largest_by_formula, largest_by_measuring
-from irscope.passes.curves.memorytext import parse_memory
 from irscope.passes.curves.peaks import peaks_at
 from irscope.passes.curves.points import parse_points
 from irscope.passes.curves.simulated import simulator
@@ -154,32 +153,7 @@ def test_what_was_not_looked_at_is_said() -> None:
     assert (measured.size, measured.exhaustive) == (1_000, False)
 
 
-# -- names, sizes and amounts ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("24GiB", 24 << 30),
-        ("80GB", 80 * 10**9),
-        ("512MiB", 512 << 20),
-        ("1.5gib", 3 << 29),
-        ("4096", 4096),
-        ("2 TiB", 2 << 40),
-        ("10kB", 10_000),
-    ],
-)
-def test_amounts_of_memory(text: str, size: int) -> None:
-    assert parse_memory(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "24", "24G", "many", "-1GiB", "1GiB2", "GiB", "9" * 99])
-def test_other_amounts_are_refused(text: str) -> None:
-    if text == "24":
-        assert parse_memory(text) == 24
-        return
-    with pytest.raises(UsageError, match="amount of memory"):
-        parse_memory(text)
+# -- names and sizes -----------------------------------------------------------------------------------------------------
 
 
 def inputs(*lines: str) -> str:
