@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -12,9 +12,10 @@ from irscope.comparing.changes import Change, changes, does_the_same
 from irscope.comparing.groups import Kind, groups
 from irscope.comparing.matching import How, Matching, match
 from irscope.comparing.side import Side, weights_of
+from irscope.comparing.symbols import share_symbols
 from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim
-from irscope.ir.graph import Value
+from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
 from irscope.session import Model
 
@@ -101,7 +102,11 @@ class ModelComparison:
 
     def flops(self, row: Row) -> tuple[Dim | None, Dim | None]:
         """FLOPs of the nodes of a row on each side; None where nobody knows them."""
-        return _flops(self.a, row.a), _flops(self.b, row.b)
+        return _sum(self.a.flops, self.a, row.a), _sum(self.b.flops, self.b, row.b)
+
+    def moved(self, row: Row) -> tuple[Dim | None, Dim | None]:
+        """Bytes that the nodes of a row read and write on each side."""
+        return _sum(self.a.moved, self.a, row.a), _sum(self.b.moved, self.b, row.b)
 
     def alive(self, row: Row) -> tuple[Dim | None, Dim | None]:
         """The most bytes alive at the steps of a row on each side."""
@@ -178,10 +183,16 @@ class ModelComparison:
 
 
 def compare_models(a: Model, b: Model, lifetime: str = "auto") -> ModelComparison:
-    """Lay two models side by side. `lifetime` says who frees when, as in `liveness`; auto is that of the files where it is the same."""
+    """Lay two models side by side. `lifetime` says who frees when, as in `liveness`; auto is that of the files where it is the same.
+
+    Symbols of the second that are the same sizes as some of the first get the names of those.
+    """
+    renamed = share_symbols(a.program, b.program)
     one, other = Side(a, lifetime), Side(b, lifetime)
     own = None
     notes: list[str] = []
+    if renamed:
+        notes.append(f"sizes of B under the names of A: {', '.join(f'{own} is {name}' for own, name in renamed.items())}")
     if lifetime == "auto" and one.timeline.model != other.timeline.model:
         own = (one, other)
         notes.append(
@@ -225,13 +236,13 @@ def _behind(found: Matching, number: int) -> int:
     return found.mate_b[number] if number >= 0 else -1
 
 
-def _flops(side: Side, numbers: Iterable[int]) -> Dim | None:
+def _sum(read: Callable[[Node], Dim | None], side: Side, numbers: Iterable[int]) -> Dim | None:
     total: Dim = 0
     for number in numbers:
-        flops = side.flops(side.nodes[number])
-        if flops is None:
+        part = read(side.nodes[number])
+        if part is None:
             return None
-        total = total + flops
+        total = total + part
     return total
 
 

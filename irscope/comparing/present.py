@@ -85,35 +85,58 @@ def _said(total: Total, name: str) -> str:
     return f"{name} {'+' if change > 0 else ''}{change:.1%}"
 
 
+class _Price:
+    """What differences cost: the largest of their shares of the models' FLOPs, weights and traffic. Formulas count at typical sizes."""
+
+    def __init__(self, compared: ModelComparison) -> None:
+        self._compared = compared
+        whole = compared.modules.get("", (ModuleSums(), ModuleSums()))
+        self._flops = max(1, *(scale(sums.flops) for sums in whole))
+        self._weights = max(1, *(scale(sums.weight_bytes) for sums in whole))
+        self._moved = max(1, *(scale(side.costs.tally.value("read") + side.costs.tally.value("written")) for side in compared.sides))
+
+    def difference(self, flops: Dim, weights: Dim, moved: Dim = 0) -> float:
+        """Of differences that are known."""
+        return max(abs(scale(flops)) / self._flops, abs(scale(weights)) / self._weights, abs(scale(moved)) / self._moved)
+
+    def of(self, row: Row) -> float:
+        """Of a row; what nobody knows of a side has no price."""
+        compared = self._compared
+        pairs = (compared.flops(row), compared.weight_bytes(row), compared.moved(row))
+        return self.difference(*[0 if a is None or b is None else _less(a, b) for a, b in pairs])
+
+
 # -- tables ----------------------------------------------------------------------------------------------------
 
 
 def patterns_table(compared: ModelComparison) -> Table:
-    """What became what, equal cases counted."""
+    """What became what, equal cases counted, those first that change most."""
+    price = _Price(compared)
+    costs: dict[tuple[str, str, str], float] = {}
     found: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], Row] = {}
     for row in compared.rows:
         if row.kind in _FATES:
             key = (row.kind, ops_text(compared.a, row.a), ops_text(compared.b, row.b))
             found[key] += 1
+            costs[key] = costs.get(key, 0.0) + price.of(row)
             examples.setdefault(key, row)
     rows = [
         (kind, count, before or "nothing", after or "nothing", name_of(compared, examples[kind, before, after]))
-        for (kind, before, after), count in sorted(found.items(), key=lambda item: -item[1])
+        for (kind, before, after), count in sorted(found.items(), key=lambda item: (-costs[item[0]], -item[1]))
     ]
     return Table.of(rows, columns=["change:text", "times:count", "a:text", "b:text", "first:node"], title="what became what")
 
 
 def modules_table(compared: ModelComparison, everything: bool = False) -> Table:
     """Sums by module, the largest differences first."""
-    whole = compared.modules.get("", (ModuleSums(), ModuleSums()))
-    units = (max(1, *(scale(sums.flops) for sums in whole)), max(1, *(scale(sums.weight_bytes) for sums in whole)))
+    price = _Price(compared)
     rows: list[tuple[float, tuple[object, ...]]] = []
     for path, (a, b) in compared.modules.items():
         if not everything and a == b:
             continue
         flops, weights = _less(a.flops, b.flops), _less(a.weight_bytes, b.weight_bytes)
-        weight = max(abs(scale(flops)) / units[0], abs(scale(weights)) / units[1]) if path else math.inf
+        weight = price.difference(flops, weights) if path else math.inf
         cells = (
             path or "(model)",
             a.nodes,
@@ -145,8 +168,10 @@ def modules_table(compared: ModelComparison, everything: bool = False) -> Table:
 
 
 def nodes_table(compared: ModelComparison, everything: bool = False) -> Table:
-    """Every node of both models, or those that differ."""
+    """Every node of both models in order, or those that differ, the dearest first."""
     rows = [row for row in compared.rows if everything or row.kind != SAME]
+    if not everything:
+        rows.sort(key=_Price(compared).of, reverse=True)
     columns = [
         Column("node", Kind.NODE),
         Column("change"),
@@ -211,8 +236,10 @@ def _names(side: Side, numbers: Sequence[int]) -> str:
 
 
 def weights_table(compared: ModelComparison, everything: bool = False) -> Table:
-    """Weights by name."""
+    """Weights by name, or those that differ, the largest difference first."""
     rows = [row for row in compared.weights if everything or row.change]
+    if not everything:
+        rows.sort(key=_weight_difference, reverse=True)
     columns = [
         Column("name", Kind.VALUE),
         Column("change"),
@@ -237,6 +264,11 @@ def _weight_cells(row: WeightRow) -> tuple[object, ...]:
     types = ["" if weight is None else weight.type.text for weight in (row.a, row.b)]
     renamed = row.b.name if row.b is not None and row.a is not None and row.b.name != row.a.name else ""
     return (one.name, row.change, one.role.value, *types, *map(plain, sizes), renamed)
+
+
+def _weight_difference(row: WeightRow) -> int:
+    sizes = [0 if weight is None else _bytes(weight) or 0 for weight in (row.a, row.b)]
+    return abs(scale(sizes[1] - sizes[0]))
 
 
 def _bytes(weight: Value) -> Dim | None:

@@ -102,6 +102,11 @@ class Side:
             return 0 if self.costs.certainty.get(node) is Certainty.FREE else None
         return cost.flops
 
+    def moved(self, node: Node) -> Dim | None:
+        """Bytes that one run of a node reads and writes; None where nobody knows them."""
+        cost = self.costs.by_node.get(node)
+        return None if cost is None or cost.read is None or cost.written is None else cost.read + cost.written
+
     def alive(self, node: Node) -> Dim | None:
         """Bytes alive at a node's step; None inside regions."""
         step = self.step.get(node)

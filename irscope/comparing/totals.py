@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from irscope.comparing.models import ModelComparison
 from irscope.comparing.side import Side
-from irscope.ir.dims import Dim
+from irscope.ir.dims import Dim, ratio
 from irscope.passes.sizes import plain
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
@@ -31,12 +31,13 @@ class Total:
 
     @property
     def change(self) -> float | None:
-        """The difference as a share of A, infinite where A has none; None where it is not known."""
-        if not isinstance(self.a, int) or not isinstance(self.b, int):
-            return 0.0 if self.a is not None and self.a == self.b else None
-        if self.a == 0:
+        """The difference as a share of A, infinite where A has none; None where it is not known, or another one at every size."""
+        if self.a is None or self.b is None:
+            return None
+        if self.a == 0 and isinstance(self.b, int):
             return 0.0 if self.b == 0 else math.inf
-        return (self.b - self.a) / self.a
+        found = ratio(self.b, self.a)
+        return None if found is None else float(found - 1)
 
     def cells(self) -> dict[str, object]:
         """As a report's summary has it."""

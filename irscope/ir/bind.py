@@ -50,9 +50,15 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
 
 def rename_symbols(program: Program, names: Mapping[str, str]) -> None:
     """Give symbols other names everywhere; their limits stay."""
-    made = {old: symbol(new, *program.symbols[old].bounds) for old, new in names.items()}
-    _Binder(made).program(program)
-    program.symbols = {names.get(old, old): made.get(old, known) for old, known in program.symbols.items()}
+    substitute_symbols(program, {old: symbol(new, *program.symbols[old].bounds) for old, new in names.items()})
+
+
+def substitute_symbols(program: Program, made: Mapping[str, SymDim]) -> None:
+    """Put other symbols, with limits of their own, in the place of some."""
+    if made:
+        _Binder(made).program(program)
+        kept = [made.get(old, known) for old, known in program.symbols.items()]
+        program.symbols = {str(one): one for one in kept}
 
 
 def _input_elements(program: Program) -> list[str]:

@@ -6,6 +6,7 @@ A `Dim` is an int or a `SymDim`. Comparisons are three-valued: None means that n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
 from irscope.errors import UsageError
 from irscope.ir.dimatoms import symbol, unknown
@@ -32,6 +33,7 @@ __all__ = [
     "mod",
     "parse_dim",
     "product",
+    "ratio",
     "symbol",
     "unknown",
 ]
@@ -52,6 +54,23 @@ def product(dims: Iterable[Dim]) -> Dim:
         else:
             number *= dim
     return formula * as_dim(number)
+
+
+def ratio(a: Dim, b: Dim) -> Fraction | None:
+    """What a divided by b is, where that is one number at every binding; None where it depends on one, or b may be nothing."""
+    if a == b and b != 0:
+        return Fraction(1)
+    if isinstance(b, int):
+        if isinstance(a, SymDim) or b == 0:
+            return None
+        return Fraction(a, b)
+    if not isinstance(a, SymDim):
+        return Fraction(0) if a == 0 else None
+    over, under = dict(a.terms), dict(b.terms)
+    if over.keys() != under.keys():
+        return None
+    shares = {Fraction(number, under[factors]) for factors, number in over.items()}
+    return shares.pop() if len(shares) == 1 else None
 
 
 def bind(d: Dim, env: Mapping[str, Dim]) -> Dim:

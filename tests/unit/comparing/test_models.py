@@ -9,6 +9,7 @@ from irscope.comparing.matching import How, match
 from irscope.comparing.models import ModelComparison
 from irscope.comparing.side import Side
 from irscope.comparing.totals import totals
+from irscope.ir.dims import Dim, parse_dim, ratio, symbol
 from tests.unit.comparing.texts import HEAD, MLP, model, renamed
 
 
@@ -225,3 +226,83 @@ def test_all_formats_have_the_same_rows() -> None:
     nodes = next(table for table in document.report.tables if table.title == "nodes")
     assert [row[1] for row in nodes.rows()] == ["same", "replaced", "same", "same"]
     assert nodes.keys == ["hidden", "active", "back", "y"]
+
+
+OPEN = """irscope 1
+symbol SYMBOL [LOW,*]
+graph @main {
+  input %x: f32[SYMBOL,8]
+  param %fc1.weight: f32[WIDTH,8]
+  param %fc2.weight: f32[8,WIDTH]
+  %hidden: f32[SYMBOL,WIDTH] = nn.linear(%x, %fc1.weight) @fc1 !"aten::linear"
+  %back: f32[SYMBOL,8] = nn.linear(%hidden, %fc2.weight) @fc2 !"aten::linear"
+  return %back
+}
+"""
+
+
+def opened(symbol: str = "s23", low: int = 2, width: int = 16) -> str:
+    return OPEN.replace("SYMBOL", symbol).replace("LOW", str(low)).replace("WIDTH", str(width))
+
+
+@pytest.mark.parametrize(("name", "low"), [("s23", 1), ("batch", 2), ("s7", 0)])
+def test_one_size_under_other_names_and_limits_is_no_difference(name: str, low: int) -> None:
+    found = compared(opened(), opened(name, low))
+    assert kinds(found) == {"same": 2}
+    assert all(total.difference == 0 and total.change == 0 for total in totals(found))
+    assert [note for note in found.notes if "is s23" in note] == (
+        [] if name == "s23" else [f"sizes of B under the names of A: {name} is s23"]
+    )
+
+
+def test_symbols_that_stand_for_several_are_left_alone() -> None:
+    two = """irscope 1
+symbol a [1,*]
+symbol b [1,*]
+graph @main {
+  input %x: f32[a,4]
+  input %y: f32[b,4]
+  %z: f32[a,4] = math.add(%x, %x)
+  return %z
+}
+"""
+    one = two.replace("symbol b [1,*]\n", "").replace("f32[b,4]", "f32[a,4]")
+    found = compared(one, two)
+    assert sorted(found.b.model.program.symbols) == ["a", "b"]
+    swapped = two.replace("[a,", "[t,").replace("[b,", "[a,").replace("[t,", "[b,")
+    assert kinds(compared(two, swapped)) == {"same": 1}
+
+
+def test_formulas_of_a_constant_ratio_have_one() -> None:
+    found = compared(opened(), opened("batch", 1, width=20))
+    by_key = {total.key: total for total in totals(found)}
+    assert by_key["flops"].change == 0.25
+    assert "FLOPs +25.0%" in model_comparison(found).headline[0]
+    # Bytes at the peak are another formula: what is fixed does not grow with the batch.
+    assert ratio(parse("3*batch + 6"), parse("batch + 2")) == 3
+    assert ratio(parse("3*batch + 6"), parse("batch + 3")) is None
+    assert ratio(parse("batch"), 4) is None and ratio(0, parse("batch")) == 0 and ratio(3, 0) is None
+
+
+def parse(text: str) -> Dim:
+    return parse_dim(text, {"batch": symbol("batch", 1, None)}.__getitem__)
+
+
+def test_what_costs_most_comes_first() -> None:
+    lines = []
+    for number, size in enumerate((8, 64, 16)):
+        lines.append(f"  param %w{number}: f32[{size},8]\n")
+    body = "".join(f"  %y{number}: f32[4,{size}] = nn.linear(%x, %w{number})\n" for number, size in enumerate((8, 64, 16)))
+    text = f"irscope 1\ngraph @main {{\n  input %x: f32[4,8]\n{''.join(lines)}{body}  return %y0, %y1, %y2\n}}\n"
+    wider = (
+        text.replace("[8,8]", "[9,8]")
+        .replace("[4,8] = nn.linear", "[4,9] = nn.linear")
+        .replace("[64,8]", "[128,8]")
+        .replace("[4,64]", "[4,128]")
+    )
+    wider = wider.replace("[16,8]", "[32,8]").replace("[4,16]", "[4,32]")
+    tables = {table.title: table for table in model_comparison(compared(text, wider)).report.tables}
+    assert list(tables["nodes that differ"].cells("node")) == ["y1", "y2", "y0"]
+    assert list(tables["parameters and buffers that differ"].cells("name")) == ["w1", "w2", "w0"]
+    everything = {table.title: table for table in model_comparison(compared(text, wider), everything=True).report.tables}
+    assert list(everything["nodes"].cells("node")) == ["y0", "y1", "y2"]
