@@ -10,6 +10,7 @@ from irscope.amounts import parse_bytes
 from irscope.devices import target_of
 from irscope.errors import PassError, UsageError
 from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.program import Assumed
 from irscope.passes.cuda.replay import Outcome
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
@@ -22,6 +23,7 @@ from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.liveness import Liveness
 from irscope.passkit.settings import Settings
+from irscope.report.report import assumed_json
 from irscope.session import Model, check_target
 
 COUNTERS = ("reserved", "allocated", "requested", "activation")
@@ -74,6 +76,8 @@ class Fit:
     """What a CUDA context takes besides, which is not in these numbers."""
     target: str
     bind: Mapping[str, int] = field(default_factory=dict)
+    assumed: tuple[Assumed, ...] = ()
+    """What nobody said about the run, and how it was taken."""
 
     @property
     def fits(self) -> bool:
@@ -114,6 +118,7 @@ class Fit:
             "context_bytes": None if self.context is None else list(self.context),
             "target": self.target,
             "bind": dict(self.bind),
+            "assumed": assumed_json(self.assumed),
         }
 
 
@@ -216,6 +221,7 @@ class Search:
             context=self.target.device.context_bytes,
             target=self.target.text,
             bind={**self.model.options.bind, **others},
+            assumed=tuple(self.model.program.assumed),
         )
 
     def frontier(self, memory: int, free: Sequence[str], others: Mapping[str, int]) -> list[Fit]:

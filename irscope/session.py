@@ -83,6 +83,10 @@ class Model:
         options = replace(self.options, bind={**self.options.bind, **sizes})
         return open_model(Path(path), options, settings=self.manager.settings)
 
+    def marked(self, report: Report) -> Report:
+        """A report that no pass made, its numbers as assumed ones where something about the run was guessed."""
+        return report.assumed() if self.program.guesses else report
+
     def document(self, results: Results) -> Document:
         """Results as the document that renderers take."""
         return Document(__version__, self.info(), results.reports)
@@ -99,6 +103,8 @@ class Model:
             parameters=totals.count if isinstance(totals.count, int) else None,
             parameter_bytes=totals.bytes if isinstance(totals.bytes, int) else None,
             bind=dict(self.options.bind),
+            assumed=tuple(program.assumed),
+            diagnostics=self.diagnostics,
         )
 
 

@@ -55,6 +55,7 @@ class Params(Analysis[ParameterReport]):
 
     name: ClassVar[str] = "params"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+    of_weights: ClassVar[bool] = True
 
     values: bool = False
     histogram: bool = True

@@ -67,6 +67,7 @@ class QuantizeError(Analysis[WeightErrors]):
 
     name: ClassVar[str] = "quantize-error"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+    of_weights: ClassVar[bool] = True
 
     target: float = 30.0
     formats: tuple[Format, ...] = _FORMATS  # type: ignore[assignment]  # the same names

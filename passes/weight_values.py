@@ -43,6 +43,7 @@ class WeightValues(Analysis[Look]):
 
     name: ClassVar[str] = "weight-values"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+    of_weights: ClassVar[bool] = True
 
     histogram: bool = True
     near_zero: float = 1e-6

@@ -355,6 +355,10 @@ class Expressions:
 
     def _plain(self, name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
         """A computation on plain values; a comparison of sizes that cannot be decided becomes a node."""
+        if name in TRUTHS and len(args) == 2:
+            lists = [arg if isinstance(arg, list | tuple) else (arg,) for arg in args]
+            whole = ((a, b) for a, b in zip(*lists, strict=False) if type(a) is int and type(b) is int)
+            self._interpreter.compared.update(dict.fromkeys(whole))
         try:
             return BUILTINS[name](*args, **named)
         except NotKnown:

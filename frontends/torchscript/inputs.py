@@ -14,6 +14,7 @@ from irscope.frontends.torchscript.source import Function
 from irscope.frontends.torchscript.values import Item
 from irscope.ir.dims import SymDim, symbol
 from irscope.ir.graph import Value
+from irscope.ir.program import Assumed
 from irscope.ir.types import TensorType, Type
 
 _MOST_ITEMS = 100_000
@@ -30,6 +31,7 @@ class Inputs:
         self._sink = sink
         self.names = method.params[1:]
         self.symbols: dict[str, SymDim] = {}
+        self.assumed: list[Assumed] = []
         self._items = 0
         known = {*self.names, *(str(index) for index in range(len(self.names)))}
         for name in options.inputs:
@@ -111,6 +113,7 @@ class Inputs:
             return self._options.bind.get(name, made)
         if annotation in _PLAIN:
             self._sink.warn("IRS186", f"the argument {name!r} is taken to be {_PLAIN[annotation]}; the file does not say", about=name)
+            self.assumed.append(Assumed(name, str(_PLAIN[annotation]), "the file does not say what the argument is"))
             return _PLAIN[annotation]
         return None
 

@@ -54,6 +54,8 @@ class Interpreter:
         self.path = path
         self._origins = origins
         self.frame: Frame | None = None
+        self.compared: dict[tuple[int, int], None] = {}
+        """Whole numbers that the code compared with one another, in order."""
         self._expressions = Expressions(self)
         self._calls: dict[tuple[Scope, str], int] = {}
         self._depth = 0

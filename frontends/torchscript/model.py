@@ -11,7 +11,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.fake import FakeTypes
 from irscope.frontends.torchscript.emit import Emitter
-from irscope.frontends.torchscript.guess import guess_types
+from irscope.frontends.torchscript.guess import Guess, Types, Verdict, guess_types
 from irscope.frontends.torchscript.inputs import Inputs
 from irscope.frontends.torchscript.interpreter import Interpreter
 from irscope.frontends.torchscript.origins import Origins
@@ -20,8 +20,8 @@ from irscope.frontends.torchscript.source import Function, Source
 from irscope.frontends.torchscript.state import Pickles, State
 from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, ScriptRaise, TensorList
 from irscope.ir.graph import Graph, Value
-from irscope.ir.program import Program
-from irscope.ir.types import TensorType, Type
+from irscope.ir.program import Assumed, Program
+from irscope.ir.types import Type
 
 _RECURSION = 20_000
 
@@ -54,34 +54,42 @@ class _Reader:
         missing = [] if run.is_traced else run.inputs.missing()
         if not missing:
             return run.program({})
-        guessed = self._guess(run, missing)
-        if guessed is None:
+        guess = self._guess(run, missing)
+        if guess is None:
             example = " ".join(f"--input {name}=f32[1,3,224,224]" for name in missing)
             raise run.inputs.error(
                 f"a scripted model does not say what it is called with; the types of {', '.join(missing)} are needed",
                 f"for example {example}",
             )
-        said = ", ".join(f"{name}={type_}" for name, type_ in guessed.items())
-        self._sink.warn("IRS186", f"types of inputs are guessed from their use: {said}", hint="give them with --input", about="inputs")
-        return self._run(self._sink).program(guessed)
+        said = ", ".join(f"{name}={type_}" for name, type_ in guess.types.items())
+        self._sink.warn(
+            "IRS186", f"types of inputs are guessed from their use, at {guess.how}: {said}", hint="give them with --input", about="inputs"
+        )
+        program = self._run(self._sink).program(guess.types)
+        program.assumed[:0] = [
+            Assumed(name, str(type_), f"guessed from its use, at {guess.how}; --input {name}=TYPE gives the real type")
+            for name, type_ in guess.types.items()
+        ]
+        return program
 
     def _run(self, sink: DiagnosticSink) -> _Run:
         return _Run(self._archive, self._options, sink, self._source, self._pickles)
 
-    def _guess(self, run: _Run, missing: list[str]) -> Mapping[str, Type] | None:
+    def _guess(self, run: _Run, missing: list[str]) -> Guess | None:
         if any(run.method.annotation(name) not in ("Tensor", "") for name in missing):
             return None
         uses = {name: find_use(self._source, run.constants, run.module, run.method, name) for name in missing}
         return guess_types(uses, self._accepts)
 
-    def _accepts(self, types: Mapping[str, TensorType]) -> bool:
+    def _accepts(self, types: Types) -> Verdict:
         """Whether the code can be followed with these types, and no operator contradicts them."""
         sink = DiagnosticSink()
+        run = self._run(sink)
         try:
-            self._run(sink).program(types)
+            run.program(types)
         except LoadError:
-            return False
-        return all(diagnostic.code != "IRS172" for diagnostic in sink)
+            return Verdict(False, run.compared)
+        return Verdict(all(diagnostic.code != "IRS172" for diagnostic in sink), run.compared)
 
 
 class _Run:
@@ -105,6 +113,11 @@ class _Run:
         self._traced = traced.get(self.method.name.rpartition(".")[2])
 
     @property
+    def compared(self) -> list[tuple[int, int]]:
+        """Whole numbers that the code compared with one another."""
+        return list(self._interpreter.compared)
+
+    @property
     def is_traced(self) -> bool:
         return self._traced is not None
 
@@ -121,7 +134,9 @@ class _Run:
         self._graph.set_outputs(self._outputs(found))
         dialect = "script" if self._traced is None else "trace"
         metadata = {"producer": "TorchScript", "dialect": dialect, "class": self.module.cls.name}
-        return Program(self._graph, {}, self.inputs.symbols, "torchscript", self._path, metadata=metadata)
+        return Program(
+            self._graph, {}, self.inputs.symbols, "torchscript", self._path, metadata=metadata, assumed=list(self.inputs.assumed)
+        )
 
     def _outputs(self, item: Item) -> list[Value]:
         """Tensors of what the model returns, in order."""

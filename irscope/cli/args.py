@@ -49,7 +49,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False, 
     parser.add_argument(
         "--alloc-conf", default="", metavar="OPTIONS", help="options of PyTorch's allocator, such as expandable_segments:True"
     )
-    parser.add_argument("--strict", action="store_true", help="anything unknown is an error: exit code 5")
+    parser.add_argument("--strict", action="store_true", help="anything unknown or guessed is an error: exit code 5")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr")
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from irscope.cli.args import add_model_arguments, add_output_arguments, load_options, selection, settings_from
-from irscope.cli.run import report_diagnostics
+from irscope.cli.run import report_diagnostics, strict_code
 from irscope.comparing import (
     FORMATS,
     Comparison,
@@ -79,7 +79,7 @@ class Command:
         document = model_comparison(compared, everything=args.all)
         _show(document.selected(wanted), args)
         report_diagnostics((*a.diagnostics, *b.diagnostics), args.verbose)
-        return _exit_code(judge(limits, model_measures(compared)) if limits else None)
+        return _exit_code(judge(limits, model_measures(compared)) if limits else None) or strict_code(args, [a, b])
 
     def _with_recording(self, model: str, path: str, args: argparse.Namespace, wanted: Selection) -> int:
         limits = parse_thresholds(args.fail_on, RUN_MEASURES)
@@ -90,7 +90,7 @@ class Command:
         _show(document.selected(wanted), args)
         shown = args.format == "text" and args.output is None
         report_diagnostics((*opened.diagnostics, *(() if shown else compared.diagnostics)), args.verbose)
-        return _exit_code(judge(limits, run_measures(compared)) if limits else None)
+        return _exit_code(judge(limits, run_measures(compared)) if limits else None) or strict_code(args, [opened])
 
 
 def _open(path: str, options: LoadOptions, args: argparse.Namespace) -> Model:

@@ -7,7 +7,7 @@ import sys
 
 from irscope import __version__
 from irscope.cli.args import add_model_arguments, add_output_arguments, open_from
-from irscope.cli.run import report_diagnostics
+from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.passes.costs.count import NodeCosts
 from irscope.peers.base import PEERS, CannotCount, Peer, find_peers
@@ -83,12 +83,12 @@ class Command:
             notes=(*_NOTES, *problems),
         )
         options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
-        write_document(Document(__version__, model.info(), (report,)), args.format, args.output, options)
+        write_document(Document(__version__, model.info(), (model.marked(report),)), args.format, args.output, options)
         report_diagnostics(model.diagnostics, args.verbose)
         if args.strict and any(row[7] != 0 for row in rows):
             sys.stderr.write("irscope: error IRS405: --strict: a counter could not count the model\n")
             return ExitCode.PARTIAL
-        return ExitCode.OK
+        return strict_code(args, [model], [report])
 
 
 _TOTALS = (

@@ -11,8 +11,8 @@ from pathlib import Path
 from irscope.amounts import BYTES, SECONDS
 from irscope.cli.args import add_model_arguments, add_output_file, amount_of, load_options, open_from
 from irscope.cli.exportmodel import MODEL_KINDS, as_file, export_named_model, export_reordered, schedule_of
-from irscope.cli.run import report_diagnostics
-from irscope.errors import ExitCode, UsageError
+from irscope.cli.run import report_diagnostics, strict_code
+from irscope.errors import UsageError
 from irscope.files import write_binary, write_text
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.exports.arena import address_map, minimalloc_csv, plan_json
@@ -104,7 +104,7 @@ class Command:
             else:
                 write_text(path, [json.dumps(chrome_trace(recording), separators=(",", ":")), "\n"])
         sys.stderr.write(f"wrote {path}\n")
-        return ExitCode.OK
+        return strict_code(args, [model])
 
     def _reorder(self, args: argparse.Namespace, target: Path) -> int:
         schedule = schedule_of(args.schedule)
@@ -113,7 +113,7 @@ class Command:
         with as_file(args, target):
             model = open_from(args)
             report_diagnostics(model.diagnostics, args.verbose)
-            return export_reordered(model, schedule, target)
+            return export_reordered(model, schedule, target) or strict_code(args, [model])
 
 
 def _kind_of(path: Path) -> str:
@@ -148,4 +148,4 @@ def _csv(model: Model, lifetimes: str) -> Iterable[str]:
     timeline = model.manager.get(Liveness(model=lifetimes))  # type: ignore[arg-type]  # argparse has checked it
     memory = model.manager.get(CudaMemory(model=lifetimes)) if timeline.model != "ort" else None  # type: ignore[arg-type]
     report = Report("timeline", tables=(steps_table(timeline, memory),))
-    return renderer("csv")(Document("", model.info(), (report,)), RenderOptions())
+    return renderer("csv")(Document("", model.info(), (model.marked(report),)), RenderOptions())

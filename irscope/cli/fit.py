@@ -8,7 +8,7 @@ import sys
 
 from irscope.cli.args import add_model_arguments, open_from
 from irscope.cli.fittext import fit_lines, frontier_lines, unfit_lines
-from irscope.cli.run import report_diagnostics
+from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.fitting import COUNTERS, SCHEMA, Fit, Search
 from irscope.passes.curves.points import find_symbol
@@ -60,7 +60,7 @@ class Command:
         elif worst.fits:
             sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
         if worst.fits:
-            return ExitCode.OK
+            return strict_code(args, [model])
         sys.stderr.write("".join(f"{printable(line)}\n" for line in unfit_lines(worst)))
         return ExitCode.FINDINGS
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from irscope.devices.catalogue import all_devices
 from irscope.fitting import Fit
+from irscope.report.report import assumed_lines
 from irscope.report.units import Kind, humanise
 
 _WHAT = {
@@ -47,6 +48,7 @@ def fit_lines(found: Fit) -> list[str]:
     if found.context is not None and _is_counted(found):
         low, high = (_bytes(size) for size in found.context)
         lines.append(f"  besides       the CUDA context takes {low}" + (f" to {high}" if high != low else ""))
+    lines += [f"  {line}" for line in assumed_lines(found.assumed)]
     if not found.exhaustive:
         lines.append("  note          larger sizes were not all looked at; one of them might fit as well")
     return lines
@@ -62,7 +64,7 @@ def frontier_lines(rows: Sequence[Fit], free: Sequence[str], second: str) -> lis
     device = f", for {rows[0].target}" if _is_counted(rows[0]) else ""
     head = f"the largest {free[0]} for each {free[1]} in {_bytes(rows[0].memory)}, counted as {rows[0].counter}{device}"
     table = ["  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=False)), line[3]]) for line in cells]
-    return [head, "", *table]
+    return [head, "", *table, *(f"  {line}" for line in assumed_lines(rows[0].assumed))]
 
 
 def unfit_lines(found: Fit) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from irscope.report.report import Document, Report
 from irscope.report.select import select
 from irscope.report.text import render as render_text
 from irscope.report.write import write_document, write_stream
-from irscope.session import Results
+from irscope.session import Model, Results
 
 
 class Command:
@@ -33,7 +33,7 @@ class Command:
     `irscope passes` lists the passes. A pass that is named by file is code, and runs; model files never do.
 
     Exit codes: 0 done, 1 findings at or above --fail-on, 2 usage, 3 the model cannot be read, 4 a pass failed,
-    5 partial result (some weights could not be read; with --strict: something is unknown), 130 interrupted.
+    5 partial result (some weights could not be read; with --strict: something is unknown or was guessed), 130 interrupted.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -88,7 +88,7 @@ class Command:
             _print_timing(timing, document)
         if failure is not None:
             raise failure
-        return _exit_code(args, results.reports, [*model.diagnostics, *found])
+        return _exit_code(args, model, results.reports, [*model.diagnostics, *found])
 
 
 def _sizes_in(sweep: list[str]) -> list[str]:
@@ -145,12 +145,21 @@ def _print_timing(timing: Timing, document: Document) -> None:
     )
 
 
-def _exit_code(args: argparse.Namespace, reports: Iterable[Report], diagnostics: Iterable[Diagnostic]) -> int:
+def strict_code(args: argparse.Namespace, models: Iterable[Model], reports: Iterable[Report] = ()) -> ExitCode:
+    """How a command ends that --strict holds for: in part only, and saying so, where something is unknown or was guessed."""
+    if not args.strict:
+        return ExitCode.OK
+    incomplete = [report.pass_name for report in reports if report.coverage and report.coverage.known < report.coverage.total]
+    guesses = dict.fromkeys(one for model in models for one in model.program.guesses)
+    said = [f"{', '.join(dict.fromkeys(incomplete))} left something unknown"] if incomplete else []
+    said += [f"assumed {'; '.join(one.text for one in guesses)}"] if guesses else []
+    for line in said:
+        sys.stderr.write(printable(f"irscope: error IRS540: --strict: {line}") + "\n")
+    return ExitCode.PARTIAL if said else ExitCode.OK
+
+
+def _exit_code(args: argparse.Namespace, model: Model, reports: Sequence[Report], diagnostics: Iterable[Diagnostic]) -> int:
     worst = max((diagnostic.severity for diagnostic in diagnostics), default=None)
     if args.fail_on and worst is not None and worst >= Severity[args.fail_on.upper()]:
         return ExitCode.FINDINGS
-    incomplete = [report.pass_name for report in reports if report.coverage and report.coverage.known < report.coverage.total]
-    if args.strict and incomplete:
-        sys.stderr.write(f"irscope: error IRS540: --strict: {', '.join(incomplete)} left something unknown\n")
-        return ExitCode.PARTIAL
-    return ExitCode.PARTIAL if any(report.partial for report in reports) else ExitCode.OK
+    return strict_code(args, [model], reports) or (ExitCode.PARTIAL if any(report.partial for report in reports) else ExitCode.OK)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from irscope.amounts import COUNT
 from irscope.cli.args import add_model_arguments, add_output_file, amount_of, open_from
-from irscope.cli.run import report_diagnostics
+from irscope.cli.run import report_diagnostics, strict_code
 from irscope.files import write_text
 from irscope.ir.graph import Node
 from irscope.ir.naming import value_names
@@ -44,7 +44,7 @@ class Command:
             write_text(Path(args.output), [text])
         else:
             write_stream(sys.stdout, [text])
-        return 0
+        return strict_code(args, [model])
 
 
 def _wanted(node: Node, scope: str, op: str) -> bool:

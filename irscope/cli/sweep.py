@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, open_from
-from irscope.cli.run import report_diagnostics
+from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.passes.curves.points import symbols_in
 from irscope.passes.sweep import Sweep, curves
@@ -62,4 +62,4 @@ class Command:
             for one in series:
                 sys.stdout.write("".join(f"{line}\n" for line in ["", *line_chart(one, options.encoding)]))
         report_diagnostics(model.diagnostics, args.verbose)
-        return 0
+        return strict_code(args, [model], [result.report()])

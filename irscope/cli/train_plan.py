@@ -52,7 +52,7 @@ class Command:
         add_output_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from irscope.cli.run import report_diagnostics
+        from irscope.cli.run import report_diagnostics, strict_code
         from irscope.cli.trainbatches import swept
         from irscope.cli.training import opened
         from irscope.report.write import write_document
@@ -90,7 +90,7 @@ class Command:
             sys.stdout.write("".join(f"{line}\n" for line in dotted(args.picture, model, series, args.seconds, options.encoding)))
         found = [diagnostic for report in document.reports for diagnostic in report.diagnostics]
         report_diagnostics([*model.diagnostics, *found], args.verbose)
-        return 0
+        return strict_code(args, [model], document.reports)
 
     def _write_files(self, args: argparse.Namespace, model: object) -> None:
         from irscope.cli.training import activation_lines, node_lines

@@ -85,7 +85,7 @@ def swept(args: argparse.Namespace) -> tuple[Document, Model, tuple[Series, ...]
         notes=notes if args.memory else (),
     )
     info = replace(model.info(), bind=dict(load_options(args).bind))
-    return Document(__version__, info, (report,)), model, (series,)
+    return Document(__version__, info, (model.marked(report),)), model, (series,)
 
 
 class _Captures:

@@ -24,6 +24,8 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS504": CodeDoc("A transform has no result", "Only analyses have a result that another pass can get."),
     "IRS540": CodeDoc(
-        "Something is unknown and --strict was given", "Without --strict the same run reports what it knows and exits with 0."
+        "Something is unknown or assumed, and --strict was given",
+        "Without --strict the same run reports what it knows, marks what it assumed, and exits with 0. The message says what was assumed "
+        "and how to say it instead.",
     ),
 }

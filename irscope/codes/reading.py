@@ -166,7 +166,8 @@ CODES: Final[dict[str, CodeDoc]] = {
     "IRS186": CodeDoc(
         "Inputs of a scripted model are guessed",
         "The file does not say what the model is called with. The guess follows from use: a convolution gives channels, an embedding "
-        "whole numbers, and the smallest height and width that the model accepts is taken. --input gives the real types.",
+        "whole numbers. Heights, widths and lengths are usual ones (224, 128) or those that the code asserts. Every number that depends on "
+        "them is marked as assumed, and --strict fails. --input gives the real types.",
     ),
     "IRS187": CodeDoc(
         "No CUDA device could be pretended",

@@ -35,16 +35,17 @@ def model_comparison(compared: ModelComparison, *, everything: bool = False) -> 
     a, b = compared.a.model, compared.b.model
     with paused_gc():
         made = present.report(compared, everything=everything)
-        return Comparison("models", a.info(), b.info(), made, tuple(present.headline(compared)))
+        return Comparison("models", a.info(), b.info(), b.marked(a.marked(made)), tuple(present.headline(compared)))
 
 
 def run_comparison(compared: RunComparison) -> Comparison:
     """The document of a model and a recording."""
+    model = compared.side.model
     return Comparison(
         "recording",
-        compared.side.model.info(),
+        model.info(),
         runpresent.recording_json(compared),
-        runpresent.report(compared),
+        model.marked(runpresent.report(compared)),
         tuple(runpresent.headline(compared)),
         runpresent.recording_line(compared, " · "),
     )

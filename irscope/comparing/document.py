@@ -79,7 +79,9 @@ class Comparison:
         """Lines for a reader."""
         separator = options.glyphs.separator
         subject = self.subject or (model_line(self.b, separator) if isinstance(self.b, ModelInfo) else "")
-        for line in (f"A  {model_line(self.a, separator)}", f"B  {subject}", "", *self.headline, ""):
+        lines = [f"A  {model_line(self.a, separator)}", *(f"   {line}" for line in self.a.assumed_lines), f"B  {subject}"]
+        lines += [f"   {line}" for line in self.b.assumed_lines] if isinstance(self.b, ModelInfo) else []
+        for line in (*lines, "", *self.headline, ""):
             yield f"{printable(line, options.encoding).rstrip()}\n"
         shown = tuple(narrowed(table) for table in self.report.tables if len(table))
         summary = {key: _shortened(value) for key, value in self.report.summary.items() if key not in _SAID}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from typing import NoReturn
 
 from irscope.errors import UsageError
@@ -13,7 +14,7 @@ from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.graph import Graph
 from irscope.ir.places import root_scope
-from irscope.ir.program import Program
+from irscope.ir.program import Assumed, Program
 from irscope.ir.scanner import END, STRING, TextProblem, fail_at, integer, skip_gap, unquote
 from irscope.ir.spelling import BARE_LABEL, TEXT_VERSION
 
@@ -41,6 +42,7 @@ class _ProgramReader:
         self._format = "irs"
         self._metadata: dict[str, str] = {}
         self._given: dict[str, int] = {}
+        self._assumed: list[Assumed] = []
         self._symbols: dict[str, SymDim] = {}
         self._sizes: dict[str, SymDim] = {}
         self._graph: Graph | None = None
@@ -51,6 +53,8 @@ class _ProgramReader:
             "format": self._format_line,
             "meta": self._meta_line,
             "given": self._given_line,
+            "guess": partial(self._assumed_line, True),
+            "default": partial(self._assumed_line, False),
             "symbol": self._symbol_line,
             "bound": self._bound_line,
             "class": self._class_line,
@@ -71,7 +75,7 @@ class _ProgramReader:
             fail_at(self._path, number, line, problem)
         assert self._graph is not None
         path = "" if self._path == "<text>" else self._path
-        return Program(self._graph, self._functions, self._symbols, self._format, path, self._given, self._metadata)
+        return Program(self._graph, self._functions, self._symbols, self._format, path, self._given, self._metadata, assumed=self._assumed)
 
     @staticmethod
     def _last_line(lines: list[str]) -> tuple[int, str]:
@@ -145,6 +149,13 @@ class _ProgramReader:
             raise TextProblem("a whole number is missing", skip_gap(line, end))
         self._given[name] = integer(match[0], match.start())
         return match.end()
+
+    def _assumed_line(self, is_guess: bool, line: str, at: int) -> int:
+        what, end = _string(line, at)
+        value, end = _string(line, skip_gap(line, end))
+        why, end = _string(line, skip_gap(line, end))
+        self._assumed.append(Assumed(what, value, why, is_guess))
+        return end
 
     def _symbol_line(self, line: str, at: int) -> int:
         name, end = self._declare_size(line, at)

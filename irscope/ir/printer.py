@@ -110,6 +110,8 @@ def _header_lines(program: Program) -> Iterator[str]:
         yield f"meta {quote(key)} {quote(value)}"
     for name, number in program.given.items():
         yield f"given {quote(name)} {number}"
+    for one in program.assumed:
+        yield f"{'guess' if one.is_guess else 'default'} {quote(one.what)} {quote(one.value)} {quote(one.why)}"
     for name, size in program.symbols.items():
         yield f"symbol {name} {_bounds_text(size)}"
     for size in mentions(program).symbols:

@@ -11,6 +11,25 @@ from irscope.ir.observed import Observed
 from irscope.ir.places import Scope
 
 
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """Something that a prediction needs to know and that nobody said, with what it was taken to be."""
+
+    what: str
+    """What it is about: an input, a size, the way the model runs."""
+    value: str
+    """What it was taken to be."""
+    why: str = ""
+    """Where the value comes from, and how to say another."""
+    is_guess: bool = True
+    """Whether nothing vouches for it, so that every number that depends on it is assumed too. A documented default is no guess."""
+
+    @property
+    def text(self) -> str:
+        """In a line."""
+        return f"{self.what}={self.value}{f' ({self.why})' if self.why else ''}"
+
+
 @dataclass
 class Program:
     """What a frontend returns and passes work on."""
@@ -31,6 +50,8 @@ class Program:
     """For each node of the main graph as it was read, the number of the file's node that it stands for; nodes that the file does not
     have come last. Empty where a frontend does not say. Passes that change the graph do not keep it."""
 
+    assumed: list[Assumed] = field(default_factory=list)
+    """What nobody said about the run, and how it was taken."""
     training: object = None
     """A captured training (irscope.training.trace.Trace), of whose last step the graph is; None for a forward."""
     observed: Observed | None = None
@@ -56,6 +77,11 @@ class Program:
         """Every declared parameter, buffer and constant."""
         for body in self.bodies():
             yield from body.weights
+
+    @property
+    def guesses(self) -> tuple[Assumed, ...]:
+        """What was assumed without anything that vouches for it."""
+        return tuple(one for one in self.assumed if one.is_guess)
 
     @property
     def node_count(self) -> int:

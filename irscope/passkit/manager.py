@@ -193,6 +193,8 @@ class Manager:
         value = self.get(subject)
         with self._guarded(subject):
             report = subject.report(value, self)
+        if self.program.guesses and not subject.of_weights:
+            report = report.assumed()
         found = self.diagnostics_of(subject)
         return PassResult(subject, value, replace(report, diagnostics=(*report.diagnostics, *found)))
 

@@ -9,8 +9,13 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, raw_text
 
 UNKNOWN = "?"
-SIGNS = {Provenance.MODELLED: "~", Provenance.MEASURED: "="}
-LEGEND = {Provenance.MODELLED: "~ modelled", Provenance.MEASURED: "= measured", Provenance.UNKNOWN: "? unknown"}
+SIGNS = {Provenance.MODELLED: "~", Provenance.ASSUMED: "*", Provenance.MEASURED: "="}
+LEGEND = {
+    Provenance.MODELLED: "~ modelled",
+    Provenance.ASSUMED: "* assumed: it depends on a guess",
+    Provenance.MEASURED: "= measured",
+    Provenance.UNKNOWN: "? unknown",
+}
 
 
 class CellWriter:

@@ -75,7 +75,7 @@ def csv_lines(table: Table) -> Iterator[str]:
 
 def _details(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
     found = [provenance_of(cell, column.kind, column.provenance) for cell in cells]
-    if any(where in (Provenance.MODELLED, Provenance.MEASURED) for where in found):
+    if any(where in (Provenance.MODELLED, Provenance.ASSUMED, Provenance.MEASURED) for where in found):
         yield f"{column.key}.provenance", [where.value for where in found]
     for name, read in _DETAILS.items():
         values = [read(cell) if isinstance(cell, Quantity) else None for cell in cells]

@@ -63,6 +63,10 @@ def _model(model: ModelInfo) -> Iterator[str]:
     facts.extend(f"{symbol}={size}" for symbol, size in model.bind.items())
     yield f"<h1>{text(model.path)}</h1>\n<p>{text(', '.join(facts))}"
     yield f'<br><span class="quiet">sha256 {text(model.sha256)}</span></p>\n' if model.sha256 else "</p>\n"
+    for line in model.assumed_lines:
+        yield f'<p class="{"warning" if model.is_guessed else "quiet"}">{text(line)}</p>\n'
+    for diagnostic in model.diagnostics:
+        yield f'<p class="{diagnostic.severity.text}">{text(str(diagnostic))}</p>\n'
 
 
 def _report(report: Report, options: RenderOptions) -> Iterator[str]:

@@ -117,6 +117,17 @@ class ToolJson(TypedDict):
     version: str
 
 
+class AssumedJson(TypedDict):
+    """Something that a prediction needs to know and that nobody said."""
+
+    what: str
+    value: Annotated[str, "What it was taken to be."]
+    why: Annotated[str, "Where the value comes from; may be empty."]
+    guess: Annotated[
+        bool, "Whether nothing vouches for it; numbers that depend on it have the provenance `assumed`. Else a documented default."
+    ]
+
+
 class ModelJson(TypedDict):
     """The model the document is about."""
 
@@ -127,6 +138,8 @@ class ModelJson(TypedDict):
     parameters: Annotated[int | None, "null where it is unknown."]
     parameter_bytes: Annotated[int | None, "null where it is unknown."]
     bind: Annotated[dict[str, int], "The symbols that were given a value."]
+    assumed: Annotated[list[AssumedJson], "What nobody said about the run, and how it was taken."]
+    diagnostics: Annotated[list[DiagnosticJson], "What was to be said when the model was read."]
 
 
 class DocumentJson(TypedDict):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from irscope.diagnostics import Diagnostic
+from irscope.ir.program import Assumed
 from irscope.report.printable import well_formed
-from irscope.report.summary import Entry, entries
+from irscope.report.summary import Entry, assumed_summary, entries
 from irscope.report.table import Series, Table
 from irscope.report.tojson import (
     formulas_json,
@@ -23,7 +24,7 @@ from irscope.report.tojson import (
 from irscope.report.units import Kind
 
 if TYPE_CHECKING:
-    from irscope.report.jsontypes import CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
+    from irscope.report.jsontypes import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
 
 SCHEMA_NAME: Final = "irscope.report/1"
 
@@ -65,6 +66,15 @@ class Report:
         """The summary as a flat list."""
         return list(entries(self.summary, self.units))
 
+    def assumed(self) -> Report:
+        """The report of a model about whose run something was guessed: its numbers depend on that."""
+        return replace(
+            self,
+            summary=assumed_summary(self.summary, self.units),
+            tables=tuple(table.assumed() for table in self.tables),
+            series=tuple(series.assumed() for series in self.series),
+        )
+
     def to_json(self) -> ReportJson:
         """The report as it stands in the JSON document."""
         found = self.entries()
@@ -102,6 +112,20 @@ def diagnostic_json(diagnostic: Diagnostic) -> DiagnosticJson:
     return result
 
 
+def assumed_json(assumed: Iterable[Assumed]) -> list[AssumedJson]:
+    """What was assumed, as it stands in JSON documents."""
+    return [
+        {"what": well_formed(one.what), "value": well_formed(one.value), "why": well_formed(one.why), "guess": one.is_guess}
+        for one in assumed
+    ]
+
+
+def assumed_lines(assumed: Sequence[Assumed]) -> list[str]:
+    """What was assumed, as people read it: a line for each guess, one for the defaults together."""
+    usual = [one.text for one in assumed if not one.is_guess]
+    return [*(f"assumed: {one.text}" for one in assumed if one.is_guess), *([f"by default: {', '.join(usual)}"] if usual else [])]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What a document says about the model itself; None where a number is unknown."""
@@ -113,6 +137,19 @@ class ModelInfo:
     parameters: int | None = None
     parameter_bytes: int | None = None
     bind: Mapping[str, int] = field(default_factory=dict)
+    assumed: tuple[Assumed, ...] = ()
+    """What nobody said about the run, and how it was taken."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What was to be said when the model was read."""
+
+    @property
+    def is_guessed(self) -> bool:
+        return any(one.is_guess for one in self.assumed)
+
+    @property
+    def assumed_lines(self) -> list[str]:
+        """Each guess as a sentence, the defaults together."""
+        return assumed_lines(self.assumed)
 
     def to_json(self) -> ModelJson:
         return {
@@ -123,6 +160,8 @@ class ModelInfo:
             "parameters": None if self.parameters is None else int(self.parameters),
             "parameter_bytes": None if self.parameter_bytes is None else int(self.parameter_bytes),
             "bind": {well_formed(symbol): int(size) for symbol, size in self.bind.items()},
+            "assumed": assumed_json(self.assumed),
+            "diagnostics": [diagnostic_json(diagnostic) for diagnostic in self.diagnostics],
         }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from irscope.report.units import Kind
-from irscope.report.values import Cell, Provenance, Quantity, plain
+from irscope.report.values import Cell, Provenance, Quantity, as_assumed, plain
 
 _SUFFIXES = {"bytes": Kind.BYTES, "flops": Kind.FLOPS, "seconds": Kind.SECONDS, "ratio": Kind.RATIO, "count": Kind.COUNT}
 
@@ -37,6 +37,20 @@ def entries(summary: Mapping[str, object], units: Mapping[str, Kind]) -> Iterato
             continue
         cell = plain(value)
         yield Entry(path, cell, stated or _guess(path, cell))
+
+
+def assumed_summary(summary: Mapping[str, object], units: Mapping[str, Kind], path: tuple[str, ...] = ()) -> dict[str, object]:
+    """The summary with its numbers as ones that depend on a guess."""
+    found: dict[str, object] = {}
+    for key, value in summary.items():
+        inner = (*path, str(key))
+        stated = stated_kind(inner, units)
+        if is_group(value, stated):
+            found[str(key)] = assumed_summary(value, units, inner)
+            continue
+        cell = plain(value)
+        found[str(key)] = as_assumed(cell) if (stated or _guess(inner, cell)).can_be_assumed else cell
+    return found
 
 
 def provenance_of(cell: Cell, kind: Kind, default: Provenance = Provenance.EXACT) -> Provenance:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from irscope.errors import PassError
 from irscope.report.units import Kind
-from irscope.report.values import Cell, Provenance, plain
+from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,10 @@ class Column:
     def heading(self) -> str:
         """What a reader sees above the column."""
         return self.title or self.key.replace("_", " ")
+
+    def assumed(self) -> Column:
+        """The column, its numbers as ones that depend on a guess."""
+        return replace(self, provenance=assumed_from(self.provenance)) if self.kind.can_be_assumed else self
 
     @classmethod
     def parse(cls, text: str) -> Column:
@@ -78,6 +82,10 @@ class Table:
         """One column as plain cells."""
         return column_cells(self.data[key])
 
+    def assumed(self) -> Table:
+        """The table, its numbers as ones that depend on a guess."""
+        return replace(self, columns=tuple(column.assumed() for column in self.columns), data=_assumed_data(self.data, self.columns))
+
     def rows(self, limit: int | None = None) -> Iterator[tuple[Cell, ...]]:
         """The rows in order, at most `limit` of them."""
         return zip(*(column_cells(self.data[column.key][:limit]) for column in self.columns), strict=True)
@@ -118,9 +126,26 @@ class Series:
         """One column as plain cells."""
         return column_cells(self.data[key])
 
+    def assumed(self) -> Series:
+        """The series, its numbers as ones that depend on a guess."""
+        y = tuple(column.assumed() for column in self.y)
+        return replace(self, y=y, data=_assumed_data(self.data, self.y))
+
     def table(self) -> Table:
         """The same numbers as a table."""
         return Table(self.title, self.columns, self.data)
+
+
+def _assumed_data(data: Mapping[str, Sequence[object]], columns: Iterable[Column]) -> dict[str, Sequence[object]]:
+    """Cells that say themselves where they come from are told; for others their column says it."""
+    kinds = {column.key: column.kind for column in columns}
+
+    def told(key: str, cells: Sequence[object]) -> Sequence[object]:
+        if key not in kinds or not kinds[key].can_be_assumed or hasattr(cells, "tolist"):
+            return cells
+        return [as_assumed(cell) if isinstance(cell, Quantity) else cell for cell in cells]
+
+    return {key: told(key, cells) for key, cells in data.items()}
 
 
 def column_cells(data: Sequence[object]) -> list[Cell]:

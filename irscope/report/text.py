@@ -47,6 +47,8 @@ class _Text:
         about_model = bool(document.model.path or document.model.format)
         if about_model:
             yield from self.wrapped(self.glyphs.separator.join(_model_facts(document.model)), "", "")
+            for line in document.model.assumed_lines:
+                yield from self.wrapped(line, "", _YELLOW if document.model.is_guessed else _DIM)
         for number, report in enumerate(document.reports):
             if about_model or number:
                 yield ""

@@ -35,6 +35,11 @@ class Kind(enum.Enum):
         return self in _NUMBERS
 
     @property
+    def can_be_assumed(self) -> bool:
+        """Whether cells say something of the run, so that they depend on what was guessed about it; names and places do not."""
+        return self is Kind.SHAPE or (self.is_number and self is not Kind.INDEX)
+
+    @property
     def unit(self) -> str:
         """The unit of the raw number, empty where it has none."""
         return _UNITS.get(self, "")

@@ -6,7 +6,7 @@ import enum
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from irscope.errors import PassError
@@ -28,6 +28,8 @@ class Provenance(enum.Enum):
 
     EXACT = "exact"
     MODELLED = "modelled"
+    ASSUMED = "assumed"
+    """It would be exact or modelled, had not something that it depends on been guessed."""
     MEASURED = "measured"
     UNKNOWN = "unknown"
 
@@ -63,6 +65,18 @@ class Quantity:
     def interval(self) -> tuple[Number | str | None, Number | str | None] | None:
         """Lower and upper bound, None where the number has neither."""
         return None if self.lo is None and self.hi is None else (self.lo, self.hi)
+
+
+def as_assumed(cell: Cell) -> Cell:
+    """A number as one that depends on a guess; what was measured and what is unknown stay that."""
+    if isinstance(cell, Quantity):
+        return replace(cell, provenance=assumed_from(cell.provenance))
+    return cell if cell is None or isinstance(cell, tuple | dict) else Quantity(cell, Provenance.ASSUMED)
+
+
+def assumed_from(provenance: Provenance) -> Provenance:
+    """What a provenance becomes where something was guessed."""
+    return Provenance.ASSUMED if provenance in (Provenance.EXACT, Provenance.MODELLED) else provenance
 
 
 def plain(value: object) -> Cell:

@@ -84,7 +84,16 @@ class _Copy:
             elif node not in unused:
                 self._run(node)
         copy.set_outputs([values[value] for value in graph.outputs])
-        return Program(copy, {}, dict(program.symbols), program.format, program.path, dict(program.given), dict(program.metadata))
+        return Program(
+            copy,
+            {},
+            dict(program.symbols),
+            program.format,
+            program.path,
+            dict(program.given),
+            dict(program.metadata),
+            assumed=list(program.assumed),
+        )
 
     def _stand_in(self, node: Node) -> Value | None:
         return self._changes.instead.get(node.outputs[0]) if node.outputs else None

@@ -93,6 +93,14 @@ def test_header_of_a_known_model() -> None:
     assert "known: costs 4/4, sizes 4/4" in shown
 
 
+def test_header_of_a_model_about_which_something_was_guessed() -> None:
+    told = TWO_LAYERS.replace("irscope 1\n", 'irscope 1\nguess "x" "f32[4,64]" "from its use"\n', 1)
+    exact, shown = text(browse(TWO_LAYERS).header(200, 2)), text(browse(told).header(200, 2))
+    assert "assumed x=f32[4,64]" in shown and "assumed" not in exact
+    assert "*264.45 KFLOPs" in shown and "activation peak *" in shown
+    assert "*" not in exact
+
+
 def test_header_before_any_answer_waits_and_shows_no_zero() -> None:
     shown = text(browse(TWO_LAYERS, analysed=False).header(200, 2))
     assert "parameters … · FLOPs … · peak …" in shown

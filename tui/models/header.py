@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from irscope.ir.dims import Dim
 from irscope.ir.program import Program
+from irscope.report.celltext import SIGNS
 from irscope.report.printable import cut_middle, display_width
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
-from irscope.report.values import plain
+from irscope.report.values import Provenance, plain
 from irscope.tui.models.columns import amount
 from irscope.tui.models.results import Results
 from irscope.tui.models.spans import Line, Span, cut_line
@@ -42,9 +43,12 @@ def _items(program: Program, nodes: int, results: Results, symbols: Symbols) -> 
     name = program.path.replace("\\", "/").rpartition("/")[2] or program.graph.name
     yield Span(cut_middle(symbols.clean(name), _LONGEST_PATH, symbols.glyphs.ellipsis), "heading")
     yield Span(f"{symbols.clean(program.format)}, {nodes:,} {'node' if nodes == 1 else 'nodes'}")
+    for one in program.guesses:
+        yield Span(f"assumed {symbols.clean(f'{one.what}={one.value}')}", "unknown")
     yield _parameters(results, symbols)
-    yield _flops(results, symbols)
-    yield _peak(results, symbols)
+    sign = SIGNS[Provenance.ASSUMED] if program.guesses else ""
+    yield _flops(results, sign, symbols)
+    yield _peak(results, sign, symbols)
     yield _known(results, symbols)
 
 
@@ -59,7 +63,7 @@ def _parameters(results: Results, symbols: Symbols) -> Span:
     return Span(f"{sign}{count} parameters ({sign}{size})")
 
 
-def _flops(results: Results, symbols: Symbols) -> Span:
+def _flops(results: Results, sign: str, symbols: Symbols) -> Span:
     costs = results.costs
     if costs is None:
         return _waiting("FLOPs", results.has_failed("flops"), symbols)
@@ -69,14 +73,14 @@ def _flops(results: Results, symbols: Symbols) -> Span:
     text = _short(results.binding.of(costs.total.flops), Kind.FLOPS, symbols)
     if text is None:
         return Span(f"FLOPs depend on {_names(results, symbols)}")
-    return Span(f"{symbols.at_least if missing else ''}{text}")
+    return Span(f"{symbols.at_least if missing else ''}{sign}{text}")
 
 
-def _peak(results: Results, symbols: Symbols) -> Span:
+def _peak(results: Results, assumed: str, symbols: Symbols) -> Span:
     live, timeline = results.live, results.timeline
     if live is None or timeline is None:
         return _waiting("peak", results.has_failed("liveness"), symbols)
-    sign = symbols.at_least if live.unsized else ""
+    sign = f"{symbols.at_least if live.unsized else ''}{assumed}"
     if live.unsized and not live.ranges:
         return Span(f"activation peak {symbols.unknown}", "unknown")
     if timeline.peak is not None and not results.assumed and not timeline.has_unknown:

@@ -89,15 +89,15 @@ def test_outputs_are_those_of_a_real_run(name: str, tmp_path: Path) -> None:
 
 
 GUESSED = {
-    "picture": "f32[1,3,15,15]",
+    "picture": "f32[1,3,224,224]",
     "one size": "f32[1,3,224,224]",
-    "token model": "i64[1,8]",
+    "token model": "i64[1,128]",
     "checked": "f32[1,4]",
     "encoder": "f32[1,16]",
-    "recurrent": "f32[8,1,8]",
+    "recurrent": "f32[128,1,8]",
     "through an interface": "f32[1,4]",
     "by name": "f32[1,6]",
-    "uses a class": "f32[1,8]",
+    "uses a class": "f32[1,128]",
 }
 
 
@@ -119,11 +119,102 @@ def test_inputs_are_guessed_from_use_and_said_to_be(name: str, tmp_path: Path) -
     assert [tuple(result.shape) for result in tensors(model(example))] == [shape for _, shape in sizes(program)]
 
 
-def test_the_guess_for_a_picture_is_the_smallest_that_the_model_takes() -> None:
-    model = MODELS["picture"].make().eval()
-    model(torch.zeros(1, 3, 15, 15))
-    with pytest.raises(RuntimeError, match="can't be greater than actual input size"):
-        model(torch.zeros(1, 3, 14, 14))
+class Asserting(nn.Module):
+    """Takes pictures of one height and another width."""
+
+    def __init__(self, height: int, width: int) -> None:
+        super().__init__()
+        self.height, self.width = height, width
+        self.conv = nn.Conv2d(3, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.size(2) != self.height:
+            raise ValueError("another height")
+        torch._assert(x.size(3) == self.width, "another width")
+        return self.conv(x)
+
+
+class Shaped(nn.Module):
+    """Compares a list of sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.size()[2:] == [200, 120]
+        return self.conv(x)
+
+
+class Flattened(nn.Module):
+    """What it accepts follows from the features of its last layer."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 5)
+        self.fc = nn.Linear(4 * ((size - 4) // 2) ** 2, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(torch.flatten(torch.max_pool2d(self.conv(x), 2), 1))
+
+
+class Positions(nn.Module):
+    """Adds a table of positions, which has one length."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(100, 16)
+        self.positions = nn.Parameter(torch.zeros(1, length, 16))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.embedding(ids) + self.positions
+
+
+class Bounded(nn.Module):
+    """Takes sequences up to a length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(100, 16)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        assert ids.size(1) <= 48, "too long"
+        return self.embedding(ids)
+
+
+class Sound(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(1, 8, 10, stride=5)
+
+    def forward(self, wave: Tensor) -> Tensor:
+        return self.conv(wave)
+
+
+PLAUSIBLE = {
+    "asserted": (lambda: Asserting(352, 144), "f32[1,3,352,144]", "asserts"),
+    "as a list": (Shaped, "f32[1,3,200,120]", "asserts"),
+    "digits": (lambda: Flattened(28), "f32[1,1,28,28]", "usual"),
+    "larger digits": (lambda: Flattened(32), "f32[1,1,32,32]", "usual"),
+    "one length": (lambda: Positions(77), "i64[1,77]", "usual"),
+    "a longest length": (Bounded, "i64[1,48]", "asserts"),
+    "sound": (Sound, "f32[1,1,16000]", "usual"),
+    "volume": (lambda: nn.Sequential(nn.Conv3d(3, 8, 3)), "f32[1,3,16,112,112]", "usual"),
+}
+
+
+@pytest.mark.parametrize("name", PLAUSIBLE)
+def test_guesses_are_sizes_that_the_code_asserts_or_usual_ones(name: str, tmp_path: Path) -> None:
+    make, wanted, how = PLAUSIBLE[name]
+    model = torch.jit.script(make().eval())
+    model.save(str(tmp_path / "m.pt"))
+    program = torchscript.load(tmp_path / "m.pt", LoadOptions(), DiagnosticSink())
+    (value,), (assumed,) = program.graph.inputs, program.assumed
+    assert (str(value.type), assumed.what, assumed.value, assumed.is_guess) == (wanted, value.name, wanted, True)
+    assert how in assumed.why
+    # The model itself accepts them.
+    assert isinstance(value.type, TensorType) and value.type.shape is not None
+    model(torch.zeros([int(size) for size in value.type.shape], dtype=torch.int64 if value.type.dtype is DType.I64 else torch.float32))
 
 
 def test_a_given_input_is_not_guessed(tmp_path: Path) -> None:
@@ -132,6 +223,7 @@ def test_a_given_input_is_not_guessed(tmp_path: Path) -> None:
     program = torchscript.load(path, LoadOptions(inputs={"x": tensor(DType.F32, (2, 3, 64, 64))}), sink)
     assert [str(value.type) for value in program.graph.inputs] == ["f32[2,3,64,64]"]
     assert list(sink) == []
+    assert program.assumed == []
 
 
 def test_a_whole_number_without_a_default_is_a_symbol(tmp_path: Path) -> None:

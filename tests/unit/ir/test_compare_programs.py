@@ -18,6 +18,7 @@ irscope 1
 format "onnx"
 meta "opset" "17"
 given "k" 3
+guess "x" "f32[2]" "why"
 symbol batch [1,64]
 class layer "Block"
 graph @main {
@@ -46,6 +47,7 @@ func @helper {
         ('"opset" "17"', '"opset" "18"', "the metadata 'opset' is '17' and '18'"),
         ('"opset" "17"', '"op" "17"', "only the first has the metadata 'opset'"),
         ('given "k" 3', "", "only the first has the given value 'k'"),
+        ('"f32[2]" "why"', '"f32[3]" "why"', "what is assumed is [Assumed(what='x', value='f32[2]'"),
         ("symbol batch [1,64]", "symbol batch [2,64]", "the symbol 'batch' is batch [1,64] and batch [2,64]"),
         ("symbol batch", "bound batch", "only the first has the symbol 'batch'"),
         ("@helper", "@other", "the functions are helper and other"),

@@ -23,6 +23,8 @@ irscope 1
 format "onnx"
 meta "opset" "17"
 given "k" 3
+guess "x" "f32[1,3]" "from its use"
+default "batch" "1" ""
 symbol batch [1,64]
 symbol ?nonzero_3 [0,*]
 bound heads [2,16]
@@ -72,6 +74,10 @@ def test_what_the_text_says_is_what_the_program_holds() -> None:
     graph = program.graph
     assert program.path == "model.irs"
     assert (program.format, program.metadata, program.given) == ("onnx", {"opset": "17"}, {"k": 3})
+    assert [(one.what, one.value, one.why, one.is_guess) for one in program.assumed] == [
+        ("x", "f32[1,3]", "from its use", True),
+        ("batch", "1", "", False),
+    ]
     assert program.symbols == {"batch": symbol("batch", 1, 64), "?nonzero_3": unknown("nonzero_3", 0, None)}
     assert [value.name for value in graph.inputs] == ["x", "c", "h"]
     assert graph.inputs[2].type is tensor(DType.F32, [symbol("heads", 2, 16)])

@@ -20,6 +20,8 @@ def test_the_documents_shape() -> None:
         "parameters": 1000,
         "parameter_bytes": 4000,
         "bind": {"batch": 8},
+        "assumed": [],
+        "diagnostics": [],
     }
     (report,) = document["reports"]
     assert report["pass"] == "liveness"
