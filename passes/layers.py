@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from irscope.ir.graph import Facet, Graph
+from irscope.ir.graph import Facet, Graph, Node
+from irscope.ir.names import Names
+from irscope.ir.places import Scope
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.tables import cell
 from irscope.passes.roofline import Roofline
@@ -46,12 +50,13 @@ class Layers(Analysis[Layering]):
     def report(self, result: Layering, ctx: PassContext) -> Report:
         costs, tally = result.costs, result.costs.tally
         rows: list[tuple[object, ...]] = []
-        for entry, bound in zip(costs.entries, result.bounds.nodes, strict=True):
+        nodes = [entry.node for entry in costs.entries]
+        for name, entry, bound in zip(layer_names(nodes), costs.entries, result.bounds.nodes, strict=True):
             cost, is_exact = entry.total, entry.bounds is None
             moved = None if cost.read is None or cost.written is None else cost.read + cost.written
             flops = plain(cost.flops) if is_exact else cell(cost.flops, entry.limits("flops"))
             ratio = intensity(cost.flops, moved) if is_exact else None
-            rows.append((entry.node.name, entry.node.op, flops, plain(moved) if is_exact else None, ratio, bound.binding))
+            rows.append((name, entry.node.op, flops, plain(moved) if is_exact else None, ratio, bound.binding))
         read, written = tally.limits("read"), tally.limits("written")
         high = None if read[1] is None or written[1] is None else read[1] + written[1]
         moved_in_all = tally.value("read") + tally.value("written")
@@ -63,10 +68,28 @@ class Layers(Analysis[Layering]):
                 "total_flops": cell(tally.value("flops"), tally.limits("flops")),
                 "total_memory_bytes": cell(moved_in_all, (read[0] + written[0], high)),
             },
-            tables=(Table.of(rows, columns=_COLUMNS, title="layers"),),
+            tables=(Table.of(rows, columns=_COLUMNS, title="layers", keys=nodes),),
             coverage=Coverage(costs.counted - costs.missing, costs.counted, tuple(sorted(costs.unknown))),
             notes=(CONVENTION, _MEMORY, _BOTTLENECK.format(device=result.bounds.device.title)),
         )
 
 
-_COLUMNS = ("name:node", "type:text", "flops:flops", "memory:bytes", "arithmetic_intensity:number", "bottleneck:text")
+def layer_names(nodes: Sequence[Node]) -> list[str]:
+    """Unique names: the module where a node is all that a call of it does, else module and operator; the node's own outside of modules.
+
+    Later calls of a module carry "#1", "#2", as in paths of scopes; other names that are taken get ".1", ".2".
+    """
+    inside: Counter[Scope] = Counter(around for node in nodes for around in node.scope.chain)
+    names = Names()
+    return [names.unique(_layer_name(node, alone=inside[node.scope] == 1)) for node in nodes]
+
+
+def _layer_name(node: Node, *, alone: bool) -> str:
+    scope = node.scope
+    if not scope.module:
+        return node.name
+    module = f"{scope.module}#{scope.call}" if scope.call else scope.module
+    return module if alone else f"{module}: {node.op.rpartition('.')[2]}"
+
+
+_COLUMNS = ("name:text", "type:text", "flops:flops", "memory:bytes", "arithmetic_intensity:number", "bottleneck:text")

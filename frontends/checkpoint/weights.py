@@ -6,8 +6,8 @@ from pathlib import Path
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.torch_common.names import Names
 from irscope.ir.graph import Graph, Role
+from irscope.ir.names import Names
 from irscope.ir.payload import Payload
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType

@@ -12,11 +12,11 @@ from irscope.frontends.eager.record import Op, Record, Storage, Tensor
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_common.foreign import foreign_attrs
 from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
-from irscope.frontends.torch_common.names import Names
 from irscope.frontends.torch_common.signatures import Argument, Signature, complete, find, parse_signature
 from irscope.ir.builder import paused_gc
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Role, Value
+from irscope.ir.names import Names
 from irscope.ir.observed import Life, Observed
 from irscope.ir.payload import Payload
 from irscope.ir.program import Program

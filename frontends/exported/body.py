@@ -14,11 +14,11 @@ from irscope.frontends.exported.tensors import Json, Types
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
 from irscope.frontends.torch_common.foreign import foreign_attrs
 from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
-from irscope.frontends.torch_common.names import Names
 from irscope.frontends.torch_common.signatures import Argument, Param, Signature, complete, find
 from irscope.ir.dims import unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Value
+from irscope.ir.names import Names
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 
 MOST_NODES: Final = 5_000_000

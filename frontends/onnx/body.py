@@ -95,7 +95,8 @@ class Body:
 
     def new_name(self, name: str) -> str | None:
         """A unique name for a value of this level; None for one without a name."""
-        return self.model.names.take(self.shown_name(name))
+        shown = self.shown_name(name)
+        return self.model.names.unique(shown) if shown else None
 
     def declared_type(self, name: str, undeclared: Type = UNKNOWN_TENSOR) -> Type:
         """The type that the file gives for a result; the `shapes` pass trusts only those of foreign operators."""

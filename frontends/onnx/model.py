@@ -16,7 +16,6 @@ from irscope.frontends.onnx.foreign import foreign_name, keep_foreign
 from irscope.frontends.onnx.functions import Functions, inline, schema_function
 from irscope.frontends.onnx.lower import FOREIGN as KNOWN_FOREIGN
 from irscope.frontends.onnx.lower import find_lowering
-from irscope.frontends.onnx.names import Names
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.scopes import Locations
 from irscope.frontends.onnx.tensors import Constant, TensorReader
@@ -24,6 +23,7 @@ from irscope.frontends.onnx.types import Symbols, TypeReader
 from irscope.frontends.onnx.versions import STANDARD, domain_of, version_of
 from irscope.frontends.onnx.weights import role_of
 from irscope.ir.graph import Graph, Value
+from irscope.ir.names import Names
 
 if TYPE_CHECKING:
     from irscope.frontends.onnx.body import Body
@@ -78,7 +78,7 @@ class Model:
         return self.add_weight(self.tensors.read(proto, name), name)
 
     def add_weight(self, constant: Constant, name: str) -> Value:
-        return self.graph.add_weight(constant.type, self.names.take(name), role_of(constant.type), constant.data)
+        return self.graph.add_weight(constant.type, self.names.unique(name) if name else None, role_of(constant.type), constant.data)
 
     def add_initializers(self, body: Body, proto: onnx.GraphProto) -> None:
         """Declare the weights of a graph."""

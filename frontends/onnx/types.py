@@ -11,12 +11,12 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.onnx.elements import DTYPES
 from irscope.frontends.onnx.failures import BAD_DIM, BAD_TENSOR, refuse, short
-from irscope.frontends.onnx.names import identifier
 from irscope.ir.dims import Dim, SymDim, parse_dim, symbol, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, map_of, optional, sequence, tensor
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_NO_IDENTIFIER = re.compile(r"\W+", re.ASCII)
 _NAMELESS = frozenset({"", "?", "None", "none", "unk", "-1"})
 
 MOST_AXES = 256
@@ -59,14 +59,14 @@ class Symbols:
         try:
             return _not_negative(parse_dim(text, self._known_or_unknown))
         except UsageError:
-            return unknown(f"file.{identifier(text)[:100]}")
+            return unknown(f"file.{_identifier(text)[:100]}")
 
     def nameless(self, prefix: str = "") -> SymDim | None:
         """A size without a name: of an input it is a symbol, else an unknown; None after too many of them."""
         self._nameless += 1
         if self._nameless > _MOST_NAMELESS:
             return None
-        return self._symbol(self._free(identifier(prefix)[:100])) if prefix else unknown(f"file.{self._nameless}")
+        return self._symbol(self._free(_identifier(prefix)[:100])) if prefix else unknown(f"file.{self._nameless}")
 
     def adopt(self, type_: Type) -> None:
         """Make the symbols of a type that a user gave symbols of the program."""
@@ -104,7 +104,7 @@ class Symbols:
             except UsageError:
                 for name in [name for name in self.named if name not in before]:
                     del self.named[name]
-        name = self._free(identifier(text)[:100])
+        name = self._free(_identifier(text)[:100])
         self.spelling[name] = text
         self._sink.note(BAD_DIM, f"the size '{short(text)}' is neither a name nor a formula; it is called {name} here", about=text)
         return self._symbol(name)
@@ -115,6 +115,12 @@ class Symbols:
             number += 1
             made = f"{name}_{number}"
         return made
+
+
+def _identifier(text: str) -> str:
+    """A text as an identifier: other characters become underscores."""
+    made = _NO_IDENTIFIER.sub("_", text).strip("_")
+    return made if made and not made[0].isdigit() else f"s_{made}".rstrip("_")
 
 
 def _not_negative(dim: Dim) -> Dim | None:

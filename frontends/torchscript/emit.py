@@ -12,7 +12,6 @@ from irscope.frontends.torch_common.dtypes import C10_DTYPES
 from irscope.frontends.torch_common.fake import FakeTypes
 from irscope.frontends.torch_common.foreign import foreign_attrs
 from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
-from irscope.frontends.torch_common.names import Names
 from irscope.frontends.torch_common.signatures import Argument, Param, Signature, resolve
 from irscope.frontends.torchscript.literals import MAKERS, make_tensor
 from irscope.frontends.torchscript.packed import flattened, pack, result_type, unpack
@@ -20,6 +19,7 @@ from irscope.frontends.torchscript.values import Item, KnownTensor
 from irscope.ir.dims import SymDim, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
+from irscope.ir.names import Names
 from irscope.ir.payload import Literal
 from irscope.ir.places import Loc, Scope
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, TensorType, Type, scalar, tensor

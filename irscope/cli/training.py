@@ -62,4 +62,4 @@ def node_lines(model: Model, link: float) -> str:
 
 def activation_lines(model: Model, link: float) -> str:
     """The CSV of kept activations."""
-    return activations_csv(kept_of(model, link).kept)
+    return activations_csv(memory_of(model), kept_of(model, link).kept)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from irscope.ir.places import Loc, Scope
@@ -50,6 +51,8 @@ class StepOp:
 
     number: int
     """Position among the operators of all steps."""
+    name: str
+    """Where and what, "layer1.0.conv1: convolution": no other operator of the step has this name."""
     source: str
     """The operator's name in PyTorch: "aten::addmm"."""
     call: OpCall | None
@@ -61,6 +64,7 @@ class StepOp:
     makes: tuple[tuple[int, Piece], ...]
     """New pieces, each with the number of the result that has it first."""
     scope: Scope
+    """The module call that it belongs to; a backward operator belongs to the one whose forward it differentiates."""
     loc: Loc | None
     sequence: int | None
     """Number by which autograd links a backward operator to the forward one."""
@@ -69,13 +73,6 @@ class StepOp:
     """Whether it draws random numbers: to run it again gives the same only where the generator's state is put back."""
     is_view: bool
     """Whether it only shows a piece otherwise and computes nothing."""
-
-    @property
-    def name(self) -> str:
-        """Where and what: "layer1.0.conv1: convolution"."""
-        short = self.source.partition("::")[2].partition(".")[0]
-        where = self.scope.module if self.scope.module else self.scope.cls
-        return f"{where}: {short}" if where else short
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +85,24 @@ class Span:
     """One past the last."""
     deaths: int = 0
     """Pieces that were freed before it began."""
+
+
+def label(scope: Scope, what: str) -> str:
+    """Where and what; several operators may have the same."""
+    where = scope.module or scope.cls
+    return f"{where}: {what}" if where else what
+
+
+def piece_name(maker: str, result: int) -> str:
+    """The name of what an operator makes: the operator's own, with the number of the result for all but the first."""
+    return f"{maker}[{result}]" if result else maker
+
+
+def module_of(parameters: Iterable[str]) -> str:
+    """The innermost module that holds all of these parameters, given by their names; "" is the model itself."""
+    paths = [name.split(".")[:-1] for name in parameters]
+    shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+    return ".".join(parts[0] for parts in shared)
 
 
 @dataclass(frozen=True)

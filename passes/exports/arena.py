@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from html import escape
 
+from irscope.ir.names import Names
 from irscope.passes.plan import Planned
+from irscope.report.csvout import csv_lines
 from irscope.report.printable import printable
+from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000, 560, 90, 24, 30
@@ -18,13 +19,13 @@ _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#
 
 
 def minimalloc_csv(planned: Planned) -> str:
-    """Columns id, lower, upper, size, offset: what MiniMalloc and idealloc read and write."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("id", "lower", "upper", "size", "offset"))
-    for one, offset in zip(planned.buffers, planned.plan.offsets, strict=True):
-        writer.writerow((printable(one.name), one.lower, one.upper, one.size, offset))
-    return text.getvalue()
+    """Columns id, lower, upper, size, offset: what MiniMalloc and idealloc read and write. Every id is there once."""
+    ids = Names()
+    rows = (
+        (ids.unique(one.name or "unnamed"), one.lower, one.upper, one.size, offset)
+        for one, offset in zip(planned.buffers, planned.plan.offsets, strict=True)
+    )
+    return "".join(csv_lines(Table.of(rows, ["id", "lower", "upper", "size", "offset"])))
 
 
 def plan_json(planned: Planned, alignment: int) -> str:

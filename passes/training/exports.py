@@ -1,39 +1,44 @@
-"""Profiles of a step as CSV, with the columns that planners of checkpointing read."""
+"""Profiles of a step as CSV: the columns that planners of checkpointing read, then the module of each row."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from irscope.passes.training.idle import Kept
 from irscope.passes.training.replayed import StepMemory
 from irscope.passes.training.times import StepTimes
+from irscope.report.csvout import csv_lines
+from irscope.report.table import Table
 from irscope.training.trace import StepOp
 
-NODES: Final = "rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device"
+NODES: Final = "rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module"
 ACTIVATIONS: Final = (
     "activation_name,creation_rank,last_fw_use_rank,first_bw_use_rank,last_bw_use_rank,median_mem_size_bytes,inactive_time_s,"
-    "recomp_time_s,recomp_memory_bytes"
+    "recomp_time_s,recomp_memory_bytes,module"
 )
 _TYPES: Final = {"activation": "activation", "gradient": "gradient", "optimizer state": "optimizer_state", "parameter": "parameter"}
 NEVER: Final = -1
 """Stands where the backward does not read an activation, or nothing can compute it again: the columns hold numbers only."""
+WHOLE: Final = "(model)"
+"""Stands for the module of what belongs to no single one below the model, such as the loss and an optimizer's step over all parameters."""
 
 
 def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
     """A line for each operator of the steady step: its time, the most bytes alive while it runs, and those alive after it."""
-    rows = [
-        (rank, op.name, _type_of(op), op.phase, _seconds(times.of(op)), int(peak), int(left), memory.target.device.name)
-        for rank, (op, peak, left) in enumerate(zip(memory.trace.in_step(memory.trace.steady), memory.total, memory.remaining, strict=True))
-    ]
+    device = memory.target.device.name
+    ops = memory.trace.in_step(memory.trace.steady)
+    rows = (
+        (rank, op.name, _type_of(op), op.phase, _seconds(times.of(op)), int(peak), int(left), device, _module(op))
+        for rank, (op, peak, left) in enumerate(zip(ops, memory.total, memory.remaining, strict=True))
+    )
     return _written(NODES, rows)
 
 
-def activations_csv(kept: list[Kept]) -> str:
+def activations_csv(memory: StepMemory, kept: list[Kept]) -> str:
     """A line for each activation that is kept for the backward."""
-    rows = [
+    ops = memory.trace.in_step(memory.trace.steady)
+    rows = (
         (
             one.piece.name,
             one.created,
@@ -44,10 +49,15 @@ def activations_csv(kept: list[Kept]) -> str:
             _seconds(one.idle_seconds),
             NEVER if one.recompute_seconds is None else _seconds(one.recompute_seconds),
             one.recompute_bytes,
+            _module(ops[one.created]),
         )
         for one in kept
-    ]
+    )
     return _written(ACTIVATIONS, rows)
+
+
+def _module(op: StepOp) -> str:
+    return op.scope.module or WHOLE
 
 
 def _type_of(op: StepOp) -> str:
@@ -59,13 +69,10 @@ def _type_of(op: StepOp) -> str:
     return "other"
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.9g}"
+def _seconds(value: float) -> float:
+    """Nine digits are more than a time has."""
+    return float(f"{value:.9g}")
 
 
-def _written(header: str, rows: Sequence[tuple[object, ...]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header.split(","))
-    writer.writerows(rows)
-    return text.getvalue()
+def _written(header: str, rows: Iterable[Sequence[object]]) -> str:
+    return "".join(csv_lines(Table.of(rows, header.split(","))))

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 
 from irscope.errors import LoadError
 from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.names import Names
+from irscope.ir.places import Scope, root_scope
 from irscope.ir.types import TensorType
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Alias, Aliases, written_operand
 from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
-from irscope.training.trace import Category, Phase, Piece, Span, StepOp, Trace
+from irscope.training.trace import Category, Phase, Piece, Span, StepOp, Trace, label, module_of, piece_name
 
 _LOSS, _GRADIENT = "loss_output", "gradient_to_parameter"
+_PARAMETERS = frozenset({"parameter", "gradient"})
 _RESIDENT: dict[Role, Category] = {Role.PARAMETER: "parameter"}
 _WHERE = "save torch.export's joint export, or name a live module: irscope train-plan ./train.py:build"
 
@@ -74,7 +77,10 @@ class _Reader:
         self._aliases: Aliases = manager.get(Alias())
         self._lifetimes = manager.get(Ranges(model="ssa"))
         self._nodes: Sequence[Node] = self._lifetimes.steps
+        self._gradients = {self._aliases.storage(value): name for value, name in outputs.gradients.items()}
         self._pieces: dict[Value, Piece] = {}
+        self._names = Names()
+        self._modules = root_scope()
 
     def trace(self) -> Trace:
         begins = self._backward_begins()
@@ -117,16 +123,15 @@ class _Reader:
         return found
 
     def _make_pieces(self, begins: int) -> None:
-        gradients = {self._aliases.storage(value): name for value, name in self._outputs.gradients.items()}
         for one in self._lifetimes.ranges:
             if one.value in self._pieces:
                 continue
             died = None if one.is_output else one.dies + 1
-            name = gradients.get(one.value)
+            name = self._gradients.get(one.value)
             category: Category = "gradient"
             if name is None:
                 category = "activation" if one.born < begins and (died is None or died > begins) else "temporary"
-                name = self._name(one.value)
+                name = one.value.name or ""
             self._pieces[one.value] = Piece(len(self._pieces), self._size(one.value), name, category, one.born, died)
 
     def _op(self, number: int, node: Node, phase: Phase) -> StepOp:
@@ -140,6 +145,11 @@ class _Reader:
         spec = find_op(node.op)
         writes = tuple(dict.fromkeys([piece for _, piece in made] + changed))
         reads = tuple(dict.fromkeys(piece for value in node.inputs if value is not None for piece in self._of(value)))
+        scope = self._scope(node, [piece for piece in (*reads, *writes) if piece.category in _PARAMETERS])
+        name = self._names.unique(label(scope, node.name))
+        for index, piece in made:
+            if piece.category != "gradient":
+                piece.name = piece_name(name, index)
         call = None
         if spec is not None:
             operands = [None if value is None else value.type for value in node.inputs]
@@ -148,13 +158,14 @@ class _Reader:
             call = OpCall(spec, operands, node.attrs, (), results, source=node.source, parameters=parameters)
         return StepOp(
             number,
+            name,
             node.source or node.op,
             call,
             phase,
             reads,
             writes,
             tuple(made),
-            node.scope,
+            scope,
             node.loc,
             None,
             "",
@@ -162,13 +173,18 @@ class _Reader:
             not writes,
         )
 
+    def _scope(self, node: Node, touched: Sequence[Piece]) -> Scope:
+        """Where the file says the node is, else the innermost module that holds the parameters that it reads or makes gradients of."""
+        path = "" if node.scope.module else module_of(piece.name for piece in touched)
+        if not path:
+            return node.scope
+        scope = self._modules
+        for part in path.split("."):
+            scope = scope.child(part)
+        return scope
+
     def _of(self, value: Value) -> list[Piece]:
         return [self._pieces[one] for one in self._aliases.storages(value) if one in self._pieces]
-
-    def _name(self, value: Value) -> str:
-        node = value.node
-        where = node.scope.module if node is not None else ""
-        return f"{where}: {value.name}" if where else value.name or ""
 
     def _size(self, value: Value) -> int:
         size = value.type.nbytes if isinstance(value.type, TensorType) else 0

@@ -53,6 +53,30 @@ def test_layers_for_other_tools(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert sum(layer["memory"] for layer in found["layers"]) == found["total_memory"]
 
 
+MODULES = """irscope 1
+graph @main {
+  input %x: f32[2,8]
+  param %w: f32[8,8]
+  %a: ?[*] = nn.linear(%x, %w) @block/fc
+  %b: ?[*] = nn.relu(%a) @block/relu
+  %c: ?[*] = math.add(%b, %x) @block
+  %d: ?[*] = nn.relu(%c) @block/relu#1
+  %e: ?[*] = math.add(%d, %x) @block
+  %f: ?[*] = math.neg(%e)
+  return %f
+}
+"""
+
+
+def test_layers_are_named_by_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, MODULES)
+    wanted = ["block.fc", "block.relu", "block: add", "block.relu#1", "block: add.1", "f"]
+    assert main(["run", "--format", "layers-json", path]) == 0
+    assert [layer["name"] for layer in json.loads(capsys.readouterr().out)["layers"]] == wanted
+    assert main(["run", "--passes", "layers", "--format", "csv", path]) == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:]] == wanted
+
+
 def test_layers_json_needs_its_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--format", "layers-json", "--passes", "stats", written(tmp_path)]) == 2
     assert "--passes layers" in capsys.readouterr().err

@@ -13,9 +13,11 @@ from irscope.frontends.eager.record import Op, Storage, Tensor, tensors_in
 from irscope.frontends.eager.training.steps import Recorded
 from irscope.ir.builder import paused_gc
 from irscope.ir.graph import Node, Role
+from irscope.ir.names import Names
+from irscope.ir.places import Scope
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
-from irscope.training.trace import Category, Piece, Span, StepOp, Trace
+from irscope.training.trace import Category, Piece, Span, StepOp, Trace, label, module_of, piece_name
 
 _BY_KIND: dict[str, Category] = {"parameter": "parameter", "buffer": "buffer", "input": "input", "state": "optimizer state"}
 _STEP_NAMES = ("first", "second", "third")
@@ -35,6 +37,9 @@ class _Converter:
         self._calls: dict[object, OpCall] = {}
         self._backward_starts: list[int] = []
         """Operators with which a backward begins."""
+        self._scopes = _Scopes(recorded)
+        self._names: list[str] = []
+        """By operator, unique within its step."""
 
     def trace(self) -> Trace:
         """Convert everything."""
@@ -45,6 +50,7 @@ class _Converter:
             if op.phase == "backward" and before != "backward":
                 self._backward_starts.append(op.number)
             before = op.phase
+        self._names = [*self._named()]
         self._make_pieces()
         program, starts = lowered(record)
         nodes = list(program.graph)
@@ -57,6 +63,13 @@ class _Converter:
         pieces = sorted(self._pieces.values(), key=lambda piece: piece.number)
         resident = [self._pieces[one] for one in recorded.resident]
         return Trace(self._model, ops, pieces, spans, resident, bounds[-1][1], recorded.optimizer)
+
+    def _named(self) -> Iterator[str]:
+        """Names of all operators; each step begins anew."""
+        for (first, _), (end, _) in itertools.pairwise(self._recorded.starts):
+            taken = Names()
+            for op in self._recorded.record.ops[first:end]:
+                yield taken.unique(label(self._scopes.of(op), op.name))
 
     # -- pieces ----------------------------------------------------------------------------------------------------
 
@@ -89,8 +102,8 @@ class _Converter:
         if storage.born is None:
             return _BY_KIND.get(owner.kind, "input"), owner.name
         op = recorded.record.ops[storage.born]
-        where = op.scope.module or op.scope.cls
-        name = f"{where}: {op.name}" if where else op.name
+        made = [one.storage for one in op.results if isinstance(one, Tensor)]
+        name = piece_name(self._names[op.number], made.index(storage) if storage in made else 0)
         return ("activation" if self._is_kept(storage, op) else "temporary"), name
 
     def _is_kept(self, storage: Storage, op: Op) -> bool:
@@ -118,13 +131,14 @@ class _Converter:
         call = self._call(node) if node is not None else None
         return StepOp(
             op.number,
+            self._names[op.number],
             f"{op.namespace}::{op.name}" + ("" if op.overload in ("", "default") else f".{op.overload}"),
             call,
             "optimizer" if op.phase == "forward" and self._only_gradients(op) else op.phase,
             tuple(reads),
             tuple(writes),
             tuple(made),
-            op.scope,
+            self._scopes.of(op),
             op.loc,
             op.sequence,
             op.autograd_node,
@@ -153,6 +167,36 @@ class _Converter:
         if found is None:
             found = self._calls[key] = OpCall(spec, operands, node.attrs, (), results, source=node.source, parameters=parameters)
         return found
+
+
+class _Scopes:
+    """Module calls of operators: their own in the forward, in the backward those of what they differentiate."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._root = recorded.record.root
+        self._by_sequence: dict[int | None, Scope] = {}
+        self._by_module: dict[str, Scope] = {"": self._root}
+        for op in recorded.record.ops:
+            if op.phase == "forward":
+                # The operator for which autograd made a node comes first; others without a node follow it.
+                self._by_sequence.setdefault(op.sequence, op.scope)
+                for scope in op.scope.chain:
+                    self._by_module.setdefault(scope.module, scope)
+        self._parameters = {one.storage: one.name for one in recorded.record.tensors if one.kind == "parameter" and one.storage is not None}
+        for storage, name in (*recorded.gradients.items(), *recorded.states.items()):
+            self._parameters.setdefault(storage, name.partition(" of ")[2])
+
+    def of(self, op: Op) -> Scope:
+        """The scope of an operator. Gradients and an optimizer's step belong to the innermost module that holds their parameters."""
+        if op.phase == "forward":
+            return op.scope
+        if op.phase == "backward" and op.sequence in self._by_sequence:
+            return self._by_sequence[op.sequence]
+        touched = {self._parameters[one.storage] for one in op.reads() if one.storage in self._parameters}
+        path = module_of(touched)
+        while path not in self._by_module:
+            path = path.rpartition(".")[0]
+        return self._by_module[path]
 
 
 def _changed(op: Op) -> Iterator[Tensor]:

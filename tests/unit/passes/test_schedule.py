@@ -204,6 +204,16 @@ def test_a_plan_is_written_for_others() -> None:
     assert "".join(address_map(planned)).count("<rect") == 6
 
 
+def test_ids_in_the_table_of_a_plan_are_unique() -> None:
+    """Values that the file gives no names go by their operators, of which there are several."""
+    made = program(TWO_BRANCHES)
+    for node in made.graph:
+        for value in node.outputs:
+            value.name = None
+    ids = [line.split(",")[0] for line in minimalloc_csv(Manager(made).get(Plan())).splitlines()[1:]]
+    assert len(set(ids)) == len(ids) == 5
+
+
 def test_the_plan_of_a_file_is_exported(tmp_path: Path) -> None:
     path = tmp_path / "m.irs"
     path.write_text(f'irscope 1\nformat "irs"\ngraph @main {{\ninput %x: f32[256]\n{TWO_BRANCHES}\n}}\n', encoding="utf-8")

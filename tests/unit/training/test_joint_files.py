@@ -73,6 +73,16 @@ def test_peak_is_that_of_torchs_storages(joint: Path, exported: Any, capsys: pyt
     assert found["activations"]["summary"]["activations_count"] > 5
 
 
+def test_operators_have_ids_and_the_modules_of_their_parameters(joint: Path) -> None:
+    trace = trace_in(open_training(str(joint), LoadOptions(), Training(), Settings()).program)
+    assert len({op.name for op in trace.ops}) == len(trace.ops)
+    kept = [piece.name for piece in trace.pieces if piece.category == "activation"]
+    assert len(set(kept)) == len(kept)
+    for phase in ("forward", "backward"):
+        modules = {op.scope.module for op in trace.ops if op.phase == phase}
+        assert {"first.0", "first.1", "block.linear1", "block.norm2", "last"} <= modules
+
+
 def test_gradients_that_a_model_returns(tmp_path: Path) -> None:
     class Stepping(torch.nn.Module):  # type: ignore[misc,name-defined]  # as above
         def __init__(self) -> None:

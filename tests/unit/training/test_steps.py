@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -14,9 +15,10 @@ import irscope  # noqa: E402
 from irscope.passes.activations import Activations  # noqa: E402
 from irscope.passes.training.exports import ACTIVATIONS, NODES, activations_csv, nodes_csv  # noqa: E402
 from irscope.passes.training.replayed import StepMemory  # noqa: E402
+from irscope.passes.training.times import StepTimes  # noqa: E402
 from irscope.passes.training_memory import TrainingMemory  # noqa: E402
 from irscope.session import Model  # noqa: E402
-from irscope.training.trace import Trace  # noqa: E402
+from irscope.training.trace import PHASES, Trace  # noqa: E402
 from tests.oracle.training import cases, predict  # noqa: E402
 
 nn = torch.nn
@@ -155,10 +157,10 @@ def test_exports_have_the_headers_and_no_holes() -> None:
     found = model.manager.get(Activations())
     memory = _memory(model)
     nodes = list(csv.reader(io.StringIO(nodes_csv(memory, found.times))))
-    activations = list(csv.reader(io.StringIO(activations_csv(found.kept))))
+    activations = list(csv.reader(io.StringIO(activations_csv(memory, found.kept))))
     assert (
         ",".join(nodes[0])
-        == ("rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device")
+        == ("rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module")
         == NODES
     )
     assert ",".join(activations[0]) == ACTIVATIONS
@@ -166,8 +168,41 @@ def test_exports_have_the_headers_and_no_holes() -> None:
     for row in (*nodes[1:], *activations[1:]):
         assert all(row)
     for row in activations[1:]:
-        assert all(math.isfinite(float(cell)) for cell in row[1:])
+        assert all(math.isfinite(float(cell)) for cell in row[1:-1])
     assert max(int(row[5]) for row in nodes[1:]) == memory.steady.peak.requested
+
+
+class Shared(nn.Module):
+    """A module that is called twice, one inside another, and a parameter of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.GELU())
+        self.scale = nn.Parameter(torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.block(self.block(x)) * self.scale).square()
+
+
+@pytest.mark.parametrize("net", [_net, Shared])
+def test_rows_have_ids_and_modules(net: Callable[[], torch.nn.Module]) -> None:
+    """Names are unique, and a backward operator belongs to the module whose forward it differentiates."""
+    module = net()
+    x = torch.zeros(4, 8) if net is Shared else torch.zeros(4, 3, 8, 8)
+    model = irscope.capture_training(module, x, optimizer="adamw", optimizer_options={"foreach": False})
+    memory, kept = _memory(model), model.manager.get(Activations()).kept
+    nodes = list(csv.DictReader(io.StringIO(nodes_csv(memory, StepTimes(memory.target.device)))))
+    activations = list(csv.DictReader(io.StringIO(activations_csv(memory, kept))))
+    known = {"(model)", *(name for name, _ in module.named_modules())}
+    for rows, key in ((nodes, "node_name"), (activations, "activation_name")):
+        assert len({row[key] for row in rows}) == len(rows)
+        assert {row["module"] for row in rows} <= known
+    assert {one["activation_name"].partition("[")[0] for one in activations} <= {one["node_name"] for one in nodes}
+    modules = {phase: {row["module"] for row in nodes if row["gtype"] == phase} for phase in PHASES}
+    assert modules["forward"] - modules["backward"] <= {"(model)", "4"}  # flattening has no gradient of its own to compute
+    assert {"0", "1", "5"} <= modules["backward"] or {"block.0", "block.1", "block.2"} <= modules["backward"]
+    wanted = {name.rpartition(".")[0] or "(model)" for name, _ in module.named_parameters()}
+    assert wanted <= modules["optimizer"]
 
 
 class Branches(nn.Module):
