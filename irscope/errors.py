@@ -16,6 +16,7 @@ class ExitCode(enum.IntEnum):
     PASS = 4
     PARTIAL = 5
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class IrscopeError(Exception):

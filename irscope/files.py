@@ -1,4 +1,4 @@
-"""Files that irscope writes: those a user names are replaced as a whole and never through a link, its own lie in private folders.
+"""What irscope writes: files a user names are replaced as a whole and never through a link, its own lie in private folders.
 
 A name in the working folder may have been put there by whoever made the model: a link under a predictable name would
 turn an answer into the loss of another file. So content is written under a random name beside the target, and moved there.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +53,8 @@ def private_file(stem: str, suffix: str, content: str, folder: str = "") -> Path
         return _new_private((Path(folder) if folder else private_folder(cache_folder())) / name, content)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         pass
+    import tempfile  # not at the top: `irscope --help` imports this module
+
     try:
         return _new_private(Path(tempfile.mkdtemp(prefix="irscope-")) / name, content)
     except OSError:
@@ -116,6 +117,8 @@ def open_fresh(path: Path) -> TextIO:
 @contextmanager
 def staged(target: Path) -> Iterator[Path]:
     """A path for a library that writes files by name: it and its siblings are moved beside the target when the block ends well."""
+    import tempfile
+
     with as_output_error(target):
         refuse_link(target)
         with tempfile.TemporaryDirectory(prefix=".irscope-", dir=target.parent) as folder:
@@ -125,6 +128,40 @@ def staged(target: Path) -> Iterator[Path]:
                 refuse_link(target.parent / file.name)
             for file in written:
                 os.replace(file, target.parent / file.name)
+
+
+def write_stream(stream: TextIO, chunks: Iterable[str]) -> bool:
+    """Write to an open stream; False if its reader went away, as `| head` does, which is no error."""
+    try:
+        for chunk in chunks:
+            _write_encodable(stream, chunk)
+        stream.flush()
+    except BrokenPipeError:
+        _silence(stream)
+        return False
+    except OSError as error:
+        _silence(stream)
+        raise OutputError(f"cannot write the output: {error.strerror or error}") from error
+    return True
+
+
+def _write_encodable(stream: TextIO, chunk: str) -> None:
+    try:
+        stream.write(chunk)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(chunk.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _silence(stream: TextIO) -> None:
+    """Let what is still buffered go nowhere, or the interpreter would complain about it on its way out."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):  # not a file of the system
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 @contextmanager

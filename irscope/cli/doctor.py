@@ -11,6 +11,7 @@ from importlib import metadata
 
 from irscope import __version__
 from irscope.errors import ExitCode
+from irscope.files import write_stream
 
 _PACKAGES = {
     "numpy": "needed",
@@ -45,7 +46,7 @@ class Command:
         lines += [f"  {name:{width}}  {found or '-':12}  {_PACKAGES[name]}" for name, found in installed.items()]
         findings = diagnose(installed)
         lines += [f"problem: {finding.problem}\n  {finding.remedy}" for finding in findings] or ["no problems found"]
-        sys.stdout.write("\n".join(lines) + "\n")
+        write_stream(sys.stdout, ["\n".join(lines) + "\n"])
         return ExitCode.FINDINGS if findings else ExitCode.OK
 
 

@@ -8,6 +8,7 @@ import textwrap
 
 from irscope.codes import CODES
 from irscope.errors import UsageError
+from irscope.files import write_stream
 
 
 class Command:
@@ -18,10 +19,10 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         if args.code is None:
-            sys.stdout.write("".join(f"{code}  {doc.title}\n" for code, doc in sorted(CODES.items())))
+            write_stream(sys.stdout, (f"{code}  {doc.title}\n" for code, doc in sorted(CODES.items())))
             return 0
         doc = CODES.get(args.code.upper())
         if doc is None:
             raise UsageError(f"there is no code {args.code!r}", hint="`irscope explain` lists them")
-        sys.stdout.write(f"{args.code.upper()}: {doc.title}\n\n{textwrap.fill(doc.text, 100)}\n")
+        write_stream(sys.stdout, [f"{args.code.upper()}: {doc.title}\n\n{textwrap.fill(doc.text, 100)}\n"])
         return 0

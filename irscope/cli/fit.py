@@ -10,6 +10,7 @@ from irscope.cli.args import add_model_arguments, open_from
 from irscope.cli.fittext import fit_lines, frontier_lines, unfit_lines
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
+from irscope.files import write_stream
 from irscope.fitting import COUNTERS, SCHEMA, Fit, Search
 from irscope.passes.curves.points import find_symbol
 from irscope.report.printable import printable
@@ -56,9 +57,9 @@ class Command:
         else:
             raise UsageError(f"--free takes one symbol or two, not {len(free)}", code="IRS337", hint="for example --free batch,seq")
         if args.format == "json":
-            sys.stdout.write(json.dumps(document, indent=2) + "\n")
+            write_stream(sys.stdout, [json.dumps(document, indent=2) + "\n"])
         elif worst.fits:
-            sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
+            write_stream(sys.stdout, (f"{printable(line)}\n" for line in lines))
         if worst.fits:
             return strict_code(args, [model])
         sys.stderr.write("".join(f"{printable(line)}\n" for line in unfit_lines(worst)))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Protocol, cast
 
 from irscope import __version__
 from irscope.errors import ExitCode, IrscopeError, UsageError
+from irscope.files import write_stream
 
 COMMANDS: dict[str, str] = {
     "run": "Run passes over a model and print what they find.",
@@ -50,20 +55,27 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"{self.prog} --help shows what there is")
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came: what Ctrl-C cleans up is cleaned up."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or bool(os.environ.get("IRSCOPE_DEBUG"))
+    _open_standard_streams()
     try:
-        return _dispatch([argument for argument in arguments if argument != "--debug"])
+        with _sigterm_as_interrupt():
+            return _dispatch([argument for argument in arguments if argument != "--debug"])
     except IrscopeError as error:
         if debug:
             raise
         _complain(error)
         return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("irscope: interrupted\n")
-        return ExitCode.INTERRUPTED
+    except KeyboardInterrupt as stop:
+        terminated = isinstance(stop, _Terminated)
+        sys.stderr.write(f"irscope: {'terminated' if terminated else 'interrupted'}\n")
+        return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has left, as `| head` does; nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -75,12 +87,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.PASS
 
 
+def _open_standard_streams() -> None:
+    """Give closed standard streams (`>&-`) a descriptor: the next file that is opened would take their numbers, and their output."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number, which is this one. Writing an answer to it is an error that is said; complaints go nowhere.
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """What ends a process politely runs the same clean-up as Ctrl-C, where this is the thread that gets signals."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(overview())
+        write_stream(sys.stdout, [overview()])
         return ExitCode.OK if arguments else ExitCode.USAGE
     if arguments[0] in ("-V", "--version"):
-        sys.stdout.write(f"irscope {__version__}\n")
+        write_stream(sys.stdout, [f"irscope {__version__}\n"])
         return ExitCode.OK
     name = arguments[0]
     if name not in COMMANDS:
@@ -124,11 +167,11 @@ def overview() -> str:
 
 
 def _complain(error: IrscopeError) -> None:
-    from irscope.report.printable import printable
+    from irscope.report.printable import one_line
 
     first, _, rest = str(error).partition("\n")
     lines = [f"irscope: error {error.code}: {first}", *rest.splitlines()]
-    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+    sys.stderr.write("".join(f"{one_line(line)}\n" for line in lines))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from irscope.errors import UsageError
+from irscope.files import write_stream
 from irscope.frontends.base import LoadOptions
 from irscope.ops.registry import default_registry
 from irscope.ops.spec import Absent, OpSpec
@@ -16,7 +17,6 @@ from irscope.report.options import RenderOptions
 from irscope.report.report import Coverage, Document, Report
 from irscope.report.table import Table
 from irscope.report.text import render
-from irscope.report.write import write_stream
 from irscope.session import open_model
 
 
@@ -37,14 +37,14 @@ class Command:
             if spec is None:
                 near = closest(args.name, [one.name for one in registry])
                 raise UsageError(f"there is no operator {args.name!r}", code="IRS603", hint=f"did you mean {near!r}?" if near else "")
-            sys.stdout.write(_explain(spec))
+            write_stream(sys.stdout, [_explain(spec)])
             return 0
         specs = [spec for spec in registry if not args.family or spec.family.value == args.family]
         if not specs:
             known = ", ".join(sorted({spec.family.value for spec in registry}))
             raise UsageError(f"there is no family {args.family!r}", code="IRS603", hint=f"families: {known}")
         width = max(len(spec.name) for spec in specs)
-        sys.stdout.write("".join(f"{spec.name:{width}}  {spec.summary}\n" for spec in specs))
+        write_stream(sys.stdout, (f"{spec.name:{width}}  {spec.summary}\n" for spec in specs))
         return 0
 
 

@@ -7,6 +7,7 @@ import sys
 from dataclasses import MISSING, fields
 
 from irscope.errors import UsageError
+from irscope.files import write_stream
 from irscope.passkit.options import describe, option_types, to_text
 from irscope.passkit.registry import closest, default_registry
 
@@ -20,14 +21,14 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         registry = default_registry()
         if args.name:
-            sys.stdout.write(_explain(args.name))
+            write_stream(sys.stdout, [_explain(args.name)])
             return 0
         plugins = registry.plugins()
         width = max(map(len, (*registry.entries, *registry.pipelines, *plugins)))
         lines = [f"  {name:{width}}  {entry.summary}" for name, entry in sorted(registry.entries.items())]
         lines += [f"  {name:{width}}  from {point.dist.name if point.dist else point.value}" for name, point in sorted(plugins.items())]
         lines += ["", "pipelines:", *(f"  {name:{width}}  {text}" for name, text in sorted(registry.pipelines.items()))]
-        sys.stdout.write("passes:\n" + "\n".join(lines) + "\n\nirscope passes NAME explains one.\n")
+        write_stream(sys.stdout, ["passes:\n" + "\n".join(lines) + "\n\nirscope passes NAME explains one.\n"])
         return 0
 
 

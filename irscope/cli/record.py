@@ -11,6 +11,7 @@ from irscope.cli.args import add_input_arguments, add_output_file, amount_of, se
 from irscope.cli.recordtarget import check_options, request_from
 from irscope.cli.recordtext import failure_text, summary_lines
 from irscope.errors import PassError, UsageError
+from irscope.files import write_stream
 from irscope.report.printable import printable
 from irscope.runtime.record.launch import record_in_process
 from irscope.runtime.record.request import ORT, TORCH, Options
@@ -67,7 +68,7 @@ class Command:
             raise UsageError(f"{executor} is not installed, and it is what runs the model", code="IRS479", hint="irscope doctor tells how")
         sys.stderr.write(f"irscope: running {printable(request.model.name)} with {executor} on {args.device}\n")
         found = record_in_process(request, args.timeout, bool(args.verbose))
-        sys.stdout.write("".join(f"{printable(line)}\n" for line in summary_lines(found)))
+        write_stream(sys.stdout, (f"{printable(line)}\n" for line in summary_lines(found)))
         if not found.complete:
             hint = f"{found.path} has what was recorded until then"
             raise PassError(failure_text(found), code="IRS480", where=found.header.model.name, hint=hint)

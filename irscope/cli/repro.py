@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from irscope.files import write_stream
 from irscope.ir.parser import parse_program
 from irscope.passkit.manager import Manager
 from irscope.passkit.repro import read_reproducer
@@ -26,5 +27,5 @@ class Command:
         pipeline = args.passes or found.pipeline
         sys.stderr.write(f"running {pipeline}\n")
         Manager(parse_program(found.text, path=args.file)).run(pipeline)
-        sys.stdout.write("the passes ran without an error: not reproduced\n")
+        write_stream(sys.stdout, ["the passes ran without an error: not reproduced\n"])
         return 0

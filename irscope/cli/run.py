@@ -11,6 +11,7 @@ from pathlib import Path
 from irscope.cli.args import FORMATS, add_model_arguments, add_output_arguments, open_from, selection
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, PassError, UsageError
+from irscope.files import write_stream
 from irscope.passkit.base import Pass
 from irscope.passkit.events import Instrument
 from irscope.passkit.instruments import DumpOnChange, SkipPasses, Timing
@@ -18,12 +19,18 @@ from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import PassRegistry, default_registry
 from irscope.report.options import RenderOptions
-from irscope.report.printable import printable
+from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.select import select
 from irscope.report.text import render as render_text
-from irscope.report.write import write_document, write_stream
+from irscope.report.write import write_document
 from irscope.session import Model, Results
+
+_MOST_DIAGNOSTICS = 20
+"""A hostile or broken file can give one for each of its nodes."""
+
+_MOST_DIAGNOSTICS = 20
+"""A hostile or broken file can give one for each of its nodes."""
 
 
 class Command:
@@ -33,7 +40,8 @@ class Command:
     `irscope passes` lists the passes. A pass that is named by file is code, and runs; model files never do.
 
     Exit codes: 0 done, 1 findings at or above --fail-on, 2 usage, 3 the model cannot be read, 4 a pass failed,
-    5 partial result (some weights could not be read; with --strict: something is unknown or was guessed), 130 interrupted.
+    5 partial result (some weights could not be read; with --strict: something is unknown or was guessed), 130 interrupted,
+    143 terminated.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -132,10 +140,12 @@ def _explaining(passes: Iterable[Pass], node: str) -> tuple[Pass, ...]:
 
 
 def report_diagnostics(diagnostics: Iterable[Diagnostic], verbose: int) -> None:
-    """Diagnostics on stderr; notes only for those who asked for more."""
-    for diagnostic in diagnostics:
-        if diagnostic.severity > Severity.NOTE or verbose:
-            sys.stderr.write(printable(str(diagnostic)) + "\n")
+    """Diagnostics on stderr, the most severe first; notes, and more than some warnings, only for those who asked for more."""
+    shown = sorted((one for one in diagnostics if one.severity > Severity.NOTE or verbose), key=lambda one: -one.severity)
+    limit = len(shown) if verbose else _MOST_DIAGNOSTICS
+    sys.stderr.writelines(f"{one_line(str(diagnostic))}\n" for diagnostic in shown[:limit])
+    if len(shown) > limit:
+        sys.stderr.write(f"irscope: {len(shown) - limit:,} more diagnostics (-v shows all)\n")
 
 
 def _print_timing(timing: Timing, document: Document) -> None:
@@ -154,7 +164,7 @@ def strict_code(args: argparse.Namespace, models: Iterable[Model], reports: Iter
     said = [f"{', '.join(dict.fromkeys(incomplete))} left something unknown"] if incomplete else []
     said += [f"assumed {'; '.join(one.text for one in guesses)}"] if guesses else []
     for line in said:
-        sys.stderr.write(printable(f"irscope: error IRS540: --strict: {line}") + "\n")
+        sys.stderr.write(one_line(f"irscope: error IRS540: --strict: {line}") + "\n")
     return ExitCode.PARTIAL if said else ExitCode.OK
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from irscope.amounts import COUNT
 from irscope.cli.args import add_model_arguments, add_output_file, amount_of, open_from
 from irscope.cli.run import report_diagnostics, strict_code
-from irscope.files import write_text
+from irscope.files import write_stream, write_text
 from irscope.ir.graph import Node
 from irscope.ir.naming import value_names
 from irscope.ir.printer import print_node, print_program
-from irscope.report.write import write_stream
 
 
 class Command:

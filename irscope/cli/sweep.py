@@ -10,6 +10,7 @@ from pathlib import Path
 from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, open_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
+from irscope.files import write_stream
 from irscope.passes.curves.points import symbols_in
 from irscope.passes.sweep import Sweep, curves
 from irscope.report.braille import line_chart
@@ -60,6 +61,6 @@ class Command:
         write_document(model.document(Results([result])), args.format, args.output, options)
         if is_text:
             for one in series:
-                sys.stdout.write("".join(f"{line}\n" for line in ["", *line_chart(one, options.encoding)]))
+                write_stream(sys.stdout, (f"{line}\n" for line in ["", *line_chart(one, options.encoding)]))
         report_diagnostics(model.diagnostics, args.verbose)
         return strict_code(args, [model], [result.report()])

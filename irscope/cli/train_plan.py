@@ -55,6 +55,7 @@ class Command:
         from irscope.cli.run import report_diagnostics, strict_code
         from irscope.cli.trainbatches import swept
         from irscope.cli.training import opened
+        from irscope.files import write_stream
         from irscope.report.write import write_document
 
         picture = Path(args.plot) if args.plot else None
@@ -87,7 +88,7 @@ class Command:
         elif args.picture and args.format == "text" and args.output is None:
             from irscope.cli.trainpictures import dotted
 
-            sys.stdout.write("".join(f"{line}\n" for line in dotted(args.picture, model, series, args.seconds, options.encoding)))
+            write_stream(sys.stdout, (f"{line}\n" for line in dotted(args.picture, model, series, args.seconds, options.encoding)))
         found = [diagnostic for report in document.reports for diagnostic in report.diagnostics]
         report_diagnostics([*model.diagnostics, *found], args.verbose)
         return strict_code(args, [model], document.reports)

@@ -10,7 +10,7 @@ from typing import Final
 
 from irscope import __version__
 from irscope.comparing.jsontypes import CompareJson, RecordingJson
-from irscope.files import write_text
+from irscope.files import write_stream, write_text
 from irscope.report.csvout import render as render_csv
 from irscope.report.csvout import render_files
 from irscope.report.jsonout import json_lines
@@ -22,7 +22,7 @@ from irscope.report.table import Table
 from irscope.report.text import render as render_text
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Quantity, bare
-from irscope.report.write import write_folder, write_stream
+from irscope.report.write import write_folder
 
 SCHEMA: Final = "irscope.compare/1"
 FORMATS: Final = ("text", "json", "csv")

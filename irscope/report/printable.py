@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 import unicodedata
+from typing import Final
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -69,6 +71,19 @@ def cut_middle(text: str, width: int, ellipsis: str = "…") -> str:
         return _head(text, width)
     head = _head(text, (room + 1) // 2)
     return head + ellipsis + _tail(text, room - display_width(head))
+
+
+LONGEST_LINE: Final = 400
+"""Characters of an error or warning: what a person reads at once, about five lines of a terminal."""
+_NAME_IN_LINE: Final = 60
+
+
+def one_line(text: str) -> str:
+    """A message of at most 400 characters, printable whatever names a model file holds: long words are cut in the middle, then the line."""
+    text = printable(text)
+    if len(text) > LONGEST_LINE:
+        text = re.sub(r"\S{61,}", lambda word: cut_middle(word[0], _NAME_IN_LINE, "..."), text)
+    return cut_middle(text, LONGEST_LINE, "...")
 
 
 def _head(text: str, width: int) -> str:

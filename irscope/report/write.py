@@ -6,10 +6,8 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TextIO
 
-from irscope.errors import OutputError
-from irscope.files import as_output_error, write_text
+from irscope.files import as_output_error, write_stream, write_text
 from irscope.report.options import RenderOptions
 from irscope.report.renderers import folder_renderer, renderer
 from irscope.report.report import Document
@@ -37,37 +35,3 @@ def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[str]]]) -> No
         folder.mkdir(parents=True, exist_ok=True)
     for name, chunks in files:
         write_text(folder / name, chunks)
-
-
-def write_stream(stream: TextIO, chunks: Iterable[str]) -> bool:
-    """Write to an open stream; False if its reader went away, as `| head` does, which is no error."""
-    try:
-        for chunk in chunks:
-            _write_encodable(stream, chunk)
-        stream.flush()
-    except BrokenPipeError:
-        _silence(stream)
-        return False
-    except OSError as error:
-        _silence(stream)
-        raise OutputError(f"cannot write the output: {error.strerror or error}") from error
-    return True
-
-
-def _write_encodable(stream: TextIO, chunk: str) -> None:
-    try:
-        stream.write(chunk)
-    except UnicodeEncodeError:
-        encoding = stream.encoding or "ascii"
-        stream.write(chunk.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def _silence(stream: TextIO) -> None:
-    """Let what is still buffered go nowhere, or the interpreter would complain about it on its way out."""
-    try:
-        number = stream.fileno()
-    except (OSError, ValueError):  # not a file of the system
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, number)
-    os.close(nowhere)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from irscope.errors import ExitCode, OutputError, UsageError
-from irscope.files import write_text
-from irscope.report.write import write_document, write_folder, write_stream
+from irscope.files import write_stream, write_text
+from irscope.report.write import write_document, write_folder
 from tests.unit.report import examples
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
@@ -141,7 +141,7 @@ def test_a_full_disk_is() -> None:
 
 PROGRAM = """
 import sys
-from irscope.report.write import write_stream
+from irscope.files import write_stream
 done = write_stream(sys.stdout, ("line\\n" for _ in range(1_000_000)))
 print("whole" if done else "cut", file=sys.stderr)
 """
