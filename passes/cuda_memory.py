@@ -17,7 +17,7 @@ from irscope.passes.alias import Alias
 from irscope.passes.cuda.as_run import as_run
 from irscope.passes.cuda.loading import is_on_host, moved_weights
 from irscope.passes.cuda.present import report
-from irscope.passes.cuda.replay import Outcome, Script, replay
+from irscope.passes.cuda.replay import Outcome, replay
 from irscope.passes.cuda.result import Basis, DeviceMemory, Shortage
 from irscope.passes.cuda.scripts import End, Load, Unbounded, has_unknown, open_symbols, script_of
 from irscope.passes.cuda.stream import Stream, forward_stream
@@ -25,8 +25,10 @@ from irscope.passes.ranges import Lifetimes, Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passkit.base import Analysis, PassContext
 from irscope.passkit.manager import Manager
+from irscope.report.celltext import signed
 from irscope.report.report import Report
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind
+from irscope.report.values import Quantity
 
 _BOUNDLESS = 1 << 60
 """Memory of a device on which everything fits."""
@@ -81,19 +83,17 @@ class CudaMemory(Analysis[DeviceMemory]):
             return
         result.is_open = has_unknown(load, stream) or bool(lifetimes.unsized)
         result.script = script_of(load, stream, "central")
-        result.central = self._run(result, result.script)
-        self._bracket(ctx, lifetimes, result)
-
-    def _run(self, result: DeviceMemory, script: Script) -> Outcome:
-        """A run on the device, or on a boundless one where the model does not fit."""
         device = result.target.device
         try:
-            return replay(script, result.target, device.room_bytes)
+            result.central = replay(result.script, result.target, device.room_bytes)
+            fits = True
         except OutOfMemory:
-            outcome = replay(script, result.target, _BOUNDLESS)
-            result.shortage = _shortage(device, max(outcome.cold.reserved, outcome.warm.reserved))
+            result.central = replay(result.script, result.target, _BOUNDLESS)
+            fits = False
+        self._bracket(ctx, lifetimes, result)
+        if not fits:
+            result.shortage = _shortage(device, result.worst("reserved"))
             result.findings.append(_does_not_fit(device, result.shortage))
-            return outcome
 
     def _bracket(self, ctx: PassContext, lifetimes: Lifetimes, result: DeviceMemory) -> None:
         """The least and the most, where something is not known."""
@@ -144,8 +144,9 @@ def _category(value: Value) -> str:
     return {"param": "parameter"}.get(value.role.value, value.role.value)
 
 
-def _shortage(device: DeviceProfile, reserved: int) -> Shortage:
-    larger = [one for one in all_devices() if one.capability is not None and (one.room_bytes or 0) >= reserved]
+def _shortage(device: DeviceProfile, reserved: Quantity) -> Shortage:
+    wanted = reserved.value if isinstance(reserved.value, int) else reserved.ends[0] or 0
+    larger = [one for one in all_devices() if one.capability is not None and (one.room_bytes or 0) >= wanted]
     larger.sort(key=lambda one: (one.memory_bytes or 0, one.name))
     return Shortage(reserved + device.context_most, reserved - (device.room_bytes or 0), tuple(larger))
 
@@ -155,7 +156,7 @@ def _does_not_fit(device: DeviceProfile, shortage: Shortage) -> Diagnostic:
     return Diagnostic(
         Severity.WARNING,
         "IRS302",
-        f"the model does not fit on {device.title}: it needs {humanise(shortage.needed, Kind.BYTES)} with the CUDA context, "
-        f"{humanise(shortage.missing, Kind.BYTES)} more than there are",
+        f"the model does not fit on {device.title}: it needs {signed(shortage.needed, Kind.BYTES)} with the CUDA context, "
+        f"{signed(shortage.missing, Kind.BYTES)} more than there are",
         hint=f"it fits on {names}" if names else "no device that irscope knows has as much; a smaller batch or a smaller type needs less",
     )

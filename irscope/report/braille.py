@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
+from irscope.report.bins import drawable
+from irscope.report.celltext import signed
 from irscope.report.printable import can_encode, display_width, pad
 from irscope.report.table import Series
 from irscope.report.units import humanise
+from irscope.report.values import Quantity
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille character by row and column."""
@@ -20,7 +22,7 @@ def line_chart(series: Series, encoding: str = "utf-8", width: int = _WIDTH, hei
     """The first column over x, both axes linear and from zero upwards; nothing where there is nothing to draw."""
     column = series.y[0]
     xs, ys = series.cells(series.x.key), series.cells(column.key)
-    pairs = [(_number(x), _number(y)) for x, y in zip(xs, ys, strict=True)]
+    pairs = zip(drawable(xs), drawable(ys), strict=True)
     points = [(x, y) for x, y in pairs if x is not None and y is not None]
     if len(points) < 2 or max(y for _, y in points) <= 0 or points[0][0] == points[-1][0]:
         return
@@ -29,7 +31,11 @@ def line_chart(series: Series, encoding: str = "utf-8", width: int = _WIDTH, hei
     for across, up in dots:
         down = height * 4 - 1 - up
         rows[down // 4][across // 2] |= _DOTS[down % 4][across % 2]
-    top, middle = humanise(max(y for _, y in points), column.kind), humanise(max(y for _, y in points) / 2, column.kind)
+    most = max(y for _, y in points)
+    top, middle = (
+        signed(Quantity(most, series.provenance_of_top((column,))), column.kind),
+        humanise(most / 2, column.kind),
+    )
     margin = max(display_width(label) for label in (top, middle, "0"))
     labels = {0: top, height // 2: middle, height - 1: "0"}
     plain = not can_encode(chr(_EMPTY), encoding)
@@ -55,10 +61,3 @@ def _line(points: Sequence[tuple[float, float]], across: int, up: int) -> Iterat
         (x0, y0), (x1, y1) = ordered[place], ordered[place + 1]
         y = y0 if x1 == x0 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
         yield dot, max(0, min(up - 1, round(y / top * (up - 1))))
-
-
-def _number(value: object) -> float | None:
-    """A cell as a number that can be drawn; None for formulas, what is unknown, and infinities."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)

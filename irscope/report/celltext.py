@@ -18,6 +18,11 @@ LEGEND = {
 }
 
 
+def signed(cell: Cell, kind: Kind) -> str:
+    """The cell for a sentence: its unit, and the sign of where it comes from."""
+    return f"{SIGNS.get(provenance_of(cell, kind), '')}{humanise(cell, kind)}"
+
+
 class CellWriter:
     """Writes cells and remembers which signs it used, for the legend."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from irscope.report.bins import axis, bin_of, drawable, highest, totals
+from irscope.report.celltext import signed
 from irscope.report.options import Glyphs
 from irscope.report.printable import display_width, pad, printable
 from irscope.report.table import Column, Mark, Series
 from irscope.report.units import humanise
-from irscope.report.values import Number
+from irscope.report.values import Number, Quantity
 
 _HEIGHT = 8
 _NARROWEST = 20
@@ -23,16 +24,24 @@ def chart_lines(series: Series, width: int | None, glyphs: Glyphs, encoding: str
     for column, heights in curves:
         if any(heights):
             name = "" if len(curves) == 1 else printable(column.heading, encoding)
-            yield from _draw(series, column, heights, min(width or _DEFAULT_WIDTH, _DEFAULT_WIDTH), glyphs, encoding, name)
+            shown = series.y if series.stacked else (column,)
+            yield from _draw(series, shown, heights, min(width or _DEFAULT_WIDTH, _DEFAULT_WIDTH), glyphs, encoding, name)
 
 
 def _draw(
-    series: Series, column: Column, heights: Sequence[Number | None], width: int, glyphs: Glyphs, encoding: str, name: str
+    series: Series,
+    columns: Sequence[Column],
+    heights: Sequence[Number | None],
+    width: int,
+    glyphs: Glyphs,
+    encoding: str,
+    name: str,
 ) -> Iterator[str]:
     places, marks = axis(series)
     known = [height for height in heights if height is not None]
     base, top = min(0, *known), max(0, *known)
-    labels = {0: humanise(top, column.kind), _HEIGHT // 2: humanise((base + top) / 2, column.kind), _HEIGHT: humanise(base, column.kind)}
+    kind, where = columns[0].kind, series.provenance_of_top(columns)
+    labels = {0: signed(Quantity(top, where), kind), _HEIGHT // 2: humanise((base + top) / 2, kind), _HEIGHT: humanise(base, kind)}
     margin = max(map(display_width, labels.values()))
     count = max(_NARROWEST, width - margin - 3)
     bars = [None if index is None else heights[index] for index in highest(places, heights, count)]

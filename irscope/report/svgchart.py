@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from irscope.report.bins import axis, bin_of, drawable, highest, totals
+from irscope.report.celltext import SIGNS, signed
 from irscope.report.printable import printable
 from irscope.report.table import Column, Series
 from irscope.report.units import humanise
-from irscope.report.values import Number
+from irscope.report.values import Number, Quantity
 
 _WIDTH, _HEIGHT, _TOP, _LEFT, _BOTTOM = 880, 180, 22, 90, 22
 _BINS = 440
@@ -33,7 +34,8 @@ def _picture(
     places, marks = axis(series)
     chosen = highest(places, heights, _BINS)
     top = max(height for height in heights if height is not None)
-    label = text(f"{series.title}: at most {humanise(top, columns[0].kind)}")
+    most = signed(Quantity(top, series.provenance_of_top(columns)), columns[0].kind)
+    label = text(f"{series.title}: at most {most}")
     yield f'<svg viewBox="0 0 {_LEFT + _WIDTH + 10} {_TOP + _HEIGHT + _BOTTOM}" role="img" aria-label="{label}">\n'
     floor = [0.0] * _BINS
     for number, (column, layer) in enumerate(zip(columns, layers, strict=True)):
@@ -45,26 +47,27 @@ def _picture(
         anchor = "end" if x > _LEFT + _WIDTH / 2 else "start"
         yield f'<path class="mark" d="M{x:.1f} {_TOP - 4}V{_TOP + _HEIGHT}"/>'
         yield f'<text x="{x:.1f}" y="{_TOP - 8}" text-anchor="{anchor}">▼ {text(mark.label)}</text>\n'
-    yield from _frame(series, columns[0], top)
+    yield from _frame(series, columns[0], top, most)
     yield "</svg>\n"
     if len(columns) > 1:
-        yield _legend(columns)
+        yield _legend(series, columns)
 
 
-def _frame(series: Series, column: Column, top: Number) -> Iterator[str]:
+def _frame(series: Series, column: Column, top: Number, most: str) -> Iterator[str]:
     ends = series.cells(series.x.key)
     yield f'<path class="axis" d="M{_LEFT} {_TOP}V{_TOP + _HEIGHT}H{_LEFT + _WIDTH}"/>\n'
-    for share, place in ((top, _TOP), (top / 2, _TOP + _HEIGHT / 2), (0, _TOP + _HEIGHT)):
-        yield f'<text x="{_LEFT - 6}" y="{place + 4}" text-anchor="end">{text(humanise(share, column.kind))}</text>\n'
+    for label, place in ((most, _TOP), (humanise(top / 2, column.kind), _TOP + _HEIGHT / 2), (humanise(0, column.kind), _TOP + _HEIGHT)):
+        yield f'<text x="{_LEFT - 6}" y="{place + 4}" text-anchor="end">{text(label)}</text>\n'
     below = _TOP + _HEIGHT + 16
     first, last = (text(humanise(end, series.x.kind)) for end in (ends[0], ends[-1]))
     yield f'<text x="{_LEFT}" y="{below}">{text(series.x.heading)} {first}</text>'
     yield f'<text x="{_LEFT + _WIDTH}" y="{below}" text-anchor="end">{last}</text>\n'
 
 
-def _legend(columns: Sequence[Column]) -> str:
+def _legend(series: Series, columns: Sequence[Column]) -> str:
+    signs = [SIGNS.get(series.provenance(column), "") for column in columns]
     entries = "".join(
-        f'<span><i style="background:{_COLOURS[number % len(_COLOURS)]}"></i>{text(column.heading)}</span>'
+        f'<span><i style="background:{_COLOURS[number % len(_COLOURS)]}"></i>{signs[number]}{text(column.heading)}</span>'
         for number, column in enumerate(columns)
     )
     return f'<p class="legend">from bottom to top: {entries}</p>\n'

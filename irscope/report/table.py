@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from irscope.errors import PassError
 from irscope.report.units import Kind
-from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, plain
+from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, largest, least_sure, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,19 @@ class Series:
         y = tuple(column.assumed() for column in self.y)
         return replace(self, y=y, data=_assumed_data(self.data, self.y))
 
+    def provenance(self, column: Column) -> Provenance:
+        """Where the numbers of a column come from, all together."""
+        own = (cell.provenance for cell in self.cells(column.key) if isinstance(cell, Quantity) and cell.shown is not None)
+        return least_sure((column.provenance, *own))
+
+    def provenance_of_top(self, columns: Sequence[Column]) -> Provenance:
+        """Where the highest point of a curve comes from that shows these columns or adds them up."""
+        if all(self.provenance(column) is Provenance.EXACT for column in columns):
+            return Provenance.EXACT
+        cells = [[_cell_of(cell, column) for cell in self.cells(column.key)] for column in columns]
+        totals = [sum(point, Quantity(0)) for point in zip(*cells, strict=True)]
+        return largest(total for total in totals if total.value is not None).provenance
+
     def table(self) -> Table:
         """The same numbers as a table."""
         return Table(self.title, self.columns, self.data)
@@ -146,6 +159,12 @@ def _assumed_data(data: Mapping[str, Sequence[object]], columns: Iterable[Column
         return [as_assumed(cell) if isinstance(cell, Quantity) else cell for cell in cells]
 
     return {key: told(key, cells) for key, cells in data.items()}
+
+
+def _cell_of(cell: Cell, column: Column) -> Quantity:
+    if isinstance(cell, Quantity):
+        return cell
+    return Quantity(cell if isinstance(cell, int | float) else None, column.provenance)
 
 
 def column_cells(data: Sequence[object]) -> list[Cell]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from irscope.report.printable import well_formed
@@ -113,7 +114,7 @@ def series_json(series: Series) -> SeriesJson:
     return {
         "title": well_formed(series.title),
         "x": column_json(series.x),
-        "y": [column_json(column) for column in series.y],
+        "y": [column_json(replace(column, provenance=series.provenance(column))) for column in series.y],
         "stacked": series.stacked,
         "data": {column.key: [json_value(cell) for cell in series.cells(column.key)] for column in series.columns},
         "marks": [{"x": mark.x if isinstance(mark.x, int) else float(mark.x), "label": well_formed(mark.label)} for mark in series.marks],

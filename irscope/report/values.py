@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ _PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
 class Provenance(enum.Enum):
-    """Where a number comes from."""
+    """Where a number comes from. What is computed from several numbers is as sure as the least sure of them."""
 
     EXACT = "exact"
     MODELLED = "modelled"
@@ -34,11 +34,16 @@ class Provenance(enum.Enum):
     UNKNOWN = "unknown"
 
 
+_SUREST_FIRST = (Provenance.EXACT, Provenance.MEASURED, Provenance.MODELLED, Provenance.ASSUMED, Provenance.UNKNOWN)
+_DOUBT = {provenance: place for place, provenance in enumerate(_SUREST_FIRST)}
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A number that says where it comes from, the formula it was computed by, and the interval it lies in.
 
-    numpy numbers become plain ones, symbolic sizes their formula.
+    numpy numbers become plain ones, symbolic sizes their formula. Sums, differences, `largest` and `derived` pass on where their
+    operands come from, and the interval: a number that contains a modelled one is modelled wherever it goes.
     """
 
     value: Scalar
@@ -65,6 +70,90 @@ class Quantity:
     def interval(self) -> tuple[Number | str | None, Number | str | None] | None:
         """Lower and upper bound, None where the number has neither."""
         return None if self.lo is None and self.hi is None else (self.lo, self.hi)
+
+    @property
+    def ends(self) -> tuple[Number | None, Number | None]:
+        """The least and the most that the number may be as far as that is known: None where nothing bounds it.
+
+        A modelled number without an interval may be anything.
+        """
+        is_sure = self.provenance in (Provenance.EXACT, Provenance.MEASURED)
+        low, high = self.interval or ((self.value, self.value) if is_sure else (None, None))
+        return _number(low), _number(high)
+
+    def __add__(self, other: Quantity | Number) -> Quantity:
+        other = quantity(other)
+        (low, high), (least, most) = self.ends, other.ends
+        return _combined((self, other), _sum(_number(self.value), _number(other.value)), _sum(low, least), _sum(high, most))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Quantity:
+        low, high = self.ends
+        return _combined((self,), _negative(_number(self.value)), _negative(high), _negative(low))
+
+    def __sub__(self, other: Quantity | Number) -> Quantity:
+        return self + -quantity(other)
+
+    def __rsub__(self, other: Number) -> Quantity:
+        return quantity(other) + -self
+
+
+def quantity(value: Quantity | Scalar) -> Quantity:
+    """A plain number as one that is exact."""
+    return value if isinstance(value, Quantity) else Quantity(value)
+
+
+def largest(numbers: Iterable[Quantity | Number]) -> Quantity:
+    """The largest of some numbers; those that are surely below another have no part in where it comes from."""
+    found = [quantity(number) for number in numbers]
+    if not found:
+        return Quantity(0)
+    values = [_number(one.value) for one in found]
+    value = None if None in values else max(one for one in values if one is not None)
+    floors, tops = zip(*(one.ends for one in found), strict=True)
+    low = max((one for one in floors if one is not None), default=None)
+    high = None if None in tops else max(one for one in tops if one is not None)
+    sure = [one for one, floor in zip(found, floors, strict=True) if floor is not None and floor == low]
+    sure.sort(key=lambda one: _DOUBT[one.provenance])
+    open_ = [one for one, top in zip(found, tops, strict=True) if top is None or low is None or top > low]
+    return _combined((*sure[:1], *open_), value, low, high)
+
+
+def derived(value: object, *sources: Quantity | Scalar) -> Quantity:
+    """What follows from some numbers in another way than by adding or comparing: a ratio, a verdict, a name."""
+    return Quantity(bare(plain(value)), _least_sure(quantity(source) for source in sources))  # type: ignore[arg-type]  # checked there
+
+
+def _combined(parts: Sequence[Quantity], value: Number | None, low: Number | None, high: Number | None) -> Quantity:
+    note = next((part.note for part in parts if part.note), "")
+    where = _least_sure(parts)
+    if low == high == value or not any(part.interval for part in parts):
+        return Quantity(value, where if value is not None else Provenance.UNKNOWN, note=note)
+    # A number that may be another one is not exact, whatever its parts say of themselves.
+    where = least_sure((where, Provenance.MODELLED)) if value is not None else Provenance.UNKNOWN
+    return Quantity(value, where, note=note, lo=low, hi=high)
+
+
+def least_sure(provenances: Iterable[Provenance]) -> Provenance:
+    """Where something comes from that is made of several things; exact where there are none."""
+    return max(provenances, key=_DOUBT.__getitem__, default=Provenance.EXACT)
+
+
+def _least_sure(parts: Iterable[Quantity]) -> Provenance:
+    return least_sure(Provenance.UNKNOWN if part.shown is None else part.provenance for part in parts)
+
+
+def _number(value: Scalar) -> Number | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _sum(one: Number | None, other: Number | None) -> Number | None:
+    return None if one is None or other is None else one + other
+
+
+def _negative(one: Number | None) -> Number | None:
+    return None if one is None else -one
 
 
 def as_assumed(cell: Cell) -> Cell:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irscope.ir.dims import SymDim
 from irscope.passes.cuda.replay import Outcome, Script
 from irscope.passes.cuda.stream import ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE, Stream
+from irscope.report.values import Provenance, Quantity
 
 CATEGORIES = (OUTPUT, ACTIVATION, TEMPORARY, WORKSPACE)
 _Numbers: TypeAlias = NDArray[np.int64]
@@ -27,13 +30,46 @@ class Moments:
     """The first step that reaches the most bytes asked for."""
     modelled: int
     """Bytes alive at that moment whose size is a model's."""
+    uncertain: dict[str, frozenset[int]]
+    """Steps in which something is taken whose size is not exact, by category."""
+    ends: tuple[list[int], list[int] | None]
+    """The least and the most bytes asked for at each step; no most where nothing bounds it."""
+
+    def column(self, category: str) -> list[object]:
+        """Bytes of a category at each step; those that are not exact say so, with what they may be where nothing else is in doubt."""
+        found: list[object] = [*self.by_category[category]]
+        for step in self.uncertain.get(category, ()):
+            size = self.by_category[category][step]
+            rest = self._total(step) - size
+            alone = sum(step in steps for steps in self.uncertain.values()) == 1
+            found[step] = Quantity(size, Provenance.MODELLED) if not alone else self._within(size, step, rest)
+        return found
+
+    def requested(self, resident: int) -> list[object]:
+        """All categories at each step, and what is there anyway."""
+        modelled = frozenset().union(*self.uncertain.values())
+        total = [resident + self._total(step) for step in range(len(self.allocated))]
+        return [self._within(size, step, -resident) if step in modelled else size for step, size in enumerate(total)]
+
+    def counted(self, column: Sequence[int]) -> list[object]:
+        """What the allocator counts at each step: from the first size that is not exact on, none is."""
+        first = min((min(steps) for steps in self.uncertain.values() if steps), default=len(column))
+        return [size if step < first else Quantity(size, Provenance.MODELLED) for step, size in enumerate(column)]
+
+    def _total(self, step: int) -> int:
+        return sum(parts[step] for parts in self.by_category.values())
+
+    def _within(self, size: int, step: int, rest: int) -> Quantity:
+        low, high = self.ends
+        return Quantity(size, Provenance.MODELLED, lo=low[step] - rest, hi=None if high is None else high[step] - rest)
 
 
-def moments(stream: Stream, script: Script, outcome: Outcome) -> Moments:
-    """Sum up the events of the first forward."""
+def moments(stream: Stream, script: Script, outcome: Outcome, low: Script | None = None, high: Script | None = None) -> Moments:
+    """Sum up the events of the first forward; `low` and `high` have the least and the most sizes, where these are others."""
     events = np.array(script.events, dtype=np.int64)
     slots = np.where(events >= 0, events, ~events)
-    changes = np.array(script.sizes, dtype=np.int64)[slots] * np.where(events >= 0, 1, -1)
+    signs = np.where(events >= 0, 1, -1)
+    changes = np.array(script.sizes, dtype=np.int64)[slots] * signs
     kinds = np.array([CATEGORIES.index(kind) for kind in stream.kinds], dtype=np.int64)[slots]
     total = _sums(changes)
     starts = np.array([*stream.starts, len(events)], dtype=np.int64)
@@ -47,7 +83,27 @@ def moments(stream: Stream, script: Script, outcome: Outcome) -> Moments:
     peak_step = int(np.argmax(total[places])) if len(places) else 0
     modelled = [slot for slot, spread in stream.spreads.items() if spread.modelled]
     guessed = _sums(np.where(np.isin(slots, modelled), changes, 0)) if modelled else np.zeros_like(total)
-    return Moments(by_category, _list(allocated), _list(reserved), peak_step, int(guessed[places[peak_step]]) if len(places) else 0)
+    at_peak = int(guessed[places[peak_step]]) if len(places) else 0
+
+    def tops(sizes: Sequence[int]) -> list[int]:
+        column = _sums(np.array(sizes, dtype=np.int64)[slots] * signs)
+        return _list(column[_highest(column, starts)])
+
+    ends = tops((low or script).sizes), tops(high.sizes) if high is not None else tops(script.sizes) if low is None else None
+    return Moments(by_category, _list(allocated), _list(reserved), peak_step, at_peak, _uncertain(stream, events, starts), ends)
+
+
+def _uncertain(stream: Stream, events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:
+    """Steps in which something is there whose size is not exact, by category."""
+    slots = {slot for slot, spread in stream.spreads.items() if spread.low != spread.high}
+    slots.update(slot for slot, size in enumerate(stream.sizes) if isinstance(size, SymDim))
+    places = {event: place for place, event in enumerate(events.tolist())}
+    found: dict[str, set[int]] = {}
+    for slot in slots & places.keys():
+        ends = (places[slot], places.get(~slot, len(events)))
+        first, last = (int(np.searchsorted(starts, place, "right")) - 1 for place in ends)
+        found.setdefault(stream.kinds[slot], set()).update(range(first, min(last, len(starts) - 2) + 1))
+    return {kind: frozenset(steps) for kind, steps in found.items()}
 
 
 def _sums(changes: _Numbers) -> _Numbers:

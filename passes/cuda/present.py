@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from irscope.passes.cuda.moments import CATEGORIES, Moments
-from irscope.passes.cuda.replay import Outcome
-from irscope.passes.cuda.result import DeviceMemory
+from irscope.passes.cuda.result import Counter, DeviceMemory, Moment
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Pass
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity
+from irscope.report.values import Provenance, Quantity, derived
 
-_COUNTERS = ("requested", "allocated", "reserved")
+_MOMENTS: tuple[Moment, ...] = ("before", "cold", "warm")
+_COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
 _RESIDENT = ("parameter", "buffer", "input")
 _MOST_POINTS = 10_000
 UNITS = {moment: Kind.BYTES for moment in ("before", "cold", "warm", "fragmentation")}
@@ -38,21 +38,21 @@ def summary(memory: DeviceMemory) -> dict[str, object]:
     found: dict[str, object] = {"device": target.device.name, "torch": "{}.{}".format(*target.torch)}
     if target.alloc_conf:
         found["alloc_conf"] = target.alloc_conf
-    for moment in ("before", "cold", "warm"):
-        found[moment] = {counter: _cell(memory, moment, counter) for counter in _COUNTERS}
+    for moment in _MOMENTS:
+        found[moment] = {counter: memory.counter(moment, counter) for counter in _COUNTERS}
     found["workspace_bytes"] = _workspace(memory)
     central, moments = memory.central, memory.moments
     if central is None or moments is None:
         return found
-    found["fits"] = memory.shortage is None
+    found["fits"] = memory.fits
     if memory.shortage is not None:
         found["missing_bytes"] = memory.shortage.missing
     found["fragmentation"] = {
-        "reserved_not_allocated": central.cold.reserved - central.cold.allocated,
-        "inactive_split": central.inactive_split,
+        "reserved_not_allocated": memory.computed(central.cold.reserved - central.cold.allocated),
+        "inactive_split": memory.computed(central.inactive_split),
     }
     if memory.steps:
-        found["device_peak_node"] = memory.steps[moments.peak_step].name
+        found["device_peak_node"] = derived(memory.steps[moments.peak_step].name, memory.counter("cold", "requested"))
     return found
 
 
@@ -67,33 +67,6 @@ def notes(memory: DeviceMemory) -> tuple[str, ...]:
     )
 
 
-def _cell(memory: DeviceMemory, moment: str, counter: str) -> object:
-    if memory.central is None:
-        hint = f"; {memory.fix} makes it known" if memory.fix else ""
-        return Quantity(None, Provenance.UNKNOWN, note=f"{memory.reason}{hint}")
-    central = _counter(memory.central, moment, counter)
-    if memory.low is None or moment == "before":
-        return central
-    low = min(central, _counter(memory.low, moment, counter))
-    high = None if memory.high is None else max(central, _counter(memory.high, moment, counter))
-    if low == high:
-        return central
-    return Quantity(None if memory.is_open else central, note=_why_open(memory), lo=low, hi=high)
-
-
-def _counter(outcome: Outcome, moment: str, counter: str) -> int:
-    found: int = getattr(getattr(outcome, moment), counter)
-    return found
-
-
-def _why_open(memory: DeviceMemory) -> str:
-    """Why there is an interval: the first reason."""
-    if memory.unbounded:
-        return memory.unbounded
-    spreads = memory.stream.spreads if memory.stream is not None else {}
-    return next((spread.reason for spread in spreads.values()), "some results share their operand's storage or copy it")
-
-
 def _workspace(memory: DeviceMemory) -> object:
     """The part of the first forward's peak that is a model's word."""
     moments = memory.moments
@@ -101,7 +74,7 @@ def _workspace(memory: DeviceMemory) -> object:
         return Quantity(None, Provenance.UNKNOWN, note=memory.reason)
     spreads = memory.stream.spreads.values() if memory.stream is not None else ()
     reason = next((spread.reason for spread in spreads if spread.modelled), "")
-    if not reason:
+    if not reason or memory.counter("cold", "requested").provenance is Provenance.EXACT:
         return 0
     assert memory.central is not None
     most = None if memory.high is None else max(memory.high.cold.requested - memory.central.cold.requested + moments.modelled, 0)
@@ -125,7 +98,9 @@ def tables(memory: DeviceMemory) -> tuple[Table, ...]:
         for number, segment in enumerate(memory.central.segments)
         for used in (sum(block.size for block in segment.blocks if block.state != "inactive"),)
     ]
-    columns = ["segment:index", "pool:text", "size:bytes", "allocated:bytes", "free:bytes", "largest_free:bytes", "blocks:count"]
+    where = memory.computed(0).provenance
+    sizes = [Column(key, Kind.BYTES, provenance=where) for key in ("size", "allocated", "free", "largest_free")]
+    columns = [Column("segment", Kind.INDEX), Column("pool"), *sizes, Column("blocks", Kind.COUNT, provenance=where)]
     return (Table.of(rows, columns=columns, title="segments after the first forward"),)
 
 
@@ -141,12 +116,14 @@ def series(memory: DeviceMemory) -> tuple[Series, ...]:
     x = Column("step", Kind.COUNT)
     mark = (Mark(moments.peak_step, "peak"),)
     parts: dict[str, list[object]] = {kind: [resident[kind]] * len(steps) for kind in _RESIDENT}
-    parts.update({kind: [moments.by_category[kind][step] for step in steps] for kind in CATEGORIES})
-    totals: dict[str, list[object]] = {
-        "requested": [sum(resident.values()) + sum(moments.by_category[kind][step] for kind in CATEGORIES) for step in steps],
-        "allocated": [moments.allocated[step] for step in steps],
-        "reserved": [moments.reserved[step] for step in steps],
-    }
+    totals: dict[str, list[object]] = {}
+    for into, key, column in (
+        *((parts, kind, moments.column(kind)) for kind in CATEGORIES),
+        (totals, "requested", moments.requested(sum(resident.values()))),
+        (totals, "allocated", moments.counted(moments.allocated)),
+        (totals, "reserved", moments.counted(moments.reserved)),
+    ):
+        into[key] = [column[step] for step in steps]
     by_category = tuple(Column(kind, Kind.BYTES) for kind in parts)
     counters = tuple(Column(name, Kind.BYTES) for name in totals)
     return (

@@ -51,6 +51,11 @@ class Outcome:
     segments: list[Segment] = field(default_factory=list)
     """The allocator's segments when the first forward is over."""
 
+    def at(self, moment: str, counter: str) -> int:
+        """One counter before, or at the peak of, a forward."""
+        found: int = getattr(getattr(self, moment), counter)
+        return found
+
 
 def replay(script: Script, target: Target, total_memory: int | None) -> Outcome:
     """Load the model, run it twice; raises OutOfMemory where PyTorch would."""

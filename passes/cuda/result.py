@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from irscope.devices import DeviceProfile, Target
 from irscope.diagnostics import Diagnostic
 from irscope.ir.graph import Node
 from irscope.passes.cuda.replay import Outcome, Script
-from irscope.passes.cuda.scripts import Load
+from irscope.passes.cuda.scripts import Load, Unbounded, script_of
 from irscope.passes.cuda.stream import Stream
+from irscope.report.values import Provenance, Quantity, derived, largest
 
 if TYPE_CHECKING:
     from irscope.passes.alias import Aliases
@@ -19,14 +21,17 @@ if TYPE_CHECKING:
     from irscope.passes.inference.engine import Inferred
     from irscope.passes.ranges import Lifetimes
 
+Moment: TypeAlias = Literal["before", "cold", "warm"]
+Counter: TypeAlias = Literal["requested", "allocated", "reserved"]
+
 
 @dataclass(frozen=True)
 class Shortage:
     """A model that is too large for the device."""
 
-    needed: int
+    needed: Quantity
     """Bytes that it needs, the context of CUDA included."""
-    missing: int
+    missing: Quantity
     fitting: tuple[DeviceProfile, ...]
     """Known devices that have enough, the smallest first."""
 
@@ -58,7 +63,7 @@ class DeviceMemory:
     script: Script | None = None
     central: Outcome | None = None
     low: Outcome | None = None
-    """The least that is possible, where something is not known."""
+    """The least that is possible, where something is not known or modelled; None where everything is exact."""
     high: Outcome | None = None
     """The most; None where nothing bounds it."""
     is_open: bool = False
@@ -68,11 +73,59 @@ class DeviceMemory:
     shortage: Shortage | None = None
     findings: list[Diagnostic] = field(default_factory=list)
 
+    def counter(self, moment: Moment, counter: Counter) -> Quantity:
+        """What one of the allocator's counters says, with the interval it lies in.
+
+        What is asked for never falls where a size rises, so that it is exact where both ends are the same. What is allocated and
+        reserved depends on the order of sizes: where a size is modelled these are modelled too, whatever the ends say.
+        """
+        if self.central is None:
+            hint = f"; {self.fix} makes it known" if self.fix else ""
+            return Quantity(None, Provenance.UNKNOWN, note=f"{self.reason}{hint}")
+        central = self.central.at(moment, counter)
+        if self.low is None or moment == "before":
+            return Quantity(central)
+        low = min(central, self.low.at(moment, counter))
+        high = None if self.high is None else max(central, self.high.at(moment, counter))
+        if low == high and counter == "requested" and not self.is_open:
+            return Quantity(central)
+        ends = (None, None) if low == high else (low, high)
+        value, where = (None, Provenance.UNKNOWN) if self.is_open else (central, Provenance.MODELLED)
+        return Quantity(value, where, note=self._why_open(), lo=ends[0], hi=ends[1])
+
+    def worst(self, counter: Counter) -> Quantity:
+        """The larger peak of the first and the second forward."""
+        return largest([self.counter("cold", counter), self.counter("warm", counter)])
+
+    def computed(self, value: object) -> Quantity:
+        """What follows from the allocator's work as a whole, such as the free part of a segment."""
+        return derived(None if self.is_open else value, self.counter("cold", "allocated"), self.counter("cold", "reserved"))
+
+    @property
+    def fits(self) -> Quantity:
+        """Whether the device has enough; modelled where it may be otherwise within what is possible."""
+        room, fits = self.target.device.room_bytes, self.shortage is None
+        ends = [None if one is None else max(one.cold.reserved, one.warm.reserved) for one in (self.low, self.high)]
+        sure = room is None or self.low is None or all(end is not None and (end <= room) == fits for end in ends)
+        return Quantity(fits) if sure else derived(fits, self.worst("reserved"))
+
+    def _why_open(self) -> str:
+        """Why there is an interval: the first reason."""
+        if self.unbounded:
+            return self.unbounded
+        spreads = self.stream.spreads if self.stream is not None else {}
+        return next((spread.reason for spread in spreads.values()), "some results share their operand's storage or copy it")
+
     @cached_property
     def moments(self) -> Moments | None:
         """The first forward step by step, worked out when first asked for."""
         from irscope.passes.cuda.moments import moments
 
-        if self.stream is None or self.script is None or self.central is None:
+        if self.load is None or self.stream is None or self.script is None or self.central is None:
             return None
-        return moments(self.stream, self.script, self.central)
+        low = high = None
+        if self.low is not None:
+            low = script_of(self.load, self.stream, "low")
+            with suppress(Unbounded):
+                high = script_of(self.load, self.stream, "high")
+        return moments(self.stream, self.script, self.central, low, high)

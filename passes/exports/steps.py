@@ -32,10 +32,10 @@ def steps_table(timeline: Timeline, memory: DeviceMemory | None) -> Table:
         Column("storages", Kind.COUNT): [*_counts(ranges, len(steps))],
     }
     if moments is not None:
-        for category, sizes in moments.by_category.items():
-            data[Column(f"{category}_bytes", Kind.BYTES)] = [*sizes]
-        data[Column("allocated_bytes", Kind.BYTES)] = [*moments.allocated]
-        data[Column("reserved_bytes", Kind.BYTES)] = [*moments.reserved]
+        for category in moments.by_category:
+            data[Column(f"{category}_bytes", Kind.BYTES)] = moments.column(category)
+        data[Column("allocated_bytes", Kind.BYTES)] = moments.counted(moments.allocated)
+        data[Column("reserved_bytes", Kind.BYTES)] = moments.counted(moments.reserved)
     return Table("timeline", tuple(data), {column.key: cells for column, cells in data.items()})
 
 

@@ -143,7 +143,7 @@ def test_what_does_not_fit_says_what_is_missing_and_what_would_do() -> None:
     assert report["summary"]["cold"]["requested"] == 3 * 16384 * MIB  # type: ignore[index]  # a mapping
     assert report["summary"]["missing_bytes"] > 24 * 1024 * MIB  # type: ignore[operator]  # a number
     (finding,) = [one for one in report["diagnostics"] if one["code"] == "IRS302"]
-    assert "it needs 49," in finding["message"] and "fits on" in finding["hint"]
+    assert "it needs 48.59 GiB with the CUDA context, 24.90 GiB more" in finding["message"] and "fits on" in finding["hint"]
     assert summary(made, device="h200")["fits"] is True
 
 
@@ -217,3 +217,40 @@ def test_liveness_shares_the_prediction() -> None:
     manager = Manager(program(CHAIN))
     manager.get(Liveness())
     assert manager.peek(CudaMemory()) is not None
+
+
+SMALL = """%y: f32[1,4,8,8] = nn.conv(%x, %c.weight, _) {groups=1, pads=[1, 1, 1, 1]} !"aten::conv2d"
+%z: f32[1,65536] = tensor.full() {shape=[1, 65536], value=0.0, dtype=<f32>} !"aten::full"
+return %y, %z"""
+
+
+def test_what_contains_a_modelled_workspace_is_modelled() -> None:
+    made = program(CONVOLUTION, "input %x: f32[1,64,32,32]\nparam %c.weight: f32[64,64,3,3]")
+    for device in ("rtx4090", "h200"):
+        (result,) = Manager(made, settings=Settings(device=device)).run("cuda_memory")
+        report = result.report().to_json()
+        modelled = {f"{moment}.{counter}" for moment in ("cold", "warm") for counter in ("requested", "allocated", "reserved")}
+        modelled |= {"workspace_bytes", "device_peak_node", "fragmentation.reserved_not_allocated", "fragmentation.inactive_split"}
+        assert {key for key, where in report["provenance"].items() if where == "modelled"} == modelled
+        assert set(report["provenance"].values()) == {"modelled"}
+        marked = {column["key"] for series in report["series"] for column in series["y"] if column.get("provenance") == "modelled"}
+        assert marked == {"workspace", "requested", "allocated", "reserved"}
+        assert {column["key"] for table in report["tables"] for column in table["columns"] if "provenance" in column} == {
+            "size", "allocated", "free", "largest_free", "blocks",
+        }  # fmt: skip
+
+
+def test_a_peak_that_no_workspace_reaches_is_exact() -> None:
+    made = program(SMALL, "input %x: f32[1,4,8,8]\nparam %c.weight: f32[4,4,3,3]")
+    (result,) = Manager(made, settings=Settings(device="rtx4090")).run("cuda_memory")
+    where = result.report().to_json()["provenance"]
+    assert "cold.requested" not in where and "workspace_bytes" not in where and "device_peak_node" not in where
+    # Which block a tensor gets may depend on what was there before.
+    assert where["cold.allocated"] == where["cold.reserved"] == "modelled"
+
+
+def test_without_a_modelled_size_everything_is_exact() -> None:
+    (result,) = Manager(program(LINEAR, LINEAR_WEIGHTS), settings=Settings(device="rtx4090")).run("cuda_memory")
+    report = result.report().to_json()
+    assert not report["provenance"]
+    assert not any("provenance" in column for series in report["series"] for column in series["y"])
