@@ -11,7 +11,7 @@ from irscope.passes.alias import Alias
 from irscope.passes.cuda import present
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
-from irscope.passes.lifetimes.lives import LiveRange
+from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.lifetimes.timeline import Timeline, measure
 from irscope.passes.ort import present as ort
 from irscope.passes.ort_memory import OrtMemory
@@ -81,15 +81,16 @@ class Liveness(Analysis[Timeline]):
         living = sorted(result.living(result.peak_step), key=lambda one: -scale(one.size))
         rows: list[tuple[object, ...]] = [
             (
-                _label(one),
+                label_of(tenant.value),
                 plain(one.size),
                 "output" if one.is_output else "activation",
-                one.born,
-                one.dies,
+                tenant.born,
+                tenant.dies,
                 result.why(one, result.peak_step),
-                _short(one.held_by),
+                _short(tenant.held_by),
             )
             for one in living[: self.top or None]
+            for tenant in (one.at(result.peak_step),)
         ]
         inside = result.inside.get(result.peak_step)
         if inside is not None:
@@ -203,8 +204,3 @@ def _series(result: Timeline) -> tuple[Series, ...]:
 def _short(held_by: str) -> str:
     """What keeps a storage to the end, in the few words that a column has room for."""
     return held_by.removeprefix("the ").replace("call of module ", "call of ").removeprefix("local variable ")
-
-
-def _label(one: LiveRange) -> str:
-    value = one.value
-    return value.name or (value.node.name if value.node is not None else "")

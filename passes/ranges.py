@@ -15,7 +15,7 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.frames import Locals, held_by_calls
 from irscope.passes.lifetimes.holds import Hold
 from irscope.passes.lifetimes.inside import inner_peaks
-from irscope.passes.lifetimes.lives import Body, LiveRange, alive_bytes
+from irscope.passes.lifetimes.lives import Body, LiveRange, alive_bytes, label_of
 from irscope.passes.lifetimes.observed import as_observed
 from irscope.passes.lifetimes.strides import Strides
 from irscope.passes.lifetimes.traced import TracedLocals
@@ -93,7 +93,7 @@ class Ranges(Analysis[Lifetimes]):
         return default_model(format_) if self.model == "auto" else self.model
 
     def report(self, result: Lifetimes, ctx: PassContext) -> Report:
-        rows = [(_label(one), one.size, one.born, one.dies, one.last_use, one.held_by) for one in result.ranges]
+        rows = [(label_of(one.value), one.size, one.born, one.dies, one.last_use, one.held_by) for one in result.ranges]
         columns = ["storage:value", "size:bytes", "born:index", "dies:index", "last_use:index", "held_by:node"]
         return Report(
             pass_name=self.name,
@@ -122,8 +122,3 @@ def _hidden(node: Node, types: Inferred, strides: Strides) -> Dim:
     operands = [None if value is None else strides.type_of(value) for value in node.inputs]
     results = [types.type_of(output) for output in node.outputs]
     return spec.intermediate_bytes(OpCall(spec, operands, node.attrs, (), results, source=node.source))
-
-
-def _label(one: LiveRange) -> str:
-    value = one.value
-    return value.name or (value.node.name if value.node is not None else "")

@@ -9,10 +9,12 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.memory.caching import Segment
 from irscope.memory.caching.snapshot import BlockState
 from irscope.passes.exports.recording import LOADING, Event, Owner, Recording
-from irscope.passes.lifetimes.lives import LiveRange
+from irscope.passes.lifetimes.lives import LiveRange, label_of
 from irscope.passes.lifetimes.timeline import Timeline
 
 _GRAIN = 512
+_MOST_NAMES = 3
+"""Tensors of one buffer that are named."""
 
 
 def record_requests(timeline: Timeline) -> Recording:
@@ -49,7 +51,7 @@ class _Recorder:
             births.setdefault(one.born, []).append(one)
         for step, node in enumerate(self._timeline.steps):
             for one in births.get(step, ()):
-                owner = Owner(one.value.name or "", "output" if one.is_output else "activation", one.value.node)
+                owner = Owner(_tensors_of(one), "output" if one.is_output else "activation", one.value.node)
                 dying.setdefault(one.dies, []).append((self._take(_number(one.size), owner, 1, step), owner))
             inside = _number(self._timeline.inside.get(step))
             if inside:
@@ -74,6 +76,13 @@ class _Recorder:
         if found is not None:
             del self._found.owners[address]
             self._found.events.append(Event("free", address, found[0], found[0], 1, step, owner))
+
+
+def _tensors_of(one: LiveRange) -> str:
+    """The tensor in a buffer, or those that have it in turn."""
+    names = [label_of(tensor.value) for tensor in one.tenants] or [label_of(one.value)]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{', then '.join(names[:_MOST_NAMES])}{more}"
 
 
 def _number(size: Dim | None) -> int:

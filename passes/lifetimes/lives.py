@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -16,6 +17,18 @@ from irscope.passes.lifetimes.holds import Facts, Hold
 
 OUTPUT = "output"
 UNUSED = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tensor in a storage that it may share with others, one after another."""
+
+    value: Value
+    born: int
+    dies: int
+    """The last step that needs it."""
+    held_by: str
+    """What needs it last."""
 
 
 @dataclass(slots=True)
@@ -37,11 +50,32 @@ class LiveRange:
     """What else keeps it: the longest call and the longest variable."""
     rank: int = 0
     """Among storages that are let go of after the same step, those with lower numbers go first."""
+    tenants: tuple[Tenant, ...] = ()
+    """Tensors that have it one after another, in order of birth, where an allocation plan gives it to several."""
+
+    def at(self, step: int) -> Tenant:
+        """The tensor that has the storage at a step; between two of them the one that had it last."""
+        place = bisect_right(self.tenants, step, key=_birth) - 1
+        return self.tenants[place] if place >= 0 else Tenant(self.value, self.born, self.dies, self.held_by)
+
+    def after(self, step: int) -> Tenant | None:
+        """The next tensor that gets the storage."""
+        place = bisect_right(self.tenants, step, key=_birth)
+        return self.tenants[place] if place < len(self.tenants) else None
 
     @property
     def is_output(self) -> bool:
         """Whether the model returns it."""
         return self.held_by == OUTPUT
+
+
+def _birth(tenant: Tenant) -> int:
+    return tenant.born
+
+
+def label_of(value: Value) -> str:
+    """What a value is called: by its name, else by that of the node that makes it."""
+    return value.name or (value.node.name if value.node is not None else "")
 
 
 def alive_bytes(ranges: Iterable[LiveRange], inside: dict[int, Dim], steps: int) -> list[Dim]:

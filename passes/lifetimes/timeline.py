@@ -13,7 +13,7 @@ from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType
 from irscope.passes.alias import Aliases
-from irscope.passes.lifetimes.lives import UNUSED, LiveRange
+from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
 from irscope.passes.lifetimes.windows import Windows, windows
 from irscope.passes.ranges import Lifetimes
 from irscope.passes.sizes import largest
@@ -65,17 +65,27 @@ class Timeline:
         return self.windows.living(step)
 
     def why(self, one: LiveRange, step: int) -> str:
-        """Why a storage is alive at a step: who reads it, who holds it when nobody reads it any more, or that it is returned."""
-        if one.born == step:
+        """Why the tensor in a storage is alive at a step: who reads it, who holds it when nobody reads it any more, or that it is
+        returned. Where another tensor had the storage first, in whose buffer it is."""
+        tenant = one.at(step)
+        where = "" if tenant.value is one.value else f", in the buffer of {label_of(one.value)}"
+        return f"{self._why(one, tenant, step)}{where}"
+
+    def _why(self, one: LiveRange, tenant: Tenant, step: int) -> str:
+        if tenant.born == step:
             return "made here"
+        following = one.after(step) if tenant.dies < step else None
+        if following is not None:
+            return f"needed no more, its buffer is kept for {label_of(following.value)}"
         at = bisect_left(one.uses, step, key=_step_of)
         if at < len(one.uses):
-            return _use_text(self.steps, one, *one.uses[at], step)
+            return _use_text(self.steps, tenant.value, *one.uses[at], step)
         return f"held by {one.held_by}" if one.held_by != UNUSED else "nothing reads it"
 
     def by_module(self, step: int) -> list[ModuleShare]:
         """What is alive at a step by the module call that made it, outer calls before inner, each with what those inside it made."""
-        parts = [(one.value.node.scope, one.size) for one in self.living(step) if one.value.node is not None]
+        tenants = [(one.at(step).value.node, one.size) for one in self.living(step)]
+        parts = [(node.scope, size) for node, size in tenants if node is not None]
         inside = self.inside.get(step)
         if inside is not None:
             parts.append((self.steps[step].scope, inside))
@@ -142,8 +152,8 @@ def _returned(lifetimes: Lifetimes) -> list[Dim]:
     return [reduce(add, (one.size for one in lifetimes.ranges if one.is_output), 0)]
 
 
-def _use_text(steps: list[Node], one: LiveRange, used: int, value: Value, step: int) -> str:
-    through = "" if value is one.value or not value.name else f" through {value.name}, a view of it"
+def _use_text(steps: list[Node], tenant: Value, used: int, value: Value, step: int) -> str:
+    through = "" if value is tenant or not value.name else f" through {value.name}, a view of it"
     if used == len(steps):
         return f"output{through}"
     node = steps[used].name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from irscope.ir.dims import Dim
@@ -13,7 +13,7 @@ from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.lives import OUTPUT, LiveRange
+from irscope.passes.lifetimes.lives import OUTPUT, LiveRange, Tenant
 from irscope.passes.ort.casts import without_double_casts
 from irscope.passes.ort.figures import OrtFigures, Session, simulate
 from irscope.passes.ort.kernels import Launch, Launches, kernel_of, read_launches
@@ -97,12 +97,36 @@ def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[Live
             if size is not None and found.is_tensor[number]:
                 value = found.values[number] or order[step].node.outputs[0]
                 by_owner[number] = _range(value, size, step, number, order, buffers)
+    last_use: dict[int, int] = {}
     for step, launch in enumerate(order):
         for number in dict.fromkeys((*launch.inputs, *launch.captured)):
-            _use(by_owner, step, number, found, buffers)
+            _use(by_owner, step, number, found, buffers, last_use)
     for number in found.returned:
-        _use(by_owner, len(order), number, found, buffers)
+        _use(by_owner, len(order), number, found, buffers, last_use)
+    for one, tenants in _tenants(by_owner, order, found, buffers, last_use):
+        one.tenants = tenants
     return list(by_owner.values())
+
+
+def _tenants(
+    by_owner: Mapping[int, LiveRange], order: list[Launch], found: Launches, buffers: Buffers, last_use: Mapping[int, int]
+) -> Iterator[tuple[LiveRange, tuple[Tenant, ...]]]:
+    """For each buffer the tensors that have it in turn. `last_use` is the last step that reads a value or a view of it."""
+    made: dict[int, list[tuple[int, int]]] = {}
+    for step, launch in enumerate(order):
+        for number in launch.outputs:
+            if buffers.source[number] == number:
+                made.setdefault(buffers.owner[number], []).append((number, step))
+    for owner, one in by_owner.items():
+        yield one, tuple([_tenant(one, number, step, order, found, last_use.get(number)) for number, step in made[owner]])
+
+
+def _tenant(one: LiveRange, number: int, born: int, order: list[Launch], found: Launches, dies: int | None) -> Tenant:
+    value = found.values[number] or order[born].node.outputs[0]
+    if dies is None:
+        # Nothing reads it: it lives until its buffer is given back or taken over.
+        return Tenant(value, born, one.dies, one.held_by)
+    return Tenant(value, born, dies, order[dies].node.name if dies < len(order) else OUTPUT)
 
 
 def _range(value: Value, size: Dim, born: int, number: int, order: list[Launch], buffers: Buffers) -> LiveRange:
@@ -114,10 +138,11 @@ def _range(value: Value, size: Dim, born: int, number: int, order: list[Launch],
     return LiveRange(value, size, born, dies, order[dies].node.name, dies)
 
 
-def _use(by_owner: dict[int, LiveRange], step: int, number: int, found: Launches, buffers: Buffers) -> None:
+def _use(by_owner: dict[int, LiveRange], step: int, number: int, found: Launches, buffers: Buffers, last_use: dict[int, int]) -> None:
     one = by_owner.get(buffers.owner[number]) if number >= 0 else None
     if one is not None:
         one.uses.append((step, found.values[number] or one.value))
+        last_use[buffers.source[number]] = step
 
 
 def _figures(

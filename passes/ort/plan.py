@@ -17,6 +17,8 @@ class Buffers:
 
     owner: list[int]
     """The value whose buffer a value has: itself where it has one of its own."""
+    source: list[int]
+    """The value of whose elements a value is a view: itself where it has elements of its own."""
     is_output: list[bool]
     """Whether the buffer goes to the caller; it is never reused and lives to the end."""
     born: list[int]
@@ -44,6 +46,7 @@ class _Planner:
         self.found = found
         self.reuse = reuse
         self.owner = list(range(count))
+        self.source = list(range(count))
         self.is_output = [False] * count
         self.uses = uses = [0] * count
         """Reads and the making that are still to come, of all the values that share a buffer; one more for what others own."""
@@ -71,6 +74,8 @@ class _Planner:
                 if source >= 0:
                     owner = self.owner[source]
                     self.owner[value] = owner
+                    if position == 0 and launch.kernel.alias and source == launch.inputs[0]:
+                        self.source[value] = self.source[source]
                     self.uses[owner] += self.uses[value]
                     continue
             self.born[value] = step
@@ -119,4 +124,4 @@ class _Planner:
                 released[value] = NEVER
             else:
                 dropped[step].append(value)
-        return Buffers(self.owner, self.is_output, self.born, released, self.taken, dropped)
+        return Buffers(self.owner, self.source, self.is_output, self.born, released, self.taken, dropped)

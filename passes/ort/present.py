@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.ort.figures import OrtFigures, OrtUsage
 from irscope.passes.ort.model import OrtPlan
 from irscope.passes.sizes import CONVENTION, plain
@@ -23,7 +24,7 @@ def report(subject: Pass, plan: OrtPlan) -> Report:
         options=subject.text,
         summary={"model": "ort", **summary(plan)},
         units=UNITS,
-        tables=(_kernels(plan), _buffers(plan)),
+        tables=(_kernels(plan), _buffers(plan), _tensors(plan)),
         series=series(plan),
         coverage=Coverage(len(plan.ranges), len(plan.ranges) + len(plan.unsized)),
         notes=(CONVENTION, *notes(plan)),
@@ -90,10 +91,21 @@ def _kernels(plan: OrtPlan) -> Table:
 
 
 def _buffers(plan: OrtPlan) -> Table:
-    rows = [(one.value.name or "", plain(one.size), one.born, one.dies, one.held_by) for one in plan.ranges]
-    return Table.of(
-        rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "held_by:text"], title="buffers of the first run"
-    )
+    rows = [(label_of(one.value), plain(one.size), one.born, one.dies, one.held_by, len(one.tenants)) for one in plan.ranges]
+    columns = ["buffer:value", "size:bytes", "born:index", "dies:index", "held_by:text", "tensors:count"]
+    return Table.of(rows, columns=columns, title="buffers of the first run")
+
+
+def _tensors(plan: OrtPlan) -> Table:
+    """Each tensor with the buffer that it has, which others may have before and after it."""
+    rows = [
+        (label_of(tenant.value), plain(one.size), tenant.born, tenant.dies, tenant.held_by, label_of(one.value))
+        for one in plan.ranges
+        for tenant in one.tenants
+    ]
+    rows.sort(key=lambda row: row[2])
+    columns = ["tensor:value", "size:bytes", "born:index", "dies:index", "held_by:text", "buffer:value"]
+    return Table.of(rows, columns=columns, title="tensors of the first run")
 
 
 def series(plan: OrtPlan) -> tuple[Series, ...]:

@@ -232,3 +232,35 @@ def test_counters_come_from_the_summary() -> None:
     assert eager.is_known
     assert eager.device == "h200"
     assert counters_of(report_of(opened.manager, "stats")) is None
+
+
+IN_PLACE = """irscope 1
+graph @main {
+  input %x: f32[4,64]
+  %a: ?[*] = math.abs(%x) @first !"onnx::Abs@17"
+  %b: ?[*] = nn.relu(%a) @second !"onnx::Relu@17"
+  %c: ?[*] = math.exp(%b) @third !"onnx::Exp@17"
+  return %c
+}
+"""
+
+
+def test_a_row_is_the_tensor_that_has_the_buffer_at_the_cursor() -> None:
+    made = memory(IN_PLACE, lifetime="ort")
+    made.go_to(2)
+    texts = {made.table.columns[0].text(row): made.table.text(row) for row in range(len(made.table.shown))}
+    assert set(texts) == {"%b", "%c"}
+    assert "read here, in the buffer of a" in texts["%b"]
+    assert "second" in texts["%b"]
+    table = made.export()
+    assert set(zip(*(table.cells(key) for key in ("tensor", "born", "dies", "made_by")), strict=True)) == {
+        ("%b", 1, 2, "second"),
+        ("%c", 2, 3, "third"),
+    }
+    made.set_filter("second")
+    assert [made.table.columns[0].text(row) for row in made.table.shown] == ["%b"]
+    made.set_filter("")
+    made.go_to(0)
+    made.toggle_mark()
+    made.go_to(2)
+    assert "made and freed in the range, a buffer of 2 tensors in turn" in " ".join(made.table.text(row) for row in made.table.shown)

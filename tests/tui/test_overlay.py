@@ -60,7 +60,7 @@ def test_live_at_the_peak_adds_up_to_the_peak() -> None:
     assert lives is not None
     assert timeline is not None
     assert timeline.peak is not None
-    found = live_at_peak(shown.outline, [lives.ranges[one] for one in lives.alive(timeline.peak).tolist()])
+    found = live_at_peak(shown.outline, [lives.ranges[one] for one in lives.alive(timeline.peak).tolist()], timeline.peak)
     tops = [row for row, above in enumerate(shown.outline.parent) if above < 0]
     assert sum(found.values[row] for row in tops) == lives.live.peak  # type: ignore[misc]
 

@@ -107,8 +107,11 @@ class _NodeDetail:
         yield (*self.typed(value), Span(f"  {amount(size, Kind.BYTES, self.symbols)}", "unknown" if size is None else "plain"))
         alive = None if self.results.lives is None else self.results.lives.of(value)
         if alive is not None:
-            last = "the end" if alive.held_by == "output" else f"step {alive.dies:,}, last needed by {self.symbols.clean(alive.held_by)}"
-            yield (Span(f"    alive from step {alive.born:,} to {last}", "faint"),)
+            storage, tensor = alive
+            last = "the end" if tensor.held_by == "output" else f"step {tensor.dies:,}, last needed by {self.symbols.clean(tensor.held_by)}"
+            yield (Span(f"    alive from step {tensor.born:,} to {last}", "faint"),)
+            if tensor.value is not storage.value:
+                yield (Span("    in the buffer of ", "faint"), Span(label(storage.value, self.results, self.symbols), "name"))
         yield (Span(f"    {self.users(value)}", "faint"),)
         yield from self.sharing(value)
         reason = self.reason(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from irscope.tui.models.outline import Ints, Outline, Rows, Steps
 from irscope.tui.models.tree import Mask
 
 if TYPE_CHECKING:
+    from irscope.tui.models.overlay import Life, Tenant
     from irscope.tui.models.results import LiveRange, LiveTensors
 
 OUTPUT = "output"
@@ -85,8 +87,13 @@ class Lives:
         found: Ints = np.flatnonzero((self.born <= (first if last is None else last)) & (self.dies >= first))
         return found
 
-    def of(self, value: Value) -> LiveRange | None:
-        """The storage that a value had first; None where it has that of another, or none."""
+    @cached_property
+    def _moved_in(self) -> Mapping[Value, tuple[LiveRange, Tenant]]:
+        """Tensors that took over the storage of another."""
+        return {tenant.value: (one, tenant) for one in self.ranges for tenant in one.tenants if tenant.value is not one.value}
+
+    def of(self, value: Value) -> tuple[LiveRange, Tenant] | None:
+        """The storage whose elements a value is, and its own time there; None for views of another value, and where it has none."""
         node = value.node
         step = None if node is None else self.steps.step_of(node)
         if step is None:
@@ -95,9 +102,9 @@ class Lives:
         while place < len(self.ranges) and self.born[self._by_birth[place]] == step:
             one = self.ranges[int(self._by_birth[place])]
             if one.value is value:
-                return one
+                return one, one.at(step)
             place += 1
-        return None
+        return self._moved_in.get(value)
 
 
 def resident_bytes(live: LiveTensors, roles: Sequence[str], binding: Binding) -> int:
@@ -111,9 +118,9 @@ def category_of(one: LiveRange) -> str:
     return "output" if one.held_by == OUTPUT else "activation"
 
 
-def maker_of(one: LiveRange) -> str:
+def maker_of(tensor: Life | Tenant) -> str:
     """The module that made it, else the operator."""
-    node = one.value.node
+    node = tensor.value.node
     if node is None:
         return ""
     return node.scope.path or node.op

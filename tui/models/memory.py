@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from irscope.tui.models.lives import OUTPUT, Lives, category_of, maker_of, resid
 from irscope.tui.models.memoryviews import TITLES, Drawings, Wanted
 from irscope.tui.models.names import RowTexts
 from irscope.tui.models.outline import Ints
+from irscope.tui.models.overlay import Tenant
 from irscope.tui.models.results import LiveRange, LiveTensors
 from irscope.tui.models.rows import TableColumn, TableModel
 from irscope.tui.models.spaces import AddressMap
@@ -312,8 +313,13 @@ class Memory:
         """For each storage its name, its kind and who made it, to look for words in."""
         if self._names is None:
             ranges = () if self.found is None else self.found.lives.ranges
-            self._names = RowTexts(f"{self.name_of(one)} {category_of(one)} {maker_of(one)}" for one in ranges)
+            self._names = RowTexts(" ".join((category_of(one), *self._texts_of(one))) for one in ranges)
         return self._names
+
+    def _texts_of(self, one: LiveRange) -> Iterator[str]:
+        for tensor in one.tenants or (one,):
+            yield self.name_of(tensor)
+            yield maker_of(tensor)
 
     def _range(self, row: int) -> LiveRange:
         assert self.found is not None
@@ -336,25 +342,33 @@ class Memory:
             return amount(number, Kind.BYTES, self.symbols) if number is not None else self.symbols.unknown
 
         def names() -> Sequence[str]:
-            return [self.name_of(self._range(row)) for row in range(len(rows))]
+            return [self.name_of(self._tensor(row)) for row in range(len(rows))]
+
+        def steps_of(read: Callable[[LiveRange | Tenant], int]) -> Callable[[], NDArray[Any]]:
+            return lambda: np.array([read(self._tensor(row)) for row in range(len(rows))], dtype=np.int64)
 
         def array(read: Callable[[Lives], NDArray[Any]]) -> Callable[[], NDArray[Any]]:
             return lambda: np.zeros(0) if found is None else read(found.lives)[rows]
 
         columns = (
-            TableColumn("tensor", 18, lambda row: self.name_of(self._range(row)), names, grows=True, role="name"),
+            TableColumn("tensor", 18, lambda row: self.name_of(self._tensor(row)), names, grows=True, role="name"),
             TableColumn("size", 12, size, array(lambda lives: self.sizes), right=True),
-            TableColumn("born", 7, lambda row: f"{self._range(row).born:,}", array(lambda lives: lives.born), right=True, rank=2),
-            TableColumn("dies", 7, lambda row: self._dies(self._range(row)), array(lambda lives: lives.dies), right=True, rank=1),
+            TableColumn("born", 7, lambda row: f"{self._tensor(row).born:,}", steps_of(lambda one: one.born), right=True, rank=2),
+            TableColumn("dies", 7, lambda row: self._dies(self._tensor(row)), steps_of(lambda one: one.dies), right=True, rank=1),
             TableColumn("kind", 10, lambda row: category_of(self._range(row)), rank=4),
             TableColumn("why alive", 30, lambda row: clean(self.why(self._range(row))), grows=True),
-            TableColumn("made by", 16, lambda row: clean(maker_of(self._range(row))), rank=3, role="operator"),
+            TableColumn("made by", 16, lambda row: clean(maker_of(self._tensor(row))), rank=3, role="operator"),
         )
         empty = "Nothing is alive here." if found is not None else "computing"
         return TableModel(columns, len(rows), self.symbols, empty=empty)
 
-    def name_of(self, one: LiveRange) -> str:
-        """A storage by the name of its first value."""
+    def _tensor(self, row: int) -> LiveRange | Tenant:
+        """What stands in a row: the tensor that has the storage at the cursor, for a range of steps the storage itself."""
+        one = self._range(row)
+        return one.at(self.step) if self.range is None else one
+
+    def name_of(self, one: LiveRange | Tenant) -> str:
+        """A tensor by its name; a storage by that of the first that has it."""
         value = one.value
         return f"%{self.symbols.clean(value.name)}" if value.name is not None else self.browse.results.names[value]
 
@@ -366,30 +380,32 @@ class Memory:
             return self.found.live.why(one, self.step)
         start, stop = self.range
         made, freed = one.born >= start, one.dies <= stop and one.held_by != OUTPUT
-        return {(True, True): "made and freed in the range", (True, False): "made in the range", (False, True): "freed in the range"}.get(
+        what = {(True, True): "made and freed in the range", (True, False): "made in the range", (False, True): "freed in the range"}.get(
             (made, freed), "alive all the time"
         )
+        tensors = sum(tensor.born <= stop and tensor.dies >= start for tensor in one.tenants)
+        return what if tensors < 2 else f"{what}, a buffer of {tensors:,} tensors in turn"
 
-    def _dies(self, one: LiveRange) -> str:
+    def _dies(self, one: LiveRange | Tenant) -> str:
         return "end" if one.held_by == OUTPUT else f"{one.dies:,}"
 
     def row_of_selected(self) -> int | None:
         """The row of the outline that made what is selected in the table."""
         if self.table.selected is None:
             return None
-        node = self._range(self.table.selected).value.node
+        node = self._tensor(self.table.selected).value.node
         return None if node is None else self.browse.outline.row_of.get(node)
 
     def selected_name(self) -> str:
         """The name of what is selected in the table."""
-        return "" if self.table.selected is None else self.name_of(self._range(self.table.selected))
+        return "" if self.table.selected is None else self.name_of(self._tensor(self.table.selected))
 
     def export(self) -> Table:
         """What the table shows."""
         binding = self.browse.results.binding
         rows = [
-            (self.name_of(one), binding.of(one.size), one.born, one.dies, self.why(one), maker_of(one))
-            for one in (self._range(row) for row in self.table.shown.tolist())
+            (self.name_of(one), binding.of(storage.size), one.born, one.dies, self.why(storage), maker_of(one))
+            for storage, one in ((self._range(row), self._tensor(row)) for row in self.table.shown.tolist())
         ]
         return Table.of(rows, ["tensor:value", "size:bytes", "born:index", "dies:index", "why", "made_by"], "alive")
 

@@ -25,6 +25,19 @@ _ADDS = frozenset({Kind.BYTES, Kind.FLOPS, Kind.SECONDS, Kind.COUNT})
 """Kinds of which a module has the sum of its nodes; of others, such as a share, it has none."""
 
 
+class Tenant(Protocol):
+    """A tensor in a storage that it may share with others, one after another."""
+
+    @property
+    def value(self) -> Value: ...
+    @property
+    def born(self) -> int: ...
+    @property
+    def dies(self) -> int: ...
+    @property
+    def held_by(self) -> str: ...
+
+
 class Life(Protocol):
     """When a storage lives, as the liveness pass found it."""
 
@@ -36,6 +49,9 @@ class Life(Protocol):
     def born(self) -> int: ...
     @property
     def dies(self) -> int: ...
+    @property
+    def tenants(self) -> Sequence[Tenant]: ...
+    def at(self, step: int) -> Tenant: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +152,13 @@ def _rows_by_name(outline: Outline) -> Mapping[str, int]:
     return names
 
 
-def live_at_peak(outline: Outline, alive: Iterable[Life]) -> Overlay:
-    """For each node the bytes of what it made that are alive at the peak."""
+def live_at_peak(outline: Outline, alive: Iterable[Life], step: int) -> Overlay:
+    """For each node the bytes of what it made that are alive at the peak, which is at a step."""
     found: dict[Node, Dim] = {}
     for one in alive:
-        if one.value.node is not None:
-            found[one.value.node] = found.get(one.value.node, 0) + one.size
+        node = one.at(step).value.node
+        if node is not None:
+            found[node] = found.get(node, 0) + one.size
     return overlay_of(outline, "live at peak", Kind.BYTES, lambda node: found.get(node, 0))
 
 

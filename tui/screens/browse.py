@@ -192,8 +192,9 @@ class BrowseScreen(ModelScreen):
             self.say("The peak is not known yet.")
             return
         lives = results.lives
-        alive = [lives.ranges[one] for one in lives.alive(results.timeline.peak).tolist()]
-        self._show_column(live_at_peak(self.browse.outline, alive))
+        peak = results.timeline.peak
+        alive = [lives.ranges[one] for one in lives.alive(peak).tolist()]
+        self._show_column(live_at_peak(self.browse.outline, alive, peak))
 
     def _ask_times(self) -> None:
         self.session.ask("browse.times", self._times, self._show_column, lambda error: self.say(str(error)), urgency=NOW)

@@ -75,6 +75,36 @@ def test_a_kernel_that_may_work_in_place_does_so_for_the_last_reader_only() -> N
     assert requested(plan(program(read_again, "c"))) == [1, 2, 3]
 
 
+def test_the_tensor_alive_is_the_one_in_the_buffer_with_its_own_birth_and_death() -> None:
+    """b works in a's place; of the buffers that are dead when e is made it gets that of c, which died last and was kept for it."""
+    nodes = [node("Abs", "x", "a"), node("Relu", "a", "b"), node("Erf", "b", "c"), node("Reshape", "c shape", "v")]
+    nodes += [node("Exp", "v", "d"), node("Reshape", "d back", "w"), node("Erf", "w", "e"), node("Concat", "e e", "f", axis=0)]
+    made = program(nodes, "f", {"shape": np.array([100, 10], np.int64), "back": np.array([10, 100], np.int64)})
+    found = plan(made)
+    tensors = {
+        one.value.name: [(tensor.value.name, tensor.born, tensor.dies, tensor.held_by) for tensor in one.tenants] for one in found.ranges
+    }
+    assert tensors == {
+        "a": [("a", 0, 1, "b"), ("b", 1, 2, "c")],
+        "c": [("c", 2, 4, "d"), ("e", 6, 7, "f")],
+        "d": [("d", 4, 6, "e")],
+        "f": [("f", 7, 8, "output")],
+    }
+    timeline = Manager(made).get(Liveness())
+    a, c = (next(one for one in timeline.ranges if one.value.name == name) for name in "ac")
+    assert [timeline.why(a, step) for step in range(3)] == ["made here", "made here, in the buffer of a", "read here, in the buffer of a"]
+    assert [timeline.why(c, step) for step in range(2, 8)] == [
+        "made here",
+        "read here",
+        "read here through v, a view of it",
+        "needed no more, its buffer is kept for e",
+        "made here, in the buffer of c",
+        "read here, in the buffer of c",
+    ]
+    (alive,) = [table for table in Manager(made).run_one(Liveness()).report().tables if table.title == "alive at the peak"]
+    assert set(zip(*(alive.cells(key) for key in ("tensor", "born", "dies")), strict=True)) == {("f", 7, 8), ("e", 6, 7)}
+
+
 def test_reshapes_never_copy_but_results_of_the_model_have_their_own_buffer() -> None:
     weights = {"shape": np.array([1000], np.int64)}
     inner = [node("Abs", "x", "a"), node("Reshape", "a shape", "b"), node("Add", "a a", "c"), node("Erf", "b", "d")]
@@ -244,9 +274,8 @@ def test_the_pattern_is_the_tightest_gap(tensors: list[tuple[int, int, bool]]) -
     for value, (_, life, is_output) in enumerate(tensors):
         if not is_output and value + life < count:
             dropped[value + life].append(value)
-    buffers = Buffers(
-        list(range(count)), [is_output for _, _, is_output in tensors], list(range(count)), [], [[value] for value in range(count)], dropped
-    )
+    own = list(range(count))
+    buffers = Buffers(own, own, [is_output for _, _, is_output in tensors], own, [], [[value] for value in range(count)], dropped)
     sizes = [size for size, _, _ in tensors]
     assert pattern_bytes(buffers, sizes, [True] * count) == naive_pattern(buffers, sizes)
 
