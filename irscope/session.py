@@ -16,7 +16,7 @@ from irscope.frontends.load import load_program
 from irscope.frontends.named.find import check_installed
 from irscope.frontends.named.names import PACKAGES, is_name, looks_like_name
 from irscope.ir.builder import paused_gc
-from irscope.ir.graph import Graph
+from irscope.ir.graph import Graph, Role
 from irscope.ir.program import Program
 from irscope.ops.registry import default_registry
 from irscope.passes.annotate import Annotate
@@ -105,6 +105,7 @@ class Model:
             bind=dict(self.options.bind),
             assumed=tuple(program.assumed),
             diagnostics=self.diagnostics,
+            unsized=sum(weight.role is Role.PARAMETER for weight in totals.unsized),
         )
 
 

@@ -12,10 +12,11 @@ from irscope.passes.patterns.families import Verdict, Work, verdict_of
 from irscope.passes.patterns.features import Features, features_of
 from irscope.passes.patterns.triangles import Triangles
 from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import known_share
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Table
-from irscope.report.values import Provenance, Quantity
+from irscope.report.values import Provenance
 from irscope.weights.source import WeightFiles
 
 
@@ -28,6 +29,9 @@ class Kind:
     work: Work
     nodes: int
     unknown: tuple[str, ...]
+
+
+_DECISIVE = "share of matrix arithmetic that the family explains"
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Arch(Analysis[Kind]):
     def report(self, result: Kind, ctx: PassContext) -> Report:
         verdict, work = result.verdict, result.work
         rows = [(one.what, one.count, one.share, self._names(one.nodes), one.why) for one in verdict.evidence]
+        low, high = ctx.get(NodeCosts()).tally.limits("matmul")
+        complete = low == high
         return Report(
             pass_name=self.name,
             options=self.text,
@@ -60,10 +66,8 @@ class Arch(Analysis[Kind]):
                 "confidence": verdict.confidence,
                 "because": verdict.reason,
                 "traits": ", ".join(verdict.traits),
-                "convolution_ratio": work.share(result.features.convolutions),
-                "decisive_ratio": Quantity(
-                    verdict.decisive, Provenance.MODELLED, note="share of matrix arithmetic that the family explains"
-                ),
+                "convolution_ratio": known_share(work.share(result.features.convolutions), complete),
+                "decisive_ratio": known_share(verdict.decisive if work.total else None, complete, Provenance.MODELLED, _DECISIVE),
             },
             tables=(Table.of(rows, columns=["evidence:text", "nodes:count", "share:ratio", "proof:text", "why:text"], title="evidence"),),
             coverage=Coverage(result.nodes - ctx.get(NodeCosts()).missing, result.nodes, result.unknown),

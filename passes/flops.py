@@ -16,7 +16,7 @@ from irscope.passes.costs.explain import explanation
 from irscope.passes.costs.tables import cell, certainties, modules_table, nodes_table, operators_table, top_table, unknown_table
 from irscope.passes.costs.tally import Sum
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, plain
+from irscope.passes.sizes import CONVENTION, at_least
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.units import Kind
@@ -68,22 +68,33 @@ def _summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
         if entry.node in by_node:
             total.add(by_node[entry.node], entry.runs)
     masked = total.value
+    # What is masked depends on products and their masks; nobody knows of a product that nobody knows of.
+    products = tally.limits("matmul")
+    all_masked = products[0] == products[1]
 
     def shown(measure: str) -> object:
         return cell(tally.value(measure), tally.limits(measure))
+
+    def needed(measure: str) -> object:
+        low, high = tally.limits(measure)
+        # Behind an operator that nobody knows there may be a mask for any of the products.
+        least = low - masked if all_masked else low - products[0]
+        return cell(tally.value(measure) - masked, (least, None if high is None else high - masked))
 
     return {
         "nodes": certainties(result.certainty.values()),
         "total_flops": shown("flops"),
         "macs": shown("macs"),
         "by_class": {name: shown(name) for name in FLOP_CLASSES},
-        "by_arithmetic": {kind.value: plain(tally.flops_in(kind)) for kind in Arithmetic},
-        "causal": {
-            "masked": plain(masked),
-            "matmul_counted": plain(tally.value("matmul")),
-            "matmul_needed": plain(tally.value("matmul") - masked),
+        "by_arithmetic": {
+            kind.value: cell(tally.flops_in(kind), tally.flops_limits(kind)) for kind in Arithmetic if kind is not Arithmetic.UNKNOWN
         },
-        "needed_flops": plain(tally.value("flops") - masked),
+        "causal": {
+            "masked": at_least(masked, all_masked),
+            "matmul_counted": shown("matmul"),
+            "matmul_needed": needed("matmul"),
+        },
+        "needed_flops": needed("flops"),
         "read_bytes": shown("read"),
         "written_bytes": shown("written"),
     }

@@ -12,12 +12,13 @@ from irscope.ir.types import TensorType
 from irscope.passes.alias import Alias
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.entries import Certainty
+from irscope.passes.costs.tables import cell
 from irscope.passes.effects import Effects
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.patterns.fusible import Matcher
 from irscope.passes.patterns.groups import by_node, hindrance, is_closed
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, plain, scale
+from irscope.passes.sizes import CONVENTION, at_least, plain, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Table
@@ -91,7 +92,9 @@ class Fusion(Analysis[Fusions]):
         return Fusions(tuple(groups), tuple(refused))
 
     def report(self, result: Fusions, ctx: PassContext) -> Report:
-        groups, total = result.groups, ctx.get(NodeCosts()).total
+        groups, costs = result.groups, ctx.get(NodeCosts())
+        # An operator that nobody knows may well belong to a group.
+        complete = not costs.missing
         shown = sorted(groups, key=lambda one: -scale(one.saved or 0))[: self.top] if self.top else groups
         patterns: dict[str, list[Group]] = {}
         for group in groups:
@@ -114,11 +117,11 @@ class Fusion(Analysis[Fusions]):
             pass_name=self.name,
             options=self.text,
             summary={
-                "group_count": len(groups),
-                "saved_bytes": plain(_sum(one.saved for one in groups)),
-                "saved_launches": sum(one.launches for one in groups),
-                "moved_bytes": plain(_sum((total.read, total.written))),
-                "not_legal": len(result.refused),
+                "group_count": at_least(len(groups), complete),
+                "saved_bytes": at_least(_sum(one.saved for one in groups), complete),
+                "saved_launches": at_least(sum(one.launches for one in groups), complete),
+                "moved_bytes": cell(costs.tally.moved, costs.tally.moved_limits),
+                "not_legal": at_least(len(result.refused), complete),
             },
             units={"saved_launches": Kind.COUNT, "not_legal": Kind.COUNT},
             tables=tuple(tables),

@@ -57,16 +57,13 @@ class Layers(Analysis[Layering]):
             flops = plain(cost.flops) if is_exact else cell(cost.flops, entry.limits("flops"))
             ratio = intensity(cost.flops, moved) if is_exact else None
             rows.append((name, entry.node.op, flops, plain(moved) if is_exact else None, ratio, bound.binding))
-        read, written = tally.limits("read"), tally.limits("written")
-        high = None if read[1] is None or written[1] is None else read[1] + written[1]
-        moved_in_all = tally.value("read") + tally.value("written")
         return Report(
             pass_name=self.name,
             options=self.text,
             summary={
                 "model": ctx.program.path,
                 "total_flops": cell(tally.value("flops"), tally.limits("flops")),
-                "total_memory_bytes": cell(moved_in_all, (read[0] + written[0], high)),
+                "total_memory_bytes": cell(tally.moved, tally.moved_limits),
             },
             tables=(Table.of(rows, columns=_COLUMNS, title="layers", keys=nodes),),
             coverage=Coverage(costs.counted - costs.missing, costs.counted, tuple(sorted(costs.unknown))),

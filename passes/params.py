@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from irscope.ir.graph import Facet, Graph, Value
+from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.ir.types import TensorType
-from irscope.passes.sizes import plain
+from irscope.passes.sizes import at_least, plain
 from irscope.passes.storages import ParameterTotals, count_parameters
 from irscope.passes.weighttables import alignment_of, alignment_table, module_table, value_columns, value_tables
 from irscope.passkit.base import Analysis, PassContext
@@ -87,11 +87,11 @@ class Params(Analysis[ParameterReport]):
         table = Table("parameters", tuple(column for column, _ in cells), {column.key: held for column, held in cells})
         tables = [table, module_table(totals, self.depth), alignment_table(weights)]
         summary: dict[str, object] = {
-            "count": plain(totals.count),
-            "bytes": plain(totals.bytes),
-            "buffer_bytes": plain(totals.buffer_bytes),
-            "constant_bytes": plain(totals.constant_bytes),
-            "tied_bytes_saved": plain(totals.tied_bytes_saved),
+            "count": at_least(totals.count, totals.is_complete(Role.PARAMETER)),
+            "bytes": at_least(totals.bytes, totals.is_complete(Role.PARAMETER)),
+            "buffer_bytes": at_least(totals.buffer_bytes, totals.is_complete(Role.BUFFER)),
+            "constant_bytes": at_least(totals.constant_bytes, totals.is_complete(Role.CONSTANT)),
+            "tied_bytes_saved": at_least(totals.tied_bytes_saved, totals.is_complete()),
         }
         known, unknown = len(totals.weights) - len(totals.unsized), [weight.name or "?" for weight in totals.unsized]
         notes: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from irscope.passes.costs.count import NodeCosts
 from irscope.passes.rooflines.bounds import BALANCE, BINDINGS, FREE, UNKNOWN, Bounder, Bounds, NodeBound
 from irscope.passes.rooflines.rates import Rates, Tf32
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION
+from irscope.passes.sizes import CONVENTION, at_least, known_share
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
@@ -66,20 +67,25 @@ class Roofline(Analysis[Bounds]):
         total = result.seconds
         # Where nothing but views is known, a time of zero would say something.
         least = total if any(one.binding not in (FREE, UNKNOWN) for one in result.nodes) or not unknown else None
+
+        def summed(seconds: Iterable[float]) -> object:
+            return at_least(sum(seconds), not unknown, Provenance.MODELLED)
+
         return Report(
             pass_name=self.name,
             options=self.text,
             summary={
                 "device": device.title,
-                "least_seconds": Quantity(least, Provenance.MODELLED, note=_BOUND),
+                "least_seconds": Quantity(least, Provenance.MODELLED, note=_BOUND, lo=total if unknown else None),
                 **({"calibrated_seconds": _calibrated(least, device)} if device.slowdown is not None else {}),
                 "if_only": {
-                    "arithmetic": _modelled(sum(one.compute * one.runs for one in result.nodes)),
-                    "memory": _modelled(sum(one.memory * one.runs for one in result.nodes)),
-                    "launches": _modelled(sum(one.launch * one.runs for one in result.nodes)),
+                    "arithmetic": summed(one.compute * one.runs for one in result.nodes),
+                    "memory": summed(one.memory * one.runs for one in result.nodes),
+                    "launches": summed(one.launch * one.runs for one in result.nodes),
                 },
                 "share_of_time": {
-                    binding: _modelled(seconds / total if total else 0.0) for binding, seconds in result.by_binding().items()
+                    binding: known_share(seconds / total if total else None, not unknown, Provenance.MODELLED)
+                    for binding, seconds in result.by_binding().items()
                 },
                 "nodes": counts,
                 "ridge": {name: ridge for name in _names(result, device) if (ridge := device.ridge(name)) is not None},
@@ -153,8 +159,9 @@ def _row(one: NodeBound, result: Bounds, total: float) -> tuple[object, ...]:
     is_known = one.binding != UNKNOWN
     seconds = result.seconds_of(one)
     intensity = None if one.intensity is None else float(f"{one.intensity:.4g}")
-    numbers = (one.flops * one.runs, one.bytes * one.runs, intensity) if is_known else (None, None, None)
-    times = (seconds, seconds / total if total else 0.0) if is_known else (None, None)
+    amounts = [at_least(amount * one.runs, one.is_exact) for amount in (one.flops, one.bytes)]
+    numbers = (*amounts, intensity if one.is_exact else None) if is_known else (None, None, None)
+    times = (seconds, seconds / total if total else None) if is_known else (None, None)
     return (one.node.name, one.node.op, one.node.scope.path, one.dtype, *numbers, one.binding, *times)
 
 
@@ -162,10 +169,6 @@ def _names(result: Bounds, device: DeviceProfile) -> list[str]:
     """Element types whose rates were used."""
     used = {one.dtype for one in result.nodes if one.flops}
     return [name for name in device.matrix if name in used]
-
-
-def _modelled(value: float) -> Quantity:
-    return Quantity(value, Provenance.MODELLED)
 
 
 def _figures_of(device: DeviceProfile) -> str:

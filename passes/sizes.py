@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max, less_equal, unknown
 from irscope.ir.dimsample import evaluate
+from irscope.report.values import Provenance, Quantity
 
 CONVENTION = "a multiply-add is 2 FLOPs; MiB = 2^20 bytes"
 _TYPICAL = 64
@@ -17,6 +18,33 @@ def plain(number: Dim | None) -> int | str | None:
     if isinstance(number, SymDim):
         return None if number.is_unknown else str(number)
     return number
+
+
+def at_least(number: Dim | float | None, complete: bool, provenance: Provenance = Provenance.EXACT) -> object:
+    """A sum or a count: a lower bound where something unknown belongs to it, and unknown where that is all there is."""
+    shown = number if isinstance(number, float) else plain(number)
+    if complete or shown is None:
+        return shown if provenance is Provenance.EXACT else Quantity(shown, provenance)
+    return Quantity(shown or None, provenance, lo=shown)
+
+
+def within(number: int, unknown_count: int) -> object:
+    """A count to which so many others may belong."""
+    return number if not unknown_count else Quantity(number or None, lo=number, hi=number + unknown_count)
+
+
+def known_share(part: float | None, complete: bool, provenance: Provenance = Provenance.EXACT, note: str = "") -> object:
+    """A share of what is known: of the whole it is anything from none to all where a part of that is unknown."""
+    if complete or part is None:
+        return part if provenance is Provenance.EXACT else Quantity(part, provenance, note=note)
+    return Quantity(part or None, provenance, note=note, lo=0.0, hi=1.0)
+
+
+def share_of(part: Dim | None, whole: Dim | None) -> float | None:
+    """A part of the whole; None where either is unknown, where it depends on sizes, and of nothing."""
+    if isinstance(part, int) and isinstance(whole, int):
+        return part / whole if whole else None
+    return 1.0 if part is not None and part == whole else None
 
 
 def largest(sizes: Sequence[Dim]) -> tuple[Dim, int]:

@@ -27,6 +27,15 @@ class ParameterTotals:
     overlaps: dict[Value, Value] = field(default_factory=dict)
     """Weights that share a part of a storage, with the first that lies in it."""
     unsized: list[Value] = field(default_factory=list)
+    """Weights of unknown size, which the sums leave out: those of their role are lower bounds then."""
+
+    def is_complete(self, role: Role | None = None) -> bool:
+        """Whether the sums over a role, or over all weights, leave nothing out."""
+        return not any(role is None or weight.role is role for weight in self.unsized)
+
+    def known(self, role: Role, total: Dim) -> Dim | None:
+        """A sum over a role; None where it is only a lower bound."""
+        return total if self.is_complete(role) else None
 
 
 @dataclass

@@ -13,6 +13,7 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.alias import Alias
 from irscope.passes.costs.count import NodeCosts
+from irscope.passes.costs.tables import cell
 from irscope.passes.curves.peaks import Peaks, peaks_at
 from irscope.passes.curves.points import Points, parse_points
 from irscope.passes.curves.simulated import LifetimeModel
@@ -21,7 +22,7 @@ from irscope.passes.roofline import element_type
 from irscope.passes.rooflines.bounds import Bounder, Bounds
 from irscope.passes.rooflines.rates import Rates
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, plain
+from irscope.passes.sizes import CONVENTION, at_least
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Column, Series, Table
@@ -42,7 +43,7 @@ class Swept:
     flops: list[int] | None
     bytes: list[int] | None
     seconds: list[float] | None
-    formulas: dict[str, Dim]
+    totals: dict[str, object]
     model: str
     missing: int
     """Nodes without a known cost."""
@@ -69,19 +70,19 @@ class Sweep(Analysis[Swept]):
         timeline = ctx.get(Liveness(model=self.model))
         costs = ctx.get(NodeCosts())
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
-        total = costs.total
-        # Nothing is left out here: `Costs` counts an unknown part as nothing and says so.
-        read, written = (0 if part is None else part for part in (total.read, total.written))
-        moved = read + written
+        tally = costs.tally
+        # The upper limits; where there are none, what is known, unless that is nothing.
+        flops = _known(tally.value("flops"), tally.limits("flops"))
+        moved = _known(tally.moved, tally.moved_limits)
         evaluator = Evaluator(points.columns)
         return Swept(
             device,
             points,
             peaks_at(timeline, points),
-            _column(evaluator, total.flops),
+            _column(evaluator, flops),
             _column(evaluator, moved),
             self._seconds(device, points, ctx) if len(points) <= MOST_TIMED else None,
-            {"flops": total.flops, "bytes": moved},
+            {"flops": cell(tally.value("flops"), tally.limits("flops")), "bytes": cell(tally.moved, tally.moved_limits)},
             timeline.model,
             costs.missing,
         )
@@ -113,8 +114,8 @@ class Sweep(Analysis[Swept]):
             summary={
                 "points": len(result.points),
                 "device": result.device.title,
-                "total_flops": plain(result.formulas["flops"]),
-                "moved_bytes": plain(result.formulas["bytes"]),
+                "total_flops": result.totals["flops"],
+                "moved_bytes": result.totals["bytes"],
             },
             units={"points": Kind.COUNT},
             tables=(Table("sweep", tuple(columns), {column.key: cells for column, cells in columns.items()}),),
@@ -123,9 +124,13 @@ class Sweep(Analysis[Swept]):
         )
 
 
-def _column(evaluator: Evaluator, amount: Dim) -> list[int] | None:
+def _known(value: Dim, limits: tuple[Dim, Dim | None]) -> Dim | None:
+    return None if limits[1] is None and value == 0 else value
+
+
+def _column(evaluator: Evaluator, amount: Dim | None) -> list[int] | None:
     """A formula at every point; None where part of it is unknown whatever is bound."""
-    if isinstance(amount, SymDim) and amount.is_unknown:
+    if amount is None or (isinstance(amount, SymDim) and amount.is_unknown):
         return None
     return [int(number) for number in evaluator.at(amount).tolist()]
 
@@ -136,11 +141,16 @@ def _columns(result: Swept) -> dict[Column, Sequence[object]]:
     found: dict[Column, Sequence[object]] = {Column(points.names[symbol], Kind.COUNT): sizes for symbol, sizes in points.columns.items()}
     found[Column("peak_bytes", Kind.BYTES, "peak memory")] = peaks.total
     found[Column("activation_peak_bytes", Kind.BYTES, "activations")] = peaks.activation
-    found[Column("flops", Kind.FLOPS)] = result.flops or nothing
-    found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = result.bytes or nothing
+    found[Column("flops", Kind.FLOPS)] = _cells(result.flops, result) or nothing
+    found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = _cells(result.bytes, result) or nothing
     seconds = result.seconds or nothing
     found[Column("least_seconds", Kind.SECONDS, "least time", provenance=Provenance.MODELLED)] = seconds
     return found
+
+
+def _cells(amounts: Sequence[int] | None, result: Swept) -> Sequence[object] | None:
+    """Amounts that are lower bounds where the cost of a node is unknown."""
+    return amounts if amounts is None or not result.missing else [at_least(amount, False) for amount in amounts]
 
 
 def curves(result: Swept) -> tuple[Series, ...]:

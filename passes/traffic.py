@@ -11,7 +11,6 @@ from irscope.ir.types import TensorType
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.entries import Entry
 from irscope.passes.costs.tables import cell, entries_table
-from irscope.passes.costs.tally import Tally
 from irscope.passes.params import count_parameters
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, plain, scale
@@ -81,7 +80,7 @@ class Traffic(Analysis[Moved]):
     def report(self, result: Moved, ctx: PassContext) -> Report:
         costs, least = result.costs, result.compulsory
         tally = costs.tally
-        moved = tally.value("read") + tally.value("written")
+        moved = tally.moved
         flops = tally.value("flops")
         unknown = [entry.node.op for entry in costs.entries if _is_unknown(entry)]
         return Report(
@@ -90,10 +89,14 @@ class Traffic(Analysis[Moved]):
             summary={
                 "read_bytes": cell(tally.value("read"), tally.limits("read")),
                 "written_bytes": cell(tally.value("written"), tally.limits("written")),
-                "moved_bytes": cell(moved, _both(tally)),
+                "moved_bytes": cell(moved, tally.moved_limits),
                 "compulsory_bytes": plain(least.total),
                 "compulsory": {"inputs": plain(least.inputs), "weights": plain(least.weights), "outputs": plain(least.outputs)},
-                "intensity": {"as_counted": intensity(flops, moved), "at_most": intensity(flops, least.total)},
+                # Of what is not known nobody can tell whether it computes or moves.
+                "intensity": {
+                    "as_counted": intensity(flops, moved) if tally.is_exact else None,
+                    "at_most": intensity(flops, least.total) if tally.is_exact else None,
+                },
             },
             units={"compulsory": Kind.BYTES, "intensity": Kind.NUMBER},
             tables=(self._nodes(costs),),
@@ -117,17 +120,12 @@ def _is_unknown(entry: Entry) -> bool:
     return entry.limits("read")[1] is None or entry.limits("written")[1] is None
 
 
-def _both(tally: Tally) -> tuple[Dim, Dim | None]:
-    (low, high), (least, most) = tally.limits("read"), tally.limits("written")
-    return low + least, None if high is None or most is None else high + most
-
-
 def intensity(flops: Dim, moved: Dim | None) -> float | None:
-    """FLOPs for each byte; None where that depends on sizes, and where nothing moves although something is computed."""
+    """FLOPs for each byte; None where that depends on sizes, and where nothing moves."""
     if not isinstance(flops, int) or not isinstance(moved, int):
         return None
     if not moved:
-        return None if flops else 0.0
+        return None
     return flops / moved
 
 

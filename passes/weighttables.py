@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from irscope.ir.dims import SymDim
+from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Value
 from irscope.ir.types import TensorType
+from irscope.passes.sizes import at_least, share_of, within
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
@@ -96,13 +97,14 @@ def value_tables(look: Look) -> tuple[dict[str, object], list[Table], tuple[str,
     distinct = {id(made): made for made in look.statistics.values()}
     counted = [distinct[key] for key in several]
     saved = [(group, _bytes(group[0])) for group in look.duplicates]
+    complete = not look.unread
     summary: dict[str, object] = {
         "read_bytes": look.bytes_read,
-        "zero_count": sum(made.zeros for made in counted),
-        "nan_count": sum(made.nan for made in counted),
-        "inf_count": sum(made.inf for made in counted),
+        "zero_count": at_least(sum(made.zeros for made in counted), complete),
+        "nan_count": at_least(sum(made.nan for made in counted), complete),
+        "inf_count": at_least(sum(made.inf for made in counted), complete),
         "unread_count": len(look.unread),
-        "duplicate_bytes": sum(size * (len(group) - 1) for group, size in saved),
+        "duplicate_bytes": at_least(sum(size * (len(group) - 1) for group, size in saved), complete),
     }
     tables: list[Table] = []
     if look.logical:
@@ -143,19 +145,25 @@ def _dequantized(look: Look) -> Table:
 
 def module_table(totals: ParameterTotals, depth: int) -> Table:
     """Parameters and bytes by module, each storage once, down to so many levels."""
-    shares: dict[str, list[int]] = {"": [0, 0, 0]}
+    shares: dict[str, list[Dim]] = {"": [0, 0, 0]}
+    partial: set[str] = set()
     for weight in totals.weights:
-        numel = weight.type.numel if isinstance(weight.type, TensorType) else None
-        size = _bytes(weight)
-        if not isinstance(numel, int) or weight in totals.tied_to:
+        if weight in totals.tied_to:
             continue
+        numel = weight.type.numel if isinstance(weight.type, TensorType) else None
+        size = weight.type.nbytes if isinstance(weight.type, TensorType) else None
         name = weight.name or ""
         for module in ("", *(name[: cut.start()] for cut in islice(_SEPARATOR.finditer(name), depth))):
             share = shares.setdefault(module, [0, 0, 0])
-            for place, amount in enumerate((1, numel, size)):
-                share[place] += amount
-    total = shares[""][2]
-    rows = [(name or "(model)", *share, share[2] / total if total else None) for name, share in shares.items()]
+            if numel is None or size is None:
+                partial.add(module)
+            for place, amount in enumerate((1, numel or 0, size or 0)):
+                share[place] = share[place] + amount
+    whole = None if partial else shares[""][2]
+    rows = [
+        (name or "(model)", tensors, at_least(elements, name not in partial), at_least(size, name not in partial), share_of(size, whole))
+        for name, (tensors, elements, size) in shares.items()
+    ]
     return Table.of(rows, ["module:text", "tensors:count", "elements:count", "bytes", "share:ratio"], "modules")
 
 
@@ -170,6 +178,8 @@ def alignment_of(type_: TensorType) -> int | None:
 
 def alignment_table(weights: Iterable[Value]) -> Table:
     """How many matrices have sizes that are multiples of 8, 16, 64, 128, and what filling up the others would take."""
+    weights = list(weights)
+    open_ended = sum(isinstance(weight.type, TensorType) and _may_be_matrix(weight.type) for weight in weights)
     matrices = [
         (weight, weight.type.dtype.bits or 8, sizes)
         for weight in weights
@@ -186,7 +196,8 @@ def alignment_table(weights: Iterable[Value]) -> Table:
             aligned += rows_ % multiple == 0 and columns % multiple == 0
             waste += padded - size
             held += size
-        rows.append((multiple, aligned, len(matrices) - aligned, waste, waste / held if held else None))
+        counts = (within(count, open_ended) for count in (aligned, len(matrices) - aligned))
+        rows.append((multiple, *counts, at_least(waste, not open_ended), waste / held if held and not open_ended else None))
     columns_ = ["multiple_of:count", "aligned:count", "not_aligned:count", "padding_bytes:bytes", "padding:ratio"]
     return Table.of(rows, columns_, "alignment")
 
@@ -200,6 +211,12 @@ def _matrix(type_: TensorType) -> tuple[int, int] | None:
     if shape is None or len(shape) < 2 or isinstance(shape[0], SymDim) or isinstance(shape[1], SymDim):
         return None
     return (shape[0], shape[1]) if shape[0] and shape[1] else None
+
+
+def _may_be_matrix(type_: TensorType) -> bool:
+    """Whether it may be a matrix whose sizes are not numbers."""
+    shape = type_.shape
+    return shape is None or (len(shape) >= 2 and any(isinstance(size, SymDim) for size in shape))
 
 
 def _bytes(weight: Value) -> int:

@@ -62,4 +62,4 @@ class WeightTable:
                 hint="torch.export.save(torch.export.export(model, args), 'model.pt2') writes a graph",
                 about="no graph",
             )
-        return Program(self._graph, {}, {}, "checkpoint", str(self.path), metadata=self.metadata)
+        return Program(self._graph, {}, {}, "checkpoint", str(self.path), metadata=self.metadata, has_graph=False)

@@ -10,6 +10,7 @@ from irscope.cli.args import add_model_arguments, add_output_arguments, open_fro
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.passes.costs.count import NodeCosts
+from irscope.passes.costs.tables import cell
 from irscope.peers.base import PEERS, CannotCount, Peer, find_peers
 from irscope.peers.reconcile import Reconciled, reconcile
 from irscope.report.options import RenderOptions
@@ -77,7 +78,7 @@ class Command:
             problems += [f"{peer.name} at {node}: {why}" for node, why in list(counted.failed.items())[:3]]
         report = Report(
             "compare-flops",
-            summary={"total_flops": costs.total.flops, "matmul_flops": costs.total.matmul},
+            summary={f"{key}_flops": cell(costs.tally.value(measure), costs.tally.limits(measure)) for key, measure in _SUMMED.items()},
             tables=(Table.of(rows, columns=_TOTALS, title="counters"), *tables),
             coverage=Coverage(costs.counted - costs.missing, costs.counted, tuple(sorted(costs.unknown))),
             notes=(*_NOTES, *problems),
@@ -91,6 +92,7 @@ class Command:
         return strict_code(args, [model], [report])
 
 
+_SUMMED = {"total": "flops", "matmul": "matmul"}
 _TOTALS = (
     "counter:text",
     "version:text",

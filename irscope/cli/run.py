@@ -71,7 +71,7 @@ class Command:
             instruments.append(SkipPasses(frozenset(args.skip.split(","))))
         open_sizes = _sizes_in(args.sweep)
         model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each, reproducers=True)
-        if args.passes == "default" and model.program.format == "checkpoint":
+        if args.passes == "default" and not model.program.has_graph:
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = parse_pipeline("params", registry)
         done: list[PassResult] = []

@@ -20,7 +20,6 @@ from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.select import Selection, select
 from irscope.report.table import Table
 from irscope.report.text import render as render_text
-from irscope.report.units import Kind, humanise
 from irscope.report.values import Quantity, bare
 from irscope.report.write import write_folder
 
@@ -109,14 +108,7 @@ def narrowed(table: Table) -> Table:
 
 def model_line(model: ModelInfo, separator: str) -> str:
     """A model in a line."""
-    parts = [model.path or "(no file)", model.format, f"{model.nodes:,} nodes"]
-    if model.parameters is not None:
-        parts.append(f"{model.parameters:,} parameters")
-    if model.parameter_bytes is not None:
-        parts.append(humanise(model.parameter_bytes, Kind.BYTES))
-    if model.bind:
-        parts.append(f"bind {','.join(f'{symbol}={size}' for symbol, size in model.bind.items())}")
-    return separator.join(part for part in parts if part)
+    return separator.join(part for part in (model.path or "(no file)", *model.facts()) if part)
 
 
 def write(compared: Comparison, format_name: str, output: str | None, options: RenderOptions) -> None:

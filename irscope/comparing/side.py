@@ -28,6 +28,11 @@ class Side:
     lifetime: str = "auto"
     """Who frees when, as in `liveness`."""
 
+    @property
+    def has_graph(self) -> bool:
+        """Whether anybody knows what runs; of weights alone cost and memory are unknown."""
+        return self.model.program.has_graph
+
     @cached_property
     def nodes(self) -> list[Node]:
         """Every node in order, those inside regions and functions included."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from irscope.comparing.models import ModelComparison
 from irscope.comparing.side import Side
 from irscope.ir.dims import Dim, ratio
+from irscope.ir.graph import Role
 from irscope.passes.sizes import plain
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
@@ -49,15 +50,15 @@ class Total:
 def totals(compared: ModelComparison) -> list[Total]:
     """Every measure that both sides have, and those that one of them has."""
     found = [
-        _both(compared, "nodes", Kind.COUNT, lambda side: len(side.nodes)),
-        _both(compared, "parameters", Kind.COUNT, lambda side: side.totals.count),
-        _both(compared, "parameter_bytes", Kind.BYTES, lambda side: side.totals.bytes),
-        _both(compared, "buffer_bytes", Kind.BYTES, lambda side: side.totals.buffer_bytes),
-        _both(compared, "constant_bytes", Kind.BYTES, lambda side: side.totals.constant_bytes),
+        _both(compared, "nodes", Kind.COUNT, lambda side: len(side.nodes) if side.has_graph else None),
+        _both(compared, "parameters", Kind.COUNT, lambda side: side.totals.known(Role.PARAMETER, side.totals.count)),
+        _both(compared, "parameter_bytes", Kind.BYTES, lambda side: side.totals.known(Role.PARAMETER, side.totals.bytes)),
+        _both(compared, "buffer_bytes", Kind.BYTES, lambda side: side.totals.known(Role.BUFFER, side.totals.buffer_bytes)),
+        _both(compared, "constant_bytes", Kind.BYTES, lambda side: side.totals.known(Role.CONSTANT, side.totals.constant_bytes)),
         _both(compared, "flops", Kind.FLOPS, _flops),
         _both(compared, "moved_bytes", Kind.BYTES, _moved),
         _both(compared, "peak_bytes", Kind.BYTES, _peak),
-        _both(compared, "lower_bound_bytes", Kind.BYTES, lambda side: None if side.timeline.unsized else side.timeline.lower_bound),
+        _both(compared, "lower_bound_bytes", Kind.BYTES, lambda side: side.timeline.lower_bound if _is_sized(side) else None),
     ]
     if compared.own is not None:
         first, second = compared.own
@@ -70,16 +71,20 @@ def _both(compared: ModelComparison, key: str, kind: Kind, read: Callable[[Side]
 
 
 def _flops(side: Side) -> Dim | None:
-    return side.costs.tally.value("flops") if side.costs.tally.is_exact else None
+    return side.costs.tally.value("flops") if side.has_graph and side.costs.tally.is_exact else None
 
 
 def _moved(side: Side) -> Dim | None:
     tally = side.costs.tally
-    return tally.value("read") + tally.value("written") if tally.is_exact else None
+    return tally.moved if side.has_graph and tally.is_exact else None
 
 
 def _peak(side: Side) -> Dim | None:
-    return None if side.timeline.unsized else side.timeline.peak
+    return side.timeline.peak if _is_sized(side) else None
+
+
+def _is_sized(side: Side) -> bool:
+    return side.has_graph and not side.timeline.unsized
 
 
 def _device(compared: ModelComparison) -> Iterator[Total]:

@@ -52,6 +52,8 @@ class Program:
 
     assumed: list[Assumed] = field(default_factory=list)
     """What nobody said about the run, and how it was taken."""
+    has_graph: bool = True
+    """Whether anybody knows what runs; False for files of weights alone, of which everything but the weights is unknown."""
     training: object = None
     """A captured training (irscope.training.trace.Trace), of whose last step the graph is; None for a forward."""
     observed: Observed | None = None

@@ -57,11 +57,7 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
 
 
 def _model(model: ModelInfo) -> Iterator[str]:
-    facts = [model.format, f"{model.nodes:,} nodes"]
-    facts.append(f"{humanise(model.parameters, Kind.COUNT)} parameters")
-    facts.append(f"{humanise(model.parameter_bytes, Kind.BYTES)} of parameters")
-    facts.extend(f"{symbol}={size}" for symbol, size in model.bind.items())
-    yield f"<h1>{text(model.path)}</h1>\n<p>{text(', '.join(facts))}"
+    yield f"<h1>{text(model.path)}</h1>\n<p>{text(', '.join(model.facts()))}"
     yield f'<br><span class="quiet">sha256 {text(model.sha256)}</span></p>\n' if model.sha256 else "</p>\n"
     for line in model.assumed_lines:
         yield f'<p class="{"warning" if model.is_guessed else "quiet"}">{text(line)}</p>\n'

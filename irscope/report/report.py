@@ -21,7 +21,7 @@ from irscope.report.tojson import (
     table_json,
     units_json,
 )
-from irscope.report.units import Kind
+from irscope.report.units import Kind, humanise
 
 if TYPE_CHECKING:
     from irscope.report.jsontypes import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
@@ -141,6 +141,8 @@ class ModelInfo:
     """What nobody said about the run, and how it was taken."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What was to be said when the model was read."""
+    unsized: int = 0
+    """Parameters of unknown size, which the numbers leave out: these are lower bounds then."""
 
     @property
     def is_guessed(self) -> bool:
@@ -151,14 +153,29 @@ class ModelInfo:
         """Each guess as a sentence, the defaults together."""
         return assumed_lines(self.assumed)
 
+    def facts(self) -> list[str]:
+        """What a line about the model says behind its path."""
+        sign = "at least " if self.unsized else ""
+        count = None if self.unsized and not self.parameters else self.parameters
+        size = None if count is None else self.parameter_bytes
+        found = [
+            self.format,
+            f"{self.nodes:,} nodes",
+            f"{sign if count is not None else ''}{humanise(count, Kind.COUNT)} parameters",
+            f"{sign if size is not None else ''}{humanise(size, Kind.BYTES)}",
+        ]
+        if self.bind:
+            found.append(f"bind {','.join(f'{symbol}={value}' for symbol, value in self.bind.items())}")
+        return found
+
     def to_json(self) -> ModelJson:
         return {
             "path": well_formed(self.path),
             "format": self.format,
             "sha256": self.sha256,
             "nodes": int(self.nodes),
-            "parameters": None if self.parameters is None else int(self.parameters),
-            "parameter_bytes": None if self.parameter_bytes is None else int(self.parameter_bytes),
+            "parameters": None if self.parameters is None or self.unsized else int(self.parameters),
+            "parameter_bytes": None if self.parameter_bytes is None or self.unsized else int(self.parameter_bytes),
             "bind": {well_formed(symbol): int(size) for symbol, size in self.bind.items()},
             "assumed": assumed_json(self.assumed),
             "diagnostics": [diagnostic_json(diagnostic) for diagnostic in self.diagnostics],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from irscope.diagnostics import Diagnostic, Severity
@@ -12,7 +12,7 @@ from irscope.report.chart import chart_lines
 from irscope.report.grid import LEAST_FIRST, Grid, GridColumn, fit
 from irscope.report.options import RenderOptions
 from irscope.report.printable import printable
-from irscope.report.report import Coverage, Document, ModelInfo, Report
+from irscope.report.report import Coverage, Document, Report
 from irscope.report.summarytext import summary_lines
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
@@ -46,7 +46,7 @@ class _Text:
     def document(self, document: Document) -> Iterator[str]:
         about_model = bool(document.model.path or document.model.format)
         if about_model:
-            yield from self.wrapped(self.glyphs.separator.join(_model_facts(document.model)), "", "")
+            yield from self.wrapped(self.glyphs.separator.join([document.model.path, *document.model.facts()]), "", "")
             for line in document.model.assumed_lines:
                 yield from self.wrapped(line, "", _YELLOW if document.model.is_guessed else _DIM)
         for number, report in enumerate(document.reports):
@@ -142,16 +142,3 @@ class _Text:
 
     def style(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.options.colour and code and text else text
-
-
-def _model_facts(model: ModelInfo) -> Iterable[str]:
-    yield model.path
-    yield model.format
-    yield f"{model.nodes:,} nodes"
-    size = CellWriter(RenderOptions())
-    if model.parameters is not None:
-        yield f"{model.parameters:,} parameters"
-    if model.parameter_bytes is not None:
-        yield size.number(model.parameter_bytes, Kind.BYTES)
-    if model.bind:
-        yield f"bind {','.join(f'{symbol}={value}' for symbol, value in model.bind.items())}"

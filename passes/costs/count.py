@@ -18,7 +18,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Absent, OpSpec
 from irscope.passes.costs.entries import MEASURES, Arithmetic, Bounds, Certainty, Entry
-from irscope.passes.costs.limits import ANYTHING, arithmetic_of, limits_of, shown_cost, summed, within
+from irscope.passes.costs.limits import ANYTHING, arithmetic_of, joint, limits_of, shown_cost, summed, within
 from irscope.passes.costs.tally import Tally, by_place, tallied
 from irscope.passes.inference.engine import Inference, Inferred
 from irscope.passes.shapes import Shapes
@@ -261,9 +261,7 @@ class _Counter:
             each = [tally.limits(measure) for tally in tallies]
             highs = [high for _, high in each if high is not None]
             limits[measure] = dim_min(*(low for low, _ in each)), dim_max(*highs) if len(highs) == len(each) else None
-        kinds = {entry.arithmetic for body in bodies for entry in body if entry.cost.flops != 0}
-        arithmetic = kinds.pop() if len(kinds) == 1 else Arithmetic.FLOAT
-        return [within(node, limits, arithmetic, "it depends on which branch is taken")]
+        return [within(node, limits, joint(entry for body in bodies for entry in body), "it depends on which branch is taken")]
 
     def _call(self, node: Node) -> list[Entry]:
         steps = self._steps.get(node)
@@ -285,7 +283,7 @@ class _Counter:
         for measure in MEASURES:
             least, most = tally.limits(measure)
             limits[measure] = least * max(low or 0, 0), None if most is None or (high is None and most != 0) else most * (high or 0)
-        return [within(node, limits, Arithmetic.FLOAT, "nobody knows how often it runs")]
+        return [within(node, limits, joint(body), "nobody knows how often it runs")]
 
 
 class _Unhashable:

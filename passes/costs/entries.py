@@ -32,6 +32,8 @@ class Arithmetic(enum.Enum):
     FLOAT = "float"
     INTEGER = "integer"
     QUANTISED = "quantised"
+    UNKNOWN = "unknown"
+    """Nobody knows the operator, or which of several runs."""
 
 
 Bounds: TypeAlias = Mapping[str, "tuple[Dim, Dim | None]"]

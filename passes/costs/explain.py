@@ -18,7 +18,7 @@ from irscope.ops.spec import Absent, OpSpec
 from irscope.passes.costs.count import Costs
 from irscope.passes.costs.entries import MEASURES
 from irscope.passes.costs.formula import Formulas, formulas_of
-from irscope.passes.costs.tables import share
+from irscope.passes.costs.tables import cell, share
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.sizes import CONVENTION, plain
 from irscope.report.report import Coverage, Report
@@ -40,7 +40,10 @@ def explanation(name: str, costs: Costs, types: Inferred, program: Program, opti
     return Report(
         pass_name="flops",
         options=options,
-        summary={"flops": plain(sum(flops)) if len(flops) == len(nodes) else None, "of_total_flops": plain(costs.tally.value("flops"))},
+        summary={
+            "flops": plain(sum(flops)) if len(flops) == len(nodes) else None,
+            "of_total_flops": cell(costs.tally.value("flops"), costs.tally.limits("flops")),
+        },
         units={"flops": Kind.FLOPS},
         tables=tuple(tables),
         coverage=Coverage(costs.counted - costs.missing, costs.counted, tuple(sorted(costs.unknown))),
@@ -103,9 +106,9 @@ def _facts(node: Node, spec: OpSpec | None, costs: Costs) -> Iterator[tuple[str,
     if entry is not None:
         if entry.runs != 1:
             yield "runs", str(entry.runs)
-        part = share(entry.cost.flops * entry.runs, costs.tally.value("flops"))
+        part = share(entry.cost.flops * entry.runs, costs.tally.value("flops"), entry.limits("flops"))
         if part is not None:
-            yield "share of all FLOPs", f"{part:.2%}"
+            yield "share of all known FLOPs" if not costs.tally.is_exact else "share of all FLOPs", f"{part:.2%}"
     yield "module", node.scope.path or "(model)"
     yield from _places(node)
 

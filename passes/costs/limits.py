@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from irscope.ir.dims import Dim, SymDim, bounds
+from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
@@ -14,12 +15,16 @@ from irscope.passes.costs.entries import MEASURES, Arithmetic, Bounds, Certainty
 
 def arithmetic_of(spec: OpSpec | None, operands: Sequence[Type | None], results: Sequence[Type]) -> Arithmetic:
     """What a node computes with: floats wherever an operand or result is one."""
-    if spec is not None and spec.family is Family.QUANTIZATION:
+    if spec is None:
+        return Arithmetic.UNKNOWN
+    if spec.family is Family.QUANTIZATION:
         return Arithmetic.QUANTISED
     dtypes = [type_.dtype for type_ in (*operands, *results) if isinstance(type_, TensorType)]
-    if any(dtype.is_float or dtype.kind.value in ("complex", "unknown") for dtype in dtypes) or not dtypes:
+    if any(dtype.is_float or dtype.kind.value == "complex" for dtype in dtypes) or not dtypes:
         return Arithmetic.FLOAT
-    small = spec is not None and spec.family in (Family.CONTRACTION, Family.CONVOLUTION)
+    if DType.UNKNOWN in dtypes:
+        return Arithmetic.UNKNOWN
+    small = spec.family in (Family.CONTRACTION, Family.CONVOLUTION)
     return Arithmetic.QUANTISED if small and any((dtype.bits or 64) <= 8 for dtype in dtypes) else Arithmetic.INTEGER
 
 
@@ -53,6 +58,12 @@ def within(node: Node, limits: Bounds, arithmetic: Arithmetic, reason: str) -> E
         return Entry(node, Certainty.FREE if is_free else Certainty.EXACT, shown_cost(limits), arithmetic)
     certainty = Certainty.UNKNOWN if limits["flops"][1] is None else Certainty.BOUNDED
     return Entry(node, certainty, shown_cost(limits), arithmetic, 1, limits, reason)
+
+
+def joint(entries: Iterable[Entry]) -> Arithmetic:
+    """What nodes of which some run compute with."""
+    kinds = {entry.arithmetic for entry in entries if entry.cost.flops != 0 or entry.bounds is not None}
+    return kinds.pop() if len(kinds) == 1 else Arithmetic.UNKNOWN if kinds else Arithmetic.FLOAT
 
 
 def summed(steps: Sequence[list[Entry]]) -> list[Entry]:

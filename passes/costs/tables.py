@@ -11,7 +11,7 @@ from irscope.ir.places import Scope
 from irscope.passes.costs.count import Costs
 from irscope.passes.costs.entries import Certainty, Entry
 from irscope.passes.costs.tally import Tally
-from irscope.passes.sizes import plain, scale
+from irscope.passes.sizes import plain, scale, share_of
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Quantity
@@ -49,15 +49,18 @@ def nodes_table(costs: Costs, masked: Mapping[Node, Dim], top: int = 0) -> Table
     more: list[Made] = [
         (
             Column("masked", Kind.FLOPS, help="part of matmul that a causal mask throws away"),
-            lambda entry: plain(masked.get(entry.node, 0) * entry.runs),
+            lambda entry: None if entry.certainty is Certainty.UNKNOWN else plain(masked.get(entry.node, 0) * entry.runs),
         ),
         (
-            Column("arithmetic", help="what the node computes with: float, integer or quantised"),
-            lambda entry: entry.arithmetic.value if entry.cost.flops != 0 else "",
+            Column("arithmetic", help="what the node computes with: float, integer, quantised, or unknown"),
+            lambda entry: entry.arithmetic.value if entry.cost.flops != 0 or entry.certainty is Certainty.UNKNOWN else "",
         ),
         (Column("runs", Kind.COUNT, help="how often it runs; other numbers are for all runs together"), lambda entry: plain(entry.runs)),
         (Column("certainty", help="exact, bounded, free or unknown"), lambda entry: entry.certainty.value),
-        (Column("share", Kind.RATIO, help="of all FLOPs"), lambda entry: share(entry.cost.flops * entry.runs, whole)),
+        (
+            Column("share", Kind.RATIO, help="of all FLOPs that are known"),
+            lambda entry: share(entry.cost.flops * entry.runs, whole, entry.limits("flops")),
+        ),
     ]
     return entries_table("nodes", entries, ("flops", "read", "written", "macs", *_CLASSES), *more)
 
@@ -97,7 +100,7 @@ def top_table(costs: Costs, top: int) -> Table:
         node, flops = entry.node, entry.cost.flops * entry.runs
         so_far = so_far + flops
         shown = cell(flops, entry.limits("flops"))
-        rows.append((node.name, node.op, node.scope.path, shown, share(flops, whole), share(so_far, whole)))
+        rows.append((node.name, node.op, node.scope.path, shown, share(flops, whole, entry.limits("flops")), share_of(so_far, whole)))
     columns = ["node", "operator:text", "module:text", "flops", "share:ratio", "cumulative:ratio"]
     return Table.of(rows, columns=columns, title=f"top {top}")
 
@@ -116,11 +119,9 @@ def cell(value: Dim, limits: tuple[Dim, Dim | None]) -> object:
     return Quantity(shown, lo=plain(low), hi=None if high is None else plain(high))
 
 
-def share(part: Dim, whole: Dim) -> float | None:
-    """A part of the whole; None where that depends on sizes."""
-    if isinstance(part, int) and isinstance(whole, int):
-        return part / whole if whole else 0.0
-    return 1.0 if part == whole else None
+def share(part: Dim, whole: Dim, certainty: tuple[Dim, Dim | None]) -> float | None:
+    """The part of all FLOPs that are known; None where it depends on sizes, and for what is not known itself."""
+    return None if certainty[1] is None and part == 0 else share_of(part, whole)
 
 
 def operators_table(costs: Costs) -> Table:
@@ -180,7 +181,8 @@ _SUM_COLUMNS = ("flops:flops", "share:ratio", "macs:count", *(f"{name}:flops" fo
 def _sums(tally: Tally, whole: Dim) -> Sequence[object]:
     flops = tally.value("flops")
     others = [cell(tally.value(measure), tally.limits(measure)) for measure in ("macs", *_CLASSES, "read", "written")]
-    return cell(flops, tally.limits("flops")), share(flops, whole), *others
+    limits = tally.limits("flops")
+    return cell(flops, limits), share(flops, whole, limits), *others
 
 
 def unknown_table(costs: Costs) -> Table:

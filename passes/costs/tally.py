@@ -115,6 +115,33 @@ class Tally:
         return total + low.value, None if open_ended else total + high.value
 
     @property
+    def moved(self) -> Dim:
+        """Bytes read and written."""
+        return self.value("read") + self.value("written")
+
+    @property
+    def moved_limits(self) -> tuple[Dim, Dim | None]:
+        """The least and the most of them."""
+        (low, high), (least, most) = self.limits("read"), self.limits("written")
+        return low + least, None if high is None or most is None else high + most
+
+    def flops_limits(self, arithmetic: Arithmetic) -> tuple[Dim, Dim | None]:
+        """The least and the most FLOPs of one kind of arithmetic; what may be of any kind counts towards the most."""
+        total, low, high = self.flops_in(arithmetic), Sum(), Sum()
+        high.add(self.flops_in(Arithmetic.UNKNOWN))
+        open_ended = False
+        for entry in self._slack:
+            if entry.arithmetic not in (arithmetic, Arithmetic.UNKNOWN):
+                continue
+            least, most = entry.limits("flops")
+            counted = entry.cost.flops * entry.runs
+            open_ended = open_ended or most is None
+            high.add(0 if most is None else most - counted)
+            if entry.arithmetic is arithmetic:
+                low.add(least - counted)
+        return total + low.value, None if open_ended else total + high.value
+
+    @property
     def is_exact(self) -> bool:
         return not self._slack
 

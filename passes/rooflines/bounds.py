@@ -41,6 +41,8 @@ class NodeBound:
     binding: str
     reason: str = ""
     """Why nothing is known of it."""
+    is_exact: bool = True
+    """Whether its numbers are those of a run; else they are the least that a run can need."""
 
     def seconds(self, kind: str) -> float:
         """The least time of all runs. A processor starts an operator before it computes, a GPU starts the next one meanwhile."""
@@ -147,7 +149,8 @@ class Bounder:
             return _unknown(entry, name, f"{self.device.title} has no figure for {name}")
         name, seconds = compute
         memory = reading + writing
-        return NodeBound(node, runs, name, _whole(cost.flops), read + written, seconds, memory, launch, _binding(seconds, memory, launch))
+        binding, is_exact = _binding(seconds, memory, launch), entry.bounds is None
+        return NodeBound(node, runs, name, _whole(cost.flops), read + written, seconds, memory, launch, binding, is_exact=is_exact)
 
     def element_type(self, node: Node) -> DType | None:
         """The element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""

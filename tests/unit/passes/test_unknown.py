@@ -1,0 +1,130 @@
+"""What depends on something unknown is a lower bound or unknown, never zero and never exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from irscope.ir.parser import parse_program
+from irscope.passkit.manager import Manager
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.report.values import Quantity, bare
+
+PARTLY = """irscope 1
+graph @main {
+  input %x: f32[4,64]
+  param %w: f32[64,64]
+  param %v: f32[*]
+  %h: f32[4,64] = nn.linear(%x, %w) @fc
+  %m: ?[*] = acme.mystery(%h) @block
+  %r: ?[*] = nn.relu(%m) @block
+  %y: ?[*] = acme.other(%r, %v)
+  return %y
+}
+"""
+WHOLLY = """irscope 1
+graph @main {
+  input %x: ?[*]
+  %m: ?[*] = acme.mystery(%x) @block
+  %y: ?[*] = acme.mystery(%m)
+  return %y
+}
+"""
+
+
+def report(text: str, pipeline: str) -> Report:
+    return Manager(parse_program(text)).run(pipeline)[0].report()
+
+
+def cells(made: Report) -> dict[str, Any]:
+    return {entry.key: entry.cell for entry in made.entries()}
+
+
+def table(made: Report, title: str) -> list[dict[str, Any]]:
+    found: Table = next(table for table in made.tables if table.title == title)
+    keys = [column.key for column in found.columns]
+    return [dict(zip(keys, row, strict=True)) for row in found.rows()]
+
+
+def is_at_least(cell: object, number: float) -> bool:
+    """Whether a cell says so much is known, and nothing of the most."""
+    return isinstance(cell, Quantity) and cell.shown == (number or None) and cell.interval == (number, None)
+
+
+@pytest.mark.parametrize("key", ["total_flops", "by_class.matmul", "causal.matmul_counted", "by_arithmetic.float"])
+def test_sums_of_flops_are_lower_bounds(key: str) -> None:
+    assert is_at_least(cells(report(PARTLY, "flops"))[key], 2 * 4 * 64 * 64)
+
+
+@pytest.mark.parametrize("key", ["needed_flops", "causal.matmul_needed"])
+def test_products_may_be_masked_by_an_operator_that_nobody_knows(key: str) -> None:
+    found = cells(report(PARTLY, "flops"))[key]
+    assert (found.shown, found.interval) == (2 * 4 * 64 * 64, (0, None))
+
+
+@pytest.mark.parametrize("key", ["by_class.elementwise", "by_arithmetic.integer", "causal.masked"])
+def test_what_only_unknown_nodes_may_do_is_unknown(key: str) -> None:
+    assert is_at_least(cells(report(PARTLY, "flops"))[key], 0)
+
+
+def test_a_model_of_unknown_operators_has_no_zero_among_its_flops() -> None:
+    made = report(WHOLLY, "flops")
+    for key, cell in cells(made).items():
+        assert key.startswith("nodes.") or is_at_least(cell, 0), key
+    assert [row["share"] for row in table(made, "nodes")] == [None, None]
+
+
+def test_nodes_of_unknown_cost_have_no_share_and_nothing_masked() -> None:
+    rows = {row["node"]: row for row in table(report(PARTLY, "flops"), "nodes")}
+    assert rows["h"]["share"] == 1.0 and rows["h"]["masked"] == 0
+    assert [rows[name][key] for name in "mry" for key in ("share", "masked")] == [None] * 6
+    assert [rows[name]["arithmetic"] for name in "hmry"] == ["float", "unknown", "unknown", "unknown"]
+
+
+def test_ratios_of_sums_that_are_not_known_are_unknown() -> None:
+    found = cells(report(PARTLY, "bytes"))
+    assert found["intensity.as_counted"] is None and found["intensity.at_most"] is None
+    assert is_at_least(found["moved_bytes"], 18 * 1024)
+
+
+def test_times_are_lower_bounds_and_shares_may_be_anything() -> None:
+    found = cells(report(PARTLY, "roofline"))
+    assert found["least_seconds"].interval == (found["least_seconds"].value, None)
+    assert all(found[f"if_only.{key}"].interval[1] is None for key in ("arithmetic", "memory", "launches"))
+    assert (found["share_of_time.compute"].shown, found["share_of_time.compute"].interval) == (None, (0.0, 1.0))
+    nothing = cells(report(WHOLLY, "roofline"))
+    assert all(bare(nothing[key]) is None for key in nothing if key.startswith(("if_only", "share_of_time", "least")))
+
+
+def test_groups_that_may_be_fused_are_at_least_so_many() -> None:
+    assert is_at_least(cells(report(PARTLY, "fusion"))["saved_bytes"], 0)
+
+
+def test_a_family_is_told_from_what_is_known() -> None:
+    assert bare(cells(report(PARTLY, "arch"))["convolution_ratio"]) is None
+    assert bare(cells(report(WHOLLY, "arch"))["decisive_ratio"]) is None
+
+
+def test_parameters_of_unknown_size_make_sums_lower_bounds() -> None:
+    made = report(PARTLY, "params")
+    found = cells(made)
+    assert is_at_least(found["count"], 4096) and is_at_least(found["bytes"], 4 * 4096)
+    assert found["buffer_bytes"] == 0, "no buffer is unknown"
+    (whole,) = [row for row in table(made, "modules") if row["module"] == "(model)"]
+    assert whole["tensors"] == 2 and is_at_least(whole["bytes"], 4 * 4096) and whole["share"] is None
+    eight = table(made, "alignment")[0]
+    assert (eight["aligned"].interval, eight["not_aligned"].interval, eight["padding"]) == ((1, 2), (0, 1), None)
+
+
+def test_values_that_nobody_read_are_not_counted_as_none() -> None:
+    found = cells(report(PARTLY, "params{values}"))
+    assert found["unread_count"] == 2
+    for key in ("zero_count", "nan_count", "inf_count", "duplicate_bytes"):
+        assert is_at_least(found[key], 0)
+
+
+def test_a_model_without_weights_has_none() -> None:
+    found = cells(report(WHOLLY, "params{values}"))
+    assert (found["count"], found["zero_count"], found["duplicate_bytes"]) == (0, 0, 0)
