@@ -132,15 +132,21 @@ def _named(text: str, options: LoadOptions, made: Training, settings: Settings) 
     named = make_named(text, options)
     args, kwargs = named.arguments()
     labels = kwargs.get("input_ids")
+
+    def trained(kwargs: Mapping[str, Any]) -> Model:
+        model = train_module(named.module, args, kwargs, made, settings, text)
+        model.program.assumed[:0] = named.assumed
+        return model
+
     with quiet():
         if made.loss is None and labels is not None and "labels" in inspect.signature(named.module.forward).parameters:
             # Models of texts compute their own loss where they get labels; not all want one for each token.
             try:
-                return train_module(named.module, args, {**kwargs, "labels": labels}, made, settings, text)
+                return trained({**kwargs, "labels": labels})
             except LoadError as error:
                 if error.code not in _FAILED:
                     raise
-        return train_module(named.module, args, kwargs, made, settings, text)
+        return trained(kwargs)
 
 
 def _scripted(path: Path, function: str, made: Training, settings: Settings, batch: int | None = None) -> Model:

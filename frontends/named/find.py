@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib.util
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from irscope.errors import LoadError, UsageError
@@ -33,7 +32,7 @@ def find_recipe(name: Name) -> Recipe:
     options: dict[str, Any] = dict(name.options)
     dtype = _dtype(options.pop("dtype", None), name)
     try:
-        recipe = _maker(name.package)(name.model, options)
+        recipe = _maker(name.package)(name.model, options, dtype)
     except (KeyError, RuntimeError) as error:
         known = names_of(name.package)
         if name.model in known:
@@ -43,7 +42,7 @@ def find_recipe(name: Name) -> Recipe:
         raise (_unknown(name, names_of(name.package)) if name.model not in names_of(name.package) else _refused(name, error)) from None
     if name.package == "timm" and name.model not in names_of("timm"):
         raise _unknown(name, names_of("timm"))
-    return recipe if dtype is None else replace(recipe, dtype=dtype)
+    return recipe
 
 
 def _refused(name: Name, error: Exception) -> LoadError:
@@ -89,7 +88,7 @@ def _lister(package: str) -> Callable[[], list[str]]:
     return vision.timm_names if package == "timm" else vision.torchvision_names
 
 
-def _maker(package: str) -> Callable[[str, dict[str, Any]], Recipe]:
+def _maker(package: str) -> Callable[[str, dict[str, Any], DType | None], Recipe]:
     if package == "transformers":
         from irscope.frontends.named.language import transformers_recipe
 

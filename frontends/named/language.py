@@ -7,17 +7,20 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from torch import nn
 
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.named.recipe import DEFAULT_SIZES, Recipe, Wanted
 from irscope.frontends.named.torchvision_ops import load_torchvision
+from irscope.frontends.torch_common.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.ir.dtypes import DType
+from irscope.ir.program import WEIGHTS, Assumed
 
 _IMAGE_SIZE: Final = 224
 _SAMPLES: Final = 16_000
@@ -42,6 +45,10 @@ _TABLES: Final = (
     "MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_MAPPING_NAMES",
 )
+
+
+_Shape: TypeAlias = "tuple[tuple[int | str, ...], bool]"
+"""Sizes of an input after its batch, and whether they are usual ones that the configuration does not say."""
 
 
 def load_transformers() -> Any:
@@ -71,12 +78,16 @@ def class_names() -> list[str]:
     return sorted(name for name in dir(package) if "For" in name or name.endswith(("Model", "LMHeadModel")))
 
 
-def transformers_recipe(model: str, options: dict[str, Any]) -> Recipe:
-    """A kind of model, a class such as BertModel, or a local config.json."""
+def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None) -> Recipe:
+    """A kind of model, a class such as BertModel, or a local config.json; its own element type unless another is wanted."""
     package = load_transformers()
+    is_cache_said = "use_cache" in options
     cache = bool(options.pop("use_cache", False))
     attention = options.pop("attn_implementation", None)
     config, cls = _config_and_class(package, model, options)
+    own = _own_dtype(config)
+    chosen = dtype or own or DType.F32
+    assumed = list(_differences(config, chosen, own, is_file=Path(model).exists()))
     for key in ("use_pretrained_backbone",):
         if hasattr(config, key):
             setattr(config, key, False)
@@ -84,18 +95,58 @@ def transformers_recipe(model: str, options: dict[str, Any]) -> Recipe:
         config._attn_implementation = attention
 
     def make() -> nn.Module:
-        module: nn.Module = cls(config)
-        return module.eval()
+        return _made(cls, config, chosen).eval()
 
     parameters = inspect.signature(cls.forward).parameters
     for one in (config, getattr(config, "text_config", None), getattr(config, "decoder", None)):
         if one is not None and hasattr(one, "use_cache"):
+            if bool(one.use_cache) and not cache and not is_cache_said and not any(each.what == "use_cache" for each in assumed):
+                assumed.append(Assumed("use_cache", "false", "the configuration says true", is_guess=False))
             one.use_cache = cache
     texts = (config, getattr(config, "text_config", None))
     found = [_first(one, "max_position_embeddings", "n_positions", "max_target_positions") for one in texts]
     longest = min((one for one in found if isinstance(one, int) and one > 0), default=DEFAULT_SIZES["seq"])
     sizes = {"seq": min(DEFAULT_SIZES["seq"], longest)}
-    return Recipe(make, lambda module: list(_inputs(module, config, parameters)), sizes)
+    return Recipe(
+        make, lambda module: list(_inputs(module, config, parameters)), sizes, dtype or own, is_cast=False, assumed=tuple(assumed)
+    )
+
+
+def _made(cls: Any, config: Any, dtype: DType) -> nn.Module:
+    """The module as `from_pretrained` leaves it: made in an element type, but for the parts that are always wider."""
+    wanted = torch_dtype(dtype)
+    module: Any = cls._from_config(config, dtype=wanted) if hasattr(cls, "_from_config") else cls(config).to(wanted)
+    plan: dict[str, Any] = module._get_dtype_plan(wanted) if hasattr(module, "_get_dtype_plan") else {}
+    patterns = {re.compile(name.replace("*", ".*")): kept for name, kept in plan.items()}
+    stored = module.state_dict(keep_vars=True) if plan else {}
+    for name, tensor in stored.items():
+        kept = next((kept for pattern, kept in patterns.items() if pattern.search(name)), None)
+        if kept is not None and tensor.is_floating_point():
+            tensor.data = tensor.data.to(kept)
+    return module  # type: ignore[no-any-return]  # classes of the package have no types
+
+
+def _own_dtype(config: Any) -> DType | None:
+    """The element type that a configuration, or the part of it about text, says."""
+    for one in (config, getattr(config, "text_config", None)):
+        found = NAMED_DTYPES.get(str(getattr(one, "dtype", None) or "").removeprefix("torch."))
+        if found is not None and found in (DType.F16, DType.BF16, DType.F32, DType.F64):
+            return found
+    return None
+
+
+def _differences(config: Any, chosen: DType, own: DType | None, *, is_file: bool) -> Iterator[Assumed]:
+    """Where what is analysed is not what the configuration says, or says nothing."""
+    if own is not None and own is not chosen:
+        yield Assumed("dtype", chosen.text, f"the configuration says {own.text}", is_guess=False)
+    elif own is None and is_file and chosen is DType.F32:
+        yield Assumed("dtype", chosen.text, "default; the configuration does not say", is_guess=False)
+    quantization = getattr(config, "quantization_config", None)
+    if quantization is not None:
+        settings = quantization if isinstance(quantization, dict) else vars(quantization)
+        method = getattr(settings.get("quant_method"), "value", settings.get("quant_method")) or "some method"
+        why = f"the configuration says that weights are quantised by {method}, which is not analysed"
+        yield Assumed(WEIGHTS, f"plain {chosen.text}", why)
 
 
 def _config_and_class(package: Any, model: str, options: dict[str, Any]) -> tuple[Any, Any]:
@@ -184,36 +235,38 @@ def _input(name: str, config: Any) -> Wanted:
             code="IRS198",
             hint=f"irscope.capture(module, ...) from Python, or a class whose input is one of input_ids, {', '.join(_SHAPES)}",
         )
-    return Wanted(name, ("batch", *shape(config)), keyword=True)
+    sizes, is_usual = shape(config)
+    return Wanted(name, ("batch", *sizes), keyword=True, is_usual=is_usual)
 
 
-def _image(config: Any) -> tuple[int, ...]:
+def _image(config: Any) -> _Shape:
     vision = getattr(config, "vision_config", None) or config
-    size = _first(vision, "image_size", "input_size") or _IMAGE_SIZE
+    said = _first(vision, "image_size", "input_size")
+    size = said or _IMAGE_SIZE
     if isinstance(size, dict):
         size = [size.get("height", _IMAGE_SIZE), size.get("width", _IMAGE_SIZE)]
     height, width = size if isinstance(size, list | tuple) else (size, size)
     channels = _first(vision, "num_channels", "in_channels") or 3
     frames = _first(vision, "num_frames")
-    return (*((frames,) if isinstance(frames, int) else ()), int(channels), int(height), int(width))
+    return (*((frames,) if isinstance(frames, int) else ()), int(channels), int(height), int(width)), not said
 
 
-def _features(config: Any) -> tuple[int, ...]:
+def _features(config: Any) -> _Shape:
     per_frame = _first(config, "input_feat_per_channel")
     if per_frame is not None:
-        return (_FRAMES, int(per_frame))
+        return (_FRAMES, int(per_frame)), True
     bins = _first(config, "num_mel_bins", "feature_size") or 80
     longest = _first(config, "max_source_positions")
-    return (int(bins), 2 * int(longest)) if longest is not None else (_FRAMES, int(bins))
+    return ((int(bins), 2 * int(longest)), False) if longest is not None else ((_FRAMES, int(bins)), True)
 
 
-def _sound(config: Any) -> tuple[int, ...]:
+def _sound(config: Any) -> _Shape:
     bins, length = _first(config, "num_mel_bins"), _first(config, "max_length")
-    return (int(length), int(bins)) if bins is not None and length is not None else (_SAMPLES,)
+    return ((int(length), int(bins)), False) if bins is not None and length is not None else ((_SAMPLES,), True)
 
 
-def _vectors(config: Any) -> tuple[int | str, ...]:
-    return ("seq", int(_first(config, "d_model", "hidden_size") or _VOCABULARY))
+def _vectors(config: Any) -> _Shape:
+    return ("seq", int(_first(config, "d_model", "hidden_size") or _VOCABULARY)), False
 
 
 _SHAPES: Final = {"pixel_values": _image, "input_features": _features, "input_values": _sound, "inputs": _vectors}

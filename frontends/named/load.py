@@ -29,7 +29,7 @@ from irscope.ir.bind import rename_symbols
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
-from irscope.ir.program import Program
+from irscope.ir.program import Assumed, Program
 from irscope.ir.types import TensorType
 from irscope.passkit.settings import Settings
 
@@ -45,6 +45,11 @@ class Made:
     recipe: Recipe
     module: nn.Module
     chosen: Chosen
+
+    @property
+    def assumed(self) -> list[Assumed]:
+        """What nobody said about the run, and how it was taken."""
+        return [*self.recipe.assumed, *self.chosen.assumed()]
 
     def arguments(self, *, real: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of the call: by position, then by name."""
@@ -68,7 +73,7 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
     asked = {type_.dtype for type_ in options.inputs.values() if isinstance(type_, TensorType)}
     dtype = recipe.dtype or next((one for one in (DType.BF16, DType.F16) if one in asked), None)
     if dtype is not None:
-        module = module.to(torch_dtype(dtype))
+        module = module.to(torch_dtype(dtype)) if recipe.is_cast or dtype is not recipe.dtype else module
         wanted = [_as_asked(one, dtype) for one in wanted]
     return Made(name, recipe, module, choose(recipe, wanted, options, text))
 
@@ -79,6 +84,10 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
     with quiet():
         program = _exported(made, sink) if made.chosen.open else _captured(made, sink, settings)
     program.path = text
+    program.assumed[:0] = made.assumed
+    for one in made.recipe.assumed:
+        if one.is_guess:
+            sink.warn("IRS199", f"{one.what} are taken to be {one.value}: {one.why}", about=one.what)
     program.metadata["package"] = f"{made.name.package} {_version(made.name.package)}"
     return program
 

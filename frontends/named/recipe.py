@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -10,6 +10,7 @@ from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
+from irscope.ir.program import Assumed
 from irscope.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Wanted:
     """Whether the model takes a list of such tensors, one for each element of the batch."""
     keyword: bool = False
     """Whether it is given by its name."""
+    is_usual: bool = False
+    """Whether some of its sizes are usual ones, because neither the model nor its package says any."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ class Recipe:
     """Sizes where nobody says otherwise, besides the usual ones."""
     dtype: DType | None = None
     """Element type of weights and inputs, where it is not the usual one."""
+    is_cast: bool = True
+    """Whether the module has to be cast to that type; some packages make it so, and keep parts of it in another."""
+    assumed: tuple[Assumed, ...] = ()
+    """What the package or the model's own configuration leaves open or says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,16 @@ class Chosen:
     """What each size is in the run that is looked at."""
     open: frozenset[str]
     """Sizes that stay open."""
+    usual: frozenset[str] = frozenset()
+    """Sizes that have their default."""
+
+    def assumed(self) -> Iterator[Assumed]:
+        """What the user left to defaults."""
+        for symbol in sorted(self.usual):
+            yield Assumed(symbol, str(self.sizes[symbol]), f"default; --bind {symbol}=N", is_guess=False)
+        for one in self.inputs:
+            if one.is_usual:
+                yield Assumed(one.name, shown_type(one), f"default; --input {one.name}=TYPE", is_guess=False)
 
 
 def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name: str) -> Chosen:
@@ -70,11 +87,11 @@ def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name:
     for key, type_ in options.inputs.items():
         at = by_name.get(key, int(key) if key.isdigit() and int(key) < len(inputs) else -1)
         if at < 0 or not isinstance(type_, TensorType) or type_.shape is None:
-            known = ", ".join(_shown(one) for one in inputs) or "none"
+            known = ", ".join(f"{one.name}={shown_type(one)}" for one in inputs) or "none"
             problem = f"the model has no input {key!r}" if at < 0 else f"--input {key} needs a tensor type with a shape"
             raise UsageError(problem, code="IRS623", where=name, hint=f"inputs: {known}")
         shape = tuple(_size(dim, name) for dim in type_.shape)
-        inputs[at] = replace(inputs[at], shape=shape, dtype=type_.dtype)
+        inputs[at] = replace(inputs[at], shape=shape, dtype=type_.dtype, is_usual=False)
     usual = {**DEFAULT_SIZES, **recipe.sizes}
     sizes_of_inputs = (size for one in inputs for size in (*(("batch",) if one.as_list else ()), *one.shape))
     used = list(dict.fromkeys(size for size in sizes_of_inputs if isinstance(size, str)))
@@ -91,7 +108,7 @@ def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name:
     # Names that the user gives to sizes of an input are sizes that stay open.
     named = {size for type_ in options.inputs.values() if isinstance(type_, TensorType) for size in map(str, type_.shape or ())}
     free = {symbol for symbol in used if symbol not in options.bind and (symbol in options.open_sizes or symbol in named)}
-    return Chosen(tuple(inputs), sizes, frozenset(free))
+    return Chosen(tuple(inputs), sizes, frozenset(free), frozenset(used) - free - set(options.bind))
 
 
 def _size(dim: object, name: str) -> Size:
@@ -102,5 +119,6 @@ def _size(dim: object, name: str) -> Size:
     raise UsageError(f"{dim} is no size that an input can have", code="IRS623", where=name, hint="numbers, or names such as batch")
 
 
-def _shown(one: Wanted) -> str:
-    return f"{one.name}={one.dtype.text}[{','.join(map(str, one.shape))}]"
+def shown_type(one: Wanted) -> str:
+    """The type of an input, as --input takes it."""
+    return f"{one.dtype.text}[{','.join(map(str, one.shape))}]"

@@ -210,6 +210,11 @@ CODES: Final[dict[str, CodeDoc]] = {
         "A named model whose inputs are not known",
         "irscope knows the shapes of token ids, pictures, sounds and features. Other models can be captured from Python: irscope.capture.",
     ),
+    "IRS199": CodeDoc(
+        "The program that is analysed is not quite the one that runs",
+        "What runs around or in place of the model is not analysed: code that torch.compile generates, gradients exchanged by DDP, weights "
+        "moved by hooks, quantised weights of a configuration. The message names it. Numbers are marked as assumed, and --strict fails.",
+    ),
     "IRS194": CodeDoc(
         "The model runs too many operators",
         "A captured forward may run 500,000 operators. A loop over the elements of a large tensor is the usual reason.",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Role, Value
 from irscope.ir.observed import Observed
 from irscope.ir.places import Scope
+
+WEIGHTS: Final = "weights"
+"""What an assumption about weights is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,11 @@ class Assumed:
     """Where the value comes from, and how to say another."""
     is_guess: bool = True
     """Whether nothing vouches for it, so that every number that depends on it is assumed too. A documented default is no guess."""
+
+    @property
+    def is_about_weights(self) -> bool:
+        """Whether the weights themselves may be others, not only what is done with them."""
+        return self.what == WEIGHTS
 
     @property
     def text(self) -> str:

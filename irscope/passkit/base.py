@@ -57,7 +57,7 @@ class Analysis(Pass, ABC, Generic[R]):
     reads: ClassVar[tuple[Facet, ...]] = tuple(Facet)
     """Sides of the graph the result depends on; it is computed again when one of them has changed."""
     of_weights: ClassVar[bool] = False
-    """Whether the result is about weights alone: then no guess about inputs and the run makes it less sure."""
+    """Whether the result is about weights alone: then no guess about inputs or the run makes it less sure."""
 
     @abstractmethod
     def compute(self, graph: Graph, ctx: PassContext) -> R:

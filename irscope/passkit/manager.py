@@ -193,7 +193,7 @@ class Manager:
         value = self.get(subject)
         with self._guarded(subject):
             report = subject.report(value, self)
-        if self.program.guesses and not subject.of_weights:
+        if any(one.is_about_weights or not subject.of_weights for one in self.program.guesses):
             report = report.assumed()
         found = self.diagnostics_of(subject)
         return PassResult(subject, value, replace(report, diagnostics=(*report.diagnostics, *found)))
