@@ -20,8 +20,8 @@ from irscope.runtime.record.request import ORT, TORCH, Options
 class Command:
     """Run a model and write a recording of it: times and memory of every operator.
 
-    This executes the model, in a process of its own; no other command of irscope does. MODEL is a .pt2, .onnx or TorchScript file
-    (a TorchScript file is a program, so it needs --trust), or a name such as torchvision:resnet50, for which random weights are made.
+    This executes the model, in a process of its own; no other command of irscope does. MODEL is a .pt2, .onnx or TorchScript file, which
+    needs --trust because whoever made it decides what runs, or a name such as torchvision:resnet50, for which random weights are made.
     The recording is one JSON Lines file, explained in docs/recording.md; `irscope compare MODEL RECORDING` holds a prediction against it.
     """
 

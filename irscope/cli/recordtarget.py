@@ -20,7 +20,12 @@ from irscope.runtime.record.request import ORT, TORCH, InputSpec, Options, Reque
 from irscope.session import file_digest, open_model
 
 _FORMATS = {"pt2": TORCH, "torchscript": TORCH, "onnx": ORT}
-_TOUCHES_FILES = ("aten::from_file", "aten::save", "aten::load")
+_AT_STAKE = {
+    "pt2": "torch.export.load evaluates expressions that it holds, which can be any Python code",
+    "torchscript": "it is a program, which can read and write files",
+    "onnx": "ONNX Runtime takes what memory it asks for, and its native code was not made for crafted files",
+}
+"""What a hostile file of a format could do to whoever runs it."""
 _MOST = 10_000
 _FACTORY = "irscope.cli.recordnamed:make"
 
@@ -48,9 +53,9 @@ def request_from(args: argparse.Namespace, options: Options) -> Request:
         raise UsageError(message, code="IRS478", where=args.model, hint="bring the model as .pt2, .onnx or TorchScript")
     if args.executor and args.executor != executor:
         raise UsageError(f"files of kind {kind.name} are run with --executor {executor}", code="IRS478", where=args.model)
-    if kind.name == "torchscript" and not args.trust:
+    if not args.trust:
         hint = "if you know where it comes from, add --trust"
-        raise UsageError("a TorchScript file is a program; recording would execute it", code="IRS482", where=args.model, hint=hint)
+        raise UsageError(f"recording would run this file: {_AT_STAKE[kind.name]}", code="IRS482", where=args.model, hint=hint)
     return _of_file(path, kind.name, args, replace(options, executor=executor))
 
 
@@ -61,8 +66,6 @@ def _of_file(path: Path, format_name: str, args: argparse.Namespace, options: Op
     if chosen:
         loading = replace(loading, bind={**loading.bind, **chosen})
         program = open_model(path, loading).program
-    if not args.trust:
-        _check_operators(program)
     inputs = tuple(_spec(number, value) for number, value in enumerate(program.graph.inputs))
     model = ModelRecord(
         path.name,
@@ -109,12 +112,3 @@ def _scopes(graph: Graph) -> dict[str, str]:
     """Module calls by the names of the nodes' results."""
     named = ((value.name, node.scope.path) for node in graph for value in node.outputs)
     return {name: path for name, path in named if name and path}
-
-
-def _check_operators(program: Program) -> None:
-    for body in program.bodies():
-        for node in body:
-            if node.source.split(".")[0] in _TOUCHES_FILES:
-                hint = "if you know where it comes from, add --trust"
-                message = f"the model reads or writes files ({node.source}), and recording would execute it"
-                raise UsageError(message, code="IRS482", where=program.path, hint=hint)

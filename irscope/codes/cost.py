@@ -105,9 +105,10 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS481": CodeDoc("The run ended before there was anything to record", "The model could not be loaded, or its process was ended."),
     "IRS482": CodeDoc(
-        "This model is a program that can do anything",
-        "Running a TorchScript file, or operators that open files, executes what its author wrote. "
-        "If you know where it comes from, say so with --trust.",
+        "Running a file needs --trust",
+        "irscope reads files without executing anything in them; `record` hands them to PyTorch or ONNX Runtime, which run them. A .pt2 or "
+        "TorchScript file can execute any code, an .onnx file can exhaust memory or reach faults of native code. "
+        "If you know where the file comes from, say so with --trust.",
     ),
     "IRS450": CodeDoc(
         "--sort, --filter or --top does not fit",

@@ -18,7 +18,9 @@ MODELS = Path(__file__).parents[2] / "samples" / "models"
 @pytest.mark.ort
 def test_a_model_is_run_and_told_about(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "run.jsonl"
-    code = main(["record", str(MODELS / "transformer.onnx"), "-o", str(target), "--bind", "length=4", "--repeats", "2", "--threads", "1"])
+    code = main(
+        ["record", "--trust", str(MODELS / "transformer.onnx"), "-o", str(target), "--bind", "length=4", "--repeats", "2", "--threads", "1"]
+    )
     said = capfd.readouterr()
     assert code == 0, said.err
     assert "running transformer.onnx with onnxruntime on cpu" in said.err
@@ -35,7 +37,7 @@ def test_a_model_is_run_and_told_about(tmp_path: Path, capfd: pytest.CaptureFixt
 @pytest.mark.torch
 def test_a_program_is_run_in_a_process_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "run.jsonl"
-    assert main(["record", str(MODELS / "net.pt2"), "-o", str(target), "--repeats", "2", "--warmup", "0"]) == 0
+    assert main(["record", "--trust", str(MODELS / "net.pt2"), "-o", str(target), "--repeats", "2", "--warmup", "0"]) == 0
     found = read_recording(target)
     assert found.header.executor == "torch-cpu" and len(found.ops) == 15
     assert all(op.sources and op.scope is not None for op in found.ops)
@@ -43,12 +45,16 @@ def test_a_program_is_run_in_a_process_of_its_own(tmp_path: Path, capfd: pytest.
     assert "without workspaces" in capfd.readouterr().out
 
 
-@pytest.mark.torch
-def test_a_torchscript_file_needs_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "stake"), [("net.pt", "it is a program"), ("net.pt2", "any Python code"), ("cnn.onnx", "ONNX Runtime takes what memory")]
+)
+def test_a_file_is_run_only_with_trust(name: str, stake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if not (MODELS / name).exists():
+        pytest.skip("the sample needs torch")
     target = tmp_path / "run.jsonl"
-    assert main(["record", str(MODELS / "net.pt"), "-o", str(target)]) == 2
+    assert main(["record", str(MODELS / name), "-o", str(target)]) == 2
     said = capsys.readouterr().err
-    assert "IRS482" in said and "--trust" in said and said.count("\n") == 1
+    assert "IRS482" in said and "--trust" in said and stake in said and said.count("\n") == 1
     assert not target.exists()
 
 
@@ -68,7 +74,7 @@ def test_mistakes_are_one_line(arguments: list[str], says: str, tmp_path: Path, 
     if arguments[0] == "net.pt2" and not (MODELS / "net.pt2").exists():
         pytest.skip("the sample needs torch")
     target = tmp_path / "run.jsonl"
-    assert main(["record", str(MODELS / arguments[0]), *arguments[1:], "-o", str(target)]) in (2, 3)
+    assert main(["record", "--trust", str(MODELS / arguments[0]), *arguments[1:], "-o", str(target)]) in (2, 3)
     said = capsys.readouterr().err
     assert says in said and said.count("\n") == 1
     assert not target.exists()
@@ -87,7 +93,7 @@ def test_values_that_do_not_fit(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
     target, values = tmp_path / "run.jsonl", tmp_path / "values.npz"
     np.savez(values, x=np.zeros((2, 2), np.float32))
-    lstm = ["record", str(MODELS / "lstm.onnx"), "-o", str(target), "--repeats", "1"]
+    lstm = ["record", "--trust", str(MODELS / "lstm.onnx"), "-o", str(target), "--repeats", "1"]
     assert main([*lstm, "--values", str(values)]) == 2
     assert "--values has (2, 2) for x, which is f32[1,1,32]" in capfd.readouterr().err
     np.savez(values, z=np.zeros((1, 1, 32), np.float32))

@@ -94,7 +94,7 @@ def record(model: Path, *options: str) -> Recorded:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "recording.jsonl"
         started = time.perf_counter()
-        code = irscope_main(["record", str(model), "-o", str(target), "--repeats", "5", "--threads", "1", *options])
+        code = irscope_main(["record", "--trust", str(model), "-o", str(target), "--repeats", "5", "--threads", "1", *options])
         assert code == 0
         return Recorded(model, read_recording(target), time.perf_counter() - started)
 

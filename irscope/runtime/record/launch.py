@@ -44,7 +44,8 @@ def _run(request: Request, errors: Path, timeout: float | None, verbose: bool) -
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     if verbose:
         environment["IRSCOPE_RECORD_STAGES"] = "1"
-    command = [sys.executable, "-m", "irscope.runtime.record.child"]
+    # -P: a torch.py in the working folder, beside the model, must not be imported in place of torch.
+    command = [sys.executable, "-P", "-m", "irscope.runtime.record.child"]
     with errors.open("wb") as complaints:
         try:
             ended = subprocess.run(
