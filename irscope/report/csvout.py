@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from irscope.report.options import RenderOptions
-from irscope.report.printable import printable
+from irscope.report.printable import escaped, printable
 from irscope.report.report import Document, Report
 from irscope.report.summary import provenance_of
 from irscope.report.table import Column, Table
@@ -25,8 +25,11 @@ _DETAILS: dict[str, Callable[[Quantity], object]] = {
     "note": lambda quantity: quantity.note or None,
 }
 _QUOTED = re.compile(r'[",\n\r]|^$|^\s|\s$')
-_FORMULA = re.compile(r"[=+@]|-(?![\w .*+/()%,-]*$)")
-"""What a spreadsheet would compute instead of show; a name out of a model file must not get that far."""
+_COMPUTED = re.compile(r"\s*(?![+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$)([=+@\uff1d\uff0b\uff20\uff0d-])")
+"""Texts that a spreadsheet would compute instead of show (full-width signs too), but for plain numbers. A name out of a model file must not
+get that far: OWASP's list of characters, of which tab and CR are never printed as such."""
+_OWN_FORMULA = re.compile(r"-(?:[\w .*+/%,)-]|(?<=[-+*/% (,])\(|(?<=max)\(|(?<=min)\()*")
+"""A formula of sizes that begins with a minus: of all functions it can only call max and min."""
 _LONGEST_NAME = 100
 
 
@@ -65,7 +68,7 @@ def csv_lines(table: Table) -> Iterator[str]:
     for column in table.columns:
         values = table.cells(column.key)
         heads.append(column.key)
-        cells.append(values)
+        cells.append(values if column.kind.is_number else [_inert(cell) for cell in values])
         details.extend(_details(column, values))
     heads.extend(head for head, _ in details)
     cells.extend(values for _, values in details)
@@ -88,9 +91,17 @@ def _cell(cell: Cell) -> str:
     if value is None:
         return ""
     text = printable(raw_text(value))
-    if isinstance(value, str) and _FORMULA.match(text):
-        text = f"\\x{ord(text[0]):02x}{text[1:]}"
+    if isinstance(value, str) and not _OWN_FORMULA.fullmatch(text):
+        text = raw_text(_inert(text))
     return '"' + text.replace('"', '""') + '"' if _QUOTED.search(text) else text
+
+
+def _inert(cell: Cell) -> Cell:
+    """A text that no spreadsheet computes; other cells as they are."""
+    if not isinstance(cell, str) or (sign := _COMPUTED.match(cell)) is None:
+        return cell
+    at = sign.start(1)
+    return f"{cell[:at]}{escaped(cell[at])}{cell[at + 1 :]}"
 
 
 def _sections(report: Report) -> Iterator[Section]:
@@ -99,7 +110,7 @@ def _sections(report: Report) -> Iterator[Section]:
 
 
 def _summary(report: Report) -> Iterator[Section]:
-    rows = [(entry.key, entry.cell, entry.kind.value) for entry in report.entries()]
+    rows = [(entry.key, entry.cell if entry.kind.is_number else _inert(entry.cell), entry.kind.value) for entry in report.entries()]
     if rows:
         yield Section(report.pass_name, Table.of(rows, [Column("key"), Column("value", Kind.NUMBER), Column("kind")], "summary"))
 

@@ -17,7 +17,7 @@ def printable(text: str, encoding: str = "utf-8") -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    shown = "".join(character if character.isprintable() else _escape(character) for character in text)
+    shown = "".join(character if character.isprintable() else escaped(character) for character in text)
     return shown if can_encode(shown, encoding) else shown.encode(encoding, "backslashreplace").decode(encoding)
 
 
@@ -37,7 +37,8 @@ def well_formed(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _escape(character: str) -> str:
+def escaped(character: str) -> str:
+    """A character as Python's repr writes one that cannot be shown."""
     code = ord(character)
     if code < 0x100:
         return _SHORT.get(character) or f"\\x{code:02x}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-LIMIT = 500
+LIMIT = 1000
 
 
 @pytest.mark.parametrize("folder", ["irscope", "frontends", "passes", "tui", "samples"])

@@ -11,7 +11,7 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.report import FOLDER_RENDERERS, RENDERERS, Provenance, Quantity, RenderOptions, Report, Table, renderer
-from irscope.report.csvout import render_files
+from irscope.report.csvout import csv_lines, render_files
 from irscope.report.renderers import folder_renderer
 from tests.unit.report import examples
 
@@ -137,3 +137,32 @@ def test_json_is_json_whatever_the_nesting() -> None:
     odd = {"": {"": [[], {}, [[1]], {"a": [{}]}]}, "\udcff": [{"x": None}, 1, []]}
     text = rendered("json", Report("p", summary={"a": odd}))
     assert json.loads(text)["reports"][0]["summary"]["a"][""] == {"": [[], {}, [[1]], {"a": [{}]}]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["=1+1", "+1+1", "-1+1", "-WEBSERVICE(A1)", "-2+3+cmd|' /C calc'!A0", "@SUM(1)", " =1+1", "\t=1", "\r=1", "\uff1d1+1", "-A1", "-batch"],
+)
+def test_a_spreadsheet_computes_no_text(name: str) -> None:
+    _, line = csv_lines(Table.of([(name,)], columns=["name:text"]))
+    (cell,) = next(csv.reader([line]))
+    assert cell.lstrip()[0] == "\\", cell
+
+
+@pytest.mark.parametrize("text", ["-5", "+3.5e-2", "-0.25", "7", "1e9"])
+def test_numbers_in_texts_stay_numbers(text: str) -> None:
+    _, line = csv_lines(Table.of([(text,)], columns=["name:text"]))
+    assert line == f"{text}\n"
+
+
+def test_negative_numbers_stay_numbers() -> None:
+    _, line = csv_lines(Table.of([(-5, -2.5)], columns=["a:count", "b:number"]))
+    assert line == "-5,-2.5\n"
+
+
+@pytest.mark.parametrize(
+    ("formula", "kept"), [("-2*batch + 3", True), ("-max(a, b)*(c + 1)", True), ("-WEBSERVICE(a)", False), ("=a", False), ("-cmd|x", False)]
+)
+def test_formulas_of_sizes_stay_formulas(formula: str, kept: bool) -> None:
+    _, line = csv_lines(Table.of([(formula,)], columns=["difference:bytes"]))
+    assert (next(csv.reader([line])) == [formula]) is kept
