@@ -13,6 +13,7 @@ from irscope.frontends.torch_common.dtypes import SAFETENSORS_DTYPES
 from irscope.ir.dtypes import DType
 from irscope.ir.payload import FileRegion
 from irscope.ir.types import tensor
+from irscope.weights.folder import Forbidden, ModelFolder
 
 _LONGEST_HEADER = 100 << 20
 
@@ -65,13 +66,18 @@ def read_sharded(path: Path, table: WeightTable) -> None:
     places = _json(path.read_bytes(), table).get("weight_map")
     if not isinstance(places, dict):
         raise table.error("the index has no weight_map")
+    folder = ModelFolder(path)
     shards = sorted({str(shard) for shard in places.values()})
     for shard in shards:
         if Path(shard).name != shard or shard in ("", ".", ".."):
             raise table.error(f"the index names {shard!r}, which is outside its own folder", "the index is hostile or damaged")
-        file = path.parent / shard
-        if not file.is_file():
+        try:
+            found = folder.find(shard)
+        except Forbidden as error:
+            raise table.error(f"the shard {shard!r} {error}", error.hint or "the index is hostile or damaged") from None
+        if found is None:
             raise LoadError(f"the shard {shard!r} is missing", code="IRS164", where=str(path), hint="put all shards beside the index")
+        file = path.parent / shard
         if shard.endswith(".safetensors"):
             read_safetensors(file, table)
         else:

@@ -21,6 +21,7 @@ from irscope.frontends.named.torchvision_ops import load_torchvision
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.ir.dtypes import DType
 from irscope.ir.program import WEIGHTS, Assumed
+from irscope.weights.folder import Forbidden, ModelFolder
 
 _IMAGE_SIZE: Final = 224
 _SAMPLES: Final = 16_000
@@ -178,6 +179,12 @@ def _configured(config_class: Any, options: dict[str, Any], model: str) -> Any:
 
 
 def _from_file(package: Any, path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+    folder = ModelFolder(path)
+    try:
+        for file in sorted(path.glob("*.json")):  # whichever of them the package opens
+            folder.find(file.name)
+    except Forbidden as error:
+        raise LoadError(f"{file.name!r} {error}", code="IRS197", where=str(path), hint=error.hint) from None
     try:
         config = package.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False, **options)
     except (OSError, ValueError, KeyError) as error:

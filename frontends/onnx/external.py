@@ -1,39 +1,22 @@
-"""Where external tensor data may lie. Nothing outside the model's own folders is ever opened.
-
-Allowed are the folder in which the model was named and the folder in which the file really is: caches such as the
-Hugging Face hub's keep both the model and its data behind links.
-"""
+"""Locations of external tensor data: relative paths, to files that `ModelFolder` lets a model read."""
 
 from __future__ import annotations
 
 import os
-import stat
-from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 from irscope.errors import LoadError
 from irscope.frontends.onnx.failures import BAD_LOCATION, refuse, short
+from irscope.weights.folder import DataFile, Forbidden, ModelFolder
 
 _KNOWN_KEYS = ("location", "offset", "length")
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A regular file with tensor data that may be read."""
-
-    path: str
-    size: int
 
 
 class ExternalFiles:
     """Checks locations of external data, each file once."""
 
     def __init__(self, model: Path | None) -> None:
-        self._folder: Path | None = None
-        self._allowed: tuple[str, ...] = ()
-        if model is not None:
-            self._folder = model.parent
-            self._allowed = (os.path.realpath(model.parent), os.path.dirname(os.path.realpath(model)))
+        self._folder = None if model is None else ModelFolder(model)
         self._seen: dict[str, DataFile | None] = {}
 
     def find(self, location: str, tensor: str) -> DataFile | None:
@@ -58,32 +41,19 @@ class ExternalFiles:
             raise _bad(f"the location {shown} of its external data leaves the model's folder")
         if self._folder is None:
             return None
-        path = os.path.realpath(self._folder / location)
-        if not any(os.path.commonpath((path, folder)) == folder for folder in self._allowed):
-            raise _bad(f"its external data {shown} is a link to a place outside the model's folder", "copy the data beside the model")
         try:
-            status = os.stat(path, follow_symlinks=False)
-        except (OSError, ValueError):
-            return None
-        if not stat.S_ISREG(status.st_mode):
-            raise _bad(f"its external data {shown} is not a regular file")
-        if status.st_nlink > 1:
-            raise _bad(
-                f"its external data {shown} is a hard link to a file that has other names too", "make a copy of it under its own name"
-            )
-        return DataFile(path, status.st_size)
+            return self._folder.find(location)
+        except Forbidden as error:
+            raise _bad(f"its external data {shown} {error}", *([error.hint] if error.hint else [])) from None
 
     def read(self, file: DataFile, offset: int, length: int) -> bytes | None:
         """A few bytes of a checked file; None where it changed since it was checked."""
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        assert self._folder is not None, "find() gave the file"
         try:
-            descriptor = os.open(file.path, flags)
-        except OSError:
+            descriptor = self._folder.open(file)
+        except (OSError, Forbidden):
             return None
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-                return None
             os.lseek(descriptor, offset, os.SEEK_SET)
             data = os.read(descriptor, length)
         except OSError:

@@ -7,7 +7,6 @@ the processor's cache is as fast, and memory stays flat by itself.
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from irscope.ir.payload import Blob, FileRegion, Payload
+from irscope.weights.folder import Forbidden, ModelFolder
 
 _AT_ONCE = 1 << 30
 
@@ -41,11 +41,7 @@ class WeightFiles:
     """
 
     def __init__(self, model_path: str, allowed: Iterable[str] = ()) -> None:
-        self._base = os.path.dirname(os.path.abspath(model_path)) if model_path else os.getcwd()
-        folders = [self._base, *allowed]
-        if model_path:
-            folders.append(os.path.dirname(os.path.realpath(model_path)))
-        self._allowed = tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders))
+        self._folder = ModelFolder(model_path or os.getcwd(), allowed)
         self._descriptors: dict[str, int | str] = {}
         self._lock = threading.Lock()
 
@@ -78,23 +74,14 @@ class WeightFiles:
         """A descriptor, or why there is none."""
         name = os.path.basename(path) or path
         try:
-            real = os.path.realpath(path)
-            if not (self._is_allowed(real) and os.path.exists(real)):
-                # A text names files as seen from its own folder.
-                real = os.path.realpath(os.path.join(self._base, path))
-            if not self._is_allowed(real):
-                return f"{path!r} is outside the folder of the model"
-            flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(real, flags)
+            found = self._folder.find(path)
+            if found is None:
+                return f"{name!r} cannot be opened: there is no such file"
+            return self._folder.open(found)
+        except Forbidden as error:
+            return f"{path!r} {error}"
         except (OSError, ValueError) as error:
             return f"{name!r} cannot be opened: {getattr(error, 'strerror', None) or error}"
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            return f"{name!r} is not a regular file"
-        return descriptor
-
-    def _is_allowed(self, real: str) -> bool:
-        return any(os.path.commonpath((real, folder)) == folder for folder in self._allowed)
 
     def read_into(self, source: Bytes, offset: int, into: memoryview) -> None:
         """Fill a buffer with the bytes at an offset; Unreadable where they are no longer there."""

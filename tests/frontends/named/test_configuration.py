@@ -153,3 +153,12 @@ def test_types_are_those_of_the_packages_own_loading(dtype: DType, tmp_path: Pat
         made = make_named(f"transformers:{path}", LoadOptions()).module
         for read in (nn.Module.named_parameters, nn.Module.named_buffers):
             assert {key: one.dtype for key, one in read(made)} == {key: one.dtype for key, one in read(truth)}
+
+
+@pytest.mark.usefixtures("package")
+def test_a_configuration_that_is_a_link_elsewhere_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "secret.json").write_text("{}")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").symlink_to(tmp_path / "secret.json")
+    assert main(["run", f"transformers:{tmp_path / 'model'}"]) == 3
+    assert "'config.json' is outside the folder of the model" in capsys.readouterr().err

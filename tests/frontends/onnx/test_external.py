@@ -143,8 +143,8 @@ def test_small_integers_are_read(folder: Path) -> None:
 
 def test_cache_with_links_to_blobs(tmp_path: Path) -> None:
     """Both the model and its data are links, as in the Hugging Face hub's cache."""
-    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "rev"
-    blobs.mkdir()
+    blobs, snapshot = tmp_path / "models--me--mine" / "blobs", tmp_path / "models--me--mine" / "snapshots" / "rev"
+    blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
     proto = model([helper.make_node("Identity", ["w"], ["y"])], [], initializers=[external("model.onnx.data")])
     (blobs / "aaa").write_bytes(proto.SerializeToString())
