@@ -15,14 +15,17 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
 from torch.utils._pytree import tree_map_only
 
+from irscope.frontends.eager.opensizes import OpenSizes
+
 _TABLES = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 class Fakes:
     """Makes fake tensors on a device; the same tensor becomes the same fake one."""
 
-    def __init__(self, mode: FakeTensorMode, device: str) -> None:
+    def __init__(self, mode: FakeTensorMode, device: str, sizes: OpenSizes | None = None) -> None:
         self.mode = mode
+        self._sizes = sizes
         self.device = device
         self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._originals: dict[int, torch.Tensor] = {}
@@ -53,8 +56,9 @@ class Fakes:
             # As `to` does: a tensor with gaps or that shows elements twice becomes row-major.
             strides = real.stride() if torch.ops.aten.is_non_overlapping_and_dense(real) else None
             with self.mode, torch.no_grad():
-                size, dtype = tuple(real.shape), real.dtype
-                if strides is None:
+                open_shape = self._sizes.shape_of(real) if self._sizes is not None else None
+                size, dtype = open_shape or tuple(real.shape), real.dtype
+                if strides is None or open_shape is not None:
                     made = torch.empty(size, dtype=dtype, device=self.device)
                 else:
                     made = torch.empty_strided(size, strides, dtype=dtype, device=self.device)
@@ -122,13 +126,13 @@ def _contents(module: nn.Module) -> list[tuple[Any, Any]]:
     return [(found, found.copy()) for found in vars(module).values() if isinstance(found, list | dict | set)]
 
 
-def mode_of(item: Any) -> FakeTensorMode:
+def mode_of(item: Any, sizes: OpenSizes | None = None) -> FakeTensorMode:
     """The mode of fake tensors that were given, a new one where there are none."""
     for leaf in torch.utils._pytree.tree_leaves(item):
         if isinstance(leaf, FakeTensor):
             mode: FakeTensorMode = leaf.fake_mode
             return mode
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes.shapes if sizes is not None else None)
 
 
 @contextmanager

@@ -12,11 +12,13 @@ from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.eager.inside import MOST_FOUND
+from irscope.frontends.eager.opensizes import OpenSizes
 from irscope.frontends.eager.program import program_of
 from irscope.frontends.eager.record import Op, Tensor
 from irscope.frontends.eager.running import bench
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_common.payloads import MOST_LITERAL_ELEMENTS
+from irscope.ir.dims import Dim
 from irscope.ir.payload import Literal, Payload
 from irscope.ir.program import Program
 
@@ -28,12 +30,13 @@ def capture_program(
     *,
     device: str = "cuda",
     target: Target | None = None,
+    sizes: OpenSizes | None = None,
     sink: DiagnosticSink,
 ) -> Program:
-    """Run a module's forward once without data and without gradients, and say what ran."""
+    """Run a module's forward once without data and without gradients, and say what ran; `sizes` are those that stay open."""
     check_module(module)
     for most_found in (MOST_FOUND, 0):
-        with bench(module, args, kwargs, device=device, target=target, sink=sink, most_found=most_found) as made:
+        with bench(module, args, kwargs, device=device, target=target, sink=sink, most_found=most_found, sizes=sizes) as made:
             try:
                 record = made.record()
                 break
@@ -49,11 +52,13 @@ def capture_program(
             about=f"{op.name} at {op.loc}",
         )
     program = program_of(record, _payloads(made.recorder.values.known))
+    if sizes is not None:
+        sizes.settle(program)
     program.metadata["class"] = type(module).__name__
     return program
 
 
-def _rows(op: Op) -> int:
+def _rows(op: Op) -> Dim:
     """How many rows an operator was taken to find."""
     return next((one.shape[0] for one in op.makes() if one.shape), 0)
 

@@ -14,6 +14,7 @@ from irscope.frontends.torch_common.foreign import foreign_attrs
 from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
 from irscope.frontends.torch_common.signatures import Argument, Signature, complete, find, parse_signature
 from irscope.ir.builder import paused_gc
+from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.ir.names import Names
@@ -123,7 +124,7 @@ class _Lowering:
             return "" if str(item) == self._hidden else str(item)
         if isinstance(item, torch.layout):
             return 0
-        if item is None or isinstance(item, bool | int | float | complex | str):
+        if item is None or isinstance(item, bool | int | float | complex | str | SymDim):
             return item
         return str(item)
 
@@ -205,6 +206,6 @@ def signature_of(op: Op, full: str) -> Signature:
 def _scalar(made: object) -> Type:
     if isinstance(made, bool):
         return scalar(DType.BOOL)
-    if isinstance(made, int):
+    if isinstance(made, int | SymDim):
         return scalar(DType.I64)
     return scalar(DType.F64) if isinstance(made, float) else UNKNOWN_TYPE

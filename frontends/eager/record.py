@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
+from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.places import Loc, Scope, root_scope
 
@@ -22,7 +23,7 @@ class Storage:
     """One piece of memory, from the operator that made it until Python and autograd let go of it."""
 
     number: int
-    size: int
+    size: Dim
     device: str
     born: int | None
     """The operator that made it; None for what was there before."""
@@ -33,6 +34,12 @@ class Storage:
     inside: bool = False
     """Whether it was freed while operator `died - 1` ran, not after it."""
 
+    @property
+    def bytes(self) -> int:
+        """The size, in a recording without open sizes."""
+        assert isinstance(self.size, int)
+        return self.size
+
 
 @dataclass(eq=False, slots=True)
 class Tensor:
@@ -42,9 +49,9 @@ class Tensor:
     storage: Storage | None
     """None for tensors without one, such as sparse ones."""
     dtype: DType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    offset: Dim
     device: str
     kind: Kind = "result"
     name: str = ""
@@ -53,6 +60,11 @@ class Tensor:
     """The operator whose result it is."""
     trainable: bool = False
     """Whether it takes gradients."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape, in a recording without open sizes."""
+        return tuple([size for size in self.shape if isinstance(size, int)])
 
 
 @dataclass(eq=False, slots=True)

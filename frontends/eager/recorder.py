@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -19,9 +19,11 @@ from irscope.errors import LoadError
 from irscope.frontends.eager.calls import Calls
 from irscope.frontends.eager.frames import Frames
 from irscope.frontends.eager.inside import COMPOSITE, SILENT, Inside, is_composite
+from irscope.frontends.eager.opensizes import OpenSizes, Size, is_open
 from irscope.frontends.eager.record import Kind, Op, Phase, Record, Storage, Tensor, dtype_of, tensors_in
 from irscope.frontends.eager.routes import KERNELS, ROUTES, Rerouted
 from irscope.frontends.eager.values import Values
+from irscope.ir.dims import Dim
 from irscope.passkit.settings import Settings
 
 _MOST_OPERATORS = 500_000
@@ -48,6 +50,8 @@ class Recorder(TorchDispatchMode):
         self.values = Values(self.record)
         self.inside: Inside | None = None
         """Runs what operators are made of; asked for a guess where a size depends on values that are not known."""
+        self.sizes: OpenSizes | None = None
+        """Sizes that stay open."""
         self._storages: dict[int, Storage] = {}
         self._tensors: dict[tuple[Any, ...], Tensor] = {}
         self._deaths = 0
@@ -174,19 +178,26 @@ class Recorder(TorchDispatchMode):
             if found is not NotImplemented:
                 return found
         if is_composite(func):
+            if self.sizes is not None and func in self.sizes.in_python and COMPOSITE in func.py_kernels:
+                return func.py_kernels[COMPOSITE](*args, **kwargs)
             return func._op_dk(COMPOSITE, *args, **kwargs)
         return func(*args, **kwargs)
 
     def _answered(self, op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What an operator returns; where that depends on values they are computed."""
         try:
-            return self.execute(op.func, args, kwargs)
+            with self.sizes.kept_open(op.func) if self.sizes is not None else nullcontext():
+                return self.execute(op.func, args, kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             found = self.values.result(op)
             if found is None:
-                if not isinstance(error, DynamicOutputShapeException) or self.inside is None:
+                if not isinstance(error, DynamicOutputShapeException) or self.inside is None or self.sizes is not None:
                     raise
                 return self._guessed(op, args, kwargs, self.inside)
+        if self.sizes is not None and not isinstance(found, bool) and self.values.is_of_open_size(op):
+            raise LoadError(
+                f"what {op.namespace}.{op.name} returns depends on the values of a tensor whose size is open", code="IRS673"
+            ) from None
         return tree_map_only(torch.Tensor, lambda real: torch.empty_like(real, device=self.record.device), found)
 
     def _guessed(self, op: Op, args: Sequence[Any], kwargs: Mapping[str, Any], inside: Inside) -> Any:
@@ -207,12 +218,15 @@ class Recorder(TorchDispatchMode):
             return self._seen(item, "constant", "")
         if isinstance(item, tuple | list):
             return tuple([self._noted(part) for part in item])
-        return item
+        if isinstance(item, torch.SymInt):
+            return self._dim(item)
+        # What Python computed of sizes besides sizes, such as a scale, is that of the run.
+        return item.node.hint if is_open(item) else item
 
     def _seen(self, tensor: torch.Tensor, kind: Kind, name: str) -> Tensor:
         """The tensor as it was seen last; one that was not seen before was there before the run."""
         storage = self._storage_of(tensor, None)
-        key = _key(tensor, storage)
+        key = self._key(tensor, storage)
         found = self._tensors.get(key)
         if found is None:
             found = self._tensors[key] = self._new(tensor, storage, kind, name)
@@ -233,21 +247,21 @@ class Recorder(TorchDispatchMode):
             storage = self._storage_of(item, number)
             made = self._new(item, storage, "result", "")
             made.made_by = number
-            self._tensors[_key(item, storage)] = made
+            self._tensors[self._key(item, storage)] = made
             return (made,)
         if isinstance(item, tuple | list):
             return tuple([part for one in item for part in self._made(one, number)])
         return (item,)
 
     def _new(self, tensor: torch.Tensor, storage: Storage | None, kind: Kind, name: str) -> Tensor:
-        strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if tensor.layout is torch.strided else ((), 0)
+        is_strided = tensor.layout is torch.strided
         made = Tensor(
             len(self.record.tensors),
             storage,
             dtype_of(tensor),
-            tuple(tensor.shape),
-            strides,
-            offset,
+            self._dims(tensor.shape),
+            self._dims(tensor.stride()) if is_strided else (),
+            self._dim(tensor.storage_offset()) if is_strided else 0,
             str(tensor.device),
             kind,
             name,
@@ -263,7 +277,7 @@ class Recorder(TorchDispatchMode):
         key = storage._cdata
         found = self._storages.get(key)
         if found is None:
-            found = Storage(len(self.record.storages), storage.nbytes(), str(tensor.device), number)
+            found = Storage(len(self.record.storages), self._dim(storage.nbytes()), str(tensor.device), number)
             self.record.storages.append(found)
             self._storages[key] = found
             weakref.finalize(storage, self._freed, key, found).atexit = False
@@ -279,16 +293,24 @@ class Recorder(TorchDispatchMode):
         storage.rank = self._deaths
         self._deaths += 1
 
+    def _key(self, tensor: torch.Tensor, storage: Storage | None) -> tuple[Any, ...]:
+        """What two views of one storage have in common where they show the same elements."""
+        if storage is None:
+            return (id(tensor),)
+        return (storage.number, tensor.dtype, self._dim(tensor.storage_offset()), self._dims(tensor.shape), self._dims(tensor.stride()))
+
+    def _dim(self, size: Size) -> Dim:
+        if isinstance(size, int):
+            return size
+        assert self.sizes is not None
+        return self.sizes.dim(size)
+
+    def _dims(self, sizes: Sequence[Size]) -> tuple[Dim, ...]:
+        return tuple([size if isinstance(size, int) else self._dim(size) for size in sizes])
+
     def _flat(self, item: Any) -> tuple[Any, ...]:
         """Tensors in what a model returns, in order."""
         return tuple(self._seen(one, "constant", "") for one in tensors_of(item))
-
-
-def _key(tensor: torch.Tensor, storage: Storage | None) -> tuple[Any, ...]:
-    """What two views of one storage have in common where they show the same elements."""
-    if storage is None:
-        return (id(tensor),)
-    return (storage.number, tensor.dtype, tensor.storage_offset(), *tensor.shape, *tensor.stride())
 
 
 @contextmanager

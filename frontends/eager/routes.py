@@ -10,6 +10,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from irscope.devices import Target
+from irscope.frontends.eager.opensizes import number
 from irscope.frontends.eager.record import dtype_of
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.call import OpCall
@@ -68,7 +69,7 @@ def kernel_of(
 
 
 def _type(found: torch.Tensor) -> TensorType:
-    return tensor(dtype_of(found), tuple(found.shape), "", tuple(found.stride()))
+    return tensor(dtype_of(found), tuple(map(number, found.shape)), "", tuple(map(number, found.stride())))
 
 
 def _flash(query: Any, key: Any, value: Any, dropout: float, is_causal: bool, scale: float | None) -> torch.Tensor:
@@ -104,7 +105,7 @@ def _as_numbers(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def _aligned(mask: torch.Tensor) -> torch.Tensor:
     """A mask whose rows begin where the kernel can load them: padded, and shown without the padding."""
-    if mask.stride(-1) == 1 and all(step % _MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
+    if mask.stride(-1) == 1 and all(number(step) % _MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
         return mask
     last = mask.shape[-1]
     return functional.pad(mask, (0, _MASK_ALIGNMENT - last % _MASK_ALIGNMENT))[..., :last]

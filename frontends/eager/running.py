@@ -16,6 +16,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.eager.failures import told_clearly
 from irscope.frontends.eager.fakes import Fakes, mode_of, taken_for_real
 from irscope.frontends.eager.inside import MOST_FOUND, Inside
+from irscope.frontends.eager.opensizes import OpenSizes
 from irscope.frontends.eager.pretend import pretended_cuda
 from irscope.frontends.eager.record import Record
 from irscope.frontends.eager.recorder import Recorder
@@ -57,17 +58,18 @@ def bench(
     sink: DiagnosticSink | None = None,
     watch: type[Recorder] = Recorder,
     most_found: int = MOST_FOUND,
+    sizes: OpenSizes | None = None,
 ) -> Iterator[Bench]:
     """Put a module and its arguments on a pretended device. When the context ends the module is as it was.
 
     `grad` says whether operators are seen below autograd; `watch` is the class of the recorder; `most_found` is how much an operator is
-    taken to find where that depends on values that are not known.
+    taken to find where that depends on values that are not known; `sizes` are those that stay open.
     """
     with ExitStack() as stack:
         target = target or target_of(Settings())
         found = stack.enter_context(pretended_cuda(target, sink)) if device.startswith("cuda") else device
-        mode = mode_of([args, kwargs, list(module.parameters()), list(module.buffers())])
-        fakes = Fakes(mode, found)
+        mode = mode_of([args, kwargs, list(module.parameters()), list(module.buffers())], sizes)
+        fakes = Fakes(mode, found, sizes)
         given, named = fakes.all(tuple(args)), fakes.all(dict(kwargs or {}))
         stack.enter_context(fakes.module(module))
         stack.enter_context(taken_for_real())
@@ -76,7 +78,7 @@ def bench(
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         inside = stack.enter_context(Inside(most_found))
         recorder = watch(module, grad=grad, device=found, target=target)
-        recorder.inside = inside
+        recorder.inside, recorder.sizes, recorder.values.sizes = inside, sizes, sizes
         recorder.declare_module(module, fakes.real)
         for name, value in _names(module, given, named):
             recorder.declare(value, "input", name, fakes.real(value))

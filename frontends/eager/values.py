@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from irscope.frontends.eager.opensizes import OpenSizes
 from irscope.frontends.eager.record import Op, Record, Tensor, tensors_in
+from irscope.ir.dims import SymDim, product
 
 _MOST_ELEMENTS = 1 << 22
 """In all tensors that are computed for one answer."""
@@ -25,6 +27,8 @@ class Values:
         """Operators that wrote to a storage, by its number."""
         self._hopeless: set[Tensor] = set()
         """Tensors whose values were asked for in vain."""
+        self.sizes: OpenSizes | None = None
+        """Sizes that stay open; values are those of the run that is recorded."""
         self.missing: dict[Tensor, None] = {}
         """Tensors without which the last question has no answer."""
 
@@ -105,7 +109,27 @@ class Values:
         with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad():
             return op.func(*self._real(op.args), **{key: self._real(value) for key, value in op.kwargs.items()})
 
+    def is_of_open_size(self, op: Op) -> bool:
+        """Whether what an operator reads was computed from tensors whose size is open, so that other sizes may have other values."""
+        pending, seen = list(op.reads()), set[int]()
+        while pending:
+            one = pending.pop()
+            if one.number in seen:
+                continue
+            seen.add(one.number)
+            if any(isinstance(size, SymDim) for size in one.shape):
+                return True
+            if one.made_by is not None:
+                maker = self._record.ops[one.made_by]
+                if any(isinstance(item, SymDim) for item in _flat((maker.args, tuple(maker.kwargs.values())))):
+                    return True
+                pending.extend(maker.reads())
+        return False
+
     def _real(self, item: Any) -> Any:
+        if isinstance(item, SymDim):
+            assert self.sizes is not None
+            return self.sizes.in_run(item)
         if isinstance(item, Tensor):
             # An operator that works in place must not change what is known.
             return self._known[item].clone() if item in self._known else item
@@ -121,7 +145,5 @@ def _flat(item: Any) -> Sequence[Any]:
 
 
 def _elements(tensor: Tensor) -> int:
-    count = 1
-    for size in tensor.shape:
-        count *= size
-    return count
+    count = product(tensor.shape)
+    return count if isinstance(count, int) else 0

@@ -8,12 +8,12 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.body import BodyReader
-from irscope.frontends.exported.expressions import Symbols
 from irscope.frontends.exported.metadata import Locations, Scopes
 from irscope.frontends.exported.older import PROGRAM, OlderWeights
 from irscope.frontends.exported.signature import declare_inputs, set_outputs
 from irscope.frontends.exported.tensors import Json, Types, Weights, devices, read_json
 from irscope.frontends.torch_common.archive import Archive
+from irscope.frontends.torch_common.expressions import Symbols
 from irscope.ir.graph import Graph
 from irscope.ir.names import Names
 from irscope.ir.program import Program

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from irscope.errors import LoadError
-from irscope.frontends.exported.expressions import Symbols
 from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
+from irscope.frontends.torch_common.expressions import Symbols
 from irscope.frontends.torch_common.payloads import literal_of, span_bytes
 from irscope.ir.dims import Dim, SymDim, equal, unknown
 from irscope.ir.dtypes import DType

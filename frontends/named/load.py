@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +19,11 @@ from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends import exported
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.eager.live import capture_program
+from irscope.frontends.eager.opensizes import OpenSizes, SizeFixed
 from irscope.frontends.named.find import find_recipe
 from irscope.frontends.named.hollow import faked, made_hollow
 from irscope.frontends.named.names import Name, parse_name
-from irscope.frontends.named.recipe import Chosen, Recipe, Wanted, choose
+from irscope.frontends.named.recipe import Chosen, Recipe, Size, Wanted, choose
 from irscope.frontends.named.tensors import make_arguments
 from irscope.frontends.torch_common.dtypes import torch_dtype
 from irscope.ir.bind import rename_symbols
@@ -34,7 +35,9 @@ from irscope.ir.types import TensorType
 from irscope.passkit.settings import Settings
 
 _SMALLEST_OPEN: Final = 2
-"""torch.export takes sizes of 1 to be fixed."""
+"""torch takes sizes of 1 to be fixed."""
+_MOST_IN_PYTHON: Final = 6
+"""Operators for which a capture is tried again."""
 
 
 @dataclass
@@ -65,7 +68,7 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
         recipe = find_recipe(name)
         try:
             module = made_hollow(recipe.make) if hollow else _made_real(recipe)
-        except IrscopeError:
+        except ZeroDivisionError:
             raise
         except Exception as error:  # whatever the package raises is why it cannot make the model
             raise LoadError(f"{name.package} cannot make it: {first_line(error)}", code="IRS197", where=text) from error
@@ -82,7 +85,7 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
     """The program of a named model."""
     made = make_named(text, options)
     with quiet():
-        program = _exported(made, sink) if made.chosen.open else _captured(made, sink, settings)
+        program = _opened(made, sink, settings) if made.chosen.open else _captured(made, made.chosen, sink, settings)
     program.path = text
     program.assumed[:0] = made.assumed
     for one in made.recipe.assumed:
@@ -92,17 +95,48 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
     return program
 
 
-def _captured(made: Made, sink: DiagnosticSink, settings: Settings) -> Program:
+def _captured(made: Made, chosen: Chosen, sink: DiagnosticSink, settings: Settings, in_python: frozenset[Any] = frozenset()) -> Program:
     target = target_of(settings)
-    args, kwargs = made.arguments()
+    args, kwargs = make_arguments(chosen)
     device = "cpu" if target.device.kind == "cpu" else "cuda"
-    return capture_program(made.module, args, kwargs, device=device, target=target, sink=sink)
+    given = args + tuple(kwargs.values())
+    sizes = None
+    if chosen.open:
+        shapes = {one.name: one.shape for one in chosen.inputs}
+        names = [*(one.name for one in chosen.inputs if not one.keyword), *kwargs]
+        axes = {id(tensor): _shape(shapes[name], chosen) for name, tensor in zip(names, given, strict=True)}
+        sizes = OpenSizes({name: chosen.sizes[name] for name in sorted(chosen.open)}, axes, in_python)
+    return capture_program(made.module, args, kwargs, device=device, target=target, sizes=sizes, sink=sink)
+
+
+def _shape(shape: Sequence[Size], chosen: Chosen) -> list[Size]:
+    """A shape with the names of its open sizes, numbers for the others."""
+    return [size if isinstance(size, int) or size in chosen.open else chosen.sizes[size] for size in shape]
+
+
+def _opened(made: Made, sink: DiagnosticSink, settings: Settings) -> Program:
+    """With sizes that are symbols: captured as it runs, or where that needs numbers through torch.export, which may take another path."""
+    if any(one.as_list for one in made.chosen.inputs):
+        raise UsageError("it takes a list of images, which has no open size", code="IRS673", where=made.name.text, hint="--bind batch=1")
+    chosen = large_enough(made.chosen)
+    in_python: set[Any] = set()
+    while True:
+        said = DiagnosticSink()
+        try:
+            program = _captured(made, chosen, said, settings, frozenset(in_python))
+        except SizeFixed as error:
+            if not error.func or error.func in in_python or len(in_python) >= _MOST_IN_PYTHON:
+                return _exported(made, sink)
+            in_python.add(error.func)
+        except IrscopeError:
+            return _exported(made, sink)
+        else:
+            for diagnostic in said:
+                sink.add(diagnostic)
+            return program
 
 
 def _exported(made: Made, sink: DiagnosticSink) -> Program:
-    """Through torch.export: its programs have sizes that are symbols."""
-    if any(one.as_list for one in made.chosen.inputs):
-        raise UsageError("it takes a list of images, which has no open size", code="IRS673", where=made.name.text, hint="--bind batch=1")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     chosen = large_enough(made.chosen)

@@ -60,9 +60,9 @@ def recorded_peak(record: Record) -> int:
     change = [0] * (count + 1)
     for one in record.storages:
         if one.born is not None:
-            change[one.born] += one.size
+            change[one.born] += one.bytes
             if one.died is not None and one.died <= count:
-                change[max(one.died, one.born + 1)] -= one.size
+                change[max(one.died, one.born + 1)] -= one.bytes
     live = peak = 0
     for amount in change[:count]:
         live += amount

@@ -51,7 +51,7 @@ def problem_of(record: Record, costs: CostModel = SIMPLE_COSTS, seconds: Callabl
     storages = [
         StepStorage(
             names[number],
-            one.size,
+            one.bytes,
             is_input=one.born is None,
             is_output=one.died is None,
             held=-1 if one.died is None or one.died == 0 else place[one.died - 1],
@@ -89,8 +89,8 @@ def seconds_of(op: Op, costs: CostModel) -> float:
     formula = formula_of(op.func)
     flops = 0.0
     if formula is not None:
-        args, kwargs = tree_map_only(Tensor, lambda one: torch.Size(one.shape), (op.args, op.kwargs))
-        results = [torch.Size(one.shape) for one in op.makes()]
+        args, kwargs = tree_map_only(Tensor, lambda one: torch.Size(one.sizes), (op.args, op.kwargs))
+        results = [torch.Size(one.sizes) for one in op.makes()]
         try:
             flops = float(formula(*args, **kwargs, out_val=results[0] if len(results) == 1 else tuple(results)))
         except (TypeError, IndexError, AttributeError):
@@ -199,6 +199,6 @@ def _names(record: Record) -> list[str]:
 
 def _bytes(tensor: Tensor) -> int:
     count = 1
-    for size in tensor.shape:
+    for size in tensor.sizes:
         count *= size
     return count * max(1, (tensor.dtype.bits or 8) // 8)

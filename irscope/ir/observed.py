@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Value
 
 
@@ -17,7 +18,7 @@ class Life:
     """The last node at whose end it was still there; None where it outlived the run."""
     rank: int
     """The place among all storages that were let go of: several may go after one node."""
-    size: int
+    size: Dim
     """Bytes of the whole storage, which may be more than those of the value that had it first."""
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from irscope.frontends.exported.expressions import Symbols
 from irscope.frontends.exported.tensors import Types, read_json
 from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
+from irscope.frontends.torch_common.expressions import Symbols
 from irscope.ir.dims import Dim, bind
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType

@@ -84,7 +84,7 @@ class _Converter:
             category, name = self._kind(storage, owner)
             self._pieces[storage] = Piece(
                 storage.number,
-                storage.size,
+                storage.bytes,
                 name,
                 category,
                 storage.born,
