@@ -74,7 +74,9 @@ class WeightFiles:
         """A descriptor, or why there is none."""
         name = os.path.basename(path) or path
         try:
-            found = self._folder.find(path)
+            # Readers name files as seen from the working folder, a text as seen from its own.
+            here = os.path.abspath(path)
+            found = self._folder.find(here if self._folder.is_allowed(os.path.realpath(here)) and os.path.exists(here) else path)
             if found is None:
                 return f"{name!r} cannot be opened: there is no such file"
             return self._folder.open(found)

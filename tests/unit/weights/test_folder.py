@@ -141,3 +141,12 @@ def test_shards_follow_the_same_rules(passes: str, repository: Path, capsys: pyt
     os.mkfifo(shard)
     assert main(["run", "--passes", passes, str(index)]) == 3
     assert "not a regular file" in capsys.readouterr().err
+
+
+def test_weights_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that is named by a relative path has regions under that path."""
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "w.safetensors").write_bytes(_safetensors())
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--passes", "params{values}", str(Path("deep", "er", "w.safetensors"))]) == 0
+    assert "coverage: 1 of 1" in capsys.readouterr().out
