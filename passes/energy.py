@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from irscope.devices.energy import Constants, constants
 from irscope.devices.profile import DeviceProfile, Figure
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph
+from irscope.ops.registry import find_op
 from irscope.passes.roofline import Roofline
+from irscope.passes.rooflines.bounds import UNKNOWN, Bounds, NodeBound
+from irscope.passes.sizes import at_least
 from irscope.passes.traffic import Traffic
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -19,6 +23,13 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
 _JOULES_PER_KWH = 3.6e6
+_CARBON = "grams = joules / 3.6e6 x PUE x grid"
+_NO_CARBON = "country=DEU or grid=GRAMS_PER_KWH gives carbon: from country to country grids differ by a factor of 17"
+_NO_GRID = "no country was given"
+
+
+Ends: TypeAlias = "tuple[float, float | None]"
+"""The least and the most; None where nobody knows a most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +37,29 @@ class Term:
     """One part of the sum: an amount times a constant. None where there is no constant."""
 
     name: str
-    amount: tuple[float, float]
+    amount: Ends
     unit: str
     constant: Figure | None
 
     @property
-    def joules(self) -> tuple[float, float] | None:
+    def joules(self) -> Ends:
         if self.constant is None:
-            return None
-        return self.amount[0] * self.constant.lo, self.amount[1] * self.constant.hi
+            return 0.0, None
+        low, high = self.amount
+        return low * self.constant.lo, None if high is None else high * self.constant.hi
+
+
+@dataclass(frozen=True, slots=True)
+class ClassShare:
+    """What the operators of one family take."""
+
+    family: str
+    nodes: int
+    flops: int
+    bytes: int
+    joules: Ends
+    unknown: int
+    """Nodes of which nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +74,7 @@ class Energy(Analysis["Spent"]):
     dtype: str = ""
     """Element type that every floating-point tensor is taken to have; default: as the model has them."""
     country: str = ""
-    """Whose grid the power comes from, such as DEU; default: from the cleanest to the dirtiest of the table."""
+    """Whose grid the power comes from, such as DEU; without it or a grid there is no carbon."""
     grid: float = 0.0
     """Grams of CO2 equivalent a kWh, in place of a country's."""
     pue: float = 0.0
@@ -64,66 +89,101 @@ class Energy(Analysis["Spent"]):
             raise UsageError("runs, slower and pue are at least 1, grid is not negative", code="IRS606")
         bounds = ctx.get(Roofline(device=self.device, dtype=self.dtype))
         known, device = constants(), bounds.device
-        flops: dict[str, int] = {}
-        moved = 0
+        # The least traffic of main memory has no node of its own: each takes its part of all bytes.
+        from_memory = self._compulsory(ctx)
+        families: dict[str, list[NodeBound]] = {}
         for one in bounds.nodes:
-            if one.flops:
-                flops[one.dtype] = flops.get(one.dtype, 0) + one.flops * one.runs * self.runs
-            moved += one.bytes * one.runs * self.runs
-        terms = [Term(f"arithmetic {dtype}", (count, count), "FLOPs", known.flop(device, dtype)) for dtype, count in flops.items()]
-        from_memory = self._compulsory(ctx, moved)
-        terms.append(Term("main memory", (from_memory, moved), "bytes", known.memory.get(device.kind)))
-        terms.append(Term("caches", (moved, moved), "bytes", known.cache))
-        seconds = bounds.seconds * self.runs
-        terms.append(Term("idle power", (seconds, seconds * self.slower), "seconds", known.idle_power(device)))
-        return Spent(device, tuple(terms), seconds, self._carbon(known), len(bounds.nodes), sorted({one.node.op for one in bounds.unknown}))
+            families.setdefault(_family(one), []).append(one)
 
-    def _compulsory(self, ctx: PassContext, moved: int) -> float:
-        """Bytes that must come from main memory in every run; as large a part of all bytes as in the model's own element types."""
+        def terms(nodes: Sequence[NodeBound]) -> tuple[Term, ...]:
+            return self._terms(nodes, bounds, known, from_memory)
+
+        shares = [
+            ClassShare(
+                name,
+                len(nodes),
+                self.runs * sum(one.flops * one.runs for one in nodes),
+                self.runs * sum(one.bytes * one.runs for one in nodes),
+                _added(term.joules for term in terms(nodes)),
+                sum(one.binding == UNKNOWN for one in nodes),
+            )
+            for name, nodes in families.items()
+        ]
+        shares.sort(key=lambda one: -one.joules[0])
+        unknown = tuple(sorted({one.node.op for one in bounds.unknown}))
+        carbon = self._carbon(known)
+        return Spent(
+            device, terms(bounds.nodes), tuple(shares), bounds.seconds * self.runs, self.slower, carbon, len(bounds.nodes), unknown
+        )
+
+    def _terms(self, nodes: Sequence[NodeBound], bounds: Bounds, known: Constants, from_memory: float) -> tuple[Term, ...]:
+        """What some nodes take. With a node of which nothing is known among them no amount has an upper end."""
+        device = bounds.device
+        is_open = any(one.binding == UNKNOWN or not one.is_exact for one in nodes)
+
+        def amount(low: float, high: float) -> Ends:
+            return low * self.runs, None if is_open else high * self.runs
+
+        flops: dict[str, int] = {}
+        for one in nodes:
+            if one.flops:
+                flops[one.dtype] = flops.get(one.dtype, 0) + one.flops * one.runs
+        moved = sum(one.bytes * one.runs for one in nodes)
+        seconds = sum(map(bounds.seconds_of, nodes))
+        return (
+            *(Term(f"arithmetic {dtype}", amount(count, count), "FLOPs", known.flop(device, dtype)) for dtype, count in flops.items()),
+            Term("main memory", amount(moved * from_memory, moved), "bytes", known.memory.get(device.kind)),
+            Term("caches", amount(moved, moved), "bytes", known.cache),
+            Term("idle power", amount(seconds, seconds * self.slower), "seconds", known.idle_power(device)),
+        )
+
+    def _compulsory(self, ctx: PassContext) -> float:
+        """The part of all bytes that must come from main memory in every run, as large as in the model's own element types."""
         traffic = ctx.get(Traffic())
-        least, tally = traffic.compulsory.total, traffic.costs.tally
-        whole = tally.value("read") + tally.value("written")
+        least, whole = traffic.compulsory.total, traffic.costs.tally.moved
         if not isinstance(least, int) or not isinstance(whole, int) or not whole:
             return 0.0
-        return moved * min(1.0, least / whole)
+        return min(1.0, least / whole)
 
-    def _carbon(self, known: Constants) -> tuple[Figure, Figure]:
-        """Grams a kWh, and the factor of the data centre."""
+    def _carbon(self, known: Constants) -> tuple[Figure | None, Figure]:
+        """Grams a kWh, None where nobody said whose grid it is, and the factor of the data centre."""
         pue = Figure(self.pue, self.pue, "given", "") if self.pue else known.pue
         if self.grid:
             return Figure(self.grid, self.grid, "given", ""), pue
-        if self.country:
-            found = known.grids.get(self.country.upper())
-            if found is None:
-                named = ", ".join(sorted(known.grids))
-                raise UsageError(f"there is no grid {self.country!r}", code="IRS606", hint=f"countries: {named}; or grid=GRAMS_PER_KWH")
-            return found, pue
-        low, high = (choose(known.grids.items(), key=lambda item: item[1].lo) for choose in (min, max))
-        return Figure(low[1].lo, high[1].hi, f"{low[0]} to {high[0]}, as no country was given: {low[1].source}", low[1].date), pue
+        if not self.country:
+            return None, pue
+        found = known.grids.get(self.country.upper())
+        if found is None:
+            named = ", ".join(sorted(known.grids))
+            raise UsageError(f"there is no grid {self.country!r}", code="IRS606", hint=f"countries: {named}; or grid=GRAMS_PER_KWH")
+        return found, pue
 
     def report(self, result: Spent, ctx: PassContext) -> Report:
-        joules = result.joules
-        power = result.device.power
+        power, unknown = result.device.power, result.unknown
         grid, pue = result.carbon
-        unknown = result.unknown
+        rated = None if power is None else at_least(power.hi * result.seconds, not unknown, Provenance.MODELLED)
         return Report(
             pass_name=self.name,
             options=self.text,
             summary={
                 "device": result.device.title,
                 "run_count": self.runs,
-                "joules": _interval(joules),
-                "grams_of_co2": _interval(result.grams),
-                "least_seconds": Quantity(result.seconds, Provenance.MODELLED),
-                "joules_at_rated_power": None if power is None else Quantity(power.hi * result.seconds, Provenance.MODELLED),
+                "joules": _middle(result.joules),
+                "watts": _middle(result.watts),
+                "flops_per_joule": _middle(result.flops_per_joule),
+                "grams_of_co2": Quantity(None, Provenance.UNKNOWN, note=_NO_GRID) if result.grams is None else _middle(result.grams),
+                "least_seconds": at_least(result.seconds, not unknown, Provenance.MODELLED),
+                "joules_at_rated_power": rated,
             },
-            units={"joules": Kind.NUMBER, "grams_of_co2": Kind.NUMBER, "joules_at_rated_power": Kind.NUMBER},
-            tables=(_inputs(result.terms), _factors(grid, pue)),
-            coverage=Coverage(result.nodes - len(unknown), result.nodes, tuple(unknown)),
+            units=dict.fromkeys(("joules", "watts", "flops_per_joule", "grams_of_co2", "joules_at_rated_power"), Kind.NUMBER),
+            tables=(_by_class(result), _inputs(result.terms), _factors(grid, pue)),
+            coverage=Coverage(result.nodes - result.missing, result.nodes, unknown),
             notes=(
                 "joules = FLOPs x arithmetic + bytes x memory + seconds x idle power, each with the low and the high end of its constant",
                 f"the high end lets a run take {self.slower:g} times its lower bound, and every byte come from main memory",
-                "grams = joules / 3.6e6 x PUE x grid. No static tool knows energy better than within a factor of about 2: measure it",
+                "the number is the geometric mean of both ends, that of a class as far between its ends as the whole",
+                "no static tool knows energy better than within a factor of about 2: measure it",
+                _NO_CARBON if grid is None else _CARBON,
             ),
         )
 
@@ -134,25 +194,99 @@ class Spent:
 
     device: DeviceProfile
     terms: tuple[Term, ...]
+    shares: tuple[ClassShare, ...]
     seconds: float
-    carbon: tuple[Figure, Figure]
+    slower: float
+    carbon: tuple[Figure | None, Figure]
     nodes: int
-    unknown: list[str]
+    unknown: tuple[str, ...]
+    """Operators of whose nodes nothing is known."""
 
     @property
-    def joules(self) -> tuple[float, float | None]:
-        """The least and the most; None where a constant of the device is not known."""
-        found = [term.joules for term in self.terms]
-        low = sum(part[0] for part in found if part is not None)
-        return low, None if None in found else sum(part[1] for part in found if part is not None)
+    def missing(self) -> int:
+        """Nodes of which nothing is known."""
+        return sum(share.unknown for share in self.shares)
 
     @property
-    def grams(self) -> tuple[float, float | None]:
-        """CO2 equivalent."""
+    def joules(self) -> Ends:
+        """The least and the most; no most where a constant of the device is not known."""
+        return _added(term.joules for term in self.terms)
+
+    @property
+    def watts(self) -> Ends:
+        """Mean power while it runs: a slow run spreads the energy of its work over more time. A device does not draw more than its rated
+        power."""
+        if not self.seconds or self.missing:
+            return 0.0, None
+        low = high = 0.0
+        for term in self.terms:
+            least, most = term.joules
+            if most is None:
+                return 0.0, None
+            is_power = term.unit == "seconds"
+            low += least / (self.seconds if is_power else self.seconds * self.slower)
+            high += most / (self.seconds * self.slower if is_power else self.seconds)
+        rated = self.device.power.hi if self.device.power is not None else high
+        return min(low, rated), min(high, rated)
+
+    @property
+    def flops_per_joule(self) -> Ends:
+        """Arithmetic for each joule, which is also FLOP/s for each watt."""
+        flops = sum(share.flops for share in self.shares)
+        low, high = self.joules
+        return (0.0, None) if not low or high is None else (flops / high, flops / low)
+
+    @property
+    def grams(self) -> Ends | None:
+        """CO2 equivalent; None where nobody said whose grid the power comes from."""
         grid, pue = self.carbon
+        if grid is None:
+            return None
         low, high = self.joules
         most = None if high is None else high / _JOULES_PER_KWH * pue.hi * grid.hi
         return low / _JOULES_PER_KWH * pue.lo * grid.lo, most
+
+
+def _family(one: NodeBound) -> str:
+    spec = find_op(one.node.op)
+    return "unknown" if spec is None else spec.family.value
+
+
+def _added(parts: Iterable[Ends]) -> Ends:
+    found = list(parts)
+    highs = [high for _, high in found if high is not None]
+    return sum(low for low, _ in found), sum(highs) if len(highs) == len(found) else None
+
+
+def _by_class(spent: Spent) -> Table:
+    """Joules by what kind of work an operator does; they add up to the whole."""
+    low, high = spent.joules
+    # How far between the ends the number of the whole lies; parts at the same place add up to it.
+    place = (math.sqrt(low * high) - low) / (high - low) if high is not None and high > low else 0.0
+
+    def joules(one: ClassShare) -> Quantity:
+        least, most = one.joules
+        value = (least or None) if most is None else least + place * (most - least)
+        return Quantity(value, Provenance.MODELLED, lo=least, hi=most)
+
+    rows = [
+        (
+            one.family,
+            one.nodes,
+            at_least(one.flops, not one.unknown),
+            at_least(one.bytes, not one.unknown),
+            joules(one),
+        )
+        for one in spent.shares
+    ]
+    columns = [
+        Column("class"),
+        Column("nodes", Kind.COUNT),
+        Column("flops", Kind.FLOPS),
+        Column("bytes", Kind.BYTES),
+        Column("joules", Kind.NUMBER, provenance=Provenance.MODELLED),
+    ]
+    return Table.of(rows, columns=columns, title="joules by operator class")
 
 
 def _inputs(terms: Sequence[Term]) -> Table:
@@ -166,13 +300,14 @@ def _inputs(terms: Sequence[Term]) -> Table:
         of = "W" if term.unit == "seconds" else f"J/{term.unit[:-1]}"
         figure = term.constant
         said = ("no figure", "") if figure is None else (figure.source, figure.date)
-        rows.append((term.name, *term.amount, term.unit, *_ends(figure), of, *(term.joules or (None, None)), *said))
+        rows.append((term.name, *_shown(term.amount), term.unit, *_ends(figure), of, *_shown(term.joules), *said))
     return Table.of(rows, columns=columns, title="inputs")
 
 
-def _factors(grid: Figure, pue: Figure) -> Table:
+def _factors(grid: Figure | None, pue: Figure) -> Table:
     """What makes carbon of joules."""
-    rows = [("data centre (PUE)", *_ends(pue), "", pue.source, pue.date), ("grid", *_ends(grid), "g/kWh", grid.source, grid.date)]
+    source = (_NO_GRID, "") if grid is None else (grid.source, grid.date)
+    rows = [("data centre (PUE)", *_ends(pue), "", pue.source, pue.date), ("grid", *_ends(grid), "g/kWh", *source)]
     return Table.of(rows, columns=["input:text", "low:number", "high:number", "unit:text", "source:text", "date:text"], title="carbon")
 
 
@@ -180,8 +315,14 @@ def _ends(figure: Figure | None) -> tuple[float | None, float | None]:
     return (None, None) if figure is None else (figure.lo, figure.hi)
 
 
-def _interval(ends: tuple[float, float | None]) -> Quantity:
-    """An interval never shows as one number: its text names both ends."""
+def _shown(ends: Ends) -> tuple[float | None, float | None]:
+    """Both ends; a least of nothing says nothing where there is no most."""
     low, high = ends
-    text = f"{low:.3g} to {high:.3g}" if high is not None else f"at least {low:.3g}"
-    return Quantity(text, Provenance.MODELLED, lo=low, hi=high)
+    return (low if low or high is not None else None), high
+
+
+def _middle(ends: Ends) -> Quantity:
+    """A number within its interval: the geometric mean, as the ends are factors away; the lower end where there is no upper one."""
+    low, high = ends
+    value = (low or None) if high is None else math.sqrt(low * high)
+    return Quantity(value, Provenance.MODELLED, lo=low, hi=high)

@@ -62,4 +62,5 @@ def node_lines(model: Model, link: float) -> str:
 
 def activation_lines(model: Model, link: float) -> str:
     """The CSV of kept activations."""
-    return activations_csv(memory_of(model), kept_of(model, link).kept)
+    found = kept_of(model, link)
+    return activations_csv(memory_of(model), found.kept, found.times)

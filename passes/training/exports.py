@@ -1,4 +1,7 @@
-"""Profiles of a step as CSV: the columns that planners of checkpointing read, then the module of each row."""
+"""Profiles of a step as CSV: the columns that planners of checkpointing read, then the module of each row and whose time it is.
+
+Those planners call the time a median of runs. Here nothing runs: it is a roofline's, which the last column says.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from irscope.report.csvout import csv_lines
 from irscope.report.table import Table
 from irscope.training.trace import StepOp
 
-NODES: Final = "rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module"
+NODES: Final = "rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module,time_source"
 ACTIVATIONS: Final = (
     "activation_name,creation_rank,last_fw_use_rank,first_bw_use_rank,last_bw_use_rank,median_mem_size_bytes,inactive_time_s,"
-    "recomp_time_s,recomp_memory_bytes,module"
+    "recomp_time_s,recomp_memory_bytes,module,time_source"
 )
 _TYPES: Final = {"activation": "activation", "gradient": "gradient", "optimizer state": "optimizer_state", "parameter": "parameter"}
 NEVER: Final = -1
@@ -29,13 +32,13 @@ def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
     device = memory.target.device.name
     ops = memory.trace.in_step(memory.trace.steady)
     rows = (
-        (rank, op.name, _type_of(op), op.phase, _seconds(times.of(op)), int(peak), int(left), device, _module(op))
+        (rank, op.name, _type_of(op), op.phase, _seconds(times.of(op)), int(peak), int(left), device, _module(op), times.said_of(op))
         for rank, (op, peak, left) in enumerate(zip(ops, memory.total, memory.remaining, strict=True))
     )
     return _written(NODES, rows)
 
 
-def activations_csv(memory: StepMemory, kept: list[Kept]) -> str:
+def activations_csv(memory: StepMemory, kept: list[Kept], times: StepTimes) -> str:
     """A line for each activation that is kept for the backward."""
     ops = memory.trace.in_step(memory.trace.steady)
     rows = (
@@ -50,6 +53,7 @@ def activations_csv(memory: StepMemory, kept: list[Kept]) -> str:
             NEVER if one.recompute_seconds is None else _seconds(one.recompute_seconds),
             one.recompute_bytes,
             _module(ops[one.created]),
+            times.said,
         )
         for one in kept
     )

@@ -20,6 +20,16 @@ class StepTimes:
         self._rates = Rates(device)
         self._known: dict[int, tuple[object, float]] = {}
 
+    @property
+    def said(self) -> str:
+        """Whose times these are, as tables of numbers say it."""
+        return f"{self.source} of {self.device.name}"
+
+    def said_of(self, op: StepOp) -> str:
+        """The same for one operator: without a known cost only the bytes of its operands count."""
+        is_counted = op.is_view or self.cost(op) is not None
+        return self.said if is_counted else f"{self.said}, bytes alone"
+
     def of(self, op: StepOp) -> float:
         """Seconds of an operator: the slower of arithmetic and memory, and a launch. One without a known cost moves its operands."""
         if op.is_view or not any(piece.on_device for piece in (*op.reads, *op.writes)):

@@ -9,9 +9,10 @@ import pytest
 from irscope.devices.catalogue import all_devices, find_device
 from irscope.devices.energy import constants
 from irscope.errors import UsageError
+from irscope.ir.parser import parse_program
 from irscope.passes.energy import Energy, Spent
 from irscope.passkit.manager import Manager
-from irscope.report.values import Quantity
+from irscope.report.report import Report
 from tests.unit.passes.test_roofline import product
 
 
@@ -52,12 +53,13 @@ def test_a_device_without_power_has_no_upper_end() -> None:
 
 def test_carbon_needs_a_country() -> None:
     everywhere, germany = spent(device="h200"), spent(device="h200", country="deu", pue=1.2)
+    assert germany.grams is not None
     low, high = germany.grams
     joules = germany.joules
     assert joules[1] is not None and high is not None
     assert low == pytest.approx(joules[0] / 3.6e6 * 1.2 * 381) and high == pytest.approx(joules[1] / 3.6e6 * 1.2 * 381)
-    assert everywhere.carbon[0].lo == 41 and everywhere.carbon[0].hi == 713
-    assert spent(device="h200", grid=100.0).carbon[0].hi == 100
+    assert everywhere.grams is None, "nobody said whose grid it is"
+    assert spent(device="h200", grid=100.0).grams is not None
     with pytest.raises(UsageError, match=r"no grid 'atlantis'.*DEU"):
         spent(country="atlantis")
 
@@ -73,11 +75,52 @@ def test_runs_add_up() -> None:
     assert often == (pytest.approx(1000 * once[0]), pytest.approx(1000 * (once[1] or 0)))
 
 
-def test_no_number_stands_alone() -> None:
-    [result] = Manager(product(64, 64, 64)).run([Energy(device="a100")])
+def test_numbers_are_numbers_within_their_intervals() -> None:
+    [result] = Manager(product(64, 64, 64)).run([Energy(device="a100", country="DEU")])
     report = result.report()
-    for key in ("joules", "grams_of_co2"):
-        cell = report.summary[key]
-        assert isinstance(cell, Quantity) and cell.interval is not None and " to " in str(cell.value)
-    inputs, carbon = report.tables
+    found: Any = report.to_json()
+    for key in ("joules", "watts", "flops_per_joule", "grams_of_co2"):
+        low, high = found["intervals"][key]
+        number = found["summary"][key]
+        assert isinstance(number, float) and isinstance(low, float) and isinstance(high, float)
+        assert 0 < low < number < high and found["provenance"][key] == "modelled"
+    _, inputs, carbon = report.tables
     assert all(row[-2] and row[-1] for table in (inputs, carbon) for row in table.rows()), "each constant has a source and a date"
+
+
+def test_watts_and_flops_per_joule_agree_with_joules_and_seconds() -> None:
+    found = spent(device="h200")
+    low, high = found.joules
+    least, most = found.watts
+    assert high is not None and most is not None
+    assert least * found.seconds <= low and most <= found.device.power.hi  # type: ignore[union-attr]  # an H200 has a figure
+    assert least * found.seconds * found.slower <= high
+    assert found.flops_per_joule == (pytest.approx(2 * 1024**3 / high), pytest.approx(2 * 1024**3 / low))
+
+
+def test_joules_by_class_add_up_to_the_whole() -> None:
+    report = reported("%r: ?[*] = nn.relu(%h)\n  %y: ?[*] = nn.softmax(%r) {axis=1}")
+    rows = list(report.tables[0].rows())
+    assert sorted(str(row[0]) for row in rows) == ["contraction", "elementwise", "softmax"]
+    joules: Any = report.summary["joules"]
+    for end in ("value", "lo", "hi"):
+        assert sum(getattr(row[-1], end) for row in rows) == pytest.approx(getattr(joules, end))
+
+
+def test_without_a_country_carbon_is_unknown_and_says_why() -> None:
+    found: Any = reported("%y: ?[*] = nn.relu(%h)").to_json()
+    assert found["summary"]["grams_of_co2"] is None and "country" in found["remarks"]["grams_of_co2"]
+    assert any("country=DEU" in note for note in found["notes"])
+
+
+def test_energy_with_nodes_that_nobody_knows_has_no_upper_end() -> None:
+    report = reported("%y: ?[*] = acme.mystery(%h)")
+    joules: Any = report.summary["joules"]
+    assert joules.lo > 0 and joules.hi is None
+    (unknown,) = [row for row in report.tables[0].rows() if row[0] == "unknown"]
+    assert [getattr(cell, "shown", cell) for cell in unknown] == ["unknown", 1, None, None, None]
+
+
+def reported(body: str) -> Report:
+    head = "irscope 1\ngraph @main {\n  input %x: f32[64,64]\n  param %w: f32[64,64]\n  %h: ?[*] = nn.linear(%x, %w)\n"
+    return Manager(parse_program(f"{head}  {body}\n  return %y\n}}\n")).run([Energy(device="h200")])[0].report()

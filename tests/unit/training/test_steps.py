@@ -157,10 +157,10 @@ def test_exports_have_the_headers_and_no_holes() -> None:
     found = model.manager.get(Activations())
     memory = _memory(model)
     nodes = list(csv.reader(io.StringIO(nodes_csv(memory, found.times))))
-    activations = list(csv.reader(io.StringIO(activations_csv(memory, found.kept))))
+    activations = list(csv.reader(io.StringIO(activations_csv(memory, found.kept, found.times))))
     assert (
         ",".join(nodes[0])
-        == ("rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module")
+        == ("rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module,time_source")
         == NODES
     )
     assert ",".join(activations[0]) == ACTIVATIONS
@@ -168,8 +168,10 @@ def test_exports_have_the_headers_and_no_holes() -> None:
     for row in (*nodes[1:], *activations[1:]):
         assert all(row)
     for row in activations[1:]:
-        assert all(math.isfinite(float(cell)) for cell in row[1:-1])
+        assert all(math.isfinite(float(cell)) for cell in row[1:-2])
     assert max(int(row[5]) for row in nodes[1:]) == memory.steady.peak.requested
+    assert {row[-1] for row in nodes[1:]} <= {"roofline of h200", "roofline of h200, bytes alone"}, "nothing ran: it is a model's time"
+    assert {row[-1] for row in activations[1:]} == {"roofline of h200"}
 
 
 class Shared(nn.Module):
@@ -192,7 +194,7 @@ def test_rows_have_ids_and_modules(net: Callable[[], torch.nn.Module]) -> None:
     model = irscope.capture_training(module, x, optimizer="adamw", optimizer_options={"foreach": False})
     memory, kept = _memory(model), model.manager.get(Activations()).kept
     nodes = list(csv.DictReader(io.StringIO(nodes_csv(memory, StepTimes(memory.target.device)))))
-    activations = list(csv.DictReader(io.StringIO(activations_csv(memory, kept))))
+    activations = list(csv.DictReader(io.StringIO(activations_csv(memory, kept, StepTimes(memory.target.device)))))
     known = {"(model)", *(name for name, _ in module.named_modules())}
     for rows, key in ((nodes, "node_name"), (activations, "activation_name")):
         assert len({row[key] for row in rows}) == len(rows)
