@@ -50,7 +50,8 @@ class Params(Analysis[ParameterReport]):
     """List parameters and buffers with their sizes, and statistics of their values.
 
     `values` reads every weight once. `histogram` counts leading bits as well: entropy, quantiles, magnitudes. `spectral` adds the
-    spectral norm by power iteration. `allow` names folders besides the model's own in which weights may lie.
+    spectral norm by Lanczos iteration, with at most so many `iterations`. `allow` names folders besides the model's own
+    in which weights may lie.
     """
 
     name: ClassVar[str] = "params"
@@ -61,7 +62,7 @@ class Params(Analysis[ParameterReport]):
     histogram: bool = True
     near_zero: float = 1e-6
     spectral: bool = False
-    iterations: int = 30
+    iterations: int = 100
     depth: int = 2
     threads: int = 0
     allow: tuple[str, ...] = ()

@@ -48,7 +48,7 @@ class WeightValues(Analysis[Look]):
     histogram: bool = True
     near_zero: float = 1e-6
     spectral: bool = False
-    iterations: int = 30
+    iterations: int = 100
     threads: int = 0
     allow: tuple[str, ...] = ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from irscope.report.values import Provenance, Quantity
 if TYPE_CHECKING:
     from irscope.passes.storages import ParameterTotals
     from irscope.passes.weight_values import Look
-    from irscope.weights.result import Quantile, TensorStatistics
+    from irscope.weights.result import Quantile, Spectrum, TensorStatistics
 
 MULTIPLES = (8, 16, 64, 128)
 _SEPARATOR = re.compile(r"(?<=[^./])[./]")
@@ -47,7 +47,7 @@ _STATISTICS = (
     Column("two_of_four", Kind.RATIO, help="groups of four along the second axis with at least two zeros"),
 )
 _SPECTRAL = (
-    Column("spectral_norm", Kind.NUMBER, provenance=Provenance.MODELLED, help="largest singular value, by power iteration"),
+    Column("spectral_norm", Kind.NUMBER, provenance=Provenance.MODELLED, help="largest singular value, by Lanczos iteration"),
     Column("residual", Kind.NUMBER, help="how far the iteration was from a singular value, relative"),
     Column("stable_rank", Kind.NUMBER, provenance=Provenance.MODELLED, help="squared L2 norm over squared spectral norm"),
 )
@@ -81,8 +81,16 @@ def _cells(made: TensorStatistics, spectral: bool) -> list[object]:
     ]  # fmt: skip
     if spectral:
         found = made.spectrum
-        cells += [None] * 3 if found is None else [found.norm, found.residual, found.stable_rank]
+        cells += [None] * 3 if found is None else [*_spectrum(found, made.l2)]
     return cells
+
+
+def _spectrum(found: Spectrum, l2: float | None) -> Iterator[object]:
+    """Norm, residual and stable rank; the norm is |Av| of a unit vector, so it is at least that."""
+    yield Quantity(found.norm, Provenance.MODELLED, lo=found.norm, hi=found.high)
+    yield found.residual
+    low = (l2 / found.high) ** 2 if l2 is not None and found.high else found.stable_rank
+    yield Quantity(found.stable_rank, Provenance.MODELLED, lo=min(low, found.stable_rank), hi=found.stable_rank)
 
 
 def _quantile(found: Quantile) -> object:

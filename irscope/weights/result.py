@@ -40,12 +40,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """The largest singular value of a matrix, how far the iteration still was from it, and the stable rank."""
+    """The largest singular value of a matrix, how far the iteration still was from one, and the stable rank."""
 
     norm: float
     residual: float
     stable_rank: float
     iterations: int
+    high: float
+    """What it is at most; `norm` is what it is at least."""
 
 
 def _no_indices() -> npt.NDArray[np.int32]:
