@@ -17,6 +17,7 @@ from irscope.ir.payload import FileRegion, Payload
 _EXPORT = "the class's code is not in the file; load it where the code is and save torch.export.export(model, args) instead"
 
 _MOST_DICTIONARIES = 1000
+_DISTRIBUTED = "torch.distributed.tensor"
 
 Locate = Callable[[PickledTensor], "Payload | None"]
 
@@ -79,6 +80,13 @@ def _legacy_region(path: Path, tensor: PickledTensor, offsets: dict[str, tuple[i
 
 
 def _add_all(found: Unpickled, table: WeightTable, locate: Locate) -> None:
+    if any(name.startswith(_DISTRIBUTED) for name in found.foreign):
+        raise LoadError(
+            "its tensors are DTensors, of which the file holds the part of one process",
+            code="IRS161",
+            where=str(table.path),
+            hint="save whole tensors: tensor.full_tensor(), or torch.distributed.checkpoint.state_dict with full_state_dict=True",
+        )
     if isinstance(found.root, Stub) and isinstance(found.root.state, dict) and "_modules" in found.root.state:
         table.sink.warn(
             "IRS162", f"the file is a pickled {found.root.what}; it has weights but no graph", hint=_EXPORT, about="pickled module"

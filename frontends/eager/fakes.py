@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
 from torch.utils._pytree import tree_map_only
 
+from irscope.errors import UsageError
 from irscope.frontends.eager.opensizes import OpenSizes
 
 _TABLES = frozenset({"_parameters", "_buffers", "_modules"})
@@ -49,7 +50,7 @@ class Fakes:
     def _like(self, real: Any) -> torch.Tensor:
         made: torch.Tensor
         if is_traceable_wrapper_subclass(real):
-            made = transform_subclass(real, lambda _, inner: self.tensor(inner))
+            made = self._wrapped(real)
         elif real.layout is not torch.strided:
             made = self.mode.from_tensor(real)
         else:
@@ -65,6 +66,19 @@ class Fakes:
         if isinstance(real, nn.Parameter):
             return nn.Parameter(made, requires_grad=real.requires_grad)
         return made.requires_grad_(real.requires_grad) if real.is_leaf else made
+
+    def _wrapped(self, real: Any) -> torch.Tensor:
+        """A tensor that wraps others, around fake ones."""
+        try:
+            made: torch.Tensor = transform_subclass(real, lambda _, inner: self.tensor(inner))
+        except Exception as error:  # its class is the user's, and may raise anything
+            kind = type(real).__name__
+            raise UsageError(
+                f"tensors of {kind} cannot be made without data: {type(error).__name__}: {str(error).partition(chr(10))[0][:120]}",
+                code="IRS191",
+                hint=f"give the module plain tensors, or let {kind}.__tensor_unflatten__ take fake ones",
+            ) from error
+        return made
 
     def all(self, item: Any) -> Any:
         """Arguments with fake tensors in the place of tensors."""

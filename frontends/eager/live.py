@@ -14,11 +14,10 @@ from irscope.errors import LoadError, UsageError
 from irscope.frontends.eager.inside import MOST_FOUND
 from irscope.frontends.eager.opensizes import OpenSizes
 from irscope.frontends.eager.program import program_of
-from irscope.frontends.eager.record import Op, Tensor
-from irscope.frontends.eager.running import bench
+from irscope.frontends.eager.record import Tensor
+from irscope.frontends.eager.running import bench, tell_assumed
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_common.payloads import MOST_LITERAL_ELEMENTS
-from irscope.ir.dims import Dim
 from irscope.ir.payload import Literal, Payload
 from irscope.ir.program import Program
 
@@ -44,23 +43,12 @@ def capture_program(
                 # Where the model looks at each thing that was found, it can only be captured with nothing found.
                 if error.code != "IRS188" or not most_found or not made.recorder.record.guessed:
                     raise
-    for op in record.guessed:
-        sink.warn(
-            "IRS193",
-            f"how much {op.namespace}.{op.name} returns depends on values that are not known; {_rows(op)} rows were taken",
-            hint=f"what follows is modelled; it stands at {op.loc}",
-            about=f"{op.name} at {op.loc}",
-        )
+    tell_assumed(record, sink)
     program = program_of(record, _payloads(made.recorder.values.known))
     if sizes is not None:
         sizes.settle(program)
     program.metadata["class"] = type(module).__name__
     return program
-
-
-def _rows(op: Op) -> Dim:
-    """How many rows an operator was taken to find."""
-    return next((one.shape[0] for one in op.makes() if one.shape), 0)
 
 
 def check_module(module: object) -> None:

@@ -81,7 +81,7 @@ class _Lowering:
             "device": record.device,
         }
         observed = Observed(graph, graph.versions[Facet.TOPOLOGY], self._lives(), self._storages)
-        return Program(graph, format="module", metadata=metadata, observed=observed)
+        return Program(graph, format="module", metadata=metadata, observed=observed, assumed=list(record.assumed))
 
     # -- values ----------------------------------------------------------------------------------------------------
 

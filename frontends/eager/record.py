@@ -12,6 +12,7 @@ from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.places import Loc, Scope, root_scope
+from irscope.ir.program import Assumed
 
 Kind: TypeAlias = Literal["parameter", "buffer", "input", "state", "constant", "result"]
 """What a tensor is to the model; `state` is an optimizer's, `constant` whatever else was there before."""
@@ -140,6 +141,8 @@ class Record:
     """Whether operators below autograd were recorded, as it splits them; else they are as Python calls them."""
     guessed: list[Op] = field(default_factory=list)
     """Operators whose results have a size that was guessed, because the true one depends on values that are not known."""
+    assumed: dict[Assumed, str] = field(default_factory=dict)
+    """What was taken for granted about the run, each with the code of its warning; no code where it was said before."""
     marks: list[tuple[int, str]] = field(default_factory=list)
     """Marks that the caller set, each with the number of operators before it."""
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import DiagnosticSink
+from irscope.frontends.eager.around import around, check_whole
 from irscope.frontends.eager.failures import told_clearly
 from irscope.frontends.eager.fakes import Fakes, mode_of, taken_for_real
 from irscope.frontends.eager.inside import MOST_FOUND, Inside
@@ -20,6 +21,7 @@ from irscope.frontends.eager.opensizes import OpenSizes
 from irscope.frontends.eager.pretend import pretended_cuda
 from irscope.frontends.eager.record import Record
 from irscope.frontends.eager.recorder import Recorder
+from irscope.ir.program import Assumed
 from irscope.passkit.settings import Settings
 
 
@@ -65,6 +67,8 @@ def bench(
     `grad` says whether operators are seen below autograd; `watch` is the class of the recorder; `most_found` is how much an operator is
     taken to find where that depends on values that are not known; `sizes` are those that stay open.
     """
+    check_whole(module, [args, kwargs])
+    surroundings = list(around(module, grad=grad))
     with ExitStack() as stack:
         target = target or target_of(Settings())
         found = stack.enter_context(pretended_cuda(target, sink)) if device.startswith("cuda") else device
@@ -79,10 +83,24 @@ def bench(
         inside = stack.enter_context(Inside(most_found))
         recorder = watch(module, grad=grad, device=found, target=target)
         recorder.inside, recorder.sizes, recorder.values.sizes = inside, sizes, sizes
+        recorder.record.assumed.update(dict.fromkeys(surroundings, "IRS199"))
+        if device.startswith("cuda") and not found.startswith("cuda"):
+            recorder.record.assumed[Assumed("layouts", "those of the CPU", "this torch cannot pretend to have a CUDA device")] = ""
         recorder.declare_module(module, fakes.real)
         for name, value in _names(module, given, named):
             recorder.declare(value, "input", name, fakes.real(value))
         yield Bench(recorder, fakes, module, given, named, found)
+
+
+def tell_assumed(record: Record, sink: DiagnosticSink) -> None:
+    """Say what was taken for granted in a recording, sizes that were guessed included."""
+    for op in record.guessed:
+        rows = next((one.shape[0] for one in op.makes() if one.shape), 0)
+        why = f"how much {op.namespace}.{op.name} returns depends on values that are not known; it stands at {op.loc}"
+        record.assumed[Assumed(f"rows of {op.name}", str(rows), why)] = "IRS193"
+    for one, code in record.assumed.items():
+        if code:
+            sink.warn(code, f"{one.what} taken to be {one.value}: {one.why}", about=one.text)
 
 
 def _names(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:

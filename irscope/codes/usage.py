@@ -37,7 +37,8 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS673": CodeDoc(
         "A size of a named model cannot stay open",
-        "The model needs a number there, such as that of a loop: bind the size. torch.export, which was tried too, says in its words why not.",
+        "The model needs a number there, such as that of a loop: bind the size. torch.export, which was tried too, says "
+        "in its words why not.",
     ),
     "IRS674": CodeDoc(
         "Models by name of an unknown package", "There is no such file, and names are taken from torchvision, timm and transformers only."

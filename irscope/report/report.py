@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from irscope.diagnostics import Diagnostic
 from irscope.ir.program import Assumed
 from irscope.report.printable import well_formed
-from irscope.report.summary import Entry, assumed_summary, entries
+from irscope.report.summary import Entry, entries
 from irscope.report.table import Series, Table
 from irscope.report.tojson import (
     formulas_json,
@@ -62,15 +62,19 @@ class Report:
     partial: bool = False
     """Whether something that was asked for is missing; the command line then ends with exit code 5."""
 
+    is_assumed: bool = False
+    """Whether something about the run was guessed, so that the summary's numbers are assumed ones; tables say it themselves."""
+
     def entries(self) -> list[Entry]:
         """The summary as a flat list."""
-        return list(entries(self.summary, self.units))
+        found = entries(self.summary, self.units)
+        return [entry.assumed() for entry in found] if self.is_assumed else list(found)
 
     def assumed(self) -> Report:
         """The report of a model about whose run something was guessed: its numbers depend on that."""
         return replace(
             self,
-            summary=assumed_summary(self.summary, self.units),
+            is_assumed=True,
             tables=tuple(table.assumed() for table in self.tables),
             series=tuple(series.assumed() for series in self.series),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from irscope.report.units import Kind
@@ -25,6 +25,10 @@ class Entry:
         """The path with dots, as JSON and CSV name it."""
         return ".".join(self.path)
 
+    def assumed(self) -> Entry:
+        """The entry, its number as one that depends on a guess."""
+        return replace(self, cell=as_assumed(self.cell)) if self.kind.can_be_assumed else self
+
 
 def entries(summary: Mapping[str, object], units: Mapping[str, Kind]) -> Iterator[Entry]:
     """Every value of a nested summary in order. A group's kind holds for all it contains."""
@@ -37,20 +41,6 @@ def entries(summary: Mapping[str, object], units: Mapping[str, Kind]) -> Iterato
             continue
         cell = plain(value)
         yield Entry(path, cell, stated or _guess(path, cell))
-
-
-def assumed_summary(summary: Mapping[str, object], units: Mapping[str, Kind], path: tuple[str, ...] = ()) -> dict[str, object]:
-    """The summary with its numbers as ones that depend on a guess."""
-    found: dict[str, object] = {}
-    for key, value in summary.items():
-        inner = (*path, str(key))
-        stated = stated_kind(inner, units)
-        if is_group(value, stated):
-            found[str(key)] = assumed_summary(value, units, inner)
-            continue
-        cell = plain(value)
-        found[str(key)] = as_assumed(cell) if (stated or _guess(inner, cell)).can_be_assumed else cell
-    return found
 
 
 def provenance_of(cell: Cell, kind: Kind, default: Provenance = Provenance.EXACT) -> Provenance:

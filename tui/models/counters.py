@@ -10,7 +10,7 @@ from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width
 from irscope.report.report import Report
 from irscope.report.units import Kind
-from irscope.report.values import Quantity, plain
+from irscope.report.values import Quantity, as_assumed, plain
 from irscope.tui.models.spans import Line, Span
 from irscope.tui.models.symbols import Symbols
 
@@ -61,7 +61,8 @@ def counters_of(report: Report) -> Counters | None:
     for moment, _ in _MOMENTS:
         found = summary.get(moment)
         if isinstance(found, Mapping):
-            numbers.update({(moment, counter): found[counter] for counter in _COUNTERS if counter in found})
+            cells = ((counter, plain(found[counter])) for counter in _COUNTERS if counter in found)
+            numbers.update({(moment, counter): as_assumed(cell) if report.is_assumed else cell for counter, cell in cells})
     if not numbers:
         return None
     device = plain(summary.get("device"))

@@ -12,6 +12,7 @@ from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.eager.program import program_of
 from irscope.frontends.eager.record import Op, Record, Storage, Tensor
+from irscope.frontends.eager.running import tell_assumed
 from irscope.frontends.eager.training.convert import trace_of
 from irscope.frontends.eager.training.steps import Plan, Recorded, record_steps
 from irscope.ir.program import Program
@@ -29,6 +30,7 @@ def training_program(
 ) -> Program:
     """Capture the first steps; the graph is that of the last one, `program.training` the trace of all."""
     recorded = record_steps(module, args, kwargs, plan, target, sink)
+    tell_assumed(recorded.record, sink)
     trace = trace_of(recorded, name or type(module).__name__)
     loss = plan.loss if isinstance(plan.loss, str) else "" if plan.loss is None else getattr(plan.loss, "__name__", "")
     trace.settings = {
@@ -60,7 +62,7 @@ class _Cut:
 
     def record(self) -> Record:
         """The stretch as a recording of its own."""
-        made = Record(root=self._record.root, device=self._record.device, grad=True)
+        made = Record(root=self._record.root, device=self._record.device, grad=True, assumed=self._record.assumed)
         for one in self._record.tensors:
             if one.kind in ("parameter", "buffer", "input"):
                 self._tensor(one)

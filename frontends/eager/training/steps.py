@@ -20,6 +20,7 @@ from irscope.frontends.eager.training.objective import Objective, objective_of
 from irscope.frontends.eager.training.optimizers import Maker, fused_and_foreach, maker_of, watched_steps
 from irscope.frontends.eager.training.recorder import StepRecorder
 from irscope.frontends.eager.training.refusals import check_loss, check_trainable, explained
+from irscope.ir.program import Assumed
 
 STEPS = 3
 """The first makes the optimizer's states, the second may still find memory that the first left; the third stands for all later ones."""
@@ -79,7 +80,7 @@ def record_steps(
     check_trainable(module)
     objective = objective_of(plan.loss)
     with ExitStack() as stack:
-        stack.enter_context(_without_library(module, sink))
+        is_plain = stack.enter_context(_without_library(module, sink))
         ready = stack.enter_context(bench(module, args, kwargs, grad=True, target=target, sink=sink, watch=StepRecorder))
         stack.enter_context(fused_and_foreach())
         stack.enter_context(_whole_operators())
@@ -87,6 +88,9 @@ def record_steps(
         module.train()
         assert isinstance(ready.recorder, StepRecorder)
         ready.recorder.answers_zero = plan.answers_zero
+        if is_plain:
+            plain = Assumed("recurrent layers", "PyTorch's own kernels", "what cuDNN keeps of them for the backward is not known")
+            ready.recorder.record.assumed[plain] = ""
         run = _Run(ready, plan, objective, maker_of(plan.optimizer, ready.fakes, dict(plan.options)))
         return run.record(target)
 
@@ -109,10 +113,13 @@ def _never_runs(*args: Any) -> Any:
 
 
 @contextmanager
-def _without_library(module: nn.Module, sink: DiagnosticSink | None) -> Iterator[None]:
-    """Recurrent layers run by PyTorch's own kernels: nobody knows without a device what cuDNN keeps of them for the backward."""
+def _without_library(module: nn.Module, sink: DiagnosticSink | None) -> Iterator[bool]:
+    """Recurrent layers run by PyTorch's own kernels: nobody knows without a device what cuDNN keeps of them for the backward.
+
+    Yields whether that makes a difference.
+    """
     if not any(isinstance(one, nn.RNNBase) for one in module.modules()) or not torch.backends.cudnn.enabled:
-        yield
+        yield False
         return
     if sink is not None:
         sink.warn(
@@ -122,7 +129,7 @@ def _without_library(module: nn.Module, sink: DiagnosticSink | None) -> Iterator
             about="recurrent",
         )
     with torch.backends.cudnn.flags(enabled=False):
-        yield
+        yield True
 
 
 class _Run:

@@ -151,9 +151,10 @@ def test_a_size_that_is_guessed_is_said_so() -> None:
 
     model = irscope.capture(Finds(), torch.empty(20, 20, device="meta"))
     assert [one.code for one in model.diagnostics] == ["IRS193"]
-    assert "256 rows" in model.diagnostics[0].message
+    assert "rows of nonzero taken to be 256" in model.diagnostics[0].message
+    assert [(one.what, one.value, one.is_guess) for one in model.program.assumed] == [("rows of nonzero", "256", True)]
     exact = irscope.capture(Finds(), torch.eye(20))
-    assert not exact.diagnostics
+    assert not exact.diagnostics and not exact.program.assumed
     found = next(node for node in exact.graph if node.op == "tensor.nonzero").outputs[0].type
     assert isinstance(found, TensorType) and found.shape == (20, 2)
 
