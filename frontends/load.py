@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import traceback
 from pathlib import Path
 from typing import cast
 
 from irscope.diagnostics import DiagnosticSink
-from irscope.errors import LoadError, UsageError
+from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import Frontend, LoadOptions
 from irscope.frontends.detect import detect
 from irscope.ir.bind import bind_program
@@ -31,6 +32,17 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
         program = frontend.load(path, options, sink)
     except (RecursionError, MemoryError) as error:
         raise LoadError(f"the file asks for more than can be read ({type(error).__name__})", code="IRS106", where=str(path)) from None
+    except IrscopeError:
+        raise
+    except Exception as error:  # a reader meets something that its author did not think of: the file's fault until proven otherwise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reader = f"{Path(place.filename).stem}:{place.lineno}"
+        raise LoadError(
+            f"the file does not have the form of a {kind.name} model ({type(error).__name__}: {error}, at {reader})",
+            code="IRS107",
+            where=str(path),
+            hint="make it anew; if other programs read it, please report it with the output of --debug",
+        ) from error
     program.path = str(path)
     apply_inputs(program, options)
     bind_program(program, options.bind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
@@ -26,9 +27,9 @@ def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> 
     """The program of the archive's model."""
     name = document_name(archive, options, sink)
     document = read_json(archive, name)
-    weights = OlderWeights(archive) if name == PROGRAM else Weights(archive, name.removeprefix("models/").removesuffix(".json"))
     try:
-        return _Model(archive, weights, document, options, sink).read()
+        with closing(_weights(archive, name)) as weights:
+            return _Model(archive, weights, document, options, sink).read()
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError) as error:
         raise LoadError(
             f"{name} does not have the form of an exported program ({type(error).__name__}: {str(error)[:80]})",
@@ -36,8 +37,10 @@ def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> 
             where=str(archive.path),
             hint=_EXPORT_AGAIN,
         ) from error
-    finally:
-        weights.close()
+
+
+def _weights(archive: Archive, name: str) -> Weights | OlderWeights:
+    return OlderWeights(archive) if name == PROGRAM else Weights(archive, name.removeprefix("models/").removesuffix(".json"))
 
 
 def document_name(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> str:

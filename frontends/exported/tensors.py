@@ -101,8 +101,19 @@ class Weights:
         for kind in ("weights", "constants"):
             config = f"data/{kind}/{name}_{kind}_config.json"
             if config in archive:
-                for fqn, entry in read_json(archive, config)["config"].items():
-                    self._entries[fqn] = (f"data/{kind}/{entry['path_name']}", entry)
+                self._read_config(kind, config)
+
+    def _read_config(self, kind: str, config: str) -> None:
+        try:
+            for fqn, entry in read_json(self._archive, config)["config"].items():
+                self._entries[fqn] = (f"data/{kind}/{entry['path_name']}", dict(entry))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise LoadError(
+                f"{config} does not say where tensors are ({type(error).__name__}: {str(error)[:80]})",
+                code="IRS135",
+                where=str(self._archive.path),
+                hint="the file is damaged; export the model again",
+            ) from error
 
     def payload(self, fqn: str, type_: TensorType, small: bool) -> Payload | None:
         """Where the values are; small constants are read. None where the archive does not say."""

@@ -153,6 +153,7 @@ def open_from(args: argparse.Namespace, *, open_sizes: Iterable[str] = (), **man
         replace(load_options(args), open_sizes=frozenset(open_sizes)),
         settings=settings_from(args),
         instruments=instruments,
+        reproducers=True,
         **manager_options,  # type: ignore[arg-type]  # handed on as they are
     )
 

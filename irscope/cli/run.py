@@ -70,7 +70,7 @@ class Command:
         if args.skip:
             instruments.append(SkipPasses(frozenset(args.skip.split(","))))
         open_sizes = _sizes_in(args.sweep)
-        model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each, reproducers=True)
+        model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
         if args.passes == "default" and not model.program.has_graph:
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = parse_pipeline("params", registry)

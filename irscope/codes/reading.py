@@ -233,4 +233,9 @@ CODES: Final[dict[str, CodeDoc]] = {
         "The file asks for more than can be read",
         "Reading it would need more memory or deeper nesting than a model has any use for: the file is damaged or hostile.",
     ),
+    "IRS107": CodeDoc(
+        "The file does not have the form of its kind",
+        "The reader met something that no file of this kind holds; the message says what, and where in the reader. The file is damaged or "
+        "hostile. If PyTorch or ONNX Runtime reads it, irscope should too: please report it with the output of --debug.",
+    ),
 }
