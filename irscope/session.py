@@ -125,8 +125,11 @@ def open_model(
     sink = DiagnosticSink()
     with paused_gc():
         program = _read(path, options, sink, settings)
-        manager = Manager(program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers)
-        manager.apply(Annotate())
+        types = Annotate()
+        manager = Manager(
+            program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers, annotate=types
+        )
+        manager.apply(types)
     return Model(manager, (*sink, *default_registry().problems), options)
 
 
@@ -173,8 +176,9 @@ def capture_model(
     if settings.device:
         program.metadata["target"] = settings.device
     with paused_gc():
-        manager = Manager(program, settings=settings)
-        manager.apply(Annotate())
+        types = Annotate()
+        manager = Manager(program, settings=settings, annotate=types)
+        manager.apply(types)
     return Model(manager, (*sink, *default_registry().problems), LoadOptions())
 
 

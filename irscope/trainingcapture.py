@@ -93,8 +93,9 @@ def train_module(
     program = training_program(module, args, kwargs, plan, target_of(settings), sink, name)
     program.path = name if is_name(name) else ""
     with paused_gc():
-        manager = Manager(program, settings=settings)
-        manager.apply(Annotate())
+        types = Annotate()
+        manager = Manager(program, settings=settings, annotate=types)
+        manager.apply(types)
     return Model(manager, tuple(sink), LoadOptions())
 
 

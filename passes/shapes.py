@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -122,7 +122,7 @@ def shape_cell(type_: Type) -> object:
     return None
 
 
-def _table(title: str, values: list[Value] | tuple[Value, ...], result: Inferred, names: _Names) -> Table:
+def _table(title: str, values: Sequence[Value], result: Inferred, names: _Names) -> Table:
     rows = []
     for value in values:
         type_ = result.type_of(value)

@@ -107,6 +107,10 @@ class Runner:
         program.path = original.program.path
         self._recorder = Recorder(set(state.seen))
         self._copy = Manager(
-            program, settings=original.settings, instruments=[*original.instruments, self._recorder], registry=original.registry
+            program,
+            settings=original.settings,
+            instruments=[*original.instruments, self._recorder],
+            registry=original.registry,
+            annotate=original.annotate,
         )
         self._copy.cancelled = original.cancelled

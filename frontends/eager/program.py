@@ -16,9 +16,9 @@ from irscope.frontends.torch_common.signatures import Argument, Signature, compl
 from irscope.ir.builder import paused_gc
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Facet, Graph, Role, Value
+from irscope.ir.graph import Graph, Role, Value
 from irscope.ir.names import Names
-from irscope.ir.observed import Life, Observed
+from irscope.ir.observed import Life, Observed, observed_versions
 from irscope.ir.payload import Payload
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
@@ -80,7 +80,7 @@ class _Lowering:
             "dialect": "below autograd" if record.grad else "as called",
             "device": record.device,
         }
-        observed = Observed(graph, graph.versions[Facet.TOPOLOGY], self._lives(), self._storages)
+        observed = Observed(graph, observed_versions(graph), self._lives(), self._storages)
         return Program(graph, format="module", metadata=metadata, observed=observed, assumed=list(record.assumed))
 
     # -- values ----------------------------------------------------------------------------------------------------

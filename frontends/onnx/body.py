@@ -190,7 +190,6 @@ class Body:
     def lower_region(self, owner: Node, name: str, proto: onnx.GraphProto, count: int | None = None) -> Graph:
         """Lower a graph attribute as a region; `count` is the number of its arguments."""
         region = self.graph.add_region(owner, name)
-        region.scope = owner.scope
         body = Body(self.model, region, self.opsets, self.scopes, outer=self, depth=self.depth + 1, scope=owner.scope)
         body.arguments, body.prefix, body.constants = self.arguments, self.prefix, None
         body.declare(proto.value_info)

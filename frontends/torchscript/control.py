@@ -20,7 +20,7 @@ from irscope.frontends.torchscript.values import (
 )
 from irscope.ir.dims import Dim, SymDim, bounds, equal
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import UNKNOWN_TYPE, SequenceType, TensorType, Type, scalar, sequence, tensor
 
 if TYPE_CHECKING:
@@ -72,13 +72,6 @@ def discard(graph: Graph) -> None:
         graph.erase(node)
 
 
-def attach(node: Node, regions: Sequence[Graph]) -> None:
-    """Make graphs that were filled before the node existed its regions."""
-    for region in regions:
-        region.owner = node
-    node.regions = tuple(regions)
-
-
 def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> Returned | None:
     """Run both ways; a way that raises is an assertion, and the other one is what happens."""
     emitter = interpreter.emitter
@@ -104,7 +97,7 @@ def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> 
     made = emitter.node("cf.if", (condition,), merge.types, "prim::If")
     then.graph.set_outputs(merge.left)
     other.graph.set_outputs(merge.right)
-    attach(made, (then.graph, other.graph))
+    emitter.graph.adopt_regions(made, (then.graph, other.graph))
     if then.returned is not None:
         from irscope.frontends.torchscript.interpreter import Returned
 
@@ -337,15 +330,13 @@ class _Loop:
         copies = Copies(outer_env)
         inner = copies.env
         lists = [copy for item, copy in copies.pairs() if isinstance(copy, TensorList) and item in self._lists]
-        # A graph without an owner calls its inputs the user's; the owner comes once the types have settled.
-        placeholder = Node()
-        self.body.owner = placeholder
-        self.body.add_input(scalar(DType.I64))
-        self.body.add_input(scalar(DType.BOOL))
+        # The owner comes once the types have settled.
+        self._argument(scalar(DType.I64))
+        self._argument(scalar(DType.BOOL))
         for name in self._tensors:
-            inner[name] = self.body.add_input(_value(outer_env[name]).type)
+            inner[name] = self._argument(_value(outer_env[name]).type)
         for item in lists:
-            item.value = self.body.add_input(item.value.type)
+            item.value = self._argument(item.value.type)
         for name in self._numbers:
             inner[name] = emitter.fresh()
         emitter.graph, frame.env = self.body, inner
@@ -367,6 +358,9 @@ class _Loop:
                 raise interpreter.error(f"{name!r} changes in a loop whose end depends on data, and it is neither tensor nor number")
         self.body.set_outputs([again, *after, *(item.value for item in lists)])
         return True
+
+    def _argument(self, type_: Type) -> Value:
+        return self.body.add_input(type_, role=Role.ARGUMENT)
 
     def _changed(self, env: dict[str, Item], copies: Copies, lists: Sequence[TensorList]) -> bool:
         """Whether a list has to become a sequence of the graph, or one of another type, because an iteration changes it."""
@@ -409,7 +403,7 @@ class _Loop:
         made = emitter.node(
             "cf.loop", (trip if isinstance(trip, Value) else None, condition, *state), [value.type for value in state], "prim::Loop"
         )
-        attach(made, (self.body,))
+        emitter.graph.adopt_regions(made, (self.body,))
         for name, value in zip(self._tensors, made.outputs, strict=False):
             env[name] = value
         for item, value in zip(self._lists, made.outputs[len(self._tensors) :], strict=True):

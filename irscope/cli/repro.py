@@ -8,6 +8,7 @@ from pathlib import Path
 
 from irscope.files import write_stream
 from irscope.ir.parser import parse_program
+from irscope.passes.annotate import Annotate
 from irscope.passkit.manager import Manager
 from irscope.passkit.repro import read_reproducer
 
@@ -26,6 +27,6 @@ class Command:
         found = read_reproducer(Path(args.file))
         pipeline = args.passes or found.pipeline
         sys.stderr.write(f"running {pipeline}\n")
-        Manager(parse_program(found.text, path=args.file)).run(pipeline)
+        Manager(parse_program(found.text, path=args.file), annotate=Annotate()).run(pipeline)
         write_stream(sys.stdout, ["the passes ran without an error: not reproduced\n"])
         return 0

@@ -15,8 +15,9 @@ CODES: Final[dict[str, CodeDoc]] = {
     "IRS530": CodeDoc("Interrupted", "The work was stopped before it ended. Nothing was written."),
     "IRS501": CodeDoc("An analysis needs its own result", "Analyses ask one another in a circle. The message shows the way round."),
     "IRS502": CodeDoc(
-        "A transform changed the graph and denied it",
-        "`apply` must return True when it changed anything; results would go stale otherwise.",
+        "A pass says wrongly whether it changed the graph",
+        "`apply` of a transform must return True when it changed anything, since results would go stale otherwise, and False when it did"
+        " not. An analysis changes nothing. With --verify-each what was written past the methods of the graph is found as well.",
     ),
     "IRS503": CodeDoc(
         "A transform left a broken graph",

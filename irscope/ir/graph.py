@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
 from irscope.ir.payload import Payload
 from irscope.ir.places import Loc, Scope, root_scope
@@ -17,6 +17,7 @@ Attr: TypeAlias = Any
 
 NO_ATTRS: Mapping[str, Attr] = MappingProxyType({})
 _ORDER_STRIDE = 16
+T = TypeVar("T")
 
 
 class Role(enum.Enum):
@@ -36,30 +37,92 @@ class Facet(enum.IntEnum):
     """The sides of a graph that change apart from one another; analyses name those they read."""
 
     TOPOLOGY = 0
+    """Nodes with their operators, edges, order and places, and which values graphs declare and return."""
     TYPES = 1
     """Types of node results."""
     DECLARED = 2
-    """Types of what graphs declare: inputs, weights, region arguments."""
+    """Types and roles of what graphs declare: inputs, weights, region arguments."""
     ATTRS = 3
+    """Attributes of nodes; values of weights and whether they are trained."""
     NAMES = 4
 
 
-class Value:
-    """One input, weight, region argument or node result."""
+class _Declared(list["Value"]):
+    """What a graph declares, in order; its methods add and remove."""
+
+    __slots__ = ()
+
+    def _refuse(self, *args: Any, **others: Any) -> NoReturn:
+        raise TypeError("what a graph declares is changed by its methods: add_input, add_weight, remove_weight")
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+
+def _counted(change: Callable[..., Any]) -> Callable[..., Any]:
+    def counting(self: _Table[Any], *args: Any, **others: Any) -> Any:
+        self.versions[Facet.ATTRS] += 1
+        return change(self, *args, **others)
+
+    return counting
+
+
+class _Table(dict["Value", T]):
+    """What a graph knows about weights; writing to it counts as a change of the graph."""
+
+    __slots__ = ("versions",)
+
+    def __init__(self, versions: list[int]) -> None:
+        self.versions = versions
+
+    __setitem__ = _counted(dict.__setitem__)
+    __delitem__ = _counted(dict.__delitem__)
+    __ior__ = _counted(dict.__ior__)
+    clear = _counted(dict.clear)
+    pop = _counted(dict.pop)
+    popitem = _counted(dict.popitem)
+    setdefault = _counted(dict.setdefault)
+    update = _counted(dict.update)
+
+
+class _ValueFields:
+    """A value while it is made: its fields can be written. It then becomes a `Value`, whose layout is the same."""
 
     __slots__ = ("declared_in", "index", "name", "node", "role", "type", "users")
+
+    type: Type
+    role: Role
+    node: Node | None
+    """The producing node; None for what a graph declares."""
+    index: int
+    """Position among the producer's outputs, or the declaring graph's inputs or weights."""
+    name: str | None
+    declared_in: Graph | None
+    users: dict[Node | Graph, int] | None
+    """Nodes that read it, and graphs that return it, with the number of times each does."""
 
     def __init__(self, type_: Type, role: Role, node: Node | None, index: int, name: str | None, declared_in: Graph | None) -> None:
         self.type = type_
         self.role = role
         self.node = node
-        """The producing node; None for what a graph declares."""
         self.index = index
-        """Position among the producer's outputs, or the declaring graph's inputs or weights."""
         self.name = name
         self.declared_in = declared_in
-        self.users: dict[Node | Graph, int] | None = None
-        """Nodes that read it, and graphs that return it, with the number of times each does."""
+        self.users = None
+        self.__class__ = Value
+
+
+class Value(_ValueFields):
+    """One input, weight, region argument or node result. Setting its type, name or role counts as a change of its graph."""
+
+    __slots__ = ()
+
+    def __setattr__(self, field: str, to: Any) -> None:
+        write = _VALUE_WRITES.get(field)
+        if write is None:
+            raise AttributeError(f"{field!r} of a value follows from its graph and cannot be set: change the graph by its methods")
+        if self.graph is None:
+            raise ValueError(f"{self!r} was erased")
+        write(self.graph, self, to)
 
     @property
     def graph(self) -> Graph | None:
@@ -70,8 +133,11 @@ class Value:
         return f"<Value %{self.name if self.name is not None else '?'}: {self.type}>"
 
 
-class Node:
-    """One operation. Read its fields freely; change them through its `Graph`."""
+class _NodeFields:
+    """A node while it is made: its fields can be written. It then becomes a `Node`, whose layout is the same.
+
+    A class whose `__setattr__` is written in Python would make each of the twelve fields slow to fill. Reading is as fast in both.
+    """
 
     __slots__ = ("attrs", "graph", "inputs", "loc", "next", "op", "order", "outputs", "prev", "regions", "scope", "source")
 
@@ -79,14 +145,30 @@ class Node:
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     attrs: Mapping[str, Attr]
+    """Read-only: they are replaced as a whole, by `Graph.set_attr` and its like or by setting them."""
     regions: tuple[Graph, ...]
     scope: Scope
     loc: Loc | None
     source: str
+    """The operator as the model's file names it."""
     graph: Graph | None
     prev: Node | None
     next: Node | None
     order: int
+
+
+class Node(_NodeFields):
+    """One operation. Setting its operator, inputs, attributes or place is a call of the method of `Graph` that does it."""
+
+    __slots__ = ()
+
+    def __setattr__(self, field: str, to: Any) -> None:
+        write = _NODE_WRITES.get(field)
+        if write is None:
+            raise AttributeError(f"{field!r} of a node follows from its graph and cannot be set: change the graph by its methods")
+        if self.graph is None:
+            raise ValueError(f"{self!r} was erased")
+        write(self.graph, self, to)
 
     @property
     def name(self) -> str:
@@ -104,48 +186,118 @@ class Node:
         return f"<Node {self.name} = {self.op}>"
 
 
+_new_value = cast("Callable[[Type, Role, Node | None, int, str | None, Graph | None], Value]", _ValueFields)
+
+
+def _setter(fields: type, name: str) -> Callable[[Any, Any], None]:
+    """What writes a field of a value or node and counts nothing: the graph's methods do that."""
+    return cast("Callable[[Any, Any], None]", vars(fields)[name].__set__)
+
+
+_set_type, _set_role, _set_index, _set_name, _set_declared_in, _set_users = [
+    _setter(_ValueFields, name) for name in ("type", "role", "index", "name", "declared_in", "users")
+]
+_set_op, _set_inputs, _set_attrs, _set_regions, _set_graph, _set_prev, _set_next, _set_order = [
+    _setter(_NodeFields, name) for name in ("op", "inputs", "attrs", "regions", "graph", "prev", "next", "order")
+]
+
+
 class Graph:
     """Nodes in program order between inputs and outputs. Also the body of a region or function."""
 
     __slots__ = (
+        "_data",
+        "_first",
+        "_inputs",
         "_last",
+        "_name",
+        "_outputs",
+        "_owner",
+        "_scope",
         "_size",
+        "_trainable",
+        "_weights",
         "cached_index",
-        "data",
-        "first",
-        "inputs",
-        "name",
-        "outputs",
-        "owner",
-        "scope",
-        "trainable",
         "versions",
-        "weights",
     )
 
     def __init__(
         self, name: str = "main", *, owner: Node | None = None, scope: Scope | None = None, versions: list[int] | None = None
     ) -> None:
-        self.name = name
-        self.owner = owner
-        """The node whose region this is; None for a model's main graph and for functions."""
-        self.scope = scope if scope is not None else root_scope()
-        """Scope given to nodes that name none."""
-        self.inputs: list[Value] = []
-        self.weights: list[Value] = []
-        """Parameters, buffers and constants, in the order in which the model declares them."""
-        self.data: dict[Value, Payload] = {}
-        """Where the values of weights are; a weight without an entry has values nobody knows."""
-        self.trainable: dict[Value, bool] = {}
-        """Whether a weight takes gradients, where the model's file says so."""
-        self.outputs: tuple[Value, ...] = ()
         self.versions: list[int] = versions if versions is not None else [0] * len(Facet)
         """Counters by facet, shared by a graph and all its regions."""
-        self.first: Node | None = None
         self.cached_index: tuple[int, object] | None = None
         """Columns of this graph with the version of its topology they were made for; see irscope.ir.index."""
+        self._name = name
+        self._owner = owner
+        self._scope = scope if scope is not None else root_scope()
+        self._inputs = _Declared()
+        self._weights = _Declared()
+        self._data: _Table[Payload] = _Table(self.versions)
+        self._trainable: _Table[bool] = _Table(self.versions)
+        self._outputs: tuple[Value, ...] = ()
+        self._first: Node | None = None
         self._last: Node | None = None
         self._size = 0
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+        self._bump(Facet.NAMES)
+
+    @property
+    def owner(self) -> Node | None:
+        """The node whose region this is; None for a model's main graph and for functions."""
+        return self._owner
+
+    @property
+    def scope(self) -> Scope:
+        """Scope given to nodes that name none."""
+        return self._scope
+
+    @scope.setter
+    def scope(self, scope: Scope) -> None:
+        self._scope = scope
+        self._bump(Facet.TOPOLOGY)
+
+    @property
+    def inputs(self) -> Sequence[Value]:
+        return self._inputs
+
+    @property
+    def weights(self) -> Sequence[Value]:
+        """Parameters, buffers and constants, in the order in which the model declares them."""
+        return self._weights
+
+    @property
+    def data(self) -> dict[Value, Payload]:
+        """Where the values of weights are; a weight without an entry has values nobody knows."""
+        return self._data
+
+    @property
+    def trainable(self) -> dict[Value, bool]:
+        """Whether a weight takes gradients, where the model's file says so."""
+        return self._trainable
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        return self._outputs
+
+    @outputs.setter
+    def outputs(self, values: Iterable[Value]) -> None:
+        self.set_outputs(values)
+
+    @property
+    def first(self) -> Node | None:
+        return self._first
+
+    @property
+    def last(self) -> Node | None:
+        return self._last
 
     def __len__(self) -> int:
         """Nodes of this level, without those inside regions."""
@@ -153,7 +305,7 @@ class Graph:
 
     def __iter__(self) -> Iterator[Node]:
         """Nodes of this level in order; the current node may be erased while iterating."""
-        node = self.first
+        node = self._first
         while node is not None:
             following = node.next
             yield node
@@ -162,7 +314,7 @@ class Graph:
     def walk(self) -> Iterator[Node]:
         """Every node, entering the regions of a node right after it; the current node may be erased."""
         pending: list[Node] = []
-        node = self.first
+        node = self._first
         while True:
             while node is not None:
                 following = node.next
@@ -171,7 +323,7 @@ class Graph:
                 if regions:
                     if following is not None:
                         pending.append(following)
-                    pending.extend(region.first for region in reversed(regions) if region.first is not None)
+                    pending.extend(region._first for region in reversed(regions) if region._first is not None)
                     break
                 node = following
             if not pending:
@@ -184,29 +336,25 @@ class Graph:
         for node in self.walk():
             yield from node.regions
 
-    @property
-    def last(self) -> Node | None:
-        return self._last
-
     def _bump(self, facet: Facet) -> None:
         self.versions[facet] += 1
 
     # -- declaring ---------------------------------------------------------------------------------------------
 
-    def add_input(self, type_: Type, name: str | None = None) -> Value:
-        """Declare the next input (of a region: the next argument)."""
-        role = Role.INPUT if self.owner is None else Role.ARGUMENT
-        value = Value(type_, role, None, len(self.inputs), name, self)
-        self.inputs.append(value)
+    def add_input(self, type_: Type, name: str | None = None, role: Role | None = None) -> Value:
+        """Declare the next input (of a region: the next argument; a region that has no owner yet must say so)."""
+        role = role or (Role.INPUT if self._owner is None else Role.ARGUMENT)
+        value = _new_value(type_, role, None, len(self._inputs), name, self)
+        list.append(self._inputs, value)
         self._bump(Facet.TOPOLOGY)
         return value
 
     def add_weight(self, type_: Type, name: str | None = None, role: Role = Role.PARAMETER, data: Payload | None = None) -> Value:
         """Declare a parameter, buffer or constant."""
-        value = Value(type_, role, None, len(self.weights), name, self)
-        self.weights.append(value)
+        value = _new_value(type_, role, None, len(self._weights), name, self)
+        list.append(self._weights, value)
         if data is not None:
-            self.data[value] = data
+            dict.__setitem__(self._data, value, data)
         self._bump(Facet.TOPOLOGY)
         return value
 
@@ -214,20 +362,21 @@ class Graph:
         """Take back a weight that nothing reads."""
         if value.users:
             raise ValueError(f"{value!r} still has users")
-        self.weights.remove(value)
-        self.data.pop(value, None)
-        self.trainable.pop(value, None)
-        for index, weight in enumerate(self.weights):
-            weight.index = index
-        value.declared_in = None
+        list.remove(self._weights, value)
+        dict.pop(self._data, value, None)
+        dict.pop(self._trainable, value, None)
+        for index, weight in enumerate(self._weights):
+            _set_index(weight, index)
+        _set_declared_in(value, None)
         self._bump(Facet.TOPOLOGY)
 
     def set_outputs(self, values: Iterable[Value]) -> None:
         """Declare what the graph returns (of a region: what it yields)."""
-        for value in self.outputs:
+        values = tuple(values)
+        for value in self._outputs:
             _drop_user(value, self)
-        self.outputs = tuple(values)
-        for value in self.outputs:
+        self._outputs = values
+        for value in values:
             _add_user(value, self)
         self._bump(Facet.TOPOLOGY)
 
@@ -246,15 +395,13 @@ class Graph:
         source: str = "",
     ) -> Node:
         """Add a node at the end; it has one output per type."""
-        node = self._make(op, inputs, types, attrs, names, scope, loc, source)
         last = self._last
-        node.prev = last
+        order = 0 if last is None else last.order + _ORDER_STRIDE
+        node = self._make(op, inputs, types, attrs, names, self._scope if scope is None else scope, loc, source, last, order)
         if last is None:
-            self.first = node
-            node.order = 0
+            self._first = node
         else:
-            last.next = node
-            node.order = last.order + _ORDER_STRIDE
+            _set_next(last, node)
         self._last = node
         self._size += 1
         self.versions[Facet.TOPOLOGY] += 1
@@ -273,13 +420,55 @@ class Graph:
         loc: Loc | None = None,
         source: str = "",
     ) -> Node:
-        """Add a node right before `anchor`, a node of this graph."""
+        """Add a node right before `anchor`, a node of this graph, in the scope and at the location of `anchor` unless others are given."""
         self._check_own(anchor)
-        node = self._make(op, inputs, types, attrs, names, scope, loc, source)
+        scope, loc = scope or anchor.scope, loc or anchor.loc
+        node = self._make(op, inputs, types, attrs, names, scope, loc, source, None, 0)
         self._link_before(anchor, node)
         self._size += 1
         self._bump(Facet.TOPOLOGY)
         return node
+
+    def replace(
+        self,
+        node: Node,
+        op: str,
+        inputs: Sequence[Value | None] | None = None,
+        types: Sequence[Type] | None = None,
+        attrs: Mapping[str, Attr] | None = None,
+        *,
+        names: Sequence[str | None] | None = None,
+        scope: Scope | None = None,
+        loc: Loc | None = None,
+        source: str = "",
+    ) -> Node:
+        """Put a new node in the place of `node`, whose results are then read from it, and erase `node`.
+
+        What is not given stays as it was: inputs, types, names, scope and location. Attributes belong to the operator and do not.
+        """
+        self._check_own(node)
+        made = self.insert_before(
+            node,
+            op,
+            node.inputs if inputs is None else inputs,
+            [output.type for output in node.outputs] if types is None else types,
+            attrs,
+            names=names,
+            scope=scope,
+            loc=loc,
+            source=source,
+        )
+        lost = [output for output in node.outputs[len(made.outputs) :] if output.users]
+        if lost:
+            self.erase(made)
+            raise ValueError(f"{lost[0]!r} still has users, and the new node has {len(made.outputs)} results")
+        for old, new in zip(node.outputs, made.outputs, strict=False):
+            if names is None and old.name is not None:
+                _set_name(new, old.name)
+                self._bump(Facet.NAMES)
+            self.replace_uses(old, new)
+        self.erase(node)
+        return made
 
     def _make(
         self,
@@ -288,29 +477,36 @@ class Graph:
         types: Sequence[Type],
         attrs: Mapping[str, Attr] | None,
         names: Sequence[str | None] | None,
-        scope: Scope | None,
+        scope: Scope,
         loc: Loc | None,
         source: str,
+        before: Node | None,
+        order: int,
     ) -> Node:
-        node = Node()
-        node.op = sys.intern(op)
-        node.inputs = inputs = tuple(inputs)
-        node.attrs = attrs if attrs else NO_ATTRS
-        node.regions = ()
-        node.scope = self.scope if scope is None else scope
-        node.loc = loc
-        node.source = source
-        node.graph = self
-        node.prev = node.next = None
+        made = _NodeFields()
+        made.op = sys.intern(op)
+        made.inputs = inputs = tuple(inputs)
+        made.attrs = _read_only(attrs) if attrs else NO_ATTRS
+        made.regions = ()
+        made.scope = scope
+        made.loc = loc
+        made.source = source
+        made.graph = self
+        made.prev = before
+        made.next = None
+        made.order = order
+        node = cast(Node, made)
+        role = Role.TEMPORARY
         if names is None:
-            node.outputs = tuple([Value(type_, Role.TEMPORARY, node, i, None, None) for i, type_ in enumerate(types)])
+            made.outputs = tuple([_new_value(type_, role, node, i, None, None) for i, type_ in enumerate(types)])
         else:
-            node.outputs = tuple([Value(type_, Role.TEMPORARY, node, i, names[i], None) for i, type_ in enumerate(types)])
+            made.outputs = tuple([_new_value(type_, role, node, i, names[i], None) for i, type_ in enumerate(types)])
+        made.__class__ = Node
         for value in inputs:
             if value is not None:
                 users = value.users
                 if users is None:
-                    value.users = {node: 1}
+                    _set_users(value, {node: 1})
                 else:
                     users[node] = users.get(node, 0) + 1
         return node
@@ -321,37 +517,49 @@ class Graph:
 
     def _link_before(self, anchor: Node, node: Node) -> None:
         before = anchor.prev
-        node.prev, node.next, anchor.prev = before, anchor, node
+        _set_prev(node, before)
+        _set_next(node, anchor)
+        _set_prev(anchor, node)
         if before is None:
-            self.first = node
+            self._first = node
         else:
-            before.next = node
+            _set_next(before, node)
         low = before.order if before is not None else anchor.order - 2 * _ORDER_STRIDE
-        node.order = (low + anchor.order) // 2
+        _set_order(node, (low + anchor.order) // 2)
         if node.order <= low:
             self._renumber()
 
     def _unlink(self, node: Node) -> None:
         if node.prev is None:
-            self.first = node.next
+            self._first = node.next
         else:
-            node.prev.next = node.next
+            _set_next(node.prev, node.next)
         if node.next is None:
             self._last = node.prev
         else:
-            node.next.prev = node.prev
-        node.prev = node.next = None
+            _set_prev(node.next, node.prev)
+        _set_prev(node, None)
+        _set_next(node, None)
 
     def _renumber(self) -> None:
         for position, node in enumerate(self):
-            node.order = position * _ORDER_STRIDE
+            _set_order(node, position * _ORDER_STRIDE)
 
     def add_region(self, node: Node, name: str) -> Graph:
         """Give `node` another region; values of the surrounding graphs may be used inside it."""
         region = Graph(name, owner=node, scope=node.scope, versions=self.versions)
-        node.regions = (*node.regions, region)
+        _set_regions(node, (*node.regions, region))
         self._bump(Facet.TOPOLOGY)
         return region
+
+    def adopt_regions(self, node: Node, regions: Iterable[Graph]) -> None:
+        """Make graphs that were filled before `node` existed its regions; they count their changes together with this graph."""
+        for region in regions:
+            if region._owner is not None or region.versions is not self.versions:
+                raise ValueError(f"graph {region._name} is no region without an owner of {self._name}")
+            region._owner = node
+            _set_regions(node, (*node.regions, region))
+        self._bump(Facet.TOPOLOGY)
 
     def erase(self, node: Node) -> None:
         """Remove a node whose outputs nothing reads, with its regions."""
@@ -367,7 +575,7 @@ class Graph:
                     _drop_user(value, body)
         _forget_inputs(node)
         self._unlink(node)
-        node.graph = None
+        _set_graph(node, None)
         self._size -= 1
         self._bump(Facet.TOPOLOGY)
 
@@ -387,11 +595,13 @@ class Graph:
             raise ValueError(f"the new order of {self.name} must hold each of its {self._size} nodes once")
         previous: Node | None = None
         for position, node in enumerate(nodes):
-            node.prev, node.next, node.order = previous, None, position * _ORDER_STRIDE
+            _set_prev(node, previous)
+            _set_next(node, None)
+            _set_order(node, position * _ORDER_STRIDE)
             if previous is None:
-                self.first = node
+                self._first = node
             else:
-                previous.next = node
+                _set_next(previous, node)
             previous = node
         self._last = previous
         self._bump(Facet.TOPOLOGY)
@@ -400,15 +610,20 @@ class Graph:
 
     def set_input(self, node: Node, index: int, value: Value | None) -> None:
         """Make `node` read `value` (None: nothing) at that position."""
-        old = node.inputs[index]
-        if old is value:
-            return
-        node.inputs = (*node.inputs[:index], value, *node.inputs[index + 1 :])
-        if old is not None:
-            _drop_user(old, node)
-        if value is not None:
-            _add_user(value, node)
-        self._bump(Facet.TOPOLOGY)
+        if node.inputs[index] is not value:
+            inputs = list(node.inputs)
+            inputs[index] = value
+            self.set_inputs(node, inputs)
+
+    def set_inputs(self, node: Node, values: Iterable[Value | None]) -> None:
+        """Make `node` read these values, in this order."""
+        values = tuple(values)
+        _forget_inputs(node)
+        _set_inputs(node, values)
+        for value in values:
+            if value is not None:
+                _add_user(value, node)
+        _count(node.graph or self, Facet.TOPOLOGY)
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Make everything that reads or returns `old` read or return `new` instead."""
@@ -416,43 +631,82 @@ class Graph:
             return
         for user, count in old.users.items():
             if isinstance(user, Node):
-                user.inputs = tuple([new if value is old else value for value in user.inputs])
+                _set_inputs(user, tuple([new if value is old else value for value in user.inputs]))
             else:
-                user.outputs = tuple([new if value is old else value for value in user.outputs])
+                user._outputs = tuple([new if value is old else value for value in user._outputs])
             _add_user(new, user, count)
-        old.users = None
-        self._bump(Facet.TOPOLOGY)
+        _set_users(old, None)
+        _count(old.graph or self, Facet.TOPOLOGY)
 
     def set_op(self, node: Node, op: str) -> None:
-        node.op = sys.intern(op)
-        self._bump(Facet.TOPOLOGY)
+        _set_op(node, sys.intern(op))
+        _count(node.graph or self, Facet.TOPOLOGY)
+
+    def set_attr(self, node: Node, key: str, value: Attr) -> None:
+        self.set_attrs(node, {**node.attrs, key: value})
+
+    def remove_attr(self, node: Node, key: str) -> None:
+        self.set_attrs(node, {name: value for name, value in node.attrs.items() if name != key})
+
+    def set_attrs(self, node: Node, attrs: Mapping[str, Attr]) -> None:
+        """Give `node` these attributes and no others."""
+        _set_attrs(node, MappingProxyType({**attrs}) if attrs else NO_ATTRS)
+        _count(node.graph or self, Facet.ATTRS)
 
     def set_type(self, value: Value, type_: Type) -> None:
         if value.type is not type_:
-            value.type = type_
-            self._bump(Facet.TYPES if value.node is not None else Facet.DECLARED)
+            _set_type(value, type_)
+            _count(value.graph or self, Facet.TYPES if value.node is not None else Facet.DECLARED)
 
-    def set_attr(self, node: Node, key: str, value: Attr) -> None:
-        node.attrs = {**node.attrs, key: value}
-        self._bump(Facet.ATTRS)
-
-    def remove_attr(self, node: Node, key: str) -> None:
-        node.attrs = {name: value for name, value in node.attrs.items() if name != key} or NO_ATTRS
-        self._bump(Facet.ATTRS)
+    def set_role(self, value: Value, role: Role) -> None:
+        if value.role is not role:
+            _set_role(value, role)
+            _count(value.graph or self, Facet.DECLARED)
 
     def set_data(self, weight: Value, data: Payload) -> None:
-        self.data[weight] = data
-        self._bump(Facet.ATTRS)
+        self._data[weight] = data
 
     def rename(self, value: Value, name: str | None) -> None:
-        value.name = name
-        self._bump(Facet.NAMES)
+        _set_name(value, name)
+        _count(value.graph or self, Facet.NAMES)
+
+
+def _read_only(attrs: Mapping[str, Attr]) -> Mapping[str, Attr]:
+    """A view of the attributes that a new node is given. Copying them would cost a tenth of the time it takes to build a graph."""
+    return attrs if type(attrs) is MappingProxyType else MappingProxyType(attrs)
+
+
+def _count(graph: Graph, facet: Facet) -> None:
+    """Note a change, where the value or node stands: a method may have been called on another body of the program."""
+    graph.versions[facet] += 1
+
+
+def _place_write(field: str) -> Callable[[Graph, Node, Any], None]:
+    """What writes a field that says where a node comes from. Lifetimes and kernels follow from it, so it counts as topology."""
+    write = _setter(_NodeFields, field)
+
+    def writing(graph: Graph, node: Node, to: Any) -> None:
+        write(node, to)
+        _count(graph, Facet.TOPOLOGY)
+
+    return writing
+
+
+_VALUE_WRITES: dict[str, Callable[[Graph, Value, Any], None]] = {"type": Graph.set_type, "name": Graph.rename, "role": Graph.set_role}
+_NODE_WRITES: dict[str, Callable[[Graph, Node, Any], None]] = {
+    "op": Graph.set_op,
+    "inputs": Graph.set_inputs,
+    "attrs": Graph.set_attrs,
+    **{field: _place_write(field) for field in ("scope", "loc", "source")},
+}
 
 
 def _add_user(value: Value, user: Node | Graph, count: int = 1) -> None:
-    if value.users is None:
-        value.users = {}
-    value.users[user] = value.users.get(user, 0) + count
+    users = value.users
+    if users is None:
+        _set_users(value, {user: count})
+    else:
+        users[user] = users.get(user, 0) + count
 
 
 def _drop_user(value: Value, user: Node | Graph) -> None:

@@ -24,11 +24,11 @@ class Life:
 
 @dataclass(frozen=True)
 class Observed:
-    """Lifetimes that hold as long as nobody has changed the graph's nodes."""
+    """Lifetimes and sizes that hold as long as nobody has changed the graph's nodes, their attributes, or what it declares."""
 
     graph: Graph
-    version: int
-    """The graph's version when it was recorded."""
+    versions: tuple[int, ...]
+    """The graph's versions when it was recorded, those that it depends on."""
     lives: Mapping[Value, Life]
     """By the value that had the storage first."""
     storages: Mapping[Value, Value]
@@ -36,4 +36,9 @@ class Observed:
 
     def holds(self, graph: Graph) -> bool:
         """Whether it still says how this graph runs."""
-        return graph is self.graph and graph.versions[Facet.TOPOLOGY] == self.version
+        return graph is self.graph and observed_versions(graph) == self.versions
+
+
+def observed_versions(graph: Graph) -> tuple[int, ...]:
+    """Versions of what decides which storages a run makes. Types of results are not among them: inference writes those."""
+    return tuple(graph.versions[facet] for facet in (Facet.TOPOLOGY, Facet.ATTRS, Facet.DECLARED))

@@ -18,13 +18,24 @@ class Scope:
 
     __slots__ = ("_children", "call", "cls", "depth", "name", "parent")
 
+    _children: dict[tuple[str, int], Scope]
+    call: int
+    cls: str
+    depth: int
+    name: str
+    parent: Scope | None
+
     def __init__(self, parent: Scope | None, name: str, cls: str = "", call: int = 0) -> None:
-        self.parent = parent
-        self.name = name
-        self.cls = cls
-        self.call = call
-        self.depth: int = 0 if parent is None else parent.depth + 1
-        self._children: dict[tuple[str, int], Scope] = {}
+        fields: dict[str, object] = {"parent": parent, "name": name, "cls": cls, "call": call, "_children": {}}
+        fields["depth"] = 0 if parent is None else parent.depth + 1
+        for field, to in fields.items():
+            object.__setattr__(self, field, to)
+
+    def __setattr__(self, field: str, to: object) -> None:
+        # Whoever reads a file may learn the class after the first node of a module.
+        if field != "cls":
+            raise AttributeError("a scope is shared by the nodes inside it: give them another one, such as scope.parent.child(...)")
+        object.__setattr__(self, field, to)
 
     def child(self, name: str, cls: str = "", call: int = 0) -> Scope:
         """The scope of that name below this one, made when it is new."""

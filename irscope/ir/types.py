@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, NoReturn, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from irscope.ir.dims import Dim, SymDim, product
@@ -26,6 +26,9 @@ class Type:
     __slots__ = ("__weakref__", "text")
 
     text: str
+
+    def __setattr__(self, field: str, to: object) -> NoReturn:
+        raise AttributeError("a type is shared by all values that have it: give the value another one, such as type.with_shape(...)")
 
     def __str__(self) -> str:
         return self.text
@@ -133,10 +136,8 @@ def tensor(dtype: DType, shape: Iterable[Dim] | None, device: str = "", layout: 
     found = _interned.get(key)
     if found is not None:
         return found  # type: ignore[return-value]  # keys of this form only ever hold tensor types
-    made = TensorType()
-    made.dtype, made.shape, made.device, made.layout = dtype, sizes, device, layout
-    made.text = _tensor_text(made)
-    _interned[key] = made
+    made = _filled(TensorType(), dtype=dtype, shape=sizes, device=device, layout=layout)
+    _interned[key] = _filled(made, text=_tensor_text(made))
     return made
 
 
@@ -186,14 +187,16 @@ def _intern(cls: type[T], text: str, **fields: object) -> T:
     found = _interned.get(key)
     if isinstance(found, cls):
         return found
-    made = cls()
-    made.text = text
-    for name, value in fields.items():
-        setattr(made, name, value)
-    _interned[key] = made
+    made = _interned[key] = _filled(cls(), text=text, **fields)
     return made
 
 
-UNKNOWN_TYPE = UnknownType()
-UNKNOWN_TYPE.text = "?"
+def _filled(made: T, **fields: object) -> T:
+    """A new type with its fields set, past what keeps others from setting them."""
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+UNKNOWN_TYPE = _filled(UnknownType(), text="?")
 UNKNOWN_TENSOR = tensor(DType.UNKNOWN, None)

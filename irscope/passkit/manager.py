@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import Cancelled, IrscopeError, PassError
+from irscope.ir.compare import facet_contents
 from irscope.ir.graph import Facet
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
@@ -25,7 +26,7 @@ from irscope.report.report import Report
 
 T = TypeVar("T")
 _TICK = 1024
-_Versions = tuple[tuple[int, ...], ...]
+_Versions = tuple[object, ...]
 
 
 @dataclass
@@ -75,6 +76,7 @@ class Manager:
         registry: PassRegistry | None = None,
         verify_each: bool = False,
         reproducers: bool = False,
+        annotate: Transform | None = None,
     ) -> None:
         self.program = program
         self.settings = settings if settings is not None else Settings()
@@ -82,6 +84,8 @@ class Manager:
         self.registry = registry if registry is not None else default_registry()
         self.verify_each = verify_each
         self.reproducers = reproducers
+        self.annotate = annotate
+        """What writes inferred types onto the graph. It runs after every other transform that changed something: types follow from that."""
         self.cancelled = threading.Event()
         """Set it from any thread to stop the run at the next item of a long loop."""
         self._general = DiagnosticSink()
@@ -115,8 +119,11 @@ class Manager:
             chain = " -> ".join(frame.event.subject.name for frame in self._running)
             raise PassError(f"analysis {analysis.name!r} needs its own result ({chain} -> {analysis.name})", code="IRS501")
         versions = self._versions(analysis)
+        before = self._versions(None)
         with self._running_pass(analysis, "analysis") as frame:
             result = analysis.compute(self.program.graph, self)
+            if self._versions(None) != before:
+                raise PassError(f"analysis {analysis.name!r} changed the graph, which only a transform may do", code="IRS502")
         self._cache[analysis] = _Cached(result, versions, self.settings, frame.needs, list(frame.diagnostics))
         return result
 
@@ -164,17 +171,18 @@ class Manager:
             return False
         self._stats.pop(transform, None)
         before = self._versions(None)
+        check = self._consistency() if self.verify_each else None
         with self._running_pass(transform, "transform") as frame:
-            changed = transform.apply(self.program.graph, self)
-            if not changed and self._versions(None) != before:
-                raise PassError(f"transform {transform.name!r} changed the graph but says that it did not", code="IRS502")
-            if changed and self.verify_each:
-                broken = verify(self.program)
-                if broken:
-                    raise PassError(f"transform {transform.name!r} left a broken graph: {broken[0].message}", code="IRS503")
-            frame.changed = bool(changed)
+            frame.changed = bool(transform.apply(self.program.graph, self))
+            if frame.changed is not (self._versions(None) != before):
+                what = "says that it changed the graph but did not" if frame.changed else "changed the graph but says that it did not"
+                raise PassError(f"transform {transform.name!r} {what}", code="IRS502")
+            if check is not None:
+                check(transform, frame.changed)
         for diagnostic in frame.diagnostics:
             self.sink.add(diagnostic)
+        if frame.changed and self.annotate is not None and transform != self.annotate:
+            self.apply(self.annotate)
         return frame.changed
 
     def run(self, pipeline: str | Sequence[Pass]) -> list[PassResult]:
@@ -224,9 +232,35 @@ class Manager:
         return build(wanted, {}) if isinstance(wanted, type) else wanted
 
     def _versions(self, analysis: Analysis[Any] | None) -> _Versions:
-        facets = analysis.reads if analysis is not None else tuple(Facet)
-        mains = (self.program.graph, *self.program.functions.values())
-        return tuple(tuple(graph.versions[facet] for facet in facets) for graph in mains)
+        """What an analysis reads, as it is now; with None everything that a transform may change."""
+        program = self.program
+        # Nodes that come or go bring or take attributes, types and names.
+        facets = tuple(Facet) if analysis is None else (Facet.TOPOLOGY, *analysis.reads) if analysis.reads else ()
+        graphs = (program.graph, *program.functions.values())
+        tables = (tuple(program.functions), *program.symbols.items(), *program.given.items(), *program.metadata.items())
+        versions = tuple([graph.versions[facet] for graph in graphs for facet in facets])
+        return (*graphs, tables, versions, *program.assumed, program.training, program.observed)
+
+    def _consistency(self) -> Callable[[Transform, bool], None]:
+        """A check that a transform left the graph as the rules want it, and that whatever it wrote was counted."""
+        contents, counts = facet_contents(self.program), self._counts()
+
+        def check(transform: Transform, changed: bool) -> None:
+            if changed and (broken := verify(self.program)):
+                raise PassError(f"transform {transform.name!r} left a broken graph: {broken[0].message}", code="IRS503")
+            after, now = facet_contents(self.program), self._counts()
+            for facet in Facet:
+                # What comes or goes with a node is counted as topology.
+                is_counted = counts[facet] != now[facet] or counts[Facet.TOPOLOGY] != now[Facet.TOPOLOGY]
+                if contents[facet] != after[facet] and not is_counted:
+                    what = f"changed the graph's {facet.name.lower()} past the methods of the graph, so that results go stale"
+                    raise PassError(f"transform {transform.name!r} {what}", code="IRS502")
+
+        return check
+
+    def _counts(self) -> list[tuple[int, ...]]:
+        """Versions of the program's graphs by facet."""
+        return list(zip(*[graph.versions for graph in (self.program.graph, *self.program.functions.values())], strict=True))
 
     def _is_valid(self, analysis: Analysis[Any], cached: _Cached) -> bool:
         # Needs are checked through a worklist: a chain of analyses may be longer than the stack allows.

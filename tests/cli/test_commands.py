@@ -86,6 +86,38 @@ def test_a_script_pass_has_options_json_and_csv(model: Path, capsys: pytest.Capt
     assert len(list((model.parent / "tables").iterdir())) >= 3
 
 
+HALVE = """
+from irscope.api import Table, analysis, transform
+
+@transform("halve")
+def Halve(graph, ctx):
+    found = [node for node in graph.walk() if node.op == "nn.conv"]
+    for node in found:
+        node.op = "nn.relu"
+    return bool(found)
+
+@analysis("first-type", reads="types")
+def FirstType(graph, ctx):
+    return {"type": str(graph.first.outputs[0].type)}
+"""
+
+
+def test_results_follow_a_transform_that_writes_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "halve.py").write_text(HALVE)
+    pipeline = "flops,FILE:FirstType,FILE:Halve,flops,FILE:FirstType".replace("FILE", str(tmp_path / "halve.py"))
+    model = tmp_path / "conv.irs"
+    model.write_text(
+        "irscope 1\ngraph @main {\n  input %x: f32[1,3,8,8]\n  param %w: f32[5,3,1,1]\n"
+        "  %y: f32[1,5,8,8] = nn.conv(%x, %w) {strides=[1, 1], dilations=[1, 1], groups=1, pads=[0, 0, 0, 0]}\n  return %y\n}\n"
+    )
+    assert main(["run", "--verify-each", "--format", "json", "--passes", pipeline, str(model)]) == 0
+    reports = document(capsys)["reports"]
+    assert isinstance(reports, list)
+    before, first, _, after, then = [report["summary"] for report in reports]
+    assert (before["total_flops"], after["total_flops"]) == (2 * 8 * 8 * 5 * 3, 8 * 8 * 3)
+    assert (first["type"], then["type"]) == ("f32[1,5,8,8]", "f32[1,3,8,8]")
+
+
 def test_show_prints_inferred_types_and_reads_back(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model.write_text(MODEL.replace("%z: f32[batch,4]", "%z: ?[*]"))
     assert main(["show", str(model)]) == 0

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.errors import IrscopeError, LoadError
-from irscope.ir.compare import difference
+from irscope.ir.compare import difference, facet_contents
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.index import OUTSIDE, GraphIndex, build_index, index_of
@@ -17,7 +18,7 @@ from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.ir.runs import runs
-from irscope.ir.types import tensor
+from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.typetext import parse_type
 from irscope.ir.verify import verify
 from irscope.ops.registry import find_op
@@ -161,38 +162,94 @@ def test_runs_hold_every_node_once_and_close_what_they_open(program: Program) ->
 
 
 SOME_DTYPES = (DType.F32, DType.I64)
+Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
-def edit(program: Program, data: st.DataObject) -> None:
-    """One change through the methods of Graph."""
-    nodes = list(program.graph.walk())
-    if not nodes:
-        return
-    node = data.draw(st.sampled_from(nodes))
-    graph = node.graph
-    assert graph is not None
-    kind = data.draw(st.sampled_from(["erase", "attr", "retype", "insert", "replace", "unset", "weight"]))
-    if kind == "erase" and not any(output.users for output in node.outputs):
+def erase(node: Node, graph: Graph, draw: Draw) -> None:
+    if not any(output.users for output in node.outputs):
         graph.erase(node)
-    elif kind == "attr":
-        graph.set_attr(node, "axis", data.draw(st.integers(-3, 3)))
-    elif kind == "retype" and node.outputs:
-        graph.set_type(node.outputs[0], tensor(data.draw(st.sampled_from(SOME_DTYPES)), None))
-    elif kind == "insert":
-        graph.insert_before(node, "math.neg", node.inputs[:1], [value.type for value in node.inputs[:1] if value is not None])
-    elif kind == "replace" and node.outputs and node.inputs and node.inputs[0] is not None:
+
+
+def retype(node: Node, graph: Graph, draw: Draw) -> None:
+    for output in node.outputs[:1]:
+        graph.set_type(output, tensor(draw(st.sampled_from(SOME_DTYPES)), None))
+
+
+def replace_uses(node: Node, graph: Graph, draw: Draw) -> None:
+    if node.outputs and node.inputs and node.inputs[0] is not None:
         graph.replace_uses(node.outputs[0], node.inputs[0])
-    elif kind == "unset" and node.inputs and node.attrs.get("inplace") != 0:
+
+
+def unset(node: Node, graph: Graph, draw: Draw) -> None:
+    if node.inputs and node.attrs.get("inplace") != 0:
         graph.set_input(node, 0, None)
-    elif kind == "weight":
-        graph.add_weight(tensor(SOME_DTYPES[0], (2,)))
+
+
+def replace(node: Node, graph: Graph, draw: Draw) -> None:
+    graph.replace(node, "math.neg", types=[UNKNOWN_TYPE for _ in node.outputs])
+
+
+def write_op(node: Node, graph: Graph, draw: Draw) -> None:
+    node.op = "math.neg"
+
+
+def write_inputs(node: Node, graph: Graph, draw: Draw) -> None:
+    if "inplace" not in node.attrs:
+        node.inputs = node.inputs[::-1]
+
+
+def write_attrs(node: Node, graph: Graph, draw: Draw) -> None:
+    if node.op != "cf.call":
+        node.attrs = {"axis": draw(st.integers(-3, 3))}
+
+
+def write_scope(node: Node, graph: Graph, draw: Draw) -> None:
+    node.scope = node.scope.child("inner")
+
+
+def write_output(node: Node, graph: Graph, draw: Draw) -> None:
+    for output in node.outputs[:1]:
+        output.name = None
+        output.type = tensor(draw(st.sampled_from(SOME_DTYPES)), None)
+
+
+EDITS: list[Callable[[Node, Graph, Draw], object]] = [
+    erase,
+    retype,
+    replace_uses,
+    unset,
+    replace,
+    write_op,
+    write_inputs,
+    write_attrs,
+    write_scope,
+    write_output,
+    lambda node, graph, draw: graph.set_attr(node, "axis", draw(st.integers(-3, 3))),
+    lambda node, graph, draw: graph.insert_before(node, "math.neg", node.inputs[:1], [UNKNOWN_TYPE]),
+    lambda node, graph, draw: graph.add_weight(tensor(SOME_DTYPES[0], (2,))),
+]
+
+
+def edit(program: Program, draw: Draw) -> None:
+    """One change, through a method of Graph or by writing a field."""
+    nodes = list(program.graph.walk())
+    if nodes:
+        node = draw(st.sampled_from(nodes))
+        assert node.graph is not None
+        draw(st.sampled_from(EDITS))(node, node.graph, draw)
 
 
 @given(programs(), st.data())
 def test_edits_keep_the_rules_and_renew_the_index(program: Program, data: st.DataObject) -> None:
     index_of(program.graph)
     for _ in range(data.draw(st.integers(1, 6))):
-        edit(program, data)
+        contents, versions = facet_contents(program), list(program.graph.versions)
+        edit(program, data.draw)
+        changed = [old != new for old, new in zip(contents, facet_contents(program), strict=True)]
+        counted = [
+            old != new or program.graph.versions[0] != versions[0] for old, new in zip(versions, program.graph.versions, strict=True)
+        ]
+        assert all(not one or other for one, other in zip(changed, counted, strict=True))
     assert verify(program) == []
     assert difference(program, parse_program(print_program(program))) is None
     check_index(index_of(program.graph), [program.graph])

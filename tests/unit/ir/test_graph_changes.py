@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
+from irscope.ir.compare import facet_contents
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import NO_ATTRS, Facet, Graph, Node, Role, Value
 from irscope.ir.payload import Literal
+from irscope.ir.places import Loc
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.verify import verify
@@ -187,3 +190,169 @@ def test_names_of_nodes_and_values() -> None:
     assert repr(node) == "<Node y = a.b>"
     assert repr(node.outputs[0]) == "<Value %?: ?>"
     assert isinstance(node.outputs[1], Value)
+
+
+ELSEWHERE = Graph().scope.child("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "facet"),
+    [
+        (lambda graph, node: setattr(node, "op", "b"), Facet.TOPOLOGY),
+        (lambda graph, node: setattr(node, "inputs", [None, graph.inputs[0]]), Facet.TOPOLOGY),
+        (lambda graph, node: setattr(node, "scope", ELSEWHERE), Facet.TOPOLOGY),
+        (lambda graph, node: setattr(node, "loc", Loc("model.py", 3)), Facet.TOPOLOGY),
+        (lambda graph, node: setattr(node, "source", "aten::b"), Facet.TOPOLOGY),
+        (lambda graph, node: setattr(node, "attrs", {"k": 1}), Facet.ATTRS),
+        (lambda graph, node: setattr(node.outputs[0], "type", tensor(DType.F32, ())), Facet.TYPES),
+        (lambda graph, node: setattr(graph.inputs[0], "type", tensor(DType.F32, ())), Facet.DECLARED),
+        (lambda graph, node: setattr(graph.weights[0], "role", Role.BUFFER), Facet.DECLARED),
+        (lambda graph, node: setattr(node.outputs[0], "name", "n"), Facet.NAMES),
+        (lambda graph, node: setattr(graph, "outputs", [graph.inputs[0]]), Facet.TOPOLOGY),
+        (lambda graph, node: setattr(graph, "scope", ELSEWHERE), Facet.TOPOLOGY),
+        (lambda graph, node: setattr(graph, "name", "other"), Facet.NAMES),
+        (lambda graph, node: graph.data.update({graph.weights[0]: Literal((1.0,))}), Facet.ATTRS),
+        (lambda graph, node: graph.data.__setitem__(graph.weights[0], Literal((1.0,))), Facet.ATTRS),
+        (lambda graph, node: graph.data.__delitem__(graph.weights[1]), Facet.ATTRS),
+        (lambda graph, node: graph.data.clear(), Facet.ATTRS),
+        (lambda graph, node: graph.data.pop(graph.weights[1]), Facet.ATTRS),
+        (lambda graph, node: graph.trainable.setdefault(graph.weights[0], True), Facet.ATTRS),
+    ],
+)
+def test_writing_a_field_counts_as_the_method_does(change: Callable[[Graph, Node], None], facet: Facet) -> None:
+    graph, nodes = chain(2)
+    graph.add_weight(tensor(DType.F32, (1,)), "w")
+    graph.add_weight(tensor(DType.F32, (1,)), "known", data=Literal((2.0,)))
+    before = list(graph.versions)
+    contents = facet_contents(Program(graph))
+    change(graph, nodes[0])
+    assert {index for index, (old, new) in enumerate(zip(before, graph.versions, strict=True)) if new > old} == {facet}
+    after = facet_contents(Program(graph))
+    assert [Facet(index) for index, (old, new) in enumerate(zip(contents, after, strict=True)) if new != old] == [facet]
+
+
+def test_inputs_that_are_written_know_their_readers() -> None:
+    graph, (first, second) = chain(2)
+    x = graph.inputs[0]
+    second.inputs = [x, x, None]
+    assert (second.inputs, x.users, first.outputs[0].users) == ((x, x, None), {first: 1, second: 2}, {})
+    assert sound(graph)
+
+
+@pytest.mark.parametrize(
+    ("of", "field"),
+    [
+        *[("node", field) for field in ("name", "outputs", "regions", "graph", "next", "prev", "order", "note")],
+        *[("value", field) for field in ("node", "index", "users", "declared_in", "note")],
+        *[("graph", field) for field in ("first", "last", "inputs", "weights", "data", "trainable", "owner", "note")],
+        *[("type", field) for field in ("shape", "dtype", "text")],
+        *[("scope", field) for field in ("name", "parent", "call")],
+    ],
+)
+def test_what_follows_from_the_graph_cannot_be_written(of: str, field: str) -> None:
+    graph, nodes = chain(1)
+    things = {"node": nodes[0], "value": nodes[0].outputs[0], "graph": graph, "type": tensor(DType.F32, (7,)), "scope": ELSEWHERE}
+    with pytest.raises(AttributeError):
+        setattr(things[of], field, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda graph, node: node.attrs.update({"k": 2}),
+        lambda graph, node: node.attrs.__setitem__("k", 2),
+        lambda graph, node: node.attrs.pop("k"),
+        lambda graph, node: graph.last.attrs.__setitem__("k", 2),
+        lambda graph, node: graph.inputs.append(node.outputs[0]),
+        lambda graph, node: graph.inputs.clear(),
+        lambda graph, node: graph.weights.__delitem__(0),
+        lambda graph, node: graph.weights.sort(),
+    ],
+)
+def test_nothing_is_changed_in_place(change: Callable[[Graph, Node], None]) -> None:
+    graph, nodes = chain(1)
+    nodes[0].attrs = {"k": 1}
+    graph.append("b", [], [], {"k": 1})
+    before = list(graph.versions)
+    with pytest.raises((TypeError, AttributeError)):
+        change(graph, nodes[0])
+    assert graph.versions == before
+
+
+def test_what_is_written_later_to_a_dictionary_that_was_set_does_not_reach_the_node() -> None:
+    graph, nodes = chain(1)
+    attrs: dict[str, object] = {"k": 1}
+    nodes[0].attrs = attrs
+    attrs["k"] = 2
+    assert nodes[0].attrs == {"k": 1}
+    assert graph.append("b", [], [], nodes[0].attrs).attrs is nodes[0].attrs
+
+
+def test_an_erased_node_cannot_be_written() -> None:
+    graph, (_, second) = chain(2)
+    graph.set_outputs([])
+    graph.erase(second)
+    for thing, field in ((second, "op"), (second.outputs[0], "name")):
+        with pytest.raises(ValueError, match="was erased"):
+            setattr(thing, field, "b")
+    assert sound(graph)
+
+
+def test_a_change_counts_where_the_node_stands_whichever_graph_is_asked() -> None:
+    graph, _ = chain(1)
+    other, nodes = chain(1)
+    before = list(graph.versions)
+    graph.set_op(nodes[0], "b")
+    graph.set_attr(nodes[0], "k", 1)
+    graph.set_type(nodes[0].outputs[0], tensor(DType.F32, ()))
+    graph.rename(nodes[0].outputs[0], "n")
+    assert graph.versions == before
+    assert all(other.versions[facet] for facet in (Facet.TOPOLOGY, Facet.ATTRS, Facet.TYPES, Facet.NAMES))
+
+
+def test_a_node_that_is_put_before_another_stands_in_its_scope_and_at_its_location() -> None:
+    graph, nodes = chain(2)
+    nodes[1].scope, nodes[1].loc = graph.scope.child("layer"), Loc("model.py", 3, "forward", "y = a(x)")
+    made = graph.insert_before(nodes[1], "b")
+    assert (made.scope, made.loc) == (nodes[1].scope, nodes[1].loc)
+    given = graph.insert_before(nodes[1], "b", scope=ELSEWHERE, loc=Loc("other.py", 1))
+    assert (given.scope, given.loc) == (ELSEWHERE, Loc("other.py", 1))
+
+
+def test_a_node_that_is_replaced_leaves_its_place_and_names_to_the_new_one() -> None:
+    graph = Graph()
+    x = graph.add_input(tensor(DType.F32, (2,)), "x")
+    scope, loc = graph.scope.child("act"), Loc("model.py", 3)
+    before = graph.append("a", [x], [x.type])
+    old = graph.append("nn.relu", [x], [x.type, x.type], {"inplace": 0}, names=["y", None], scope=scope, loc=loc, source="aten::relu_")
+    after = graph.append("b", [old.outputs[0], old.outputs[1]], [x.type])
+    graph.set_outputs([old.outputs[0], after.outputs[0]])
+    made = graph.replace(old, "nn.gelu")
+    assert list(graph) == [before, made, after]
+    assert (made.op, made.name, made.scope, made.loc, made.source, made.attrs) == ("nn.gelu", "y", scope, loc, "", {})
+    assert (made.inputs, made.outputs[0].type, after.inputs, graph.outputs[0]) == ((x,), x.type, made.outputs, made.outputs[0])
+    assert old.graph is None
+    assert sound(graph)
+    one = graph.replace(after, "c", [x], [UNKNOWN_TYPE], {"k": 1}, names=["z"], source="aten::c")
+    assert (one.name, one.attrs, one.source, one.outputs[0].type) == ("z", {"k": 1}, "aten::c", UNKNOWN_TYPE)
+    assert sound(graph)
+
+
+def test_a_result_that_is_still_read_cannot_be_replaced_by_nothing() -> None:
+    graph, nodes = chain(2)
+    with pytest.raises(ValueError, match="still has users, and the new node has 0 results"):
+        graph.replace(nodes[0], "b", types=[])
+    assert list(graph) == nodes
+    assert sound(graph)
+
+
+def test_graphs_that_were_filled_before_their_node_become_its_regions() -> None:
+    graph, nodes = chain(1)
+    region = Graph("then", scope=graph.scope, versions=graph.versions)
+    assert region.add_input(UNKNOWN_TYPE, role=Role.ARGUMENT).role is Role.ARGUMENT
+    graph.adopt_regions(nodes[0], [region])
+    assert (nodes[0].regions, region.owner) == ((region,), nodes[0])
+    for wrong in (region, Graph("apart")):
+        with pytest.raises(ValueError, match="no region without an owner"):
+            graph.adopt_regions(nodes[0], [wrong])
+    assert sound(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -9,14 +10,15 @@ from typing import ClassVar
 import pytest
 
 from irscope.errors import Cancelled, PassError
-from irscope.ir.graph import Graph
+from irscope.ir.dims import symbol
+from irscope.ir.graph import Facet, Graph
 from irscope.passkit.base import Analysis, PassContext, Transform
 from irscope.passkit.events import Instrument, PassEvent
 from irscope.passkit.instruments import DumpOnChange, SkipPasses, Timing
 from irscope.passkit.manager import Manager
 from irscope.passkit.repro import read_reproducer
 from irscope.passkit.settings import Settings
-from tests.unit.passkit.helpers import Count, DropLast, Rename, Twice, chain
+from tests.unit.passkit.helpers import MATRIX, Count, DropLast, Rename, Twice, chain
 
 
 @pytest.fixture
@@ -77,6 +79,120 @@ def test_a_transform_that_denies_its_change_is_caught(manager: Manager) -> None:
 
     with pytest.raises(PassError, match="says that it did not"):
         manager.apply(Liar())
+
+
+def test_a_transform_that_pretends_to_change_is_caught(manager: Manager) -> None:
+    @dataclass(frozen=True)
+    class Idle(Transform):
+        name: ClassVar[str] = "idle"
+
+        def apply(self, graph: Graph, ctx: PassContext) -> bool:
+            return True
+
+    with pytest.raises(PassError, match="'idle' says that it changed the graph but did not") as caught:
+        manager.apply(Idle())
+    assert caught.value.code == "IRS502"
+
+
+def test_an_analysis_that_changes_the_graph_is_caught(manager: Manager) -> None:
+    @dataclass(frozen=True)
+    class Careless(Analysis[int]):
+        name: ClassVar[str] = "careless"
+
+        def compute(self, graph: Graph, ctx: PassContext) -> int:
+            graph.rename(graph.outputs[0], "mine")
+            return 1
+
+    with pytest.raises(PassError, match="only a transform may do") as caught:
+        manager.get(Careless())
+    assert caught.value.code == "IRS502"
+
+
+def write_op(graph: Graph) -> None:
+    object.__setattr__(graph.last, "op", "nn.gelu")
+
+
+def write_attrs(graph: Graph) -> None:
+    object.__setattr__(graph.last, "attrs", {"k": 1})
+
+
+def write_type(graph: Graph) -> None:
+    object.__setattr__(graph.outputs[0], "type", MATRIX.with_shape(None))
+
+
+def write_input_type(graph: Graph) -> None:
+    object.__setattr__(graph.inputs[0], "type", MATRIX.with_shape(None))
+
+
+def write_name(graph: Graph) -> None:
+    object.__setattr__(graph.outputs[0], "name", "mine")
+
+
+@pytest.mark.parametrize("says", [False, True])
+@pytest.mark.parametrize(
+    ("write", "facet"),
+    [(write_op, "topology"), (write_attrs, "attrs"), (write_type, "types"), (write_input_type, "declared"), (write_name, "names")],
+)
+def test_what_is_written_past_the_graph_is_found_when_every_step_is_checked(write: Callable[[Graph], None], facet: str, says: bool) -> None:
+    @dataclass(frozen=True)
+    class Sly(Transform):
+        name: ClassVar[str] = "sly"
+
+        def apply(self, graph: Graph, ctx: PassContext) -> bool:
+            write(graph)
+            if says:
+                # Another facet counts a change, so that the answer is true.
+                graph.set_attr(graph.first, "a", 1) if facet != "attrs" else graph.rename(graph.inputs[0], "new")
+            return says
+
+    with pytest.raises(PassError, match=f"'sly' changed the graph's {facet} past") as caught:
+        Manager(chain(), verify_each=True).apply(Sly())
+    assert caught.value.code == "IRS502"
+
+
+def test_what_the_program_says_beside_its_graph_is_part_of_what_a_result_depends_on(manager: Manager) -> None:
+    manager.get(Count())
+    program = manager.program
+    program.symbols["batch"] = symbol("batch")
+    manager.get(Count())
+    program.given["k"] = 3
+    manager.get(Count())
+    program.metadata["opset"] = "17"
+    manager.get(Count())
+    # Another graph whose counters happen to stand where those of the first did.
+    program.graph = chain().graph
+    manager.get(Count())
+    assert len(Count.runs) == 5
+
+
+def test_a_new_node_renews_also_what_reads_only_types() -> None:
+    @dataclass(frozen=True)
+    class Results(Analysis[int]):
+        name: ClassVar[str] = "results"
+        reads: ClassVar[tuple[Facet, ...]] = (Facet.TYPES,)
+
+        def compute(self, graph: Graph, ctx: PassContext) -> int:
+            return sum(output.type is MATRIX for node in graph for output in node.outputs)
+
+    manager = Manager(chain())
+    assert manager.get(Results()) == 3
+    manager.apply(DropLast())
+    assert manager.get(Results()) == 2
+
+
+def test_types_are_written_anew_after_every_transform_that_changed_something() -> None:
+    @dataclass(frozen=True)
+    class Types(Transform):
+        name: ClassVar[str] = "types"
+        runs: ClassVar[list[int]] = []
+
+        def apply(self, graph: Graph, ctx: PassContext) -> bool:
+            self.runs.append(len(graph))
+            return False
+
+    manager = Manager(chain(), annotate=Types())
+    manager.run([DropLast(), Count(), DropLast()])
+    assert Types.runs == [2, 1]
 
 
 def test_a_circle_of_analyses_is_an_error_that_shows_the_way(manager: Manager) -> None:
