@@ -15,7 +15,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance
+from irscope.report.values import Provenance, Quantity
 
 _GIGA = 1e9
 
@@ -58,7 +58,7 @@ class Activations(Analysis[ActivationList]):
                 "activations_count": len(kept),
                 "kept_bytes": total,
                 "not_read_in_backward_bytes": sum(one.piece.size for one in unused),
-                "longest_idle_seconds": max((one.idle_seconds for one in kept), default=0.0),
+                "longest_idle_seconds": Quantity(max((one.idle_seconds for one in kept), default=0.0), _MODELLED),
                 "times": result.times.source,
                 "device": result.times.device.name,
                 "link": f"{result.link / _GIGA:g} GB/s",

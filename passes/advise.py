@@ -19,7 +19,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance
+from irscope.report.values import Provenance, Quantity
 
 _FAILED = "IRS471"
 _NAMED = 4
@@ -158,7 +158,7 @@ class Advise(Analysis[AdviceList]):
                 "device": result.device,
                 "weight_bytes": _cell(wholes["weights"]),
                 "activation_peak_bytes": _cell(wholes["activations"]),
-                "least_seconds": _cell(wholes["seconds"]),
+                "least_seconds": Quantity(_cell(wholes["seconds"]), Provenance.MODELLED),
             },
             units={"findings_count": Kind.COUNT},
             tables=tuple(tables),
@@ -183,7 +183,7 @@ class Advise(Analysis[AdviceList]):
         ]
 
 
-def _cell(number: Dim | float | None) -> object:
+def _cell(number: Dim | float | None) -> int | float | str | None:
     return number if isinstance(number, float) else plain(number)
 
 

@@ -21,7 +21,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance
+from irscope.report.values import Provenance, Quantity
 
 _MODELLED = Provenance.MODELLED
 
@@ -77,7 +77,7 @@ class Checkpoint(Analysis[Checkpointed]):
         whole = plans.problem.seconds
         summary: dict[str, object] = {
             "peak_bytes": plans.save_all.peak,
-            "step_seconds": whole,
+            "step_seconds": Quantity(whole, _MODELLED),
             "least_possible_bytes": plans.floor,
             "stays_bytes": plans.problem.base,
             "choices": len(plans.problem.choices),
@@ -91,9 +91,9 @@ class Checkpoint(Analysis[Checkpointed]):
                 "budget_bytes": one.budget,
                 "budget_met": one.met,
                 "planned_peak_bytes": one.peak,
-                "extra_seconds": one.seconds,
-                "extra_ratio": one.seconds / whole if whole else None,
-                "bound_seconds": one.bound,
+                "extra_seconds": Quantity(one.seconds, _MODELLED),
+                "extra_ratio": Quantity(one.seconds / whole if whole else None, _MODELLED),
+                "bound_seconds": Quantity(one.bound, _MODELLED),
                 "proven_best": one.proven,
                 "method": one.method,
                 "says": _verdict(one, whole),
@@ -197,4 +197,8 @@ def _curve(plans: CheckpointPlans) -> tuple[Series, ...]:
     if len(points) < 2:
         return ()
     data: dict[str, list[object]] = {"peak": [one.cost.peak for one in points], "extra": [one.cost.seconds for one in points]}
-    return (Series("extra time by peak", Column("peak", Kind.BYTES), (Column("extra", Kind.SECONDS),), data, stacked=False),)
+    return (
+        Series(
+            "extra time by peak", Column("peak", Kind.BYTES), (Column("extra", Kind.SECONDS, provenance=_MODELLED),), data, stacked=False
+        ),
+    )

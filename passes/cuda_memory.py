@@ -19,8 +19,9 @@ from irscope.passes.cuda.loading import is_on_host, moved_weights
 from irscope.passes.cuda.present import report
 from irscope.passes.cuda.replay import Outcome, replay
 from irscope.passes.cuda.result import Basis, DeviceMemory, Shortage
-from irscope.passes.cuda.scripts import End, Load, Unbounded, has_unknown, open_symbols, script_of
+from irscope.passes.cuda.scripts import Load, has_unknown, open_symbols, script_of
 from irscope.passes.cuda.stream import Stream, forward_stream
+from irscope.passes.cuda.tape import End, Unbounded
 from irscope.passes.ranges import Lifetimes, Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passkit.base import Analysis, PassContext
@@ -102,7 +103,7 @@ class CudaMemory(Analysis[DeviceMemory]):
         if lifetimes.undecided:
             other = ctx.get(Ranges(model=self.model, undecided="share"))
             streams.append(forward_stream(other, ctx.get(Alias(undecided="share")), ctx.get(Shapes), result.target))
-        if len(streams) == 1 and not result.stream.spreads and not result.is_open:
+        if len(streams) == 1 and result.stream.is_exact and not result.is_open:
             return
         lows = [self._end(result, stream, "low") for stream in streams]
         result.low = min(lows, key=lambda one: one.cold.requested)

@@ -27,7 +27,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
-from irscope.report.values import Quantity
+from irscope.report.values import Provenance, Quantity
 
 ScheduleModel: TypeAlias = Literal["ssa", "jit", "eager"]
 _LEVER_SECONDS = 1.0
@@ -125,7 +125,9 @@ class Schedule(Analysis[Scheduled]):
         }
         if result.limit is not None:
             before, after, least = result.limit.as_written, result.limit.length(ordering.order), result.limit.critical_path
-            summary["latency"] = {"weights": result.weights, "before": before, "after": after, "critical_path": least}
+            where = Provenance.MODELLED if result.weights == "roofline" else Provenance.EXACT
+            figures = {"before": before, "after": after, "critical_path": least}
+            summary["latency"] = {"weights": result.weights, **{key: Quantity(figure, where) for key, figure in figures.items()}}
         storages = len(result.draft.values)
         return Report(
             pass_name=self.name,

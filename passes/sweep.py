@@ -29,6 +29,7 @@ from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance
 
+_ORIGINS = {"least_seconds": Provenance.MODELLED}
 MOST_TIMED = 2_000
 """Each point of the time costs a walk over the nodes; the other columns are formulas."""
 
@@ -144,7 +145,7 @@ def _columns(result: Swept) -> dict[Column, Sequence[object]]:
     found[Column("flops", Kind.FLOPS)] = _cells(result.flops, result) or nothing
     found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = _cells(result.bytes, result) or nothing
     seconds = result.seconds or nothing
-    found[Column("least_seconds", Kind.SECONDS, "least time", provenance=Provenance.MODELLED)] = seconds
+    found[Column("least_seconds", Kind.SECONDS, "least time", provenance=_ORIGINS["least_seconds"])] = seconds
     return found
 
 
@@ -166,7 +167,9 @@ def curves(result: Swept) -> tuple[Series, ...]:
         ("least_seconds", Kind.SECONDS, "least time", result.seconds),
     ]
     return tuple(
-        Series(title, x, (Column(key, kind, title),), {x.key: sizes, key: cells}, stacked=False)
+        Series(
+            title, x, (Column(key, kind, title, provenance=_ORIGINS.get(key, Provenance.EXACT)),), {x.key: sizes, key: cells}, stacked=False
+        )
         for key, kind, title, cells in measures
         if cells is not None
     )

@@ -10,16 +10,19 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.builder import paused_gc
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.cuda.replay import Bytes
+from irscope.passes.cuda.result import Counter
 from irscope.passes.sizes import CONVENTION
 from irscope.passes.training.needed import trace_in
-from irscope.passes.training.replayed import StepMemory, replay_steps
+from irscope.passes.training.replayed import StepMemory, When, replay_steps
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
+from irscope.report.values import derived
 from irscope.training.trace import CATEGORIES
 
 _MOST_POINTS = 10_000
+_COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
 
 
 @dataclass(frozen=True)
@@ -65,24 +68,24 @@ def _report(subject: TrainingMemory, memory: StepMemory) -> Report:
         "device": memory.target.device.name,
         "torch": "{}.{}".format(*memory.target.torch),
         "before": _counters(memory.before),
-        "first_step": _counters(memory.steps[0].peak),
-        "steady_step": _counters(memory.steady.peak),
-        "after": _counters(memory.steady.after),
-        "peak_node": peak_op.name if peak_op is not None else "",
-        "peak_phase": peak_op.phase if peak_op is not None else "",
+        "first_step": {counter: memory.counter(counter, 0) for counter in _COUNTERS},
+        "steady_step": {counter: memory.counter(counter) for counter in _COUNTERS},
+        "after": {counter: memory.counter(counter, when="after") for counter in _COUNTERS},
+        "peak_node": derived(peak_op.name if peak_op is not None else "", memory.counter("requested")),
+        "peak_phase": derived(peak_op.phase if peak_op is not None else "", memory.counter("requested")),
         "at_peak": dict(memory.at_peak()),
         "phase_peak": dict(memory.phase_peaks()),
         "operators_count": len(ops),
-        "fits": memory.fits,
+        "fits": memory.verdict,
     }
     units = {key: Kind.BYTES for key in ("before", "first_step", "steady_step", "after", "at_peak", "phase_peak")}
-    spread = len({memory.stream.labels[slot] for slot in memory.stream.spreads})
     notes = [
         CONVENTION,
         f"counters are those of torch.cuda.memory_stats() on {memory.target.text}: peaks of the first step and of every later one",
     ]
-    if spread:
-        notes.append("workspaces that cuDNN chooses on the device are not known and count as nothing")
+    for reason in dict.fromkeys(spread.reason for spread in memory.stream.spreads.values()):
+        labels = {memory.stream.labels[slot] for slot, spread in memory.stream.spreads.items() if spread.reason == reason}
+        notes.append(f"modelled, as {reason}: {'; '.join(sorted(labels))}")
     return Report(
         pass_name=subject.name,
         options=subject.text,
@@ -100,10 +103,8 @@ def _counters(bytes_: Bytes) -> dict[str, int]:
 
 
 def _steps(memory: StepMemory) -> Table:
-    rows = [
-        (one.name, one.peak.requested, one.peak.allocated, one.peak.reserved, one.after.requested, one.after.allocated)
-        for one in memory.steps
-    ]
+    columns_of: list[tuple[Counter, When]] = [*((one, "peak") for one in _COUNTERS), ("requested", "after"), ("allocated", "after")]
+    rows = [(one.name, *(memory.counter(counter, number, when) for counter, when in columns_of)) for number, one in enumerate(memory.steps)]
     columns = ("step", "requested:bytes", "allocated:bytes", "reserved:bytes", "requested_after:bytes", "allocated_after:bytes")
     return Table.of(rows, columns, "Peak of each step")
 
@@ -129,7 +130,8 @@ def _timeline(memory: StepMemory) -> Series:
     ops = memory.trace.in_step(memory.trace.steady)
     data: dict[str, list[object]] = {"step": list(keep)}
     for category in CATEGORIES:
-        data[category.replace(" ", "_")] = [int(memory.alive[category][at]) for at in keep]
+        column_of = memory.moments.column(category)
+        data[category.replace(" ", "_")] = [column_of[at] for at in keep]
     marks = [Mark(memory.peak_step, "peak")]
     before = ""
     for at, op in enumerate(ops):

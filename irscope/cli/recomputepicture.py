@@ -8,6 +8,7 @@ from html import escape
 from irscope.memory.checkpointing.solve import CheckpointPlans
 from irscope.report.table import Column, Series
 from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 300, 90, 30, 50
 _COLOURS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
@@ -21,7 +22,13 @@ def recompute_series(plans: CheckpointPlans) -> Series:
     """Extra time by peak: the quickest plan found within each peak."""
     points = plans.curve
     data: dict[str, list[object]] = {"peak": [one.cost.peak for one in points], "extra": [one.cost.seconds for one in points]}
-    return Series("extra time by peak", Column("peak", Kind.BYTES), (Column("extra", Kind.SECONDS),), data, stacked=False)
+    return Series(
+        "extra time by peak",
+        Column("peak", Kind.BYTES),
+        (Column("extra", Kind.SECONDS, provenance=Provenance.MODELLED),),
+        data,
+        stacked=False,
+    )
 
 
 def recompute_picture(plans: CheckpointPlans, title: str) -> Iterator[str]:

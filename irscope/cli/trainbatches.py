@@ -12,6 +12,7 @@ from irscope.cli.args import load_options
 from irscope.cli.training import memory_of, opened
 from irscope.errors import UsageError
 from irscope.memory.checkpointing.solve import CheckpointPlanner, Planned
+from irscope.passes.cuda.result import Counter
 from irscope.passes.training.needed import trace_in
 from irscope.passes.training.recompute import step_problem
 from irscope.passes.training.replayed import StepMemory
@@ -19,13 +20,14 @@ from irscope.passes.training.times import StepTimes
 from irscope.report.report import Document, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance
+from irscope.report.values import Provenance, Quantity, derived, largest
 from irscope.session import Model
 from irscope.training.trace import CATEGORIES
 
 _MOST_BATCH = 1 << 16
 _MOST_PLANS = 10
 """Sizes that are planned at most; each is captured and searched."""
+_COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
 _STRETCH = 64
 """How many times a size that fits the next guess may be."""
 
@@ -35,15 +37,21 @@ class Size:
     """A size of the batch when something is recomputed."""
 
     batch: int
-    kept: int
+    kept: Quantity
     """Reserved bytes when everything is kept."""
     step_seconds: float
     planned: Planned | None
     """None where no plan can be within the budget."""
-    room: int
+    room: Quantity
     """Bytes for tensors: the memory without what the allocator and workspaces take besides."""
-    least: int
+    needed: Quantity
     """Bytes that it needs at least, besides included: by the plan found, or by the bound."""
+
+    @property
+    def least(self) -> int:
+        """The same as a number to search by."""
+        assert isinstance(self.needed.value, int)
+        return self.needed.value
 
     @property
     def fits(self) -> bool:
@@ -61,11 +69,15 @@ def swept(args: argparse.Namespace) -> tuple[Document, Model, tuple[Series, ...]
     tables: list[Table] = []
     if args.memory:
         room = parse_bytes(args.memory)
-        largest, above = _search(room, captures.needs, captures.known())
-        summary |= {"memory_bytes": room, "largest_batch": largest, "largest_batch_reserved_bytes": captures.needs(largest or above)}
-        sizes = _planned_sizes(captures, room, largest, args.seconds)
+        most, above = _search(room, captures.needs, captures.known())
+        summary |= {
+            "memory_bytes": room,
+            "largest_batch": derived(most, *captures.decisive(most, above)),
+            "largest_batch_reserved_bytes": captures.reserved(most or above),
+        }
+        sizes = _planned_sizes(captures, room, most, args.seconds)
         tables.append(_plans(sizes))
-        summary |= _with_recomputing(sizes, largest)
+        summary |= _with_recomputing(sizes, most)
     shown = wanted or sorted(captures.found)
     model = captures.last
     assert model is not None
@@ -113,6 +125,14 @@ class _Captures:
         """Reserved bytes, the most of all steps."""
         return max(step.peak.reserved for step in self.memory(batch).steps)
 
+    def reserved(self, batch: int) -> Quantity:
+        """The same with where it comes from."""
+        return self.memory(batch).worst("reserved")
+
+    def decisive(self, *batches: int) -> list[Quantity]:
+        """What the search for the largest batch hung on: what was needed on both sides of the limit."""
+        return [self.reserved(batch) for batch in batches if batch in self.found]
+
     def known(self) -> dict[int, int]:
         """What was captured so far."""
         return {batch: self.needs(batch) for batch in self.found}
@@ -129,24 +149,22 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
     rows = [
         (
             batch,
-            memory.steady.peak.requested,
-            memory.steady.peak.allocated,
-            memory.steady.peak.reserved,
+            *[memory.counter(counter) for counter in _COUNTERS],
             *[memory.at_peak()[category] for category in CATEGORIES],
         )
         for batch, memory in found.items()
     ]
     columns = (
         Column("batch", Kind.COUNT),
-        *[Column(name, Kind.BYTES) for name in ("requested", "allocated", "reserved")],
+        *[Column(name, Kind.BYTES) for name in _COUNTERS],
         *[Column(category.replace(" ", "_"), Kind.BYTES, help="at the peak") for category in CATEGORIES],
     )
-    numbers = [memory.steady.peak for memory in found.values()]
+    drawn: tuple[Counter, ...] = ("requested", "reserved")
     series = Series(
         "Peak by batch",
         Column("batch", Kind.COUNT),
-        (Column("requested", Kind.BYTES), Column("reserved", Kind.BYTES)),
-        {"batch": list(found), "requested": [one.requested for one in numbers], "reserved": [one.reserved for one in numbers]},
+        tuple(Column(counter, Kind.BYTES) for counter in drawn),
+        {"batch": list(found), **{counter: [memory.counter(counter) for memory in found.values()] for counter in drawn}},
         stacked=False,
     )
     return Table.of(rows, columns, "Peak of the steady step by batch"), series
@@ -207,25 +225,26 @@ def _size(captures: _Captures, batch: int, room: int, seconds: float) -> Size:
     memory = captures.memory(batch)
     problem = step_problem(memory.trace, StepTimes(memory.target.device).of).problem
     planner = CheckpointPlanner(problem)
-    kept = captures.needs(batch)
-    besides = max(0, kept - planner.save_all.peak)
-    budget, floor = room - besides, planner.bounds.floor.bytes
+    kept = captures.reserved(batch)
+    besides = largest([0, kept - planner.save_all.peak])
+    budget, floor = room - max(0, captures.needs(batch) - planner.save_all.peak), planner.bounds.floor.bytes
     if budget < floor:
-        return Size(batch, kept, problem.seconds, None, budget, floor + besides)
+        return Size(batch, kept, problem.seconds, None, room - besides, floor + besides)
     planned = planner.plan(budget, seconds=seconds)
-    return Size(batch, kept, problem.seconds, planned, budget, planner.archive.lowest.cost.peak + besides)
+    return Size(batch, kept, problem.seconds, planned, room - besides, planner.archive.lowest.cost.peak + besides)
 
 
 def _with_recomputing(sizes: list[Size], kept: int) -> dict[str, object]:
     best = max((size for size in sizes if size.fits), key=lambda size: size.batch, default=None)
+    reasons = [size.kept for size in sizes]
     if best is None or best.planned is None:
-        return {"largest_batch_recomputing": kept}
+        return {"largest_batch_recomputing": derived(kept, *reasons)}
     above = min((size.batch for size in sizes if not size.fits and size.batch > best.batch), default=None)
     return {
-        "largest_batch_recomputing": best.batch,
+        "largest_batch_recomputing": derived(best.batch, *reasons),
         "recomputing_peak_bytes": best.planned.peak,
-        "recomputing_extra_seconds": best.planned.seconds,
-        "recomputing_extra_ratio": best.planned.seconds / best.step_seconds if best.step_seconds else None,
+        "recomputing_extra_seconds": Quantity(best.planned.seconds, Provenance.MODELLED),
+        "recomputing_extra_ratio": Quantity(best.planned.seconds / best.step_seconds if best.step_seconds else None, Provenance.MODELLED),
         "no_plan_found_for_batch": above,
     }
 
@@ -250,13 +269,13 @@ def _plans(sizes: list[Size]) -> Table:
         rows.append(
             (
                 size.batch,
-                size.fits,
+                derived(size.fits, size.kept),
                 size.kept,
                 size.room,
                 one.peak if one is not None else None,
                 one.seconds if one is not None else None,
                 share,
-                size.least,
+                size.needed,
                 one.method if one is not None else "the bound",
             )
         )

@@ -12,10 +12,12 @@ from irscope.errors import UsageError
 from irscope.files import write_text
 from irscope.passes.training_memory import TrainingMemory
 from irscope.report.braille import line_chart
+from irscope.report.celltext import signed
 from irscope.report.plot import write_plot
 from irscope.report.svgchart import chart
 from irscope.report.table import Column, Series
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind
+from irscope.report.values import bare
 from irscope.session import Model
 
 _STYLE = (
@@ -45,10 +47,8 @@ def dotted(picture: str, model: Model, swept: Sequence[Series], seconds: float, 
         raise UsageError(f"the picture {picture!r} has bars and is drawn into a file", code="IRS387", hint="--plot FILE.svg")
     for series in _series(picture, model, swept, seconds):
         if picture == "memory":
-            total = [sum(int(str(cell)) for cell in row) for row in zip(*[series.cells(one.key) for one in series.y], strict=True)]
-            series = Series(
-                series.title, series.x, (Column("total", Kind.BYTES),), {series.x.key: series.cells(series.x.key), "total": total}
-            )
+            data: dict[str, Sequence[object]] = {series.x.key: series.cells(series.x.key), "total": series.totals(series.y)}
+            series = Series(series.title, series.x, (Column("total", Kind.BYTES),), data)
         for column in series.y:
             one = Series(series.title, series.x, (column,), series.data, stacked=False)
             yield from ("", *line_chart(one, encoding))
@@ -65,13 +65,13 @@ def _series(picture: str, model: Model, swept: Sequence[Series], seconds: float)
         report = TrainingMemory().report(memory_of(model), model.manager)
         return list(report.series)
     if picture == "categories":
-        found = {name: size for name, size in memory_of(model).at_peak().items() if size}
+        found = {name: size for name, size in memory_of(model).at_peak().items() if size.value or size.interval}
         return [_named("At the peak", Column("bytes", Kind.BYTES), list(found), list(found.values()))]
     kept = sorted(kept_of(model, 55.0).kept, key=lambda one: -one.idle_seconds * one.piece.size)[:_BARS]
     return [_named("Idle activations", Column("idle", Kind.SECONDS), [one.piece.name for one in kept], [one.idle_seconds for one in kept])]
 
 
-def _named(title: str, column: Column, names: list[str], values: Sequence[float]) -> Series:
+def _named(title: str, column: Column, names: list[str], values: Sequence[object]) -> Series:
     return Series(title, Column("name"), (column,), {"name": names, column.key: list(values)}, stacked=False)
 
 
@@ -94,14 +94,15 @@ def _page(series: Sequence[Series]) -> Iterator[str]:
 
 def _bars(series: Series) -> Iterator[str]:
     column = series.y[0]
-    names, values = series.cells("name"), [float(str(cell)) for cell in series.cells(column.key)]
+    names, cells = series.cells("name"), series.cells(column.key)
+    values = [float(str(bare(cell))) for cell in cells]
     top = max(values, default=0.0) or 1.0
     size = f'width="{_LEFT + _WIDE + 120}" height="{(len(values) + 2) * _ROW}"'
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{_STYLE}</style>\n'
     yield f'<text x="{_LEFT}" y="{_ROW - 6}">{escape(series.title)}</text>\n'
-    for row, (name, value) in enumerate(zip(names, values, strict=True), 1):
+    for row, (name, cell, value) in enumerate(zip(names, cells, values, strict=True), 1):
         y, wide = row * _ROW, value / top * _WIDE
-        shown = humanise(int(value) if column.kind is Kind.BYTES else value, column.kind)
+        shown = signed(cell, column.kind)
         yield f'<text x="{_LEFT - 6}" y="{y + 15}" text-anchor="end">{escape(str(name)[-46:])}</text>'
         yield f'<rect x="{_LEFT}" y="{y + 2}" width="{wide:.1f}" height="{_ROW - 5}" fill="#0072b2"/>'
         yield f'<text x="{_LEFT + wide + 5:.1f}" y="{y + 15}">{escape(shown)}</text>\n'

@@ -17,6 +17,7 @@ from irscope.passes.training.recompute import step_problem
 from irscope.passes.training.times import StepTimes
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.training.trace import LiveStep, Trace
 
@@ -88,8 +89,8 @@ def _report(path: str, plan: ModulePlan, budget: int, others: int) -> Report:
             "budget_met": plan.met,
             "planned_peak_bytes": plan.peak + others,
             "stays_bytes": others,
-            "extra_seconds": plan.seconds,
-            "extra_ratio": plan.seconds / plan.step_seconds if plan.step_seconds else None,
+            "extra_seconds": Quantity(plan.seconds, Provenance.MODELLED),
+            "extra_ratio": Quantity(plan.seconds / plan.step_seconds if plan.step_seconds else None, Provenance.MODELLED),
         },
         notes=tuple(notes),
     )

@@ -60,7 +60,17 @@ class Unknown:
     """None: no bound is known."""
 
 
-MemoryEvent: TypeAlias = Take | Drop | Result | Gemm | Unknown
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What a library is given for one kernel: it chooses the size on the device, a model tells what that may be."""
+
+    label: str
+    size: Dim
+    most: Dim
+    reason: str
+
+
+MemoryEvent: TypeAlias = Take | Drop | Result | Gemm | Unknown | Workspace
 Temporaries: TypeAlias = "Callable[[OpCall, Target], Sequence[MemoryEvent]]"
 
 

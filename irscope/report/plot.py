@@ -9,6 +9,8 @@ from typing import Any
 
 from irscope.errors import UsageError
 from irscope.files import staged
+from irscope.report.bins import drawable
+from irscope.report.celltext import SIGNS
 from irscope.report.table import Series
 from irscope.report.units import humanise
 
@@ -29,8 +31,8 @@ def write_plot(series: Sequence[Series], path: Path, title: str) -> None:
     try:
         for panel, one in zip(panels[:, 0], series, strict=True):
             column = one.y[0]
-            panel.plot(one.cells(one.x.key), one.cells(column.key), marker="o", markersize=3)
-            panel.set_ylabel(column.heading)
+            panel.plot(one.cells(one.x.key), drawable(one.cells(column.key)), marker="o", markersize=3)
+            panel.set_ylabel(f"{SIGNS.get(one.provenance(column), '')}{column.heading}")
             panel.set_ylim(bottom=0)
             panel.grid(True, alpha=0.3)
             panel.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _place, kind=column.kind: humanise(float(value), kind)))

@@ -140,9 +140,12 @@ class Series:
         """Where the highest point of a curve comes from that shows these columns or adds them up."""
         if all(self.provenance(column) is Provenance.EXACT for column in columns):
             return Provenance.EXACT
+        return largest(total for total in self.totals(columns) if total.value is not None).provenance
+
+    def totals(self, columns: Sequence[Column]) -> list[Quantity]:
+        """These columns added up at each point."""
         cells = [[_cell_of(cell, column) for cell in self.cells(column.key)] for column in columns]
-        totals = [sum(point, Quantity(0)) for point in zip(*cells, strict=True)]
-        return largest(total for total in totals if total.value is not None).provenance
+        return [sum(point, Quantity(0)) for point in zip(*cells, strict=True)]
 
     def table(self) -> Table:
         """The same numbers as a table."""

@@ -1,21 +1,38 @@
-"""Bytes by category at the highest moment of each step of the first forward."""
+"""Bytes by category at the highest moment of each step of a stretch that was replayed: a first forward, or a training step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irscope.ir.dims import SymDim
-from irscope.passes.cuda.replay import Outcome, Script
-from irscope.passes.cuda.stream import ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE, Stream
-from irscope.report.values import Provenance, Quantity
+from irscope.passes.cuda.stream import ACTIVATION, OUTPUT
+from irscope.passes.cuda.tape import TEMPORARY, WORKSPACE, Tape
+from irscope.report.values import Provenance, Quantity, quantity
 
 CATEGORIES = (OUTPUT, ACTIVATION, TEMPORARY, WORKSPACE)
 _Numbers: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Events of a tape that were replayed, with what the allocator did."""
+
+    events: Sequence[int]
+    starts: Sequence[int]
+    """The first event of each step, and the end."""
+    blocks: Sequence[int]
+    """By how many bytes `allocated` changed at each event."""
+    allocated: int
+    """Before the first event."""
+    reserved: Sequence[tuple[int, int]]
+    """Events at which `reserved` grew, with the value from there on; the first is the value before."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that are there before the first event, by category."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +43,8 @@ class Moments:
     """Bytes as asked for."""
     allocated: list[int]
     reserved: list[int]
+    remaining: list[int]
+    """Bytes alive once the step is done."""
     peak_step: int
     """The first step that reaches the most bytes asked for."""
     modelled: int
@@ -35,9 +54,9 @@ class Moments:
     ends: tuple[list[int], list[int] | None]
     """The least and the most bytes asked for at each step; no most where nothing bounds it."""
 
-    def column(self, category: str) -> list[object]:
+    def column(self, category: str) -> list[Quantity | int]:
         """Bytes of a category at each step; those that are not exact say so, with what they may be where nothing else is in doubt."""
-        found: list[object] = [*self.by_category[category]]
+        found: list[Quantity | int] = [*self.by_category[category]]
         for step in self.uncertain.get(category, ()):
             size = self.by_category[category][step]
             rest = self._total(step) - size
@@ -45,13 +64,22 @@ class Moments:
             found[step] = Quantity(size, Provenance.MODELLED) if not alone else self._within(size, step, rest)
         return found
 
-    def requested(self, resident: int) -> list[object]:
-        """All categories at each step, and what is there anyway."""
-        modelled = frozenset().union(*self.uncertain.values())
-        total = [resident + self._total(step) for step in range(len(self.allocated))]
-        return [self._within(size, step, -resident) if step in modelled else size for step, size in enumerate(total)]
+    @property
+    def total(self) -> list[int]:
+        """The most bytes alive at each step."""
+        return [sum(parts) for parts in zip(*self.by_category.values(), strict=True)]
 
-    def counted(self, column: Sequence[int]) -> list[object]:
+    def requested(self, resident: int = 0) -> list[Quantity]:
+        """All categories at each step, and what is there besides."""
+        modelled = frozenset[int]().union(*self.uncertain.values())
+        total = [resident + size for size in self.total]
+        return [self._within(size, step, -resident) if step in modelled else Quantity(size) for step, size in enumerate(total)]
+
+    def at_peak(self, category: str) -> Quantity:
+        """Bytes of a category at the peak."""
+        return quantity(self.column(category)[self.peak_step]) if self.allocated else Quantity(0)
+
+    def counted(self, column: Sequence[int]) -> list[Quantity | int]:
         """What the allocator counts at each step: from the first size that is not exact on, none is."""
         first = min((min(steps) for steps in self.uncertain.values() if steps), default=len(column))
         return [size if step < first else Quantity(size, Provenance.MODELLED) for step, size in enumerate(column)]
@@ -64,45 +92,59 @@ class Moments:
         return Quantity(size, Provenance.MODELLED, lo=low[step] - rest, hi=None if high is None else high[step] - rest)
 
 
-def moments(stream: Stream, script: Script, outcome: Outcome, low: Script | None = None, high: Script | None = None) -> Moments:
-    """Sum up the events of the first forward; `low` and `high` have the least and the most sizes, where these are others."""
-    events = np.array(script.events, dtype=np.int64)
+def moments(
+    tape: Tape, stretch: Stretch, categories: Sequence[str], sizes: Sequence[int], low: Sequence[int] | None, high: Sequence[int] | None
+) -> Moments:
+    """Sum up a stretch; `low` and `high` are the least and the most sizes, None where these are no others, or have no bound."""
+    events = np.array(stretch.events, dtype=np.int64)
     slots = np.where(events >= 0, events, ~events)
     signs = np.where(events >= 0, 1, -1)
-    changes = np.array(script.sizes, dtype=np.int64)[slots] * signs
-    kinds = np.array([CATEGORIES.index(kind) for kind in stream.kinds], dtype=np.int64)[slots]
-    total = _sums(changes)
-    starts = np.array([*stream.starts, len(events)], dtype=np.int64)
+    changes = np.array(sizes, dtype=np.int64)[slots] * signs
+    number = {category: place for place, category in enumerate(categories)}
+    kinds = np.array([number[kind] for kind in tape.kinds], dtype=np.int64)[slots]
+    held = sum(stretch.held.values())
+    total = held + _sums(changes)
+    starts = np.array(stretch.starts, dtype=np.int64)
     places = _highest(total, starts)
-    by_category = {category: _sums(np.where(kinds == number, changes, 0))[places].tolist() for number, category in enumerate(CATEGORIES)}
-    allocated = outcome.before.allocated + _sums(np.array(outcome.blocks, dtype=np.int64))[places]
+    by_category = {
+        category: _list(stretch.held.get(category, 0) + _sums(np.where(kinds == place, changes, 0))[places])
+        for place, category in enumerate(categories)
+    }
+    allocated = stretch.allocated + _sums(np.array(stretch.blocks, dtype=np.int64))[places]
     # Growth at event n is there once n + 1 events are done.
-    grown = np.array([0, *(event + 1 for event, _ in outcome.reserved[1:])], dtype=np.int64)
-    values = np.array([value for _, value in outcome.reserved], dtype=np.int64)
+    grown = np.array([0, *(event + 1 for event, _ in stretch.reserved[1:])], dtype=np.int64)
+    values = np.array([value for _, value in stretch.reserved], dtype=np.int64)
     reserved = values[np.searchsorted(grown, places, "right") - 1]
     peak_step = int(np.argmax(total[places])) if len(places) else 0
-    modelled = [slot for slot, spread in stream.spreads.items() if spread.modelled]
+    modelled = [slot for slot, spread in tape.spreads.items() if spread.modelled]
     guessed = _sums(np.where(np.isin(slots, modelled), changes, 0)) if modelled else np.zeros_like(total)
-    at_peak = int(guessed[places[peak_step]]) if len(places) else 0
 
-    def tops(sizes: Sequence[int]) -> list[int]:
-        column = _sums(np.array(sizes, dtype=np.int64)[slots] * signs)
+    def tops(asked: Sequence[int]) -> list[int]:
+        column = held + _sums(np.array(asked, dtype=np.int64)[slots] * signs)
         return _list(column[_highest(column, starts)])
 
-    ends = tops((low or script).sizes), tops(high.sizes) if high is not None else tops(script.sizes) if low is None else None
-    return Moments(by_category, _list(allocated), _list(reserved), peak_step, at_peak, _uncertain(stream, events, starts), ends)
+    return Moments(
+        by_category,
+        _list(allocated),
+        _list(reserved),
+        _list(total[starts[1:]]),
+        peak_step,
+        int(guessed[places[peak_step]]) if len(places) else 0,
+        _uncertain(tape, events, starts),
+        (tops(sizes if low is None else low), None if high is None else tops(high)),
+    )
 
 
-def _uncertain(stream: Stream, events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:
+def _uncertain(tape: Tape, events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:
     """Steps in which something is there whose size is not exact, by category."""
-    slots = {slot for slot, spread in stream.spreads.items() if spread.low != spread.high}
-    slots.update(slot for slot, size in enumerate(stream.sizes) if isinstance(size, SymDim))
+    slots = {slot for slot, spread in tape.spreads.items() if spread.low != spread.high}
+    slots.update(slot for slot, size in enumerate(tape.sizes) if isinstance(size, SymDim))
     places = {event: place for place, event in enumerate(events.tolist())}
     found: dict[str, set[int]] = {}
     for slot in slots & places.keys():
         ends = (places[slot], places.get(~slot, len(events)))
         first, last = (int(np.searchsorted(starts, place, "right")) - 1 for place in ends)
-        found.setdefault(stream.kinds[slot], set()).update(range(first, min(last, len(starts) - 2) + 1))
+        found.setdefault(tape.kinds[slot], set()).update(range(first, min(last, len(starts) - 2) + 1))
     return {kind: frozenset(steps) for kind, steps in found.items()}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from irscope.passes.cuda.moments import CATEGORIES, Moments
 from irscope.passes.cuda.result import Counter, DeviceMemory, Moment
 from irscope.passes.sizes import CONVENTION
@@ -117,12 +119,13 @@ def series(memory: DeviceMemory) -> tuple[Series, ...]:
     mark = (Mark(moments.peak_step, "peak"),)
     parts: dict[str, list[object]] = {kind: [resident[kind]] * len(steps) for kind in _RESIDENT}
     totals: dict[str, list[object]] = {}
-    for into, key, column in (
+    columns: list[tuple[dict[str, list[object]], str, Sequence[object]]] = [
         *((parts, kind, moments.column(kind)) for kind in CATEGORIES),
         (totals, "requested", moments.requested(sum(resident.values()))),
         (totals, "allocated", moments.counted(moments.allocated)),
         (totals, "reserved", moments.counted(moments.reserved)),
-    ):
+    ]
+    for into, key, column in columns:
         into[key] = [column[step] for step in steps]
     by_category = tuple(Column(kind, Kind.BYTES) for kind in parts)
     counters = tuple(Column(name, Kind.BYTES) for name in totals)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -11,7 +10,7 @@ from irscope.devices import DeviceProfile, Target
 from irscope.diagnostics import Diagnostic
 from irscope.ir.graph import Node
 from irscope.passes.cuda.replay import Outcome, Script
-from irscope.passes.cuda.scripts import Load, Unbounded, script_of
+from irscope.passes.cuda.scripts import Load
 from irscope.passes.cuda.stream import Stream
 from irscope.report.values import Provenance, Quantity, derived, largest
 
@@ -23,6 +22,25 @@ if TYPE_CHECKING:
 
 Moment: TypeAlias = Literal["before", "cold", "warm"]
 Counter: TypeAlias = Literal["requested", "allocated", "reserved"]
+
+
+def bracketed(counter: Counter, central: int, ends: tuple[int, int | None], note: str) -> Quantity:
+    """A counter of a replay in which some sizes are not exact, between what the least and the most of them give.
+
+    What is asked for never falls where a size rises, so that it is exact where both ends are the same. What is allocated and
+    reserved depends on the order of sizes: where a size is modelled these are modelled too, whatever the ends say.
+    """
+    low, high = min(central, ends[0]), None if ends[1] is None else max(central, ends[1])
+    if low == high:
+        return Quantity(central) if counter == "requested" else Quantity(central, Provenance.MODELLED, note=note)
+    return Quantity(central, Provenance.MODELLED, note=note, lo=low, hi=high)
+
+
+def fitting(fits: bool, target: Target, low: int | None, high: int | None, reserved: Quantity) -> Quantity:
+    """Whether something fits on a device; modelled where that may be otherwise between the least and the most it reserves."""
+    room = target.device.room_bytes
+    is_sure = room is None or low is None or all(end is not None and (end <= room) == fits for end in (low, high))
+    return Quantity(fits) if is_sure else derived(fits, reserved)
 
 
 @dataclass(frozen=True)
@@ -74,24 +92,16 @@ class DeviceMemory:
     findings: list[Diagnostic] = field(default_factory=list)
 
     def counter(self, moment: Moment, counter: Counter) -> Quantity:
-        """What one of the allocator's counters says, with the interval it lies in.
-
-        What is asked for never falls where a size rises, so that it is exact where both ends are the same. What is allocated and
-        reserved depends on the order of sizes: where a size is modelled these are modelled too, whatever the ends say.
-        """
+        """What one of the allocator's counters says, with the interval it lies in."""
         if self.central is None:
             hint = f"; {self.fix} makes it known" if self.fix else ""
             return Quantity(None, Provenance.UNKNOWN, note=f"{self.reason}{hint}")
         central = self.central.at(moment, counter)
         if self.low is None or moment == "before":
             return Quantity(central)
-        low = min(central, self.low.at(moment, counter))
-        high = None if self.high is None else max(central, self.high.at(moment, counter))
-        if low == high and counter == "requested" and not self.is_open:
-            return Quantity(central)
-        ends = (None, None) if low == high else (low, high)
-        value, where = (None, Provenance.UNKNOWN) if self.is_open else (central, Provenance.MODELLED)
-        return Quantity(value, where, note=self._why_open(), lo=ends[0], hi=ends[1])
+        ends = (self.low.at(moment, counter), None if self.high is None else self.high.at(moment, counter))
+        found = bracketed(counter, central, ends, self._why_open())
+        return replace(found, value=None, provenance=Provenance.UNKNOWN) if self.is_open else found
 
     def worst(self, counter: Counter) -> Quantity:
         """The larger peak of the first and the second forward."""
@@ -104,10 +114,8 @@ class DeviceMemory:
     @property
     def fits(self) -> Quantity:
         """Whether the device has enough; modelled where it may be otherwise within what is possible."""
-        room, fits = self.target.device.room_bytes, self.shortage is None
-        ends = [None if one is None else max(one.cold.reserved, one.warm.reserved) for one in (self.low, self.high)]
-        sure = room is None or self.low is None or all(end is not None and (end <= room) == fits for end in ends)
-        return Quantity(fits) if sure else derived(fits, self.worst("reserved"))
+        low, high = (None if one is None else max(one.cold.reserved, one.warm.reserved) for one in (self.low, self.high))
+        return fitting(self.shortage is None, self.target, low, high, self.worst("reserved"))
 
     def _why_open(self) -> str:
         """Why there is an interval: the first reason."""
@@ -119,13 +127,11 @@ class DeviceMemory:
     @cached_property
     def moments(self) -> Moments | None:
         """The first forward step by step, worked out when first asked for."""
-        from irscope.passes.cuda.moments import moments
+        from irscope.passes.cuda.moments import CATEGORIES, Stretch, moments
 
-        if self.load is None or self.stream is None or self.script is None or self.central is None:
+        if self.stream is None or self.script is None or self.central is None:
             return None
-        low = high = None
-        if self.low is not None:
-            low = script_of(self.load, self.stream, "low")
-            with suppress(Unbounded):
-                high = script_of(self.load, self.stream, "high")
-        return moments(self.stream, self.script, self.central, low, high)
+        script, outcome = self.script, self.central
+        starts = (*self.stream.starts, len(script.events))
+        stretch = Stretch(script.events, starts, outcome.blocks, outcome.before.allocated, outcome.reserved)
+        return moments(self.stream, stretch, CATEGORIES, script.sizes, self.stream.numbers("low"), self.stream.most())

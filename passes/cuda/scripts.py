@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from irscope.ir.dims import Dim, SymDim, bounds
+from irscope.ir.dims import Dim, SymDim
 from irscope.passes.cuda.replay import Script
 from irscope.passes.cuda.stream import Stream
-
-End = Literal["central", "low", "high"]
-
-
-class Unbounded(Exception):
-    """Raised where a size has no upper bound."""
+from irscope.passes.cuda.tape import End, number
 
 
 @dataclass(frozen=True)
@@ -45,27 +39,10 @@ def _symbolic(load: Load, stream: Stream) -> Iterable[SymDim]:
 
 def script_of(load: Load, stream: Stream, end: End) -> Script:
     """The script of one end; raises Unbounded where the highest is not bounded."""
-    sizes: list[Dim] = list(stream.sizes)
-    if end != "central":
-        for slot, spread in stream.spreads.items():
-            if end == "high" and spread.high is None:
-                raise Unbounded(spread.reason)
-            sizes[slot] = spread.low if end == "low" or spread.high is None else spread.high
     return Script(
-        resident=[_number(size, end) for size in load.sizes],
+        resident=[number(size, end) for size in load.sizes],
         events=stream.events,
-        sizes=[size if type(size) is int else _number(size, end) for size in sizes],
+        sizes=stream.numbers(end),
         kept=frozenset(stream.kept),
         outputs=stream.outputs,
     )
-
-
-def _number(size: Dim, end: End) -> int:
-    if not isinstance(size, SymDim):
-        return size
-    low, high = bounds(size)
-    if end == "high":
-        if high is None:
-            raise Unbounded(f"{size} has no upper bound")
-        return high
-    return max(low or 0, 0)

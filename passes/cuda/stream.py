@@ -6,61 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from irscope.devices import Target
-from irscope.ir.dims import Dim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType, Type
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
-from irscope.ops.spec import Family, OpSpec
-from irscope.ops.temporaries import Drop, Gemm, MemoryEvent, Result, Take, Unknown, memory_events
+from irscope.ops.spec import OpSpec
+from irscope.ops.temporaries import MemoryEvent, memory_events
 from irscope.passes.alias import Aliases
-from irscope.passes.cuda.convolution import LABEL, convolution_workspace
 from irscope.passes.cuda.loading import is_on_host
-from irscope.passes.cuda.workspace import workspace_policy
+from irscope.passes.cuda.tape import TEMPORARY, KernelWriter, Tape
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import LiveRange
 from irscope.passes.lifetimes.strides import Strides
 from irscope.passes.ranges import Lifetimes
 
-_CLOSED = "cuDNN chooses the kernels of a convolution, and their workspace, on the device"
-ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE = "activation", "output", "temporary", "workspace"
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The sizes that something may have of which nobody knows the size."""
-
-    low: Dim
-    high: Dim | None
-    """None where nothing bounds it."""
-    reason: str
-    modelled: bool = False
-    """Whether the size that counts is what a model says, not the least."""
+ACTIVATION, OUTPUT = "activation", "output"
 
 
 @dataclass
-class Stream:
-    """Requests of one forward pass. Each is a slot with a size; event `n` takes slot n, event `~n` gives it back."""
+class Stream(Tape):
+    """Requests of one forward pass."""
 
-    events: list[int] = field(default_factory=list)
-    sizes: list[Dim] = field(default_factory=list)
-    kinds: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    """The first event of each step."""
     kept: list[int] = field(default_factory=list)
     """Slots that the first forward takes and nobody gives back: workspaces."""
     outputs: list[int] = field(default_factory=list)
     """Slots that the caller gives back after the forward."""
-    spreads: dict[int, Spread] = field(default_factory=dict)
-    """Slots whose size is not known; what counts for them is the size in `sizes`."""
-
-    def slot(self, size: Dim, kind: str, label: str) -> int:
-        """A new slot."""
-        self.sizes.append(size)
-        self.kinds.append(kind)
-        self.labels.append(label)
-        return len(self.sizes) - 1
 
 
 def forward_stream(
@@ -111,10 +81,9 @@ class _Builder:
         self._aliases = aliases
         self._types = types
         self._target = target
-        self._policy = workspace_policy(target)
         self._stream = Stream()
+        self._kernels = KernelWriter(self._stream, target)
         self._slots: dict[Value, int] = {}
-        self._kept: dict[str, int] = {}
         self._dying: list[list[int] | None] = [None] * len(lifetimes.steps)
         self._on_host: set[Value] = set()
         self._seen: dict[object, tuple[MemoryEvent, ...]] = {}
@@ -142,6 +111,7 @@ class _Builder:
             self._visit(step, node)
             if dying is not None:
                 stream.events.extend(dying)
+        stream.kept.extend(self._kernels.kept.values())
         return stream
 
     def _find_host_values(self) -> None:
@@ -161,16 +131,14 @@ class _Builder:
 
     def _visit(self, step: int, node: Node) -> None:
         spec = find_op(node.op)
-        made = [slot for output in node.outputs if (slot := self._slots.get(output)) is not None]
+        made = {index: slot for index, output in enumerate(node.outputs) if (slot := self._slots.get(output)) is not None}
         if node.regions or node.op == "cf.call":
-            self._inside(step, made)
-        elif spec is None or (spec.temporaries is None and spec.family is not Family.CONVOLUTION):
-            self._stream.events.extend(made)
+            self._inside(step, [*made.values()])
+        elif spec is None or spec.temporaries is None:
+            self._stream.events.extend(made.values())
         else:
             found = self._known.get(node)
-            self._replay(node, self._asked(node, spec) if found is None else found, made)
-            if spec.family is Family.CONVOLUTION:
-                self._convolve(operator_call(node, spec, self._types, self._aliases.strides), made)
+            self._kernels.write(self._asked(node, spec) if found is None else found, made)
 
     def _asked(self, node: Node, spec: OpSpec) -> Sequence[MemoryEvent]:
         """What a call asks for; layers that repeat are worked out once."""
@@ -200,62 +168,3 @@ class _Builder:
         events.append(slot)
         events.extend(made)
         events.append(~slot)
-
-    def _replay(self, node: Node, found: Sequence[MemoryEvent], made: list[int]) -> None:
-        stream = self._stream
-        events = stream.events
-        open_: dict[str, int] = {}
-        waiting = dict.fromkeys(made)
-        for event in found:
-            if isinstance(event, Result):
-                slot = self._slots.get(node.outputs[event.index], -1) if event.index < len(node.outputs) else -1
-                if slot in waiting:
-                    del waiting[slot]
-                    if event.size is not None:
-                        stream.sizes[slot] = event.size
-                    events.append(slot)
-            elif isinstance(event, Take):
-                open_[event.label] = slot = stream.slot(event.size, event.kind, event.label)
-                events.append(slot)
-            elif isinstance(event, Drop):
-                events.append(~open_.pop(event.label))
-            elif isinstance(event, Gemm):
-                self._multiply(event)
-            else:
-                slot = self._guess(event)
-                open_[event.label] = slot
-                events.append(slot)
-        events.extend(waiting)
-        events.extend([~slot for slot in open_.values()])
-
-    def _multiply(self, event: Gemm) -> None:
-        """Workspaces that stay are taken once; the others live for the call."""
-        stream = self._stream
-        own: list[int] = []
-        for buffer in self._policy.buffers(event.path):
-            if buffer.kept and buffer.label in self._kept:
-                continue
-            slot = stream.slot(buffer.size, WORKSPACE, buffer.label)
-            stream.events.append(slot)
-            if buffer.kept:
-                self._kept[buffer.label] = slot
-                stream.kept.append(slot)
-            else:
-                own.append(slot)
-        stream.events.extend([~slot for slot in own])
-
-    def _convolve(self, call: OpCall, made: list[int]) -> None:
-        """The library gets its workspace once the result has its memory."""
-        found = convolution_workspace(call, self._target)
-        if found is None:
-            return
-        stream = self._stream
-        slot = stream.slot(found.size, WORKSPACE, LABEL)
-        stream.spreads[slot] = Spread(0, found.most, _CLOSED, modelled=True)
-        at = 1 + max((place for place, event in enumerate(stream.events[stream.starts[-1] :]) if event in made), default=-1)
-        stream.events[stream.starts[-1] + at : stream.starts[-1] + at] = [slot, ~slot]
-
-    def _guess(self, event: Unknown) -> int:
-        slot = self._stream.slot(event.low, TEMPORARY, event.label)
-        self._stream.spreads[slot] = Spread(event.low, event.high, event.reason)
-        return slot

@@ -10,7 +10,7 @@ from irscope.errors import PassError
 from irscope.ir.dims import unknown
 from irscope.ops.temporaries import MemoryEvent
 
-_AMOUNTS = frozenset({"size", "low"})
+_AMOUNTS = frozenset({"size", "low", "most"})
 _IGNORED = frozenset({"high", "reason"})
 
 _Part: TypeAlias = "tuple[MemoryEvent, tuple[str, ...]]"

@@ -33,9 +33,9 @@ def steps_table(timeline: Timeline, memory: DeviceMemory | None) -> Table:
     }
     if moments is not None:
         for category in moments.by_category:
-            data[Column(f"{category}_bytes", Kind.BYTES)] = moments.column(category)
-        data[Column("allocated_bytes", Kind.BYTES)] = moments.counted(moments.allocated)
-        data[Column("reserved_bytes", Kind.BYTES)] = moments.counted(moments.reserved)
+            data[Column(f"{category}_bytes", Kind.BYTES)] = [*moments.column(category)]
+        data[Column("allocated_bytes", Kind.BYTES)] = [*moments.counted(moments.allocated)]
+        data[Column("reserved_bytes", Kind.BYTES)] = [*moments.counted(moments.reserved)]
     return Table("timeline", tuple(data), {column.key: cells for column, cells in data.items()})
 
 

@@ -1,6 +1,7 @@
 """Profiles of a step as CSV: the columns that planners of checkpointing read, then the module of each row and whose time it is.
 
-Those planners call the time a median of runs. Here nothing runs: it is a roofline's, which the last column says.
+Those planners call the time a median of runs. Here nothing runs: it is a roofline's, which the column `time_source` says. Where a peak
+contains a modelled workspace, a last column says which are `exact` and which `modelled`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from irscope.passes.training.replayed import StepMemory
 from irscope.passes.training.times import StepTimes
 from irscope.report.csvout import csv_lines
 from irscope.report.table import Table
+from irscope.report.values import Quantity
 from irscope.training.trace import StepOp
 
 NODES: Final = "rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module,time_source"
@@ -32,8 +34,21 @@ def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
     device = memory.target.device.name
     ops = memory.trace.in_step(memory.trace.steady)
     rows = (
-        (rank, op.name, _type_of(op), op.phase, _seconds(times.of(op)), int(peak), int(left), device, _module(op), times.said_of(op))
-        for rank, (op, peak, left) in enumerate(zip(ops, memory.total, memory.remaining, strict=True))
+        (
+            *(
+                rank,
+                op.name,
+                _type_of(op),
+                op.phase,
+                _seconds(times.of(op)),
+                Quantity(peak.value, peak.provenance),
+                left,
+                device,
+                _module(op),
+            ),
+            times.said_of(op),
+        )
+        for rank, (op, peak, left) in enumerate(zip(ops, memory.moments.requested(), memory.moments.remaining, strict=True))
     )
     return _written(NODES, rows)
 

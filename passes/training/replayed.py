@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irscope.devices import Target
 from irscope.memory.caching import Block, CachingAllocator, OutOfMemory
+from irscope.passes.cuda.moments import Moments, Stretch, moments
 from irscope.passes.cuda.replay import Bytes
+from irscope.passes.cuda.result import Counter, bracketed, fitting
 from irscope.passes.training.stream import StepStream, step_stream
+from irscope.report.values import Quantity, largest
 from irscope.training.trace import CATEGORIES, PHASES, Category, Phase, Trace
 
+When: TypeAlias = Literal["peak", "after"]
 _BOUNDLESS = 1 << 60
 
 
@@ -35,13 +41,13 @@ class StepMemory:
     before: Bytes
     """Once parameters, buffers and inputs are on the device."""
     steps: list[StepBytes]
-    alive: dict[Category, NDArray[np.int64]]
-    """For each operator of the steady step, bytes by category at its highest moment."""
-    allocated: NDArray[np.int64]
-    """For each operator of the steady step, what the allocator has handed out at that moment, rounded to its blocks."""
-    remaining: NDArray[np.int64]
-    """For each operator of the steady step, bytes alive once it is done."""
+    moments: Moments
+    """The steady step operator by operator."""
     fits: bool
+    low: list[StepBytes] | None = None
+    """The least that is possible in each step, where sizes are not known or modelled; None where everything is exact."""
+    high: list[StepBytes] | None = None
+    """The most; None where nothing bounds it."""
 
     @property
     def steady(self) -> StepBytes:
@@ -49,68 +55,115 @@ class StepMemory:
         return self.steps[-1]
 
     @property
+    def alive(self) -> dict[Category, NDArray[np.int64]]:
+        """For each operator of the steady step, bytes by category at its highest moment."""
+        return {category: np.array(self.moments.by_category[category], dtype=np.int64) for category in CATEGORIES}
+
+    @property
     def total(self) -> NDArray[np.int64]:
         """For each operator of the steady step, the most bytes alive."""
-        parts = list(self.alive.values())
-        return np.sum(parts, axis=0) if parts else np.zeros(0, dtype=np.int64)
+        return np.array(self.moments.total, dtype=np.int64)
 
     @property
     def peak_step(self) -> int:
         """The operator of the steady step at which most is alive, counted from the step's first."""
-        return int(np.argmax(self.total)) if len(self.total) else 0
+        return self.moments.peak_step
 
-    def at_peak(self) -> dict[Category, int]:
+    def counter(self, counter: Counter, step: int = -1, when: When = "peak") -> Quantity:
+        """What one of the allocator's counters says of a step, with the interval it lies in; the last step stands for all later ones."""
+
+        def read(steps: Sequence[StepBytes]) -> int:
+            found: int = getattr(getattr(steps[step], when), counter)
+            return found
+
+        if self.low is None or (when == "after" and counter == "requested" and self.stream.is_passing):
+            return Quantity(read(self.steps))
+        return bracketed(counter, read(self.steps), (read(self.low), None if self.high is None else read(self.high)), self._why_open())
+
+    def worst(self, counter: Counter) -> Quantity:
+        """The most of all steps."""
+        return largest(self.counter(counter, step) for step in range(len(self.steps)))
+
+    @property
+    def verdict(self) -> Quantity:
+        """Whether the steps fit; modelled where it may be otherwise within what is possible."""
+        low, high = (None if ends is None else _reserved(ends) for ends in (self.low, self.high))
+        return fitting(self.fits, self.target, low, high, self.worst("reserved"))
+
+    def at_peak(self) -> dict[Category, Quantity]:
         """Bytes by category at the peak; they add up to it."""
-        return {category: int(column[self.peak_step]) if len(column) else 0 for category, column in self.alive.items()}
+        return {category: self.moments.at_peak(category) for category in CATEGORIES}
 
-    def phase_peaks(self) -> dict[Phase, int]:
+    def phase_peaks(self) -> dict[Phase, Quantity]:
         """The most bytes alive in each phase of the steady step."""
         phases = [op.phase for op in self.trace.in_step(self.trace.steady)]
-        total = self.total
-        return {phase: max((int(total[at]) for at, one in enumerate(phases) if one == phase), default=0) for phase in PHASES}
+        total = self.moments.requested()
+        return {phase: largest(total[at] for at, one in enumerate(phases) if one == phase) for phase in PHASES}
+
+    def _why_open(self) -> str:
+        spreads = list(self.stream.spreads.values())
+        return next((spread.reason for spread in spreads if self.high is None and spread.high is None), spreads[0].reason)
+
+
+def _reserved(steps: Sequence[StepBytes]) -> int:
+    return max(step.peak.reserved for step in steps)
 
 
 def replay_steps(trace: Trace, target: Target) -> StepMemory:
     """Run the steps through the allocator; on a boundless device where they do not fit."""
     stream = step_stream(trace, target)
+    sizes, room = stream.numbers("central"), target.device.room_bytes
     try:
-        return _replay(trace, target, stream, target.device.room_bytes, fits=True)
+        found, fits = _replay(trace, target, stream, sizes, room), True
     except OutOfMemory:
-        return _replay(trace, target, stream, _BOUNDLESS, fits=False)
+        found, fits = _replay(trace, target, stream, sizes, _BOUNDLESS), False
+    if stream.is_exact:
+        return StepMemory(trace, target, stream, found.before, found.steps, _moments(trace, stream, found, sizes, sizes, sizes), fits)
+    least, most = stream.numbers("low"), stream.most()
+    low, high = (None if ends is None else _replay(trace, target, stream, ends, _BOUNDLESS).steps for ends in (least, most))
+    return StepMemory(trace, target, stream, found.before, found.steps, _moments(trace, stream, found, sizes, least, most), fits, low, high)
 
 
-def _replay(trace: Trace, target: Target, stream: StepStream, room: int | None, *, fits: bool) -> StepMemory:
+@dataclass
+class _Replayed:
+    before: Bytes
+    steps: list[StepBytes]
+    base: int = 0
+    """Allocated when the steady step begins."""
+    blocks: list[int] = field(default_factory=list)
+    """For each event of the steady step, by how many bytes `allocated` changed."""
+
+
+def _replay(trace: Trace, target: Target, stream: StepStream, sizes: Sequence[int], room: int | None) -> _Replayed:
     gpu = CachingAllocator("{}.{}".format(*target.torch), target.alloc_conf, room)
-    blocks: list[Block | None] = [None] * len(stream.sizes)
+    blocks: list[Block | None] = [None] * len(sizes)
     for slot in stream.resident:
-        blocks[slot] = gpu.malloc(stream.sizes[slot]) if stream.sizes[slot] else None
+        blocks[slot] = gpu.malloc(sizes[slot]) if sizes[slot] else None
     counted = gpu.counters()
-    before = Bytes(counted.requested, counted.allocated, counted.reserved)
-    steps: list[StepBytes] = []
-    changes: list[int] = []
+    found = _Replayed(Bytes(counted.requested, counted.allocated, counted.reserved), [])
     at = 0
     for span in trace.steps:
         first, end = stream.starts[span.first], stream.starts[span.end]
-        _run(gpu, stream, blocks, range(at, first), [])
+        _run(gpu, stream, sizes, blocks, range(at, first), [])
         gpu.reset_peaks()
-        base = gpu.counters().allocated
-        changes = []
-        _run(gpu, stream, blocks, range(first, end), changes)
+        found.base, found.blocks = gpu.counters().allocated, []
+        _run(gpu, stream, sizes, blocks, range(first, end), found.blocks)
         at = end
         counted = gpu.counters()
-        steps.append(
+        found.steps.append(
             StepBytes(
                 span.name,
                 Bytes(counted.requested_peak, counted.allocated_peak, counted.reserved_peak),
                 Bytes(counted.requested, counted.allocated, counted.reserved),
             )
         )
-    alive, allocated, remaining = _alive(trace, stream, base, changes)
-    return StepMemory(trace, target, stream, before, steps, alive, allocated, remaining, fits)
+    return found
 
 
-def _run(gpu: CachingAllocator, stream: StepStream, blocks: list[Block | None], which: range, changes: list[int]) -> None:
-    events, sizes = stream.events, stream.sizes
+def _run(
+    gpu: CachingAllocator, stream: StepStream, sizes: Sequence[int], blocks: list[Block | None], which: range, changes: list[int]
+) -> None:
+    events = stream.events
     for place in which:
         event = events[place]
         if event >= 0:
@@ -124,31 +177,19 @@ def _run(gpu: CachingAllocator, stream: StepStream, blocks: list[Block | None], 
                 blocks[~event] = None
 
 
-def _alive(
-    trace: Trace, stream: StepStream, base: int, blocks: list[int]
-) -> tuple[dict[Category, NDArray[np.int64]], NDArray[np.int64], NDArray[np.int64]]:
+def _moments(
+    trace: Trace, stream: StepStream, found: _Replayed, sizes: Sequence[int], low: Sequence[int], high: Sequence[int] | None
+) -> Moments:
     """Bytes by category at the highest moment of each operator of the last step."""
     span = trace.steady
-    first = stream.starts[span.first]
-    kinds = np.array([CATEGORIES.index(kind) for kind in stream.kinds], dtype=np.int64)
-    sizes = np.array(stream.sizes, dtype=np.int64)
-    events = np.array(stream.events[: stream.starts[span.end]], dtype=np.int64)
-    slots = np.where(events >= 0, events, ~events)
-    changes = sizes[slots] * np.where(events >= 0, 1, -1)
-    resident = np.array(stream.resident, dtype=np.int64)
-    starts = np.array([stream.starts[number] - first for number in range(span.first, span.end + 1)], dtype=np.int64)
-    by_kind: list[NDArray[np.int64]] = []
-    for number in range(len(CATEGORIES)):
-        held = int(sizes[resident[kinds[resident] == number]].sum()) if len(resident) else 0
-        own = np.where(kinds[slots] == number, changes, 0)
-        begins = held + int(own[:first].sum())
-        by_kind.append(begins + np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(own[first:]))))
-    total = np.sum(by_kind, axis=0)
-    places = np.array([_highest(total, starts[number], starts[number + 1]) for number in range(len(starts) - 1)], dtype=np.int64)
-    taken = base + np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.array(blocks, dtype=np.int64))))
-    return {category: column[places] for category, column in zip(CATEGORIES, by_kind, strict=True)}, taken[places], total[starts[1:]]
-
-
-def _highest(total: NDArray[np.int64], first: int, end: int) -> int:
-    """The moment of most bytes while an operator runs."""
-    return int(first) + int(np.argmax(total[first : end + 1]))
+    first, end = stream.starts[span.first], stream.starts[span.end]
+    held: dict[str, int] = dict.fromkeys(CATEGORIES, 0)
+    for slot in stream.resident:
+        held[stream.pieces[slot].category] += sizes[slot]
+    for event in stream.events[:first]:
+        slot, sign = (event, 1) if event >= 0 else (~event, -1)
+        held[stream.kinds[slot]] += sign * sizes[slot]
+    starts = [start - first for start in stream.starts[span.first : span.end + 1]]
+    reserved = [(0, found.steps[-1].peak.reserved)]
+    stretch = Stretch(stream.events[first:end], starts, found.blocks, found.base, reserved, held)
+    return moments(stream, stretch, CATEGORIES, sizes, low, high)

@@ -6,43 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from irscope.devices import Target
-from irscope.ir.dims import Dim
 from irscope.ops.call import OpCall
-from irscope.ops.spec import Family
-from irscope.ops.temporaries import Drop, Gemm, MemoryEvent, Result, Take, memory_events
-from irscope.passes.cuda.convolution import LABEL, convolution_workspace
-from irscope.passes.cuda.stream import Spread
-from irscope.passes.cuda.workspace import workspace_policy
-from irscope.training.trace import Category, Piece, StepOp, Trace
-
-CLOSED = "cuDNN chooses the kernels of a convolution, and their workspace, on the device"
+from irscope.ops.temporaries import MemoryEvent, memory_events
+from irscope.passes.cuda.tape import KernelWriter, Tape
+from irscope.training.trace import Piece, StepOp, Trace
 
 
 @dataclass
-class StepStream:
-    """Requests of all steps. Each is a slot with a size; event `n` takes slot n, event `~n` gives it back."""
+class StepStream(Tape):
+    """Requests of all steps: its steps are operators, and `starts` has their end besides."""
 
-    events: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    kinds: list[Category] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
     pieces: dict[int, Piece] = field(default_factory=dict)
     """Slots of pieces; other slots are what kernels take for themselves."""
     resident: list[int] = field(default_factory=list)
     """Slots that are taken before the first step, in order."""
-    starts: list[int] = field(default_factory=list)
-    """The first event of each operator, and the end."""
-    spreads: dict[int, Spread] = field(default_factory=dict)
-    """Slots whose size is not known; what counts for them is the size in `sizes`."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Operators without a record, with how many there are: what their kernels take besides their results is not known."""
-
-    def slot(self, size: int, kind: Category, label: str) -> int:
-        """A new slot."""
-        self.sizes.append(size)
-        self.kinds.append(kind)
-        self.labels.append(label)
-        return len(self.sizes) - 1
 
 
 def step_stream(trace: Trace, target: Target) -> StepStream:
@@ -54,10 +33,9 @@ class _Builder:
     def __init__(self, trace: Trace, target: Target) -> None:
         self._trace = trace
         self._target = target
-        self._policy = workspace_policy(target)
         self._stream = StepStream()
+        self._kernels = KernelWriter(self._stream, target)
         self._slots: dict[Piece, int] = {}
-        self._kept: set[str] = set()
         self._asked: dict[int, tuple[OpCall, tuple[MemoryEvent, ...]]] = {}
         """What calls ask for, by identity of the call."""
 
@@ -103,9 +81,7 @@ class _Builder:
         if not self._on_device(op):
             stream.events.extend(made.values())
             return
-        self._replay(self._events_of(call), made)
-        if call.spec.family is Family.CONVOLUTION:
-            self._convolve(call)
+        self._kernels.write(self._events_of(call), made)
 
     @staticmethod
     def _on_device(op: StepOp) -> bool:
@@ -116,58 +92,3 @@ class _Builder:
         if found is None:
             found = self._asked[id(call)] = (call, memory_events(call, self._target))
         return found[1]
-
-    def _replay(self, found: Sequence[MemoryEvent], made: dict[int, int]) -> None:
-        stream = self._stream
-        events = stream.events
-        open_: dict[str, int] = {}
-        waiting = dict(made)
-        for event in found:
-            if isinstance(event, Result):
-                slot = waiting.pop(event.index, None)
-                if slot is not None:
-                    if event.size is not None:
-                        stream.sizes[slot] = number(event.size)
-                    events.append(slot)
-            elif isinstance(event, Take):
-                open_[event.label] = slot = stream.slot(number(event.size), event.kind, event.label)
-                events.append(slot)
-            elif isinstance(event, Drop):
-                events.append(~open_.pop(event.label))
-            elif isinstance(event, Gemm):
-                self._multiply(event)
-            else:
-                slot = stream.slot(number(event.low), "workspace", event.label)
-                stream.spreads[slot] = Spread(event.low, event.high, event.reason)
-                open_[event.label] = slot
-                events.append(slot)
-        events.extend(waiting.values())
-        events.extend([~slot for slot in open_.values()])
-
-    def _multiply(self, event: Gemm) -> None:
-        """Workspaces that stay are taken once; the others live for the call."""
-        stream = self._stream
-        own: list[int] = []
-        for buffer in self._policy.buffers(event.path):
-            if buffer.kept and buffer.label in self._kept:
-                continue
-            slot = stream.slot(buffer.size, "workspace", buffer.label)
-            stream.events.append(slot)
-            if buffer.kept:
-                self._kept.add(buffer.label)
-            else:
-                own.append(slot)
-        stream.events.extend([~slot for slot in own])
-
-    def _convolve(self, call: OpCall) -> None:
-        """The library gets its workspace once the results have their memory; what it chooses is not known, and counts as nothing."""
-        found = convolution_workspace(call, self._target)
-        if found is not None:
-            slot = self._stream.slot(0, "workspace", LABEL)
-            self._stream.spreads[slot] = Spread(0, found.most, CLOSED, modelled=True)
-            self._stream.events += [slot, ~slot]
-
-
-def number(size: Dim) -> int:
-    """Sizes of captured tensors are numbers."""
-    return size if isinstance(size, int) else 0

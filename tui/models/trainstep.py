@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from irscope.report.units import Kind, humanise
+from irscope.report.celltext import signed
+from irscope.report.units import Kind
+from irscope.report.values import Quantity
 from irscope.tui.models.memoryviews import Drawing
 from irscope.tui.models.spans import Line, Span, cut_end, cut_line, text_of
 from irscope.tui.models.stack import Floats, Stack
@@ -37,8 +39,7 @@ class StepBytes(Protocol):
     def trace(self) -> Any: ...
     @property
     def target(self) -> Any: ...
-    @property
-    def steady(self) -> Any: ...
+    def counter(self, counter: Any) -> Quantity: ...
     @property
     def alive(self) -> Mapping[Any, NDArray[np.int64]]: ...
     @property
@@ -110,13 +111,10 @@ def step_drawing(found: StepBytes) -> Drawing:
     alive = {str(category): bytes_.astype(np.float64) for category, bytes_ in found.alive.items()}
     parts = {name: np.sum([alive[category] for category in categories], axis=0) for name, categories in _PARTS.items()}
     stack = StepStack(parts, [op.phase for op in ops])
-    peak = found.steady.peak
-    text = (
-        f"{found.target.device.name}: {humanise(peak.requested, Kind.BYTES)} requested, {humanise(peak.allocated, Kind.BYTES)} allocated, "
-        f"{humanise(peak.reserved, Kind.BYTES)} reserved at most{'' if found.fits else '; it does not fit'}"
-    )
+    counted = ", ".join(f"{signed(found.counter(counter), Kind.BYTES)} {counter}" for counter in ("requested", "allocated", "reserved"))
+    text = f"{found.target.device.name}: {counted} at most{'' if found.fits else '; it does not fit'}"
     if stack.peak is None:
         return Drawing(stack, text)
     op = ops[stack.peak]
-    title = f"peak {stack.text_at(stack.peak)} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
+    title = f"peak {signed(found.counter('requested'), Kind.BYTES)} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
     return Drawing(stack, text, title)

@@ -87,7 +87,7 @@ def resize_gradient_rule(scratch: Scratch) -> None:
 
 @rule
 def conv_gradient_rule(scratch: Scratch) -> None:
-    """Operands in one memory format, then each gradient; that of the bias is a sum over all but the channels."""
+    """Operands in one memory format, then each gradient with the library's workspace; the bias's is a sum over all but the channels."""
     call = scratch.call
     dy, x, w = call.tensor("dy"), call.tensor("x"), call.tensor("w")
     last = len(sizes(w)) == 4 and (is_channels_last(x) or is_channels_last(w))
@@ -103,8 +103,14 @@ def conv_gradient_rule(scratch: Scratch) -> None:
         if _wanted(scratch, 0) is not None:
             scratch.result(0)
             weight = "" if _in_format(w, last or gradient_last) else scratch.take("weights in the kernel's layout", nbytes(w))
+            if call.attr("transposed"):
+                scratch.convolve("forward", dy, w, call.results[0])
+            else:
+                scratch.convolve("input", x, w, dy)
             scratch.drop(weight)
         scratch.result(1)
+        if _wanted(scratch, 1) is not None:
+            scratch.convolve("filters", x, w, dy)
         scratch.drop(relaid, moved)
     if _wanted(scratch, 2) is not None:
         scratch.result(2)

@@ -27,9 +27,9 @@ def _in_format(type_: TensorType, channels_last: bool) -> bool:
 
 @rule
 def conv_rule(scratch: Scratch) -> None:
-    """Operands in one memory format and the result. The library's workspace is an estimate of its own and no part of this."""
+    """Operands in one memory format, the result, and the library's workspace while copies of operands are there."""
     call = scratch.call
-    x, w = call.tensor("x"), call.tensor("w")
+    x, w = given, filters = call.tensor("x"), call.tensor("w")
     spatial = len(sizes(w)) - 2
     padded = ""
     if call.attr("auto_pad") == "SAME_UPPER" and (wider := _uneven(scratch, x, w)) is not None:
@@ -50,6 +50,8 @@ def conv_rule(scratch: Scratch) -> None:
     copy = "" if _in_format(x, last) else scratch.take("input in the kernel's layout", nbytes(x))
     scratch.result()
     weight = "" if _in_format(w, last) else scratch.take("weights in the kernel's layout", nbytes(w))
+    # What is transposed is computed as the gradient of an input.
+    scratch.convolve("forward" if call.spec.name == "nn.conv" else "input", given, filters, call.results[0])
     scratch.drop(weight, copy, rows, padded)
 
 

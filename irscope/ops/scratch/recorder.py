@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from irscope.ir.dims import Dim, SymDim, equal
 from irscope.ir.dtypes import DType
-from irscope.ir.types import TensorType, tensor
+from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.layouts import has_memory_format, is_viewable, row_major
+from irscope.ops.scratch.convolutions import Kernel, convolution_workspace
 from irscope.ops.temporaries import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Result, Take, TakeKind, Temporaries, Unknown
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ class Scratch:
 
     def unknown(self, label: str, reason: str) -> None:
         self.events.append(Unknown(label, reason))
+
+    def convolve(self, kernel: Kernel, x: TensorType, w: TensorType, y: Type | None) -> None:
+        """cuDNN computes a convolution, or a gradient of one, in a workspace of its own choice."""
+        strides, groups = self.call.ints("strides") or (), self.call.attr("groups")
+        made = y if isinstance(y, TensorType) else None
+        found = None if made is None else convolution_workspace(self.target, kernel, x, w, made, strides, 1 if groups is None else groups)
+        if found is not None:
+            self.events.append(found)
 
     def copy_unless_contiguous(self, type_: TensorType, label: str) -> str:
         """A row-major copy of a tensor that does not lie so."""

@@ -33,7 +33,7 @@ def test_a_budget_gives_a_plan_with_its_bound() -> None:
     planned, kept, curve = (report.summary for report in results.reports)
     assert planned["budget_met"] is True
     assert planned["planned_peak_bytes"] <= planned["budget_bytes"] < planned["peak_bytes"]
-    assert 0 < planned["bound_seconds"] <= planned["extra_seconds"]
+    assert 0 < planned["bound_seconds"].value <= planned["extra_seconds"].value
     # Masks of dropout, which cannot be made again, are all that may differ.
     assert kept["choices"] < planned["choices"]
     assert "budget_bytes" not in curve

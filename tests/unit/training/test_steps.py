@@ -17,6 +17,7 @@ from irscope.passes.training.exports import ACTIVATIONS, NODES, activations_csv,
 from irscope.passes.training.replayed import StepMemory  # noqa: E402
 from irscope.passes.training.times import StepTimes  # noqa: E402
 from irscope.passes.training_memory import TrainingMemory  # noqa: E402
+from irscope.report.values import Quantity  # noqa: E402
 from irscope.session import Model  # noqa: E402
 from irscope.training.trace import PHASES, Trace  # noqa: E402
 from tests.oracle.training import cases, predict  # noqa: E402
@@ -55,7 +56,7 @@ def _check(key: str) -> None:
     memory, _ = predict(case)
     for step, found in enumerate(memory.steps):
         assert found.peak == case.truth(step), found.name
-    assert sum(memory.at_peak().values()) == memory.steady.peak.requested
+    assert sum(memory.at_peak().values(), Quantity(0)).value == memory.steady.peak.requested
 
 
 @pytest.mark.parametrize("key", QUICK)
@@ -86,14 +87,14 @@ def test_every_recorded_step(key: str) -> None:
     assert found.requested == pytest.approx(truth.requested, rel=0.002)
     assert found.allocated == pytest.approx(truth.allocated, rel=0.01)
     assert found.reserved == pytest.approx(truth.reserved, rel=0.01)
-    assert sum(memory.at_peak().values()) == found.requested
+    assert sum(memory.at_peak().values(), Quantity(0)).value == found.requested
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adamw"])
 def test_categories_add_up_and_follow_dataflow(optimizer: str) -> None:
     memory = _memory(_captured(optimizer=optimizer))
     parameters = sum(one.numel() * 4 for one in _net().parameters())
-    assert sum(memory.at_peak().values()) == memory.steady.peak.requested
+    assert sum(memory.at_peak().values(), Quantity(0)).value == memory.steady.peak.requested
     for at, total in enumerate(memory.total):
         assert sum(int(column[at]) for column in memory.alive.values()) == total
     assert memory.alive["parameter"].tolist() == [parameters] * len(memory.total)
@@ -158,6 +159,8 @@ def test_exports_have_the_headers_and_no_holes() -> None:
     memory = _memory(model)
     nodes = list(csv.reader(io.StringIO(nodes_csv(memory, found.times))))
     activations = list(csv.reader(io.StringIO(activations_csv(memory, found.kept, found.times))))
+    origins = [row.pop() for row in nodes]
+    assert origins[0] == "median_peak_mem_bytes.provenance" and set(origins[1:]) == {"exact", "modelled"}
     assert (
         ",".join(nodes[0])
         == ("rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module,time_source")
