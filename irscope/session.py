@@ -99,7 +99,7 @@ class Model:
             path=program.path,
             format=program.format,
             sha256=file_digest(Path(program.path)) if program.path else "",
-            nodes=program.node_count,
+            nodes=program.node_count if program.has_graph else None,
             parameters=totals.count if isinstance(totals.count, int) else None,
             parameter_bytes=totals.bytes if isinstance(totals.bytes, int) else None,
             bind=dict(self.options.bind),

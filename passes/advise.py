@@ -74,6 +74,15 @@ class Advise(Analysis[AdviceList]):
 
     name: ClassVar[str] = "advise"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+    known_of_weights: ClassVar[tuple[str, ...]] = (
+        "findings_count",
+        "weight_bytes",
+        "device",
+        "findings",
+        "savings",
+        "evidence",
+        "not looked at",
+    )
 
     values: bool = False
     device: str = ""

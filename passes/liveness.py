@@ -33,6 +33,7 @@ class Liveness(Analysis[Timeline]):
 
     name: ClassVar[str] = "liveness"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+    known_of_weights: ClassVar[tuple[str, ...]] = ("param_bytes", "buffer_bytes", "const_bytes")
 
     model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
     """Who frees when: ssa and jit after the last use, eager as Python's frames do, ort as ONNX Runtime does; auto follows the file."""

@@ -75,6 +75,7 @@ class PruneReport(Analysis[Pruning]):
 
     name: ClassVar[str] = "prune-report"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+    known_of_weights: ClassVar[tuple[str, ...]] = ("dead_count", "weight_bytes", "energy_kept", "sparsity")
 
     threads: int = 0
     allow: tuple[str, ...] = ()

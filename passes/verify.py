@@ -17,6 +17,7 @@ class Verify(Analysis[tuple[Diagnostic, ...]]):
     """Check the graph against the rules of the IR."""
 
     name: ClassVar[str] = "verify"
+    known_of_weights: ClassVar[tuple[str, ...]] = ("problems", "problem")
 
     def compute(self, graph: Graph, ctx: PassContext) -> tuple[Diagnostic, ...]:
         return tuple(verify(ctx.program))

@@ -55,6 +55,8 @@ def headline(compared: ModelComparison) -> list[str]:
     """What a person wants to know first, in a few lines."""
     known = {total.key: total for total in totals(compared)}
     lines = [", ".join(_said(known[key], name) for key, name in _SAID)]
+    if not (compared.a.has_graph or compared.b.has_graph):
+        return lines
     a, b = compared.matched
     counts = compared.counts
     parts = [f"{a:,} of {len(compared.a.nodes):,} nodes of A and {b:,} of {len(compared.b.nodes):,} of B have a counterpart"]

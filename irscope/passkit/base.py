@@ -58,6 +58,8 @@ class Analysis(Pass, ABC, Generic[R]):
     """Sides of the graph the result depends on; it is computed again when one of them has changed."""
     of_weights: ClassVar[bool] = False
     """Whether the result is about weights alone: then no guess about inputs or the run makes it less sure."""
+    known_of_weights: ClassVar[tuple[str, ...]] = ()
+    """Of a result that is about more: keys of its summary and titles of its tables that hold for a file of weights without a graph."""
 
     @abstractmethod
     def compute(self, graph: Graph, ctx: PassContext) -> R:

@@ -201,6 +201,8 @@ class Manager:
         value = self.get(subject)
         with self._guarded(subject):
             report = subject.report(value, self)
+        if not self.program.has_graph and not subject.of_weights and not subject.origin:
+            report = report.without_graph(subject.known_of_weights)
         if any(one.is_about_weights or not subject.of_weights for one in self.program.guesses):
             report = report.assumed()
         found = self.diagnostics_of(subject)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from irscope.diagnostics import Diagnostic
 from irscope.ir.program import Assumed
 from irscope.report.printable import well_formed
-from irscope.report.summary import Entry, entries
+from irscope.report.summary import Entry, entries, unknown_summary
 from irscope.report.table import Series, Table
 from irscope.report.tojson import (
     formulas_json,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from irscope.report.jsontypes import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
 
 SCHEMA_NAME: Final = "irscope.report/1"
+NO_GRAPH: Final = "the file holds weights but no graph: what runs, its cost and its memory are unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,20 @@ class Report:
             is_assumed=True,
             tables=tuple(table.assumed() for table in self.tables),
             series=tuple(series.assumed() for series in self.series),
+        )
+
+    def without_graph(self, known: Collection[str]) -> Report:
+        """The report of a file of weights alone: nobody knows what runs, so only these parts of the summary and these tables hold."""
+        found = self.entries()
+        return replace(
+            self,
+            summary=unknown_summary(self.summary, self.units, known),
+            units={**self.units, **{entry.key: entry.kind for entry in found}},
+            tables=tuple(table for table in self.tables if table.title in known),
+            series=(),
+            coverage=Coverage(0, 1, ("the graph",)),
+            notes=(NO_GRAPH,),
+            partial=True,
         )
 
     def to_json(self) -> ReportJson:
@@ -137,7 +152,8 @@ class ModelInfo:
     path: str
     format: str
     sha256: str = ""
-    nodes: int = 0
+    nodes: int | None = 0
+    """None for a file of weights without a graph."""
     parameters: int | None = None
     parameter_bytes: int | None = None
     bind: Mapping[str, int] = field(default_factory=dict)
@@ -164,7 +180,7 @@ class ModelInfo:
         size = None if count is None else self.parameter_bytes
         found = [
             self.format,
-            f"{self.nodes:,} nodes",
+            "no graph" if self.nodes is None else f"{self.nodes:,} nodes",
             f"{sign if count is not None else ''}{humanise(count, Kind.COUNT)} parameters",
             f"{sign if size is not None else ''}{humanise(size, Kind.BYTES)}",
         ]
@@ -177,7 +193,7 @@ class ModelInfo:
             "path": well_formed(self.path),
             "format": self.format,
             "sha256": self.sha256,
-            "nodes": int(self.nodes),
+            "nodes": None if self.nodes is None else int(self.nodes),
             "parameters": None if self.parameters is None or self.unsized else int(self.parameters),
             "parameter_bytes": None if self.parameter_bytes is None or self.unsized else int(self.parameter_bytes),
             "bind": {well_formed(symbol): int(size) for symbol, size in self.bind.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -41,6 +41,22 @@ def entries(summary: Mapping[str, object], units: Mapping[str, Kind]) -> Iterato
             continue
         cell = plain(value)
         yield Entry(path, cell, stated or _guess(path, cell))
+
+
+def unknown_summary(
+    summary: Mapping[str, object], units: Mapping[str, Kind], known: Collection[str], path: tuple[str, ...] = ()
+) -> dict[str, object]:
+    """The summary with everything unknown but what lies under these keys."""
+    found: dict[str, object] = {}
+    for key, value in summary.items():
+        inner = (*path, str(key))
+        if ".".join(inner) in known:
+            found[str(key)] = value
+        elif is_group(value, stated_kind(inner, units)):
+            found[str(key)] = unknown_summary(value, units, known, inner)
+        else:
+            found[str(key)] = Quantity(None, Provenance.UNKNOWN)
+    return found
 
 
 def provenance_of(cell: Cell, kind: Kind, default: Provenance = Provenance.EXACT) -> Provenance:

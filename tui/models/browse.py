@@ -239,7 +239,8 @@ class Browse:
         timeline = self.results.timeline
         if timeline is not None and len(timeline):
             return timeline.lines(width, height, self.step, self.symbols)
-        text = "computing" if self.results.live is None else "nothing to draw: the model has no steps"
+        nothing = "nothing to draw: the model has no steps" if self.program.has_graph else "nothing to draw: the file has no graph"
+        text = "computing" if self.results.live is None else nothing
         if self.results.has_failed("liveness"):
             text = f"{self.symbols.unknown} liveness failed: press w to see why"
         lines: list[Line] = [(Span(text, "faint"),)]

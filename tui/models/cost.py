@@ -157,7 +157,8 @@ class Cost:
             times = self.found.times
             unknown = int(times.is_unknown.sum())
             sign = self.symbols.at_least if unknown else ""
-            total = self.symbols.unknown if unknown and unknown == len(times) else f"{sign}{humanise(times.total, Kind.SECONDS)}"
+            is_unknown = unknown == len(times) and (unknown or not self.browse.program.has_graph)
+            total = self.symbols.unknown if is_unknown else f"{sign}{humanise(times.total, Kind.SECONDS)}"
             parts += [times.device.title, f"least time {total}"]
             if unknown:
                 parts.append(f"{unknown:,} nodes unknown{self._hint()}")

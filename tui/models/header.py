@@ -42,10 +42,14 @@ def header_lines(program: Program, nodes: int, results: Results, width: int, hei
 def _items(program: Program, nodes: int, results: Results, symbols: Symbols) -> Iterator[Span]:
     name = program.path.replace("\\", "/").rpartition("/")[2] or program.graph.name
     yield Span(cut_middle(symbols.clean(name), _LONGEST_PATH, symbols.glyphs.ellipsis), "heading")
-    yield Span(f"{symbols.clean(program.format)}, {nodes:,} {'node' if nodes == 1 else 'nodes'}")
+    size = f"{nodes:,} {'node' if nodes == 1 else 'nodes'}" if program.has_graph else "no graph"
+    yield Span(f"{symbols.clean(program.format)}, {size}")
     for one in program.guesses:
         yield Span(f"assumed {symbols.clean(f'{one.what}={one.value}')}", "unknown")
     yield _parameters(results, symbols)
+    if not program.has_graph:
+        yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "activation peak"))
+        return
     sign = SIGNS[Provenance.ASSUMED] if program.guesses else ""
     yield _flops(results, sign, symbols)
     yield _peak(results, sign, symbols)

@@ -359,7 +359,8 @@ class Memory:
             TableColumn("why alive", 30, lambda row: clean(self.why(self._range(row))), grows=True),
             TableColumn("made by", 16, lambda row: clean(maker_of(self._tensor(row))), rank=3, role="operator"),
         )
-        empty = "Nothing is alive here." if found is not None else "computing"
+        nothing = "Nothing is alive here." if self.browse.program.has_graph else "The file has no graph: nobody knows what is alive when."
+        empty = nothing if found is not None else "computing"
         return TableModel(columns, len(rows), self.symbols, empty=empty)
 
     def _tensor(self, row: int) -> LiveRange | Tenant:

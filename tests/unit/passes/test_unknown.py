@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import irscope
+from irscope.cli.main import main
+from irscope.errors import ExitCode, IrscopeError
 from irscope.ir.parser import parse_program
 from irscope.passkit.manager import Manager
+from irscope.passkit.registry import default_registry
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.values import Quantity, bare
@@ -128,3 +135,56 @@ def test_values_that_nobody_read_are_not_counted_as_none() -> None:
 def test_a_model_without_weights_has_none() -> None:
     found = cells(report(WHOLLY, "params{values}"))
     assert (found["count"], found["zero_count"], found["duplicate_bytes"]) == (0, 0, 0)
+
+
+def checkpoint(folder: Path) -> Path:
+    """A file of weights without a graph."""
+    header = {"a.weight": {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]}}
+    text = json.dumps(header).encode()
+    path = folder / "weights.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(64))
+    return path
+
+
+WEIGHTS_TELL = {"params", "quantize-error", "advise", "prune-report", "verify", "liveness"}
+"""Passes with something to say of a file of weights."""
+
+
+@pytest.mark.parametrize("name", [name for name, entry in default_registry().entries.items() if not name.startswith("train")])
+def test_of_weights_alone_nothing_is_known_but_the_weights(tmp_path: Path, name: str) -> None:
+    found = irscope.load(str(checkpoint(tmp_path)))
+    assert (found.info().nodes, found.info().parameters) == (None, 16)
+    try:
+        (made,) = found.run(name).reports
+    except IrscopeError:
+        return
+    if name not in WEIGHTS_TELL and made.summary and "changed" not in made.summary:
+        assert all(bare(cell) is None for cell in cells(made).values()), name
+        assert not made.tables and not made.series
+    if name not in ("params", "quantize-error") and "changed" not in made.summary:
+        assert made.partial and any("no graph" in note for note in made.notes)
+        kinds = {entry.key: entry.kind.value for entry in made.entries()}
+        assert all(made.to_json()["provenance"][key] == "unknown" for key, cell in cells(made).items() if bare(cell) is None), kinds
+
+
+def test_what_weights_tell_stays_known(tmp_path: Path) -> None:
+    found = irscope.load(str(checkpoint(tmp_path)))
+    live, pruned = found.run("liveness,prune-report").reports
+    assert cells(live)["param_bytes"] == 64 and cells(live)["activation_peak_bytes"].shown is None
+    assert cells(pruned)["weight_bytes"] == 64 and bare(cells(pruned)["flops"]) is None
+    assert [one.title for one in pruned.tables] == ["sparsity"]
+
+
+def test_two_files_of_weights_differ_in_nothing_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(checkpoint(tmp_path))
+    assert main(["compare", path, path, "--format", "json"]) == 0
+    summary = json.loads(capsys.readouterr().out)["reports"][0]["summary"]
+    assert summary["parameters"]["a"] == 16
+    for key in ("nodes", "flops", "moved_bytes", "peak_bytes", "lower_bound_bytes"):
+        assert summary[key]["a"] is None and summary[key]["difference"] is None, key
+
+
+def test_the_line_about_a_file_of_weights_does_not_count_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(checkpoint(tmp_path))]) == 0
+    assert "checkpoint · no graph · 16 parameters" in capsys.readouterr().out
+    assert main(["run", str(checkpoint(tmp_path)), "--passes", "flops"]) == ExitCode.PARTIAL
