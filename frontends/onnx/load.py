@@ -17,7 +17,7 @@ from irscope.frontends.onnx.reader import ModelFile, parse, read_file
 from irscope.frontends.onnx.scopes import Scopes
 from irscope.frontends.onnx.versions import model_opsets, show_opsets
 from irscope.ir.builder import paused_gc
-from irscope.ir.program import Program
+from irscope.ir.program import Assumed, Program
 from irscope.ir.types import UNKNOWN_TENSOR, Type
 
 _FIRST_IR_WITH_OPTIONAL_DEFAULTS = 4
@@ -66,7 +66,8 @@ class _Loader:
         self._options = options
         self._sink = sink
         self._model = Model(file, sink)
-        self._opsets = model_opsets(file.proto, sink)
+        self._assumed: list[Assumed] = []
+        self._opsets = model_opsets(file.proto, sink, self._assumed)
 
     def load(self) -> Program:
         model, graph = self._model, self._proto.graph
@@ -86,7 +87,15 @@ class _Loader:
             self._sink.note(TRAINING_INFO, "the file describes its training too; only the inference graph was read")
         path = str(self._file.path) if self._file.path is not None else ""
         symbols = dict(model.symbols.named)
-        return Program(model.graph, symbols=symbols, format="onnx", path=path, metadata=self._metadata(), origins=body.origins)
+        return Program(
+            model.graph,
+            symbols=symbols,
+            format="onnx",
+            path=path,
+            metadata=self._metadata(),
+            origins=body.origins,
+            assumed=self._assumed,
+        )
 
     def _add_inputs(self, body: Body, graph: onnx.GraphProto) -> None:
         given = dict(self._options.inputs)

@@ -8,11 +8,13 @@ import onnx
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.onnx.failures import VERSION, short
+from irscope.ir.program import Assumed
 
 STANDARD = ""
 """The default domain, also called "ai.onnx"."""
 _FIRST_IR_WITH_OPSETS = 3
 _HIGHEST = 2**31 - 1
+_WHAT = "operator set"
 _ALIASES = {"ai.onnx": STANDARD}
 
 
@@ -30,8 +32,8 @@ def read_opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return opsets
 
 
-def model_opsets(proto: onnx.ModelProto, sink: DiagnosticSink) -> dict[str, int]:
-    """The operator sets of a model, with remarks on what is missing or newer than the installed onnx package."""
+def model_opsets(proto: onnx.ModelProto, sink: DiagnosticSink, assumed: list[Assumed]) -> dict[str, int]:
+    """The operator sets of a model, with remarks on what is missing, and so assumed, or newer than the installed onnx package."""
     opsets = read_opsets(proto.opset_import)
     newest = onnx.defs.onnx_opset_version()
     if proto.ir_version > onnx.IR_VERSION:
@@ -44,6 +46,7 @@ def model_opsets(proto: onnx.ModelProto, sink: DiagnosticSink) -> dict[str, int]
         opsets[STANDARD] = newest if proto.ir_version >= _FIRST_IR_WITH_OPSETS else 1
         if any(domain_of(node.domain) == STANDARD for node in proto.graph.node):
             sink.warn(VERSION, f"the file does not say which operator set it uses; version {opsets[STANDARD]} is assumed")
+            assumed.append(Assumed(_WHAT, str(opsets[STANDARD]), "the file does not say which one it uses"))
     elif opsets[STANDARD] > newest:
         sink.note(
             VERSION,
@@ -52,6 +55,7 @@ def model_opsets(proto: onnx.ModelProto, sink: DiagnosticSink) -> dict[str, int]
         )
     elif opsets[STANDARD] < 1:
         sink.warn(VERSION, f"operator set {opsets[STANDARD]} does not exist; version 1 is assumed")
+        assumed.append(Assumed(_WHAT, "1", f"the file says {opsets[STANDARD]}, which does not exist"))
         opsets[STANDARD] = 1
     return opsets
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from irscope.cli.args import load_options
+from irscope.cli.run import report_diagnostics
 from irscope.errors import UsageError
 from irscope.frontends.detect import detect
 from irscope.frontends.named.names import is_name
@@ -27,6 +28,10 @@ _AT_STAKE = {
 }
 """What a hostile file of a format could do to whoever runs it."""
 _MOST = 10_000
+_BATCH, _LENGTH, _PICTURE = 1, 128, 224
+_PICTURE_RANK = 4
+_LENGTHS = ("len", "seq", "time", "token", "frame")
+"""What the names of sizes of sequences have in them."""
 _FACTORY = "irscope.cli.recordnamed:make"
 
 
@@ -61,9 +66,13 @@ def request_from(args: argparse.Namespace, options: Options) -> Request:
 
 def _of_file(path: Path, format_name: str, args: argparse.Namespace, options: Options) -> Request:
     loading = load_options(args)
-    program = open_model(path, loading).program
-    chosen = _open_sizes(program)
+    opened = open_model(path, loading)
+    report_diagnostics(opened.diagnostics, args.verbose)
+    program = opened.program
+    assumed = [one.text for one in program.assumed]
+    chosen = _usual_sizes(program)
     if chosen:
+        assumed += [f"{name}={size} (a usual size; --bind {name}=N)" for name, size in chosen.items()]
         loading = replace(loading, bind={**loading.bind, **chosen})
         program = open_model(path, loading).program
     inputs = tuple(_spec(number, value) for number, value in enumerate(program.graph.inputs))
@@ -74,6 +83,7 @@ def _of_file(path: Path, format_name: str, args: argparse.Namespace, options: Op
         file_digest(path),
         tuple(Input(one.name, str(one)) for one in inputs),
         {name: size for name, size in loading.bind.items()},
+        tuple(assumed),
     )
     output = args.output or f"{path.stem}.{options.executor}-{options.device.replace(':', '')}.jsonl"
     return Request(model, options, output, inputs, "", _scopes(program.graph))
@@ -92,9 +102,29 @@ def _named(args: argparse.Namespace, options: Options) -> Request:
     return Request(model, replace(options, executor=TORCH), output, factory=_FACTORY)
 
 
-def _open_sizes(program: Program) -> dict[str, int]:
-    """The least size of each symbol that nobody chose one for."""
-    return {name: max(1, int(bounds(symbol)[0] or 1)) for name, symbol in program.symbols.items()}
+def _usual_sizes(program: Program) -> dict[str, int]:
+    """A usual size for each symbol that nobody chose one for, within its bounds: a batch of 1, pictures of 224, other lengths 128."""
+    places: dict[str, tuple[int, int]] = {}
+    for value in program.graph.inputs:
+        shape = value.type.shape if isinstance(value.type, TensorType) else None
+        for axis, size in enumerate(shape or ()):
+            if isinstance(size, SymDim):
+                places.setdefault(str(size), (axis, len(shape or ())))
+    return {name: _within(_usual_size(name, *places.get(name, (1, 2))), symbol) for name, symbol in program.symbols.items()}
+
+
+def _usual_size(name: str, axis: int, rank: int) -> int:
+    if "batch" in name.lower():
+        return _BATCH
+    if any(part in name.lower() for part in _LENGTHS):
+        return _LENGTH
+    return _BATCH if axis == 0 else _PICTURE if rank >= _PICTURE_RANK and axis >= rank - 2 else _LENGTH
+
+
+def _within(size: int, symbol: SymDim) -> int:
+    """The nearest size that a symbol may have."""
+    low, high = bounds(symbol)
+    return max(1, low or 1, size if high is None else min(size, high))
 
 
 def _spec(number: int, value: Value) -> InputSpec:

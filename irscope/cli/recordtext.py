@@ -16,6 +16,8 @@ def summary_lines(recording: Recording) -> Iterator[str]:
     header = recording.header
     inputs = ", ".join(f"{one.name}={one.type}" for one in header.model.inputs)
     yield _line("model", f"{header.model.name}{f'  ({inputs})' if inputs else ''}")
+    for one in header.model.assumed:
+        yield _line("assumed", one)
     yield _line("run by", f"{_versions(recording)} on {header.device.name}")
     yield _line("operators", f"{len(recording.ops)}{_mapping(recording)}")
     yield from _times(recording)

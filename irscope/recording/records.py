@@ -35,6 +35,8 @@ class ModelRecord:
     inputs: tuple[Input, ...] = ()
     bind: Mapping[str, int] = field(default_factory=dict)
     """Sizes that were chosen for the model's symbols."""
+    assumed: tuple[str, ...] = ()
+    """What nobody said, and how it was taken: sizes and types of inputs."""
 
 
 @dataclass(frozen=True, slots=True)

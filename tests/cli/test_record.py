@@ -27,8 +27,10 @@ def test_a_model_is_run_and_told_about(tmp_path: Path, capfd: pytest.CaptureFixt
     assert "of the file's 31 nodes" in said.out and "(100.0 %)" in said.out and str(target) in said.out
     found = read_recording(target)
     assert found.header.executor == "ort-cpu" and found.complete
-    # A size that nobody chose is the least that the model allows.
+    # A size that nobody chose is a usual one, and said to be.
     assert dict(found.header.model.bind) == {"batch": 1, "length": 4}
+    assert found.header.model.assumed == ("batch=1 (a usual size; --bind batch=N)",)
+    assert "assumed      batch=1 (a usual size; --bind batch=N)" in said.out
     assert [(one.name, one.type) for one in found.header.model.inputs] == [("tokens", "i64[1,4]")]
     assert len(found.header.model.sha256) == 64
     assert any(op.scope == "attn" for op in found.ops)
@@ -95,11 +97,11 @@ def test_values_that_do_not_fit(tmp_path: Path, capfd: pytest.CaptureFixture[str
     np.savez(values, x=np.zeros((2, 2), np.float32))
     lstm = ["record", "--trust", str(MODELS / "lstm.onnx"), "-o", str(target), "--repeats", "1"]
     assert main([*lstm, "--values", str(values)]) == 2
-    assert "--values has (2, 2) for x, which is f32[1,1,32]" in capfd.readouterr().err
-    np.savez(values, z=np.zeros((1, 1, 32), np.float32))
+    assert "--values has (2, 2) for x, which is f32[128,1,32]" in capfd.readouterr().err
+    np.savez(values, z=np.zeros((128, 1, 32), np.float32))
     assert main([*lstm, "--values", str(values)]) == 2
     assert "the model has no input 'z'" in capfd.readouterr().err
-    np.savez(values, x=np.zeros((1, 1, 32), np.float32))
+    np.savez(values, x=np.zeros((128, 1, 32), np.float32))
     assert main([*lstm, "--values", str(values)]) == 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -21,13 +21,13 @@ _CLASSES = 2
 def objective_of(loss: str | Objective | None) -> Objective:
     """A function from the model's result to a number; a name stands for a usual one with targets of zero."""
     if loss is None:
-        return _auto
+        return Auto()
     if isinstance(loss, str):
         if loss not in LOSSES:
             raise UsageError(
                 f"there is no loss {loss!r}", code="IRS373", hint=f"one of {', '.join(LOSSES)}, or a function of the model's result"
             )
-        return {"auto": _auto, "cross-entropy": _cross_entropy, "mse": _mse, "mean": lambda out: _scores(out).mean(), "sum": _sum}[loss]
+        return Auto() if loss == "auto" else _BY_NAME[loss]
     if callable(loss):
         return loss
     raise UsageError("the loss must be a name or a function of the model's result", code="IRS373")
@@ -41,13 +41,24 @@ def own_loss(out: Any) -> Tensor | None:
     return found if isinstance(found, Tensor) else None
 
 
-def _auto(out: Any) -> Tensor:
+OWN: Final = "the model's own"
+
+
+class Auto:
     """The model's own loss where it has one; cross entropy where it gives scores of classes for samples; else the mean."""
-    found = own_loss(out)
-    if found is not None:
-        return found
-    scores = _scores(out)
-    return _cross_entropy(scores) if scores.ndim == _CLASSES else scores.mean()
+
+    def __init__(self) -> None:
+        self.taken = ""
+        """Which of them it was."""
+
+    def __call__(self, out: Any) -> Tensor:
+        found = own_loss(out)
+        if found is not None:
+            self.taken = OWN
+            return found
+        scores = _scores(out)
+        self.taken = "cross-entropy" if scores.ndim == _CLASSES else "mean"
+        return _cross_entropy(scores) if scores.ndim == _CLASSES else scores.mean()
 
 
 def _scores(out: Any) -> Tensor:
@@ -75,3 +86,6 @@ def _mse(out: Any) -> Tensor:
 
 def _sum(out: Any) -> Tensor:
     return _scores(out).sum()
+
+
+_BY_NAME: Final[dict[str, Objective]] = {"cross-entropy": _cross_entropy, "mse": _mse, "mean": lambda out: _scores(out).mean(), "sum": _sum}

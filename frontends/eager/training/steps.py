@@ -16,7 +16,7 @@ from irscope.errors import UsageError
 from irscope.frontends.eager.record import Record, Storage
 from irscope.frontends.eager.running import Bench, bench
 from irscope.frontends.eager.training.attention import fused_attention
-from irscope.frontends.eager.training.objective import Objective, objective_of
+from irscope.frontends.eager.training.objective import OWN, Auto, Objective, objective_of
 from irscope.frontends.eager.training.optimizers import Maker, fused_and_foreach, maker_of, watched_steps
 from irscope.frontends.eager.training.recorder import StepRecorder
 from irscope.frontends.eager.training.refusals import check_loss, check_trainable, explained
@@ -92,7 +92,10 @@ def record_steps(
             plain = Assumed("recurrent layers", "PyTorch's own kernels", "what cuDNN keeps of them for the backward is not known")
             ready.recorder.record.assumed[plain] = ""
         run = _Run(ready, plan, objective, maker_of(plan.optimizer, ready.fakes, dict(plan.options)))
-        return run.record(target)
+        recorded = run.record(target)
+        if plan.loss is None and isinstance(objective, Auto) and objective.taken not in ("", OWN):
+            recorded.record.assumed[Assumed("loss", objective.taken, "default; --loss NAME", is_guess=False)] = ""
+        return recorded
 
 
 @contextmanager

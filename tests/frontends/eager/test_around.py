@@ -295,3 +295,29 @@ def test_a_graph_of_kernels_in_place_of_a_forward() -> None:
 def test_plain_modules_are_plain() -> None:
     model = irscope.capture(net(), X)
     assert not model.program.assumed and not model.diagnostics
+
+
+def test_the_loss_that_nobody_named_is_said() -> None:
+    model = irscope.capture_training(net(), (X,))
+    assert [(one.what, one.value, one.is_guess) for one in model.program.assumed] == [("loss", "cross-entropy", False)]
+    assert not irscope.capture_training(net(), (X,), loss="mean").program.assumed
+
+
+def test_rows_that_a_step_takes_for_granted_are_said() -> None:
+    class Finds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x.nonzero().float()).sum()
+
+    model = irscope.capture_training(Finds(), (torch.empty(20, 20, device="meta"),))
+    assert [(one.what, one.is_guess) for one in model.program.assumed] == [("rows of nonzero", True)]
+    assert [one.code for one in model.diagnostics] == ["IRS193"]
+
+
+def test_recurrent_layers_without_their_library_are_assumed() -> None:
+    model = irscope.capture_training(nn.LSTM(4, 4), (torch.zeros(3, 2, 4),), loss=lambda out: out[0].sum())
+    assert [(one.what, one.is_guess) for one in model.program.assumed] == [("recurrent layers", True)]
+    assert [one.code for one in model.diagnostics] == ["IRS380"]

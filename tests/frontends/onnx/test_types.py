@@ -148,8 +148,12 @@ def test_missing_operator_set() -> None:
     proto = model([RELU])
     del proto.opset_import[:]
     sink = DiagnosticSink()
-    assert [node.source for node in load(proto, sink=sink).graph] == ["onnx::Relu@14"]
+    program = load(proto, sink=sink)
+    assert [node.source for node in program.graph] == ["onnx::Relu@14"]
     assert [diagnostic.code for diagnostic in sink] == ["IRS151"]
+    (guess,) = program.guesses
+    assert guess.what == "operator set" and int(guess.value) >= 14
+    assert not load(model([RELU])).assumed
     proto.ir_version = 2
     assert [node.source for node in load(proto).graph] == ["onnx::Relu@1"]
 
