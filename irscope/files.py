@@ -19,7 +19,7 @@ from irscope.errors import OutputError
 _STREAM_FOLDERS = ("/dev/", "/proc/")
 """Links below these are the system's own names of open streams, such as /dev/stdout."""
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_FORCE_HINT = "--force writes to where it leads"
+_FORCE_HINT = "`--force` writes to where it leads"
 
 
 def config_folder() -> Path:

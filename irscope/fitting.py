@@ -11,6 +11,7 @@ from irscope.devices import target_of
 from irscope.errors import PassError, UsageError
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
+from irscope.ir.remedy import bind_option, typed
 from irscope.passes.cuda.replay import Outcome
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
@@ -168,7 +169,7 @@ class Search:
         """What has to fit."""
         if self._wanted in ("reserved", "allocated") and self.simulator is None:
             reason = self.model.manager.get(CudaMemory()).reason
-            raise UsageError(f"what is {self._wanted} is not known: {reason}", code="IRS337", hint="--counter requested or activation is")
+            raise UsageError(f"what is {self._wanted} is not known: {reason}", code="IRS337", hint="`--counter requested` is")
         if self._wanted != "auto":
             return self._wanted
         return "reserved" if self.simulator is not None else "requested"
@@ -186,7 +187,7 @@ class Search:
             return memory
         device = self.target.device
         if device.room_bytes is None:
-            hint = "say how much: --memory 24GiB"
+            hint = "say how much: `--memory 24GiB`"
             raise UsageError(f"the profile of {device.title} does not say how much memory it has", code="IRS336", hint=hint)
         return device.room_bytes
 
@@ -332,10 +333,12 @@ class Search:
         """Raise UsageError where another symbol decides as well."""
         timeline = self.timeline
         sizes = (*timeline.alive, *timeline.resident.values())
-        open_ = {name for size in sizes if isinstance(size, SymDim) for name in size.names} - {symbol, *others}
+        found = {str(one): one for size in sizes if isinstance(size, SymDim) for one in size.symbols()}
+        open_ = {name: one for name, one in found.items() if name not in (symbol, *others)}
         if open_:
             names = ", ".join(sorted(open_))
-            hint = f"give sizes with --bind {','.join(f'{name}=128' for name in sorted(open_))}, or ask for a frontier: --free A,B"
+            frontier = typed(f"--free {symbol},{sorted(open_)[0]}")
+            hint = f"{typed(bind_option(open_.values()))} gives sizes, {frontier} looks for the largest {symbol} at each of them"
             raise UsageError(f"the peak also depends on {names}", code="IRS338", hint=hint)
 
     def _measured(self, sizes: Mapping[str, int]) -> Need:
@@ -364,7 +367,7 @@ def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]
     """What the allocator of a device counts in the worse of the first two forward passes."""
     if memory.central is None or memory.is_open:
         raise PassError(
-            f"what is {counter} is not known: {memory.reason}", code="IRS333", hint="choose another counter: --counter activation"
+            f"what is {counter} is not known: {memory.reason}", code="IRS333", hint="choose another counter: `--counter activation`"
         )
     central = _worst(memory.central, counter)
     if memory.low is None:

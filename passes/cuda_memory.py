@@ -11,6 +11,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Value
+from irscope.ir.remedy import bind_option, input_option, lacks_shape
 from irscope.ir.types import TensorType
 from irscope.memory.caching import OutOfMemory
 from irscope.passes.alias import Alias
@@ -58,7 +59,7 @@ class CudaMemory(Analysis[DeviceMemory]):
             result.reason = f"{target.device.title} is no CUDA device"
         elif lifetimes.model not in ("eager", "jit") and ctx.program.format not in _TORCH_FORMATS:
             result.reason = f"PyTorch's allocator does not run a model of the kind {lifetimes.model}"
-            result.fix = "liveness{model=eager}"
+            result.fix = "--passes 'liveness{model=eager}'"
         else:
             with paused_gc():
                 self._predict(graph, ctx, lifetimes, result)
@@ -72,15 +73,16 @@ class CudaMemory(Analysis[DeviceMemory]):
     def _predict(self, graph: Graph, ctx: PassContext, lifetimes: Lifetimes, result: DeviceMemory) -> None:
         load = _loaded(graph)
         if load is None:
-            result.reason, result.fix = "the size of a parameter or an input is not known", "--input x=f32[1,3,224,224]"
+            result.reason = "the size of a parameter or an input is not known"
+            result.fix = " ".join(input_option(value) for value in graph.inputs if value.name and lacks_shape(value.type))
             return
         stream = forward_stream(lifetimes, ctx.get(Alias()), ctx.get(Shapes), result.target)
         result.load, result.stream = load, stream
         result.basis = Basis(lifetimes, ctx.get(Alias()), ctx.get(Shapes))
         symbols = open_symbols(load, stream)
         if symbols:
-            result.reason = f"sizes depend on {', '.join(symbols)}"
-            result.fix = f"--bind {','.join(f'{symbol}=8' for symbol in symbols)}"
+            result.reason = f"sizes depend on {', '.join(map(str, symbols))}"
+            result.fix = bind_option(symbols)
             return
         result.is_open = has_unknown(load, stream) or bool(lifetimes.unsized)
         result.script = script_of(load, stream, "central")

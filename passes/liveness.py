@@ -11,11 +11,13 @@ from irscope.passes.alias import Alias
 from irscope.passes.cuda import present
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
+from irscope.passes.inference.remedies import size_hint
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.lifetimes.timeline import Timeline, measure
 from irscope.passes.ort import present as ort
 from irscope.passes.ort_memory import OrtMemory
 from irscope.passes.ranges import Ranges
+from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, largest, plain, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -49,7 +51,7 @@ class Liveness(Analysis[Timeline]):
         if timeline.unsized:
             first = timeline.unsized[0]
             message = f"{len(timeline.unsized)} tensors have no known size and are not counted; the first is {first.name or 'unnamed'}"
-            hint = "bind the symbols or give input types: --bind batch=8, --input x=f32[1,3,224,224]"
+            hint = size_hint(ctx.get(Shapes), timeline.unsized)
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS301", message, first.node.name if first.node else "", hint=hint))
         if timeline.model != "ort":
             for finding in ctx.get(CudaMemory(model=self.model)).findings:

@@ -12,10 +12,12 @@ from irscope.memory.placement.compare import greedy_by_size, held_by_arena, over
 from irscope.memory.placement.plan import Engine, OffsetPlan, make_plan
 from irscope.passes.alias import Alias
 from irscope.passes.effects import Effects
+from irscope.passes.inference.remedies import size_hint
 from irscope.passes.ranges import Ranges
 from irscope.passes.schedule import Schedule, ScheduleModel
 from irscope.passes.schedules.buffers import Buffer, buffers
 from irscope.passes.schedules.draft import Draft, draft
+from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -91,7 +93,7 @@ class Plan(Analysis[Planned]):
             raise PassError(
                 f"{len(found.unsized)} tensors have no known size, so they have no place; the first is {first}",
                 code="IRS355",
-                hint="irscope run --passes shapes tells what would make them known",
+                hint=size_hint(ctx.get(Shapes), found.unsized),
             )
         placed = buffers(found, order)
         lower, upper, size = [one.lower for one in placed], [one.upper for one in placed], [one.size for one in placed]

@@ -13,9 +13,11 @@ from irscope.memory.ordering.recompute import Recipe, Repeated, lower, start
 from irscope.memory.ordering.solve import Ordering, best_order
 from irscope.passes.alias import Alias
 from irscope.passes.costs.count import NodeCosts
+from irscope.passes.inference.remedies import size_hint
 from irscope.passes.schedule import Schedule, Scheduled, share_of
 from irscope.passes.schedules.draft import Draft
 from irscope.passes.schedules.recipe import recipe_of
+from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -69,7 +71,7 @@ class Recompute(Analysis[Recomputed]):
                 f"{len(found.unsized)} tensors have no known size, so nobody knows what recomputing them saves; "
                 f"the first is {found.unsized[0].name or 'unnamed'}",
                 code="IRS364",
-                hint="irscope run --passes shapes tells what would make them known",
+                hint=size_hint(ctx.get(Shapes), found.unsized),
             )
         recipe = recipe_of(found, ctx.get(Alias()), ctx.get(NodeCosts()))
         total = sum(cost.flops for node in found.nodes if (cost := ctx.get(NodeCosts()).by_node.get(node)) and isinstance(cost.flops, int))

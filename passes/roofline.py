@@ -25,7 +25,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
 _BOUND = "a lower bound: each node at the device's dense peak, one after the other"
-_CALIBRATED = "the least time, times what recordings of this device took more (irscope calibrate --from)"
+_CALIBRATED = "the least time, times what recordings of this device took more (`irscope calibrate --from`)"
 _MEMORY = {
     True: "operands come from the smallest cache that can still hold them, at the rates measured on this machine",
     False: "operands come from main memory: what stays in a cache between two nodes, or is fused, can be faster",
@@ -174,4 +174,4 @@ def _names(result: Bounds, device: DeviceProfile) -> list[str]:
 def _figures_of(device: DeviceProfile) -> str:
     if device.calibrated:
         return f"measured on this machine by irscope calibrate, {device.bandwidth.date if device.bandwidth is not None else ''}"
-    return f"published figures; irscope devices {device.name} shows their sources"
+    return f"published figures; `irscope devices {device.name}` shows their sources"

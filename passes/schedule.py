@@ -16,6 +16,7 @@ from irscope.memory.ordering.solve import Ordering, best_order
 from irscope.passes.alias import Alias
 from irscope.passes.costs.count import NodeCosts
 from irscope.passes.effects import Effects
+from irscope.passes.inference.remedies import size_hint
 from irscope.passes.ranges import Ranges
 from irscope.passes.roofline import Roofline
 from irscope.passes.schedules.draft import Draft, draft
@@ -224,7 +225,7 @@ def _series(result: Scheduled) -> tuple[Series, ...]:
 def _say_unsized(found: Draft, ctx: PassContext) -> None:
     first = found.unsized[0]
     message = f"{len(found.unsized)} tensors have no known size and are not counted in the order; the first is {first.name or 'unnamed'}"
-    hint = "irscope run --passes shapes tells what would make them known"
+    hint = size_hint(ctx.get(Shapes), found.unsized)
     where = first.node.name if first.node is not None else ""
     ctx.sink.add(Diagnostic(Severity.WARNING, "IRS353", message, where, hint=hint))
 

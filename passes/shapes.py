@@ -14,6 +14,7 @@ from irscope.ir.naming import value_names
 from irscope.ir.program import Program
 from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type
 from irscope.passes.inference.engine import Inference, Inferred, Problem
+from irscope.passes.inference.remedies import fill_in
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Table
@@ -31,6 +32,7 @@ class Shapes(Analysis[Inferred]):
     def compute(self, graph: Graph, ctx: PassContext) -> Inferred:
         total = len(graph)
         found = Inference(ctx.program).run(lambda body: ctx.each(body, "inferring types", total) if body is graph else body)
+        fill_in(found, ctx.program)
         for problem in found.problems:
             ctx.sink.add(_diagnostic(problem), about=problem.text)
         for name, count in found.foreign.items():

@@ -59,9 +59,13 @@ def document_name(archive: Archive, options: LoadOptions, sink: DiagnosticSink) 
     usual = next((name for name in ("model", "forward") if name in names), names[0])
     chosen = options.method or usual
     if len(names) > 1 and not options.method:
-        others = ", ".join(name for name in names if name != chosen)
+        others = [name for name in names if name != chosen]
+        more = f"; there are {', '.join(others)}" if len(others) > 1 else ""
         sink.warn(
-            "IRS137", f"the archive holds several programs; {chosen!r} was read", hint=f"--method reads another: {others}", about="programs"
+            "IRS137",
+            f"the archive holds several programs; {chosen!r} was read",
+            hint=f"`--method {others[0]}` reads another{more}",
+            about="programs",
         )
     return f"models/{chosen}.json"
 

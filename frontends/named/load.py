@@ -117,7 +117,7 @@ def _shape(shape: Sequence[Size], chosen: Chosen) -> list[Size]:
 def _opened(made: Made, sink: DiagnosticSink, settings: Settings) -> Program:
     """With sizes that are symbols: captured as it runs, or where that needs numbers through torch.export, which may take another path."""
     if any(one.as_list for one in made.chosen.inputs):
-        raise UsageError("it takes a list of images, which has no open size", code="IRS673", where=made.name.text, hint="--bind batch=1")
+        raise UsageError("it takes a list of images, which has no open size", code="IRS673", where=made.name.text, hint="`--bind batch=1`")
     chosen = large_enough(made.chosen)
     in_python: set[Any] = set()
     while True:
@@ -152,7 +152,7 @@ def _exported(made: Made, sink: DiagnosticSink) -> Program:
                 f"torch.export cannot leave its sizes open: {first_line(error)}",
                 code="IRS673",
                 where=made.name.text,
-                hint=f"--bind {','.join(f'{name}={made.chosen.sizes[name]}' for name in sorted(made.chosen.open))} fixes them",
+                hint=f"`--bind {','.join(f'{name}={made.chosen.sizes[name]}' for name in sorted(made.chosen.open))}` fixes them",
             ) from error
         found = exported.load(path, LoadOptions(), sink)
     _tie(found, made.module)
@@ -184,7 +184,7 @@ def _names(program: Program, chosen: Chosen) -> dict[str, str]:
         for size, dim in zip(one.shape, type_.shape or () if isinstance(type_, TensorType) else (), strict=False):
             if isinstance(size, str) and size in chosen.open:
                 if not isinstance(dim, SymDim):
-                    raise LoadError(f"the model fixes {size} at {dim}", code="IRS673", hint=f"--bind {size}={dim}")
+                    raise LoadError(f"the model fixes {size} at {dim}", code="IRS673", hint=f"`--bind {size}={dim}`")
                 if str(dim) in program.symbols:
                     found[str(dim)] = size
     return found

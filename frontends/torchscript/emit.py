@@ -43,7 +43,7 @@ _FROM_NUMBERS = frozenset({"arange", "full", "zeros", "ones", "empty", "linspace
 class _Context(RuleContext):
     """Gives unknown sizes names that stay apart from those of later analyses."""
 
-    def fresh(self, reason: str, fix: str, lo: int | None, hi: int | None) -> SymDim:
+    def fresh(self, reason: str, decided_by: str, lo: int | None, hi: int | None) -> SymDim:
         name = f"load.u{self._fresh}"
         self._fresh += 1
         return unknown(name, lo, hi)

@@ -100,7 +100,7 @@ class Inputs:
         if annotation.startswith("Dict"):
             return dict(parts)
         if not all(key.isdigit() for key in parts):
-            raise self.error(f"the parts of {name!r} are counted", f"for example --input {name}.0=f32[1,3,224,224]")
+            raise self.error(f"the parts of {name!r} are counted", f"for example `--input {name}.0=f32[1,3,224,224]`")
         ordered = [parts[key] for key in sorted(parts, key=int)]
         return tuple(ordered) if annotation.startswith("Tuple") else ordered
 

@@ -59,11 +59,12 @@ class _Reader:
             example = " ".join(f"--input {name}=f32[1,3,224,224]" for name in missing)
             raise run.inputs.error(
                 f"a scripted model does not say what it is called with; the types of {', '.join(missing)} are needed",
-                f"for example {example}",
+                f"for example `{example}`",
             )
+        given = " ".join(f"--input {name}={type_}" for name, type_ in guess.types.items())
         said = ", ".join(f"{name}={type_}" for name, type_ in guess.types.items())
         self._sink.warn(
-            "IRS186", f"types of inputs are guessed from their use, at {guess.how}: {said}", hint="give them with --input", about="inputs"
+            "IRS186", f"types of inputs are guessed from their use, at {guess.how}: {said}", hint=f"`{given}` gives them", about="inputs"
         )
         program = self._run(self._sink).program(guess.types)
         program.assumed[:0] = [

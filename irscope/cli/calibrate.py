@@ -101,5 +101,5 @@ def engines(threads: int, only: str | None) -> list[Engine]:
             raise UsageError("--threads needs PyTorch; NumPy takes its number of threads from OMP_NUM_THREADS")
         found.append(NumpyCpu())
     if not found:
-        raise UsageError("PyTorch sees no NVIDIA GPU here", hint="irscope doctor says what is installed")
+        raise UsageError("PyTorch sees no NVIDIA GPU here", hint="`irscope doctor` says what is installed")
     return found

@@ -34,7 +34,7 @@ def export_named_model(text: str, options: LoadOptions, target: Path) -> ExitCod
         raise UsageError(
             f"only a model by name is exported to {target.suffix}, and {text!r} is none",
             code="IRS678",
-            hint="--schedule writes a file's nodes in another order; for example irscope export torchvision:resnet50 -o resnet50.onnx",
+            hint="`--schedule` writes a file's nodes in another order; for example `irscope export torchvision:resnet50 -o resnet50.onnx`",
         )
     check_installed(text)
     from irscope.frontends.named.exporting import export_named
@@ -77,7 +77,7 @@ def export_reordered(model: Model, schedule: Schedule, target: Path) -> ExitCode
         raise UsageError(
             f"a reordered {nodes.suffix} file stays one, which {target.name!r} is no name for",
             code="IRS357",
-            hint=f"-o {target.stem}{nodes.suffix}",
+            hint=f"`-o {target.stem}{nodes.suffix}`",
         )
     found = file_order(model, nodes, schedule)
     files = write_reordered(model, nodes, found, target)

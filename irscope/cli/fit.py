@@ -55,7 +55,7 @@ class Command:
             worst = max(rows, key=lambda row: row.largest or 0)
             document, lines = _frontier_json(rows, free, second), frontier_lines(rows, free, second)
         else:
-            raise UsageError(f"--free takes one symbol or two, not {len(free)}", code="IRS337", hint="for example --free batch,seq")
+            raise UsageError(f"--free takes one symbol or two, not {len(free)}", code="IRS337", hint="two are separated by a comma")
         if args.format == "json":
             write_stream(sys.stdout, [json.dumps(document, indent=2) + "\n"])
         elif worst.fits:

@@ -80,7 +80,7 @@ def unfit_lines(found: Fit) -> list[str]:
     enough = (
         f"a device with more would do: {', '.join(name for _, name in large[:3])}" if large else "no device that irscope knows has so much"
     )
-    lines.append(f"  {enough}; irscope run --passes explain-peak tells what lowers the peak")
+    lines.append(f"  {enough}; `irscope run --passes explain-peak MODEL` tells what lowers the peak")
     return lines
 
 

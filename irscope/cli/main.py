@@ -52,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports mistakes as the rest of irscope does."""
 
     def error(self, message: str) -> None:  # type: ignore[override]  # argparse says NoReturn and means it; so does raising
-        raise UsageError(message, hint=f"{self.prog} --help shows what there is")
+        raise UsageError(message, hint=f"`{self.prog} --help` shows what there is")
 
 
 class _Terminated(KeyboardInterrupt):

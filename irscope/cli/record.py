@@ -65,7 +65,9 @@ class Command:
             settled_output(request.output, args.force)
         executor = {TORCH: "torch", ORT: "onnxruntime"}[request.options.executor]
         if importlib.util.find_spec(executor) is None:
-            raise UsageError(f"{executor} is not installed, and it is what runs the model", code="IRS479", hint="irscope doctor tells how")
+            raise UsageError(
+                f"{executor} is not installed, and it is what runs the model", code="IRS479", hint="`irscope doctor` tells how"
+            )
         sys.stderr.write(f"irscope: running {printable(request.model.name)} with {executor} on {args.device}\n")
         found = record_in_process(request, args.timeout, bool(args.verbose))
         write_stream(sys.stdout, (f"{printable(line)}\n" for line in summary_lines(found)))

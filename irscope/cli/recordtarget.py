@@ -15,6 +15,7 @@ from irscope.frontends.named.names import is_name
 from irscope.ir.dims import SymDim, bounds
 from irscope.ir.graph import Graph, Value
 from irscope.ir.program import Program
+from irscope.ir.remedy import input_option, typed
 from irscope.ir.types import TensorType
 from irscope.recording.records import Input, ModelRecord
 from irscope.runtime.record.request import ORT, TORCH, InputSpec, Options, Request
@@ -59,7 +60,7 @@ def request_from(args: argparse.Namespace, options: Options) -> Request:
     if args.executor and args.executor != executor:
         raise UsageError(f"files of kind {kind.name} are run with --executor {executor}", code="IRS478", where=args.model)
     if not args.trust:
-        hint = "if you know where it comes from, add --trust"
+        hint = "if you know where it comes from, add `--trust`"
         raise UsageError(f"recording would run this file: {_AT_STAKE[kind.name]}", code="IRS482", where=args.model, hint=hint)
     return _of_file(path, kind.name, args, replace(options, executor=executor))
 
@@ -91,7 +92,12 @@ def _of_file(path: Path, format_name: str, args: argparse.Namespace, options: Op
 
 def _named(args: argparse.Namespace, options: Options) -> Request:
     if options.executor == ORT:
-        raise UsageError("ONNX Runtime runs files", code="IRS478", where=args.model, hint="irscope export MODEL -o file.onnx makes one")
+        raise UsageError(
+            "ONNX Runtime runs files",
+            code="IRS478",
+            where=args.model,
+            hint="`irscope export MODEL -o file.onnx` makes one of a model by name",
+        )
     if args.values:
         raise UsageError("--values is for files", code="IRS478", where=args.model)
     loading = load_options(args)
@@ -131,10 +137,10 @@ def _spec(number: int, value: Value) -> InputSpec:
     name = value.name or str(number)
     type_ = value.type
     if not isinstance(type_, TensorType) or type_.shape is None:
-        raise UsageError(f"input {name} is {type_}, which has no sizes", code="IRS478", hint=f"say --input {name}=f32[1,3,224,224]")
+        raise UsageError(f"input {name} is {type_}, which has no sizes", code="IRS478", hint=f"say {typed(input_option(value))}")
     sizes = [dim for dim in type_.shape if not isinstance(dim, SymDim)]
     if len(sizes) != len(type_.shape):
-        raise UsageError(f"input {name} is {type_}, with sizes that are open", code="IRS478", hint=f"say --input {name}=TYPE with numbers")
+        raise UsageError(f"input {name} is {type_}, with sizes that are open", code="IRS478", hint=f"say {typed(input_option(value))}")
     return InputSpec(name, type_.dtype.text, tuple(sizes))
 
 

@@ -135,7 +135,7 @@ def _explaining(passes: Iterable[Pass], node: str) -> tuple[Pass, ...]:
         if any(field.name == "explain" for field in fields(one))
     )
     if not able:
-        raise UsageError("none of these passes can explain a node", code="IRS402", hint="try --passes flops")
+        raise UsageError("none of these passes can explain a node", code="IRS402", hint="try `--passes flops`")
     return able
 
 

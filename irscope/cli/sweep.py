@@ -11,7 +11,8 @@ from irscope.cli.args import add_model_arguments, add_output_arguments, add_outp
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.files import write_stream
-from irscope.passes.curves.points import symbols_in
+from irscope.ir.remedy import over_option, typed
+from irscope.passes.curves.points import find_symbol, symbols_in
 from irscope.passes.sweep import Sweep, curves
 from irscope.report.braille import line_chart
 from irscope.report.options import RenderOptions
@@ -39,7 +40,9 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.over:
-            raise UsageError("--over says which sizes to look at", hint="for example --over batch=1,2,4,8,16")
+            symbols = open_from(args).program.symbols
+            example = f"for example {typed(over_option(next(iter(symbols.values()))))}" if symbols else "the model has no open size"
+            raise UsageError("--over says which sizes to look at", hint=example)
         picture = Path(args.plot) if args.plot else None
         if picture is not None:
             check_plot(picture)
@@ -49,9 +52,9 @@ class Command:
         series = curves(result.value)
         if picture is not None:
             if not series:
-                raise UsageError(
-                    "a plot needs one symbol with several sizes", code="IRS430", hint="give one --over, for example batch=1..16"
-                )
+                symbol = find_symbol(model.program, symbols_in(args.over)[0])
+                example = f"for example {typed(over_option(model.program.symbols[symbol]))}"
+                raise UsageError("a plot needs one symbol with several sizes", code="IRS430", hint=example)
             write_plot(series, picture, f"{Path(args.model).name} on {result.value.device.title}")
         is_text = args.format == "text" and args.output is None
         rows = args.rows if args.rows is not None else (0 if is_text else None)

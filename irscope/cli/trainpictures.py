@@ -44,7 +44,7 @@ def draw(picture: str, model: Model, swept: Sequence[Series], path: Path, second
 def dotted(picture: str, model: Model, swept: Sequence[Series], seconds: float, encoding: str) -> Iterator[str]:
     """A picture in the terminal."""
     if picture in ("categories", "idle"):
-        raise UsageError(f"the picture {picture!r} has bars and is drawn into a file", code="IRS387", hint="--plot FILE.svg")
+        raise UsageError(f"the picture {picture!r} has bars and is drawn into a file", code="IRS387", hint="`--plot FILE.svg`")
     for series in _series(picture, model, swept, seconds):
         if picture == "memory":
             data: dict[str, Sequence[object]] = {series.x.key: series.cells(series.x.key), "total": series.totals(series.y)}
@@ -59,7 +59,7 @@ def _series(picture: str, model: Model, swept: Sequence[Series], seconds: float)
         return [recompute_series(plans_of(model, seconds))]
     if picture == "batch":
         if not swept:
-            raise UsageError("the picture of batches needs --batches", code="IRS386", hint="--batches 4,8,16,32,64")
+            raise UsageError("the picture of batches needs --batches", code="IRS386", hint="`--batches 4,8,16,32,64`")
         return list(swept)
     if picture == "memory":
         report = TrainingMemory().report(memory_of(model), model.manager)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def check_plan_file(args: argparse.Namespace) -> None:
     """Refuses before any work what could not be planned."""
     if not args.budget:
-        raise UsageError("--plan-out writes the plan for a budget", code="IRS394", hint="--budget 60% or --budget 24GiB")
+        raise UsageError("--plan-out writes the plan for a budget", code="IRS394", hint="`--budget 60%` or `--budget 24GiB`")
     if args.autocast:
         raise UsageError("plans for the live module are made without autocast", code="IRS394", hint="leave out --autocast or --plan-out")
     if args.batches or args.memory:
-        raise UsageError("--plan-out is for one size of the batch", code="IRS394", hint="--bind batch=64 --budget 24GiB --plan-out FILE")
+        raise UsageError("--plan-out is for one size of the batch", code="IRS394", hint="`--bind batch=64 --budget 24GiB --plan-out FILE`")
 
 
 def write_plan(args: argparse.Namespace, model: Model) -> Report:

@@ -41,10 +41,10 @@ class Command:
         app = importlib.import_module("irscope.tui.app")
 
         if args.train and args.model is None:
-            raise UsageError("--train needs a model", hint="irscope tui --train torchvision:resnet50, or ./train.py:build")
+            raise UsageError("--train needs a model", hint="`irscope tui --train torchvision:resnet50`, or a function: ./train.py:build")
         if args.model is not None and is_recording(Path(args.model)):
             if not args.other:
-                raise UsageError(f"{args.model} is a recording, which is shown beside its model", hint="irscope tui MODEL RECORDING")
+                raise UsageError(f"{args.model} is a recording, which is shown beside its model", hint="`irscope tui MODEL RECORDING`")
             args.model, args.other = args.other, args.model
 
         def read(path: Path) -> Model:

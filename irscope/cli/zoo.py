@@ -41,7 +41,7 @@ class Command:
         tables = [_packages(installed)] if not args.what and not args.all else [_models(installed, args.what)]
         notes = [f"not installed: {package} (pip install {package})" for package in PACKAGES if package not in installed]
         if not args.what and not args.all:
-            notes.append("irscope zoo WHAT lists models: a package, or a part of a name")
+            notes.append("`irscope zoo WHAT` lists models: a package, or a part of a name")
         report = Report("zoo", tables=tuple(tables), notes=tuple(notes))
         options = RenderOptions.for_stream(sys.stdout, rows=0) if args.output is None else RenderOptions(rows=0)
         write_document(Document(__version__, ModelInfo("", ""), (report,)), args.format, args.output, options)
@@ -64,7 +64,7 @@ def _models(installed: Sequence[str], what: Sequence[str]) -> Table:
         names = [name for name in names_of(package) if not what or any(_fits(package, name, one) for one in what)]
         found += [(package, f"{package}:{name}") for name in names]
     if not found:
-        raise UsageError(f"no installed package has a model {' or '.join(what)!r}", code="IRS196", hint="irscope zoo lists the packages")
+        raise UsageError(f"no installed package has a model {' or '.join(what)!r}", code="IRS196", hint="`irscope zoo` lists the packages")
     return Table.of(found, columns=["package", "model"], title="models")
 
 

@@ -10,7 +10,7 @@ from irscope.amounts import ANY, read_amount
 from irscope.errors import UsageError
 
 _TERM = re.compile(r"\s*([a-z_]+)\s*>\s*([^\s,]+)\s*")
-_EXAMPLE = "for example --fail-on 'peak>5%,flops>0%'"
+_EXAMPLE = "for example `--fail-on 'peak>5%,flops>0%'`"
 
 
 @dataclass(frozen=True, slots=True)

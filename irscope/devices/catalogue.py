@@ -74,7 +74,7 @@ def calibration_file(name: str) -> Path:
 def _this_machine(name: str) -> DeviceProfile:
     path = calibration_file(name)
     if not path.is_file():
-        raise UsageError("this machine has not been measured", code="IRS422", hint="irscope calibrate does it in 10 seconds")
+        raise UsageError("this machine has not been measured", code="IRS422", hint="`irscope calibrate` does it in 10 seconds")
     return read_profile(path)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind, symbol
-from irscope.ir.dtypes import DTypeKind
+from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Program
 from irscope.ir.symbolnames import symbol_named
@@ -31,12 +31,12 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
     """Put numbers in place of symbols, in every type and attribute. Names of integer inputs are kept as given values."""
     if not env:
         return
-    elements = _input_elements(program)
+    elements = {str(element) for found in bindable_elements(program).values() for element in found}
     sizes: dict[str, int] = {}
     for name, number in env.items():
         symbol = symbol_named(program, name) if name not in elements or name in program.symbols else None
         if symbol is None and name not in elements:
-            known = ", ".join([*program.symbols, *elements]) or "the model has none"
+            known = ", ".join([*program.symbols, *sorted(elements)]) or "the model has none"
             raise UsageError(f"there is no symbol {name!r} to bind", code="IRS625", hint=f"symbols: {known}")
         if symbol is not None and sizes.setdefault(symbol, number) != number:
             raise UsageError(f"{name!r} is another name of {symbol!r}, which is given another size", code="IRS624")
@@ -61,9 +61,9 @@ def substitute_symbols(program: Program, made: Mapping[str, SymDim]) -> None:
         program.symbols = {str(one): one for one in kept}
 
 
-def _input_elements(program: Program) -> list[str]:
-    """Names for the elements of small integer inputs: "k" for a scalar, "k_0", "k_1" for a vector."""
-    names: list[str] = []
+def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:
+    """Symbols for the elements of small integer inputs: "k" for a scalar, "k_0", "k_1" for a vector."""
+    found: dict[Value, list[SymDim]] = {}
     for value in program.graph.inputs:
         type_ = value.type
         if not isinstance(type_, TensorType) or type_.dtype.kind not in (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL):
@@ -72,8 +72,10 @@ def _input_elements(program: Program) -> list[str]:
         if value.name is None or not isinstance(count, int) or count > _MAX_ELEMENTS:
             continue
         stem = element_stem(value.name)
-        names.extend([stem] if type_.shape == () else [f"{stem}_{index}" for index in range(count)])
-    return names
+        names = [stem] if type_.shape == () else [f"{stem}_{index}" for index in range(count)]
+        low, high = (0, 1) if type_.dtype is DType.BOOL else (None, None)
+        found[value] = [symbol(name, low, high) for name in names]
+    return found
 
 
 def element_stem(name: str) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import UsageError
-from irscope.ir.dimpoly import Atom, Dim, Monomial, SymDim
+from irscope.ir.dimpoly import Atom, Dim, Monomial, SymDim, atom_dim
+from irscope.ir.remedy import bind_option, typed
 
 Numbers: TypeAlias = "NDArray[Any]"
 """One number for each binding: int64 where nothing comes near its limits, else Python's own integers."""
@@ -82,7 +83,7 @@ class Evaluator:
     def _symbol(self, atom: Atom) -> tuple[Numbers, int]:
         sizes = self._bindings.get(atom.text)
         if sizes is None:
-            raise UsageError(f"{atom.text} has no size", code="IRS330", hint=f"give it one: --bind {atom.text}=8")
+            raise UsageError(f"{atom.text} has no size", code="IRS330", hint=f"give it one: {typed(bind_option([atom_dim(atom)]))}")
         limit = max(map(abs, sizes), default=0)
         return np.array(sizes, dtype=object if limit >= _SAFE else np.int64), limit
 

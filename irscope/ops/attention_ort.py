@@ -149,7 +149,7 @@ def _present(call: OpCall, q: tuple[Dim, ...], size: Dim) -> Shape:
     return (q[0], call.int_attr("kv_num_heads"), new, size)
 
 
-_UNKNOWN_LENGTH = ("the length of the longest sequence is computed by the model", "give the value of total_length")
+_UNKNOWN_LENGTH = ("the length of the longest sequence is computed by the model", "total_length")
 
 
 def _infer_grouped(call: OpCall) -> tuple[Type, ...]:

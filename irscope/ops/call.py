@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim, bounds, equal, unknown
 from irscope.ir.dtypes import DType
@@ -23,6 +23,10 @@ class RuleError(Exception):
     """The operands contradict the operator: the model is wrong, or irscope's rule is."""
 
 
+SIZES: Final = "*"
+"""What decides an unknown size, where that is sizes of operands that are not known as numbers."""
+
+
 class RuleContext:
     """Where rules record what they had to assume and why a size cannot be known.
 
@@ -36,12 +40,12 @@ class RuleContext:
         """Sizes of axes whose bounds alone do not tell that they are not negative."""
         self._fresh = 0
 
-    def fresh(self, reason: str, fix: str, lo: int | None, hi: int | None) -> SymDim:
-        """A new unknown size (or integer), with the reason for it and what a user could do to make it known."""
+    def fresh(self, reason: str, decided_by: str, lo: int | None, hi: int | None) -> SymDim:
+        """A new unknown size (or integer), with the reason for it and what decides it."""
         name = f"u{self._fresh}"
         self._fresh += 1
         made = unknown(name, lo, hi)
-        self.reasons[str(made)] = (reason, fix)
+        self.reasons[str(made)] = (reason, decided_by)
         return made
 
     def assume(self, left: Dim, right: Dim, why: str) -> None:
@@ -58,8 +62,8 @@ class RuleContext:
         """Values of an operand where the call has none; the `shapes` pass makes symbols for small integer tensors."""
         return None
 
-    def explain(self, reason: str, fix: str) -> None:
-        """Say why the result's rank or element type stays unknown."""
+    def explain(self, reason: str, decided_by: str) -> None:
+        """Say why the result's rank or element type stays unknown, and what decides it."""
 
 
 class OpCall:
@@ -202,9 +206,13 @@ class OpCall:
 
     # -- sizes -------------------------------------------------------------------------------------------------
 
-    def unknown(self, reason: str, fix: str = "", lo: int | None = 0, hi: Dim | None = None) -> SymDim:
-        """A size nobody can know before the model runs."""
-        return self.context.fresh(reason, fix, lo, bounds(hi)[1] if hi is not None else None)
+    def unknown(self, reason: str, decided_by: str = "", lo: int | None = 0, hi: Dim | None = None) -> SymDim:
+        """A size that nobody can know from what is known now.
+
+        `decided_by` names the operands whose values decide it ("k", "boxes,scores"), or is SIZES where the sizes of operands do. From
+        that the `shapes` pass tells which option of the command line makes it known. Empty: only running the model tells.
+        """
+        return self.context.fresh(reason, decided_by, lo, bounds(hi)[1] if hi is not None else None)
 
     def same(self, left: Dim, right: Dim, what: str) -> Dim:
         """Two sizes that the operator requires to be equal: proven, refuted (RuleError) or recorded as an assumption."""

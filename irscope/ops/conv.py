@@ -5,7 +5,7 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, Type, tensor
-from irscope.ops.call import OpCall, RuleError
+from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.images import conv_rule
@@ -46,7 +46,7 @@ def conv_shape(call: OpCall) -> Shape:
         call.same(image.channels, weights[1] * groups, "input channels must be those of the weights")
         channels = weights[0]
     else:
-        channels = call.unknown("the number of filters is not known", "give the type of the weights", 1)
+        channels = call.unknown("the number of filters is not known", SIZES, 1)
     axes = window_axes(call, kernel)
     return image.shape(channels, [slid(call, size, axis) for size, axis in zip(image.spatial, axes, strict=True)])
 
@@ -79,7 +79,7 @@ def _infer_transposed(call: OpCall) -> Type:
         call.same(image.channels, weights[0], "input channels must be those of the weights")
         channels = weights[1] * call.int_attr("groups")
     else:
-        channels = call.unknown("the number of filters is not known", "give the type of the weights", 1)
+        channels = call.unknown("the number of filters is not known", SIZES, 1)
     wanted = call.attr("output_shape")
     extra = tuple(call.attr("output_padding")) or (0,) * len(kernel)
     if wanted:

@@ -12,7 +12,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import ScalarType, TensorType, Type, scalar, tensor
 from irscope.ops.binary import number_array
-from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.elementwise import result_element
 from irscope.ops.promotion import DEFAULT_FLOAT, result_dtype, scalar_dtype
 from irscope.ops.rules import device_of, dtype_attr, free, per_element, written_only
@@ -121,15 +121,15 @@ def _infer_arange(call: OpCall) -> Type:
 
 def _steps(call: OpCall, start: Attr, limit: Attr, delta: Attr) -> Dim:
     if start is None or limit is None or delta is None:
-        return call.unknown("the length of a range depends on its start, limit and step", "give their values")
+        return call.unknown("the length of a range depends on its start, limit and step", "start,limit,delta,step")
     if isinstance(delta, int | float) and delta == 0:
         raise RuleError(f"{call.spec.name}: the step is 0")
     if any(isinstance(number, float) for number in (start, limit, delta)):
         if any(isinstance(number, SymDim) for number in (start, limit, delta)):
-            return call.unknown("the length of a range with fractions depends on sizes that are not bound", "bind them")
+            return call.unknown("the length of a range with fractions depends on sizes that are not bound", SIZES)
         return max(0, _ceil((limit - start) / delta))
     if isinstance(delta, SymDim) and not (bounds(delta)[0] or 0) > 0:
-        return call.unknown(f"the step {delta} of a range may be negative", "bind it")
+        return call.unknown(f"the step {delta} of a range may be negative", SIZES)
     return dim_max(ceildiv(limit - start, delta), 0)
 
 
@@ -150,7 +150,7 @@ def _evaluate_arange(call: OpCall) -> Known | None:
 
 def _infer_steps(call: OpCall) -> Type:
     steps = call.dim("steps")
-    size = call.unknown("the number of steps is not known", "give its value") if steps is None else as_size(call, steps, "steps")
+    size = call.unknown("the number of steps is not known", "steps") if steps is None else as_size(call, steps, "steps")
     return tensor(dtype_attr(call, DEFAULT_FLOAT), (size,), device_attr(call))
 
 
@@ -164,7 +164,7 @@ def _evaluate_linspace(call: OpCall) -> Known | None:
 
 def _size(call: OpCall, name: str) -> Dim:
     found = call.dim(name)
-    return call.unknown(f"the value of {name!r} is not known", "give its value") if found is None else as_size(call, found, name)
+    return call.unknown(f"the value of {name!r} is not known", name) if found is None else as_size(call, found, name)
 
 
 def _infer_eye(call: OpCall) -> Type:
@@ -339,7 +339,7 @@ def shape_part(call: OpCall) -> tuple[Dim, ...] | None:
 def _infer_shape(call: OpCall) -> Type:
     part = shape_part(call)
     if part is None:
-        return tensor(DType.I64, (call.unknown("the number of axes of the input is not known", "give the input's shape"),))
+        return tensor(DType.I64, (call.unknown("the number of axes of the input is not known", SIZES),))
     return tensor(DType.I64, (len(part),))
 
 

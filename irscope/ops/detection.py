@@ -58,7 +58,7 @@ def _infer_nms(call: OpCall) -> TensorType:
 
 
 def _unknown_count(call: OpCall, limit: Dim | None) -> Dim:
-    return call.unknown("how many boxes are kept depends on their overlaps and scores", "give the values of 'boxes' and 'scores'", 0, limit)
+    return call.unknown("how many boxes are kept depends on their overlaps and scores", "boxes,scores", 0, limit)
 
 
 def _number(call: OpCall, name: str, default: float) -> float | None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, equal, exact_div, floordiv, less, less_equal, mod
-from irscope.ops.call import OpCall
+from irscope.ops.call import SIZES, OpCall
 
 DimFunction = Callable[..., Dim]
-FIX = "bind the symbols in it"
 
 
 def truth(call: OpCall, verdict: bool | None, what: str) -> Dim:
     """1, 0, or an unknown of the two."""
     if verdict is not None:
         return int(verdict)
-    return call.unknown(f"whether {what} depends on sizes that are not bound", FIX, 0, 1)
+    return call.unknown(f"whether {what} depends on sizes that are not bound", SIZES, 0, 1)
 
 
 def is_equal(call: OpCall, left: Dim, right: Dim) -> Dim:
@@ -57,7 +56,7 @@ def select(call: OpCall, condition: Dim, chosen: Dim, other: Dim) -> Dim:
     if equal(chosen, other) is True:
         return chosen
     low, high = bounds(dim_min(chosen, other))[0], bounds(dim_max(chosen, other))[1]
-    return call.unknown(f"it is {chosen} or {other}, by a condition that depends on sizes", FIX, low, high)
+    return call.unknown(f"it is {chosen} or {other}, by a condition that depends on sizes", SIZES, low, high)
 
 
 def absolute(call: OpCall, value: Dim) -> Dim:
@@ -71,7 +70,7 @@ def sign(call: OpCall, value: Dim) -> Dim:
 def floor_div(call: OpCall, left: Dim, right: Dim) -> Dim:
     """Division rounded down."""
     if _is_zero_possible(right):
-        return call.unknown(f"{left} is divided by {right}, which may be 0", FIX, None)
+        return call.unknown(f"{left} is divided by {right}, which may be 0", SIZES, None)
     return floordiv(left, right)
 
 
@@ -79,7 +78,7 @@ def trunc_div(call: OpCall, left: Dim, right: Dim) -> Dim:
     """Division rounded toward zero, as ONNX and C divide integers."""
     if _is_zero_possible(right):
         exact = exact_div(left, right)
-        return call.unknown(f"{left} is divided by {right}, which may be 0", FIX, None) if exact is None else exact
+        return call.unknown(f"{left} is divided by {right}, which may be 0", SIZES, None) if exact is None else exact
     if less(right, 0) is True:
         left, right = -left, -right
     # One of the two is 0, by the sign of the dividend.
@@ -89,7 +88,7 @@ def trunc_div(call: OpCall, left: Dim, right: Dim) -> Dim:
 def floor_mod(call: OpCall, left: Dim, right: Dim) -> Dim:
     """Remainder with the divisor's sign."""
     if _is_zero_possible(right):
-        return call.unknown(f"{left} is divided by {right}, which may be 0", FIX, None)
+        return call.unknown(f"{left} is divided by {right}, which may be 0", SIZES, None)
     return mod(left, right)
 
 
@@ -100,7 +99,7 @@ def trunc_mod(call: OpCall, left: Dim, right: Dim) -> Dim:
 
 def power(call: OpCall, base: Dim, exponent: Dim) -> Dim:
     if isinstance(exponent, SymDim) or not 0 <= exponent <= 8:
-        return call.unknown(f"{base} to the power {exponent} is no polynomial", FIX, None)
+        return call.unknown(f"{base} to the power {exponent} is no polynomial", SIZES, None)
     result: Dim = 1
     for _ in range(exponent):
         result = result * base

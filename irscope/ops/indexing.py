@@ -11,7 +11,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import broadcast_shapes, per_input, picked, total_bytes
 from irscope.ops.scratch.picking import bincount_rule, embedding_rule, index_rule, masked_select_rule, nonzero_parts_rule, nonzero_rule
@@ -78,7 +78,7 @@ def _infer_gather_nd(call: OpCall) -> TensorType:
     x, indices = call.tensor("x"), call.tensor("indices")
     batch = call.int_attr("batch_dims")
     if x.shape is None or indices.shape is None or not indices.shape or isinstance(indices.shape[-1], SymDim):
-        call.context.explain("the last axis of the indices says how many axes are indexed", "give its size")
+        call.context.explain("the last axis of the indices says how many axes are indexed", SIZES)
         return x.with_shape(None)
     depth = indices.shape[-1]
     if batch + depth > len(x.shape):
@@ -129,7 +129,7 @@ def true_count(call: OpCall, mask: Known | None, type_: TensorType) -> Dim:
     """How many elements of a mask hold."""
     if mask is not None and not is_symbolic(mask):
         return int(np.count_nonzero(mask))
-    return call.unknown("it is the number of elements for which a mask holds", "give the values of the mask", 0, type_.numel)
+    return call.unknown("it is the number of elements for which a mask holds", "indices,mask", 0, type_.numel)
 
 
 def _infer_index(call: OpCall) -> TensorType:
@@ -190,7 +190,7 @@ def _infer_masked_select(call: OpCall) -> TensorType:
     if known is not None and count is not None:
         return x.with_shape((int(np.count_nonzero(np.broadcast_to(known, count))),))
     most = None if shape is None else product(shape)
-    return x.with_shape((call.unknown("it is the number of elements for which the mask holds", "give the values of 'mask'", 0, most),))
+    return x.with_shape((call.unknown("it is the number of elements for which the mask holds", "mask", 0, most),))
 
 
 def _evaluate_masked_select(call: OpCall) -> Known | None:
@@ -205,13 +205,13 @@ def _infer_compress(call: OpCall) -> TensorType:
     x, condition = call.tensor("x"), call.tensor("condition")
     axis = call.attr("axis")
     if x.shape is None:
-        return x.with_shape(None if axis is not None else (call.unknown("it depends on the condition's values", "give them"),))
+        return x.with_shape(None if axis is not None else (call.unknown("it depends on the condition's values", "condition"),))
     place = None if axis is None else axis_attr(call, len(x.shape))
     whole = product(x.shape) if place is None else x.shape[place]
     known = plain(call, "condition")
     if known is None:
         limit = whole if condition.numel is None else dim_min(whole, condition.numel)
-        count: Dim = call.unknown("it is the number of conditions that hold", "give the values of 'condition'", 0, limit)
+        count: Dim = call.unknown("it is the number of conditions that hold", "condition", 0, limit)
     else:
         count = int(np.count_nonzero(known))
     return x.with_shape((count,) if place is None else replaced(x.shape, place, count))
@@ -233,8 +233,8 @@ def _infer_nonzero(call: OpCall) -> TensorType:
         count: Dim = int(np.count_nonzero(known))
     else:
         reason = "the number of non-zero elements of the input depends on its values"
-        count = call.unknown(reason, "give the values of the input", 0, x.numel)
-    rank: Dim = call.unknown("the number of axes of the input is not known", "give its shape") if x.shape is None else len(x.shape)
+        count = call.unknown(reason, "x", 0, x.numel)
+    rank: Dim = call.unknown("the number of axes of the input is not known", SIZES) if x.shape is None else len(x.shape)
     return tensor(DType.I64, (rank, count) if call.attr("by_axis") else (count, rank), x.device)
 
 
@@ -297,7 +297,7 @@ def _infer_bincount(call: OpCall) -> TensorType:
     if known is not None:
         size: Dim = max(least, int(known.max()) + 1 if known.size else 0)
     else:
-        size = dim_max(call.unknown("it is one more than the largest element", "give the values of the input"), least)
+        size = dim_max(call.unknown("it is one more than the largest element", "x"), least)
     dtype = DType.I64 if weights is None else DType.F32 if weights.dtype is DType.F32 else DType.F64
     return tensor(dtype, (size,), x.device)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import MapType, Shape, TensorType, Type, map_of, sequence, tensor
-from irscope.ops.call import OpCall, RuleError
+from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr, moved, per_element
 from irscope.ops.spec import Absent, Family, OpSpec, numel, op, sizes
@@ -16,7 +16,7 @@ def _rows(call: OpCall) -> Dim:
     """How many examples there are; a tensor with one axis is one example."""
     shape = call.shape("x")
     if shape is None:
-        return call.unknown("the number of examples is not known", "give the type of x")
+        return call.unknown("the number of examples is not known", SIZES)
     return shape[0] if len(shape) > 1 else 1
 
 
@@ -72,7 +72,7 @@ def _infer_features(call: OpCall) -> Type:
         if shape is not None and len(shape) > 1:
             rows = shape[0]
         elif shape is None and index == 0:
-            rows = call.unknown("the number of examples is not known", "give the type of the first part")
+            rows = call.unknown("the number of examples is not known", SIZES)
         if widths:
             total = total + widths[index]
         else:

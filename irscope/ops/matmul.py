@@ -8,7 +8,7 @@ import numpy as np
 
 from irscope.ir.dims import Dim, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.composites import linear_copy, matmul_copies
@@ -109,8 +109,8 @@ def _infer_gemm(call: OpCall) -> Type:
     dtype = dtype_attr(call, a.dtype)
     if left is None and right is None:
         return tensor(dtype, None, a.device)
-    rows = left[0] if left is not None else call.unknown("the sizes of the first matrix are not known", "give its type")
-    columns = right[1] if right is not None else call.unknown("the sizes of the second matrix are not known", "give its type")
+    rows = left[0] if left is not None else call.unknown("the sizes of the first matrix are not known", SIZES)
+    columns = right[1] if right is not None else call.unknown("the sizes of the second matrix are not known", SIZES)
     if left is not None and right is not None:
         call.same(left[1], right[0], "the inner sizes must agree")
     return tensor(dtype, (rows, columns), a.device)

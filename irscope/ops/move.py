@@ -10,7 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, equal, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.binary import number_array
-from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.promotion import result_dtype
 from irscope.ops.rules import broadcast_shapes, device_of, like_first, moved, total_bytes
@@ -65,7 +65,7 @@ def _joined(call: OpCall, shapes: Sequence[tuple[Dim, ...] | None], rank: int, a
     result[axis] = sum((shape[axis] for shape in known), start=0)
     if len(known) < len(shapes):
         low = result[axis]
-        result[axis] = call.unknown("an operand's shape is not known", "give its shape", 0 if isinstance(low, SymDim) else low)
+        result[axis] = call.unknown("an operand's shape is not known", SIZES, 0 if isinstance(low, SymDim) else low)
     return result
 
 
@@ -140,7 +140,7 @@ def _interleaved_size(call: OpCall, size: Dim) -> Dim:
         return size * as_size(call, count, "count")
     repeats = call.value("repeats")
     if repeats is None or is_symbolic(repeats):
-        return call.unknown("it is the sum of the repeats", "give the values of 'repeats'")
+        return call.unknown("it is the sum of the repeats", "repeats")
     return size * int(repeats.reshape(-1)[0]) if repeats.size == 1 else int(repeats.sum())
 
 
@@ -175,9 +175,7 @@ def _infer_pad(call: OpCall) -> TensorType:
         return x.with_shape(size + before + after for size, (before, after) in zip(x.shape, pads, strict=True))
     axes = given_axes(call, "axes", len(x.shape)) if call.given("axes") else None
     return x.with_shape(
-        size
-        if axes is not None and axis not in axes
-        else call.unknown("it depends on the values of operand 'pads'", "give the values of 'pads'")
+        size if axes is not None and axis not in axes else call.unknown("it depends on the values of operand 'pads'", "pads")
         for axis, size in enumerate(x.shape)
     )
 
@@ -243,7 +241,7 @@ def _infer_crop_pad(call: OpCall) -> TensorType:
     for place, axis in enumerate(axes or ()):
         known = target[place] if target is not None else None
         reason = "it depends on the values of operand 'shape'"
-        shape[axis] = call.unknown(reason, "give the values of 'shape'") if known is None else as_size(call, known, "shape")
+        shape[axis] = call.unknown(reason, "shape") if known is None else as_size(call, known, "shape")
     return x.with_shape(shape)
 
 

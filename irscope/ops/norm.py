@@ -7,7 +7,7 @@ from collections.abc import Callable
 from irscope.ir.dims import Dim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import Infer, OpCall, RuleError
+from irscope.ops.call import SIZES, Infer, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.composites import group_statistics, instance_statistics, layer_statistics
@@ -34,7 +34,7 @@ def _channels(call: OpCall) -> Dim:
             return known.shape[0]
     shape = call.shape("x")
     if shape is None:
-        return call.unknown("the number of channels is not known", "give the type of x", 1)
+        return call.unknown("the number of channels is not known", SIZES, 1)
     return shape[call.axis(call.int_attr("axis"), len(shape))] if len(shape) > 1 else 1
 
 

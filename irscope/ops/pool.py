@@ -5,7 +5,7 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, SymDim, exact_div, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import OpCall, RuleError
+from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import moved
 from irscope.ops.scratch.composites import max_pool_indices
@@ -77,7 +77,7 @@ def _adaptive_shape(call: OpCall) -> Shape:
         rank = call.attr("spatial")
         if not isinstance(rank, int):
             return None
-        wanted = tuple(call.unknown("the result's size is computed by the model", "give the values of output_size") for _ in range(rank))
+        wanted = tuple(call.unknown("the result's size is computed by the model", "output_size") for _ in range(rank))
     if len(shape) not in (len(wanted) + 1, len(wanted) + 2):
         raise RuleError(f"{call.spec.name} to {len(wanted)} sizes cannot take {call.tensor('x')}")
     lead = len(shape) - len(wanted)
@@ -118,7 +118,7 @@ def _infer_unpool(call: OpCall) -> Type:
         spatial = tuple(wanted[-len(kernel) :])
     elif call.given("output_shape"):
         reason = "the result's size is computed by the model"
-        spatial = tuple(call.unknown(reason, "give the values of output_shape") for _ in kernel)
+        spatial = tuple(call.unknown(reason, "output_shape") for _ in kernel)
     else:
         spatial = tuple(spread(call, size, axis, 0) for size, axis in zip(image.spatial, window_axes(call, kernel), strict=True))
     return tensor(x.dtype, image.shape(image.channels, spatial), x.device)
@@ -128,13 +128,13 @@ def _infer_regions(call: OpCall) -> TensorType:
     """Pooling regions of images: (regions, channels, height, width)."""
     x, shape, regions = call.tensor("x"), sized(call, "x", 4), call.shape("rois")
     wanted = call.dims("output_size")
-    rows = regions[0] if regions is not None else call.unknown("the number of regions is not known", "give the type of rois")
+    rows = regions[0] if regions is not None else call.unknown("the number of regions is not known", SIZES)
     if wanted is None or len(wanted) != 2:
         raise RuleError(f"{call.spec.name} needs a height and a width in output_size")
-    channels = shape[1] if shape is not None else call.unknown("the number of channels is not known", "give the type of x", 1)
+    channels = shape[1] if shape is not None else call.unknown("the number of channels is not known", SIZES, 1)
     if call.attr("position_sensitive"):
         share = exact_div(channels, wanted[0] * wanted[1])
-        channels = share if share is not None else call.unknown("the number of channels is not known to divide", "bind it")
+        channels = share if share is not None else call.unknown("the number of channels is not known to divide", SIZES)
     return tensor(x.dtype, (rows, channels, *wanted), x.device)
 
 

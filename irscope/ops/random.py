@@ -45,7 +45,7 @@ def _infer_randint(call: OpCall) -> Type:
 
 def _infer_randperm(call: OpCall) -> Type:
     count = call.dim("count")
-    size: Dim = call.unknown("the number of elements is not known", "give its value") if count is None else as_size(call, count, "count")
+    size: Dim = call.unknown("the number of elements is not known", "count") if count is None else as_size(call, count, "count")
     return tensor(dtype_attr(call, DType.I64), (size,), device_attr(call))
 
 

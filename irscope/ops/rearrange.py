@@ -108,7 +108,7 @@ def _infer_col2im(call: OpCall) -> TensorType:
     if x.shape is None or image is None:
         return x.with_shape(None)
     if block is None:
-        channels: Dim = call.unknown("the number of channels depends on operand 'block_shape'", "give its values")
+        channels: Dim = call.unknown("the number of channels depends on operand 'block_shape'", "block_shape")
     else:
         channels = _divided(call, x.shape[-2], product(block))
         call.same(x.shape[-1], product(_windows(call, image, block)), "number of windows")

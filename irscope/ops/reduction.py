@@ -67,7 +67,7 @@ def without_axes(shape: Sequence[Dim], axes: Sequence[int], keep: bool) -> tuple
 def _kept_or_one(call: OpCall, size: Dim, is_reduced: bool) -> Dim:
     if is_reduced or size == 1:
         return 1
-    return call.unknown(f"it is 1 or {size}, by the values of operand 'axes'", "give the values of 'axes'", 0, dim_max(size, 1))
+    return call.unknown(f"it is 1 or {size}, by the values of operand 'axes'", "axes", 0, dim_max(size, 1))
 
 
 def _dtype(call: OpCall, dtype: DType, kind: Kind) -> DType:

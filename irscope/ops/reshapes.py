@@ -7,7 +7,7 @@ from itertools import combinations
 
 from irscope.ir.dims import Dim, SymDim, bounds, equal, exact_div, floordiv, mod, product
 from irscope.ir.types import Shape, TensorType, Type
-from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.layouts import has_memory_format, is_viewable
 from irscope.ops.rules import free, moved
 from irscope.ops.sizes import MOST_COMBINED, any_of, as_size, given_axes, length_of, replaced, unknown_sizes
@@ -43,7 +43,7 @@ def _with_copies(call: OpCall, given: Sequence[Dim], shape: Shape) -> list[Dim]:
         if isinstance(dim, SymDim) or dim != 0:
             continue
         if shape is None:
-            target[axis] = call.unknown("it is copied from the input, whose shape is not known", "give the input's shape")
+            target[axis] = call.unknown("it is copied from the input, whose shape is not known", SIZES)
         elif axis < len(shape):
             target[axis] = call.context.note_size(shape[axis])
         else:
@@ -63,7 +63,7 @@ def _fill_in(call: OpCall, total: Dim | None, target: list[Dim]) -> tuple[Dim, .
         target[axis] = _quotient(call, total, [dim for other, dim in enumerate(target) if other != axis], target[axis])
         return tuple(as_size(call, dim, "shape", special=True) for dim in target)
     sizes = [
-        call.unknown("the number of elements of the input is not known", "give the input's shape")
+        call.unknown("the number of elements of the input is not known", SIZES)
         if axis in open_axes
         else as_size(call, dim, "shape", special=True)
         for axis, dim in enumerate(target)
@@ -95,7 +95,7 @@ def _quotient(call: OpCall, total: Dim, others: Sequence[Dim], open_dim: Dim) ->
         return call.context.note_size(quotient)
     low = bounds(divisor)[0]
     if low is None or low < 1:
-        return call.unknown(f"it is {total} elements divided by {divisor}, which may be 0", f"bind {divisor}")
+        return call.unknown(f"it is {total} elements divided by {divisor}, which may be 0", SIZES)
     call.same(mod(total, divisor), 0, f"{total} elements divide by {divisor}")
     return call.context.note_size(floordiv(total, divisor))
 
@@ -120,7 +120,7 @@ def _infer_flatten(call: OpCall) -> TensorType:
 def _infer_flatten_2d(call: OpCall) -> TensorType:
     x = call.tensor("x")
     if x.shape is None:
-        return x.with_shape(call.unknown("the input's shape is not known", "give the input's shape") for _ in range(2))
+        return x.with_shape(call.unknown("the input's shape is not known", SIZES) for _ in range(2))
     rank, axis = len(x.shape), call.int_attr("axis")
     if not -rank <= axis <= rank:
         raise RuleError(f"axis {axis} of {call.spec.name} is outside a tensor of {rank} axes")
@@ -154,7 +154,7 @@ def _without_ones(call: OpCall, shape: Sequence[Dim], axes: Sequence[int], *, st
         if verdict is False and axis in axes and strict:
             raise RuleError(f"{call.spec.name}: axis {axis} has size {dim}, not 1")
         if verdict is None and not strict:
-            call.context.explain(f"the axis of size {dim} only goes if it is 1", f"bind {dim}")
+            call.context.explain(f"the axis of size {dim} only goes if it is 1", SIZES)
             return None
         if verdict is None:
             call.same(dim, 1, "size of a removed axis")

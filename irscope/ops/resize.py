@@ -11,7 +11,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, Type, tensor
-from irscope.ops.call import OpCall, RuleError
+from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.imagesizes import encoded_size
 from irscope.ops.matmul import plain
@@ -30,7 +30,7 @@ def scaled_size(call: OpCall, size: Dim, scale: float | np.float32) -> Dim:
     ratio = _simple_ratio(Fraction(float(scale)))
     if ratio is not None:
         return floordiv(size * ratio.numerator, ratio.denominator)
-    return call.unknown(f"{size} times {float(scale)} is rounded as the runtime computes it", "bind the symbols in it")
+    return call.unknown(f"{size} times {float(scale)} is rounded as the runtime computes it", SIZES)
 
 
 def _simple_ratio(scale: Fraction) -> Fraction | None:
@@ -74,7 +74,7 @@ def _new_sizes(call: OpCall, old: Sequence[Dim]) -> Sequence[Dim]:
         _check_count(call, known[0].size, len(old))
         return [scaled_size(call, size, np.float32(factor)) for size, factor in zip(old, known[0].reshape(-1), strict=True)]
     reason = "the result's size is computed by the model"
-    return [call.unknown(reason, "give the values of sizes or scales") for _ in old]
+    return [call.unknown(reason, "sizes,scales") for _ in old]
 
 
 def _check_count(call: OpCall, given: int, needed: int) -> None:
@@ -86,7 +86,7 @@ def _kept_ratio(call: OpCall, old: Sequence[Dim], wanted: Sequence[Dim], not_lar
     """All axes scaled by the smallest (or largest) ratio, halves rounded up."""
     if any(isinstance(size, SymDim) for size in (*old, *wanted)) or not all(old):
         reason = "the axis that decides the common scale depends on sizes"
-        return [call.unknown(reason, "bind the symbols of the input's sizes") for _ in old]
+        return [call.unknown(reason, SIZES) for _ in old]
     ratios = [Fraction(_int(new), _int(size)) for new, size in zip(wanted, old, strict=True)]
     scale = min(ratios) if not_larger else max(ratios)
     return [math.floor(scale * _int(size) + Fraction(1, 2)) for size in old]
@@ -134,7 +134,7 @@ def _infer_affine_grid(call: OpCall) -> Type:
         if not isinstance(rank, int):
             return tensor(theta.dtype, None, theta.device)
         reason = "the grid's size is computed by the model"
-        size = tuple(call.unknown(reason, "give the values of size") for _ in range(rank + 2))
+        size = tuple(call.unknown(reason, "size") for _ in range(rank + 2))
     if len(size) not in (4, 5):
         raise RuleError(f"vision.affine_grid makes grids for 4 or 5 axes, not {len(size)}")
     return tensor(theta.dtype, (size[0], *size[2:], len(size) - 2), theta.device)
@@ -149,10 +149,10 @@ def _cost_affine_grid(call: OpCall) -> Cost:
 
 def _infer_decoder(call: OpCall) -> Type:
     channels = 1 if call.attr("pixel_format") == "Grayscale" else 3
-    reason, fix = "height and width are in the encoded image", "give the image"
+    reason = "height and width are in the encoded image"
     found = plain(call, "encoded") if call.given("encoded") else None
     size = encoded_size(found[0].astype(np.uint8).tobytes()) if found is not None else None
-    rows, columns = size if size is not None else (call.unknown(reason, fix), call.unknown(reason, fix))
+    rows, columns = size if size is not None else (call.unknown(reason), call.unknown(reason))
     return tensor(DType.U8, (rows, columns, channels), call.tensor("encoded").device)
 
 

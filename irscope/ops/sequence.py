@@ -118,7 +118,7 @@ def _part_size(call: OpCall, whole: Dim) -> Dim:
     """The size of every part, where all have one."""
     given, split = call.dims("split"), call.tensor("split")
     if given is None or split.shape is None:
-        return call.unknown("it depends on the values of operand 'split'", "give the values of 'split'", 0, whole)
+        return call.unknown("it depends on the values of operand 'split'", "split", 0, whole)
     if split.shape == ():
         size = given[0]
         if exact_div(whole, size) is not None:

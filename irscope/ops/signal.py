@@ -29,7 +29,7 @@ def fft_work(points: Dim, lines: list[Dim], real: bool) -> Cost:
 
 
 def _missing(call: OpCall, what: str) -> Dim:
-    return call.unknown(f"{what} is computed by the model", f"give the value of {what}")
+    return call.unknown(f"{what} is computed by the model", what)
 
 
 def _infer_dft(call: OpCall) -> Type:

@@ -34,10 +34,10 @@ def check_rank(call: OpCall, count: int) -> None:
 def unknown_sizes(call: OpCall, name: str, count: int | None) -> Shape:
     """Sizes that depend on the values of an operand; None where even their number is unknown."""
     if count is None:
-        call.context.explain(f"the number of axes depends on operand {name!r}", f"give the values of {name!r}")
+        call.context.explain(f"the number of axes depends on operand {name!r}", name)
         return None
     check_rank(call, count)
-    return tuple(call.unknown(f"it depends on the values of operand {name!r}", f"give the values of {name!r}") for _ in range(count))
+    return tuple(call.unknown(f"it depends on the values of operand {name!r}", name) for _ in range(count))
 
 
 def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
@@ -51,7 +51,7 @@ def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
         return dim
     if isinstance(dim, SymDim):
         if special and dim not in call.context.sizes:
-            return call.unknown(f"it depends on the values of operand {name!r}", f"give the values of {name!r}")
+            return call.unknown(f"it depends on the values of operand {name!r}", name)
         return at_least(call, 0, dim)
     raise RuleError(f"{name!r} of {call.spec.name} holds the negative size {dim}")
 
@@ -95,7 +95,7 @@ def _any_size(call: OpCall, name: str, sizes: Sequence[Dim]) -> Dim:
     lows = [bounds(size)[0] for size in chosen]
     least = min(low for low in lows if low is not None) if None not in lows else 0
     among = " or ".join(str(size) for size in chosen[:4])
-    return call.unknown(f"it is {among}, by the values of operand {name!r}", f"give the values of {name!r}", least, dim_max(*chosen))
+    return call.unknown(f"it is {among}, by the values of operand {name!r}", name, least, dim_max(*chosen))
 
 
 def axis_attr(call: OpCall, rank: int, name: str = "axis") -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.call import Known, OpCall
+from irscope.ops.call import SIZES, Known, OpCall
 from irscope.ops.indexing import plain
 from irscope.ops.reduction import axis_result, with_index, without_axes
 from irscope.ops.rules import dtype_attr, per_element, per_input
@@ -62,9 +62,7 @@ def _infer_topk(call: OpCall) -> Sequence[TensorType]:
     count = call.dim("k")
     axis = axis_attr(call, len(x.shape))
     limit = x.shape[axis] if x.shape else 1
-    size: Dim = (
-        call.unknown("the value of 'k' is not known", "give the value of 'k'", 0, limit) if count is None else as_size(call, count, "k")
-    )
+    size: Dim = call.unknown("the value of 'k' is not known", "k", 0, limit) if count is None else as_size(call, count, "k")
     shape = replaced(x.shape, axis, size) if x.shape else ()
     return x.with_shape(shape), tensor(DType.I64, shape, x.device)
 
@@ -89,11 +87,11 @@ def _infer_unique(call: OpCall) -> Sequence[TensorType]:
     else:
         has_some = total is not None and (bounds(total)[0] or 0) > 0
         reason = "the number of different elements of the input depends on its values"
-        count = call.unknown(reason, "give the values of the input", 1 if has_some else 0, total)
+        count = call.unknown(reason, "x", 1 if has_some else 0, total)
     shape = (count,) if axis is None else None if x.shape is None or place is None else replaced(x.shape, place, count)
     inverse = x.shape if call.attr("inverse_like_input") and axis is None else None if total is None else (total,)
     indices = tensor(DType.I64, (count,), x.device)
-    inverse_rank_known = inverse if inverse is not None or axis is None else (call.unknown("the input's shape is not known", "give it"),)
+    inverse_rank_known = inverse if inverse is not None or axis is None else (call.unknown("the input's shape is not known", SIZES),)
     return (x.with_shape(shape), indices, tensor(DType.I64, inverse_rank_known, x.device), indices)[: len(call.results) or 4]
 
 

@@ -58,7 +58,7 @@ def split_sizes(call: OpCall, whole: Dim) -> list[Dim]:
         return sizes
     if call.given("sizes"):
         reason = "it depends on the values of operand 'sizes'"
-        return [call.unknown(reason, "give the values of 'sizes'", 0, whole) for _ in range(_count(call))]
+        return [call.unknown(reason, "sizes", 0, whole) for _ in range(_count(call))]
     size = call.attr("size")
     if size is not None:
         return _equal_parts(call, whole, size, _number_of_parts(call, whole, size))

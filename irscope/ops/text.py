@@ -13,8 +13,6 @@ from irscope.ops.spec import Absent, Family, op
 from irscope.ops.values import Array, objects
 from irscope.ops.work import like
 
-_FIX = "give the strings"
-
 
 def _infer_concat(call: OpCall) -> Type:
     x = call.tensor("x")
@@ -44,7 +42,7 @@ def _infer_split(call: OpCall) -> tuple[Type, ...]:
     if pieces is not None:
         longest = max(map(len, pieces), default=0)
     else:
-        longest = call.unknown("the largest number of pieces depends on the strings", _FIX)
+        longest = call.unknown("the largest number of pieces depends on the strings")
     shape = None if x.shape is None else (*x.shape, longest)
     return tensor(DType.STR, shape, x.device), tensor(DType.I64, x.shape, x.device)
 
@@ -80,7 +78,7 @@ def _infer_normalizer(call: OpCall) -> Type:
     if strings is not None:
         shape = strings.shape
     elif shape is not None and call.attr("stopwords"):
-        shape = (*shape[:-1], call.unknown("how many stop words there are depends on the strings", _FIX, 1))
+        shape = (*shape[:-1], call.unknown("how many stop words there are depends on the strings", lo=1))
     return tensor(DType.STR, shape, x.device)
 
 

@@ -6,7 +6,7 @@ from irscope.ir.dims import Dim, exact_div, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.attention import attending
-from irscope.ops.call import OpCall, RuleError
+from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.norm import normalizing
 from irscope.ops.rules import moved
@@ -94,12 +94,12 @@ def _expert_cost(call: OpCall, bits: int) -> Cost:
 def _infer_position_bias(call: OpCall) -> Type:
     table = call.tensor("table")
     queries, keys = call.dim("query_length"), call.dim("key_length")
-    fix = "give the values of query_length and key_length"
+    lengths = "query_length,key_length"
     if queries is None:
-        queries = call.unknown("the number of queries is computed by the model", fix)
+        queries = call.unknown("the number of queries is computed by the model", lengths)
     if keys is None:
-        keys = call.unknown("the number of keys is computed by the model", fix)
-    heads = table.shape[1] if table.shape is not None else call.unknown("the number of heads is not known", "give the type of table", 1)
+        keys = call.unknown("the number of keys is computed by the model", lengths)
+    heads = table.shape[1] if table.shape is not None else call.unknown("the number of heads is not known", SIZES, 1)
     return tensor(table.dtype, (1, heads, queries, keys), table.device)
 
 
@@ -115,9 +115,7 @@ def _infer_gated_bias(call: OpCall) -> Type:
 def _infer_unpad(call: OpCall) -> tuple[Type, ...]:
     x = call.tensor("x")
     device = x.device
-    tokens = call.unknown(
-        "the number of tokens that are not padding depends on the values of the lengths", "give the values of the lengths"
-    )
+    tokens = call.unknown("the number of tokens that are not padding depends on the values of the lengths", "mask")
     if x.shape is None:
         rows, offsets, sums = None, None, None
     else:

@@ -10,7 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, floordiv
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type
-from irscope.ops.call import Known, OpCall, RuleError
+from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.rules import broadcast_dim, free
 from irscope.ops.sizes import as_size, at_least, axis_attr, given_axes, given_shape, length_of, replaced, unknown_sizes
 from irscope.ops.spec import Family, OpSpec, op
@@ -122,13 +122,13 @@ def clamped(call: OpCall, index: Dim, size: Dim, low: Dim, high: Dim) -> Dim:
         return at_least(call, low, dim_min(index, high))
     if highest is not None and highest < 0:
         return at_least(call, low, dim_min(index + size, high))
-    return call.unknown(f"where a slice starts or ends depends on {index}, which may be negative", f"bind {index}", None)
+    return call.unknown(f"where a slice starts or ends depends on {index}, which may be negative", SIZES, None)
 
 
 def sliced_size(call: OpCall, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
     """How many elements a slice takes of an axis."""
     if isinstance(step, SymDim):
-        return call.unknown("the step of a slice is not known", "give its value", 0, size)
+        return call.unknown("the step of a slice is not known", SIZES, 0, size)
     if step == 0:
         raise RuleError(f"{call.spec.name}: the step is 0")
     if not isinstance(size, SymDim) and size == 0:
@@ -138,7 +138,7 @@ def sliced_size(call: OpCall, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim
     else:
         first, last = clamped(call, start, size, 0, size - 1), clamped(call, end, size, -1, size - 1)
     if any(isinstance(edge, SymDim) and bounds(edge)[0] is None and edge not in call.context.sizes for edge in (first, last)):
-        return call.unknown("where a slice starts or ends is not known", "give its values", 0, size)
+        return call.unknown("where a slice starts or ends is not known", SIZES, 0, size)
     if step > 0:
         return at_least(call, 0, ceildiv(last - first, step))
     # Going down from the last position takes that one even of an axis without positions, unless it is told apart.
@@ -162,9 +162,7 @@ def _infer_slice(call: OpCall) -> TensorType:
     shape = list(x.shape)
     if axes is None or starts is None or ends is None or steps is None:
         for axis in range(len(shape)) if axes is None else axes:
-            shape[axis] = call.unknown(
-                "it is cut by a slice whose limits are not known", "give starts, ends, axes and steps", 0, shape[axis]
-            )
+            shape[axis] = call.unknown("it is cut by a slice whose limits are not known", "starts,ends,axes,steps", 0, shape[axis])
         return x.with_shape(shape)
     if not len(axes) == len(starts) == len(ends) == len(steps):
         raise RuleError(f"{call.spec.name}: {len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
@@ -217,7 +215,7 @@ def _infer_narrow(call: OpCall) -> TensorType:
     axis = call.axis(call.int_attr("axis"), len(x.shape))
     length = call.dim("length")
     unknown = length is None
-    size = call.unknown("the length is not known", "give its value", 0, x.shape[axis]) if unknown else as_size(call, length or 0, "length")
+    size = call.unknown("the length is not known", "length", 0, x.shape[axis]) if unknown else as_size(call, length or 0, "length")
     return x.with_shape(replaced(x.shape, axis, size))
 
 

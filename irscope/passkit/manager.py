@@ -316,6 +316,6 @@ class Manager:
             if self.reproducers:
                 text = snapshot if snapshot is not None else print_program(self.program)
                 written = write_reproducer(text, subject.text, error)
-                hint = f"reproduce it with: irscope repro {written}" if written else ""
+                hint = f"reproduce it with `irscope repro {written}`" if written else ""
             message = f"pass {subject.name!r} failed: {type(error).__name__}: {error}"
             raise PassError(message, where=raised_at(error), hint=hint) from error

@@ -48,7 +48,7 @@ def read_reproducer(path: Path) -> Reproducer:
         raise LoadError(f"cannot read the reproducer: {error}", where=str(path)) from None
     match = _RUN_LINE.search(text)
     if match is None:
-        raise LoadError("no '# RUN:' line: this is not a reproducer", where=str(path), hint="irscope run FILE analyses any .irs file")
+        raise LoadError("no '# RUN:' line: this is not a reproducer", where=str(path), hint="`irscope run FILE` analyses any .irs file")
     return Reproducer(match[1], text)
 
 

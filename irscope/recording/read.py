@@ -110,7 +110,7 @@ class _Reader:
         value = self._json(1, text) if whole or not self._is_torn(text) else None
         schema = value.get("schema") if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(schema, str) or not schema.startswith(_FAMILY + "/"):
-            hint = "irscope record writes recordings"
+            hint = "`irscope record` writes recordings"
             raise LoadError("is no recording: its first line is no header", code="IRS475", where=self.where, hint=hint)
         if schema != SCHEMA:
             hint = "use the version of irscope that wrote it, or record again"

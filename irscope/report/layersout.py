@@ -15,7 +15,7 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
     """The report of the layers pass; the options change nothing. What is unknown is null, an open size a formula."""
     found = next((report for report in document.reports if report.pass_name == "layers"), None)
     if found is None:
-        raise UsageError("this format shows the report of the layers pass, which did not run", hint="--passes layers")
+        raise UsageError("this format shows the report of the layers pass, which did not run", hint="`--passes layers`")
     (table,) = found.tables
     keys = [column.key for column in table.columns]
     yield from json_lines(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from irscope.ir.remedy import typed
 from irscope.passes.cuda.moments import CATEGORIES, Moments
 from irscope.passes.cuda.result import Counter, DeviceMemory, Moment
 from irscope.passes.sizes import CONVENTION
@@ -61,7 +62,7 @@ def summary(memory: DeviceMemory) -> dict[str, object]:
 def notes(memory: DeviceMemory) -> tuple[str, ...]:
     """What the numbers stand for."""
     if memory.central is None:
-        hint = f"; {memory.fix} makes them known" if memory.fix else ""
+        hint = f"; {typed(memory.fix)} makes them known" if memory.fix else ""
         return (f"no counters of the allocator: {memory.reason}{hint}",)
     return (
         f"before, cold and warm are torch.cuda.memory_stats() on {memory.target.text}: current once the model and its inputs are there, "

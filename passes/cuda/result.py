@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from irscope.devices import DeviceProfile, Target
 from irscope.diagnostics import Diagnostic
 from irscope.ir.graph import Node
+from irscope.ir.remedy import typed
 from irscope.passes.cuda.replay import Outcome, Script
 from irscope.passes.cuda.scripts import Load
 from irscope.passes.cuda.stream import Stream
@@ -94,7 +95,7 @@ class DeviceMemory:
     def counter(self, moment: Moment, counter: Counter) -> Quantity:
         """What one of the allocator's counters says, with the interval it lies in."""
         if self.central is None:
-            hint = f"; {self.fix} makes it known" if self.fix else ""
+            hint = f"; {typed(self.fix)} makes it known" if self.fix else ""
             return Quantity(None, Provenance.UNKNOWN, note=f"{self.reason}{hint}")
         central = self.central.at(moment, counter)
         if self.low is None or moment == "before":

@@ -20,11 +20,11 @@ class Load:
     names: Sequence[str]
 
 
-def open_symbols(load: Load, stream: Stream) -> list[str]:
-    """Named symbols that some size depends on; to bind them closes the question."""
-    found: dict[str, None] = {}
+def open_symbols(load: Load, stream: Stream) -> list[SymDim]:
+    """Named symbols that some size depends on: with a number for each, the stream has numbers only."""
+    found: dict[SymDim, None] = {}
     for size in _symbolic(load, stream):
-        found.update(dict.fromkeys(str(symbol) for symbol in size.symbols() if not symbol.is_unknown))
+        found.update(dict.fromkeys(symbol for symbol in size.symbols() if not symbol.is_unknown))
     return list(found)
 
 

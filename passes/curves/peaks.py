@@ -10,6 +10,7 @@ from irscope.errors import PassError
 from irscope.ir.dimarrays import Evaluator, Numbers
 from irscope.ir.dims import Dim
 from irscope.passes.curves.points import Points
+from irscope.passes.inference.remedies import SHAPES_HINT
 from irscope.passes.lifetimes.timeline import Timeline
 
 _AT_ONCE = 1 << 22
@@ -65,7 +66,7 @@ def check_known(timeline: Timeline) -> None:
         raise PassError(
             f"{what} have sizes that no binding of symbols makes known, so the peak is unknown",
             code="IRS333",
-            hint="irscope run --passes shapes names them and tells what would make them known",
+            hint=SHAPES_HINT,
         )
 
 

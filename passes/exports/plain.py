@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from irscope.errors import PassError
 from irscope.ir.dims import Dim, SymDim
+from irscope.ir.remedy import bind_option, typed
 from irscope.memory.caching import Segment
 from irscope.memory.caching.snapshot import BlockState
 from irscope.passes.exports.recording import LOADING, Event, Owner, Recording
+from irscope.passes.inference.remedies import SHAPES_HINT
 from irscope.passes.lifetimes.lives import LiveRange, label_of
 from irscope.passes.lifetimes.timeline import Timeline
 
@@ -28,11 +30,10 @@ def check_numbers(sizes: Sequence[Dim]) -> None:
     symbols = {symbol for size in sizes if isinstance(size, SymDim) for symbol in size.symbols()}
     names = sorted(str(symbol) for symbol in symbols if not symbol.is_unknown)
     if names:
-        hint = f"--bind {','.join(f'{name}=8' for name in names)} gives them"
+        hint = f"{typed(bind_option(symbols))} gives them"
         raise PassError(f"the timeline has no numbers: sizes depend on {', '.join(names)}", code="IRS339", hint=hint)
     if symbols:
-        hint = "irscope run --passes shapes names the tensors"
-        raise PassError("the timeline has no numbers: sizes depend on data", code="IRS339", hint=hint)
+        raise PassError("the timeline has no numbers: sizes depend on data", code="IRS339", hint=SHAPES_HINT)
 
 
 class _Recorder:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from irscope.errors import PassError
 from irscope.ir.graph import Node
+from irscope.ir.remedy import typed
 from irscope.memory.caching import Block, CachingAllocator, OutOfMemory, Segment
 from irscope.passes.cuda.replay import Script
 from irscope.passes.cuda.result import DeviceMemory
@@ -64,8 +65,8 @@ def record(memory: DeviceMemory) -> Recording:
     """Replay the prediction once more, with notes. Raises PassError where there is nothing to replay."""
     load, stream, script = memory.load, memory.stream, memory.script
     if load is None or stream is None or script is None:
-        fix = memory.fix.replace("liveness{model=eager}", "--lifetimes eager")
-        hint = f"{fix} makes it known" if fix else "a table of the timeline can be written: a name that ends in .csv"
+        fix = memory.fix.replace("--passes 'liveness{model=eager}'", "--lifetimes eager")
+        hint = f"{typed(fix)} makes it known" if fix else "a table of the timeline can be written: a name that ends in .csv"
         raise PassError(f"there are no addresses to write: {memory.reason}", code="IRS339", hint=hint)
     device = memory.target.device
     room = None if memory.shortage is not None else device.room_bytes

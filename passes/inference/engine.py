@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from irscope.ir.bind import element_stem
+from irscope.ir.bind import bindable_elements, element_stem
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.payload import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, ScalarType, TensorType, Type
-from irscope.ops.call import Known, OpCall, RuleContext, RuleError
+from irscope.ops.call import SIZES, Known, OpCall, RuleContext, RuleError
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpSpec
 from irscope.ops.values import MAX_ELEMENTS, from_bytes, objects, settle, static_shape, to_array
@@ -24,14 +24,22 @@ SYMBOLIC_ELEMENTS = 64
 """Integer tensors up to this size get a symbol per element when a shape depends on them."""
 MAX_REGION_DEPTH = 100
 
+DecidedBy: TypeAlias = str | tuple[Value, ...]
+"""What decides something unknown: values of the graph, or as rules of operators say it (`OpCall.unknown`)."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True, eq=False)
 class Reason:
-    """Why something is unknown: the node it began at, in words, and the shortest way to make it known."""
+    """Why something is unknown: the node it began at, in words, and what decides it."""
 
     node: str
     text: str
-    fix: str
+    values: tuple[Value, ...] = ()
+    """Values whose elements decide it."""
+    sizes: tuple[Value, ...] = ()
+    """Values whose sizes decide it."""
+    fix: str = ""
+    """The options of the command line that make it known; empty where none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,9 @@ class Inference(RuleContext):
         from irscope.passes.inference.regions import CONTROLS
 
         self._controls, self._list_rules = CONTROLS, LIST_RULES
+        for value, elements in bindable_elements(self.program).items() if self.program.given else ():
+            if any(str(element) in self.program.given for element in elements) and self.may_be_symbolic(value):
+                self.symbolic_value(value)
         self.graph(self.program.graph, nodes)
         for function in self.program.functions.values():
             self.graph(function, nodes)
@@ -200,15 +211,13 @@ class Inference(RuleContext):
         if node not in self._faulty:
             self._faulty.add(node)
             self.found.problems.append(Problem(node, text, fault))
-        self._explained = Reason(node.name, text, "")
+        self._explained = Reason(node.name, text)
         return [UNKNOWN_TENSOR] * len(node.outputs)
 
     def _foreign(self, node: Node) -> list[Type]:
         """An operator without a record has the types its file declares."""
         self.found.foreign[node.op] = self.found.foreign.get(node.op, 0) + 1
-        self._explained = Reason(
-            node.name, f"irscope does not know the operator {node.op}", "add a record for it: see docs/add-an-operator.md"
-        )
+        self._explained = Reason(node.name, f"irscope does not know the operator {node.op}; docs/add-an-operator.md tells how to add it")
         return [output.type for output in node.outputs]
 
     def _control(self, control: Callable[[Inference, Node], list[Type]], node: Node) -> list[Type]:
@@ -322,14 +331,14 @@ class Inference(RuleContext):
         shape = static_shape(type_)
         return shape is not None and _count(shape) <= SYMBOLIC_ELEMENTS
 
-    def fresh(self, reason: str, fix: str, lo: int | None, hi: int | None) -> SymDim:
+    def fresh(self, reason: str, decided_by: DecidedBy, lo: int | None, hi: int | None) -> SymDim:
         """A new unknown size, blamed on the node whose rule asks."""
         if lo is not None and hi is not None and lo > hi:
             raise RuleError(f"{reason}, and would have to be at least {lo} and at most {hi}")
         name = f"u{self._fresh}"
         self._fresh += 1
         made = unknown(name, lo, hi)
-        self.found.reasons[str(made)] = Reason(self._node.name if self._node else "", reason, fix)
+        self.found.reasons[str(made)] = self._reason(reason, decided_by)
         return made
 
     @property
@@ -347,9 +356,20 @@ class Inference(RuleContext):
             self._assumed.add((left, right))
             self.found.assumptions.append(Assumption(left, right, self._node.name if self._node else "", why))
 
-    def explain(self, reason: str, fix: str) -> None:
+    def explain(self, reason: str, decided_by: DecidedBy) -> None:
         """Why the results of the current node have no rank."""
-        self._explained = Reason(self._node.name if self._node else "", reason, fix)
+        self._explained = self._reason(reason, decided_by)
+
+    def _reason(self, text: str, decided_by: DecidedBy) -> Reason:
+        node = self._node
+        if node is None or not decided_by:
+            return Reason(node.name if node is not None else "", text)
+        if not isinstance(decided_by, str):
+            return Reason(node.name, text, decided_by)
+        given = tuple(value for value in node.inputs if value is not None)
+        if decided_by == SIZES:
+            return Reason(node.name, text, sizes=given)
+        return Reason(node.name, text, tuple(value for name in decided_by.split(",") for value in _operands(node, name)))
 
     def _inherit_reason(self, node: Node, output: Value) -> None:
         reasons = self.found.rank_reasons
@@ -362,11 +382,19 @@ class Inference(RuleContext):
                 type_ = self.found.type_of(value) if value is not None else None
                 if value is not None and value.node is None and isinstance(type_, TensorType) and type_.shape is None:
                     label = value.name or "an input"
-                    reasons[output] = Reason(
-                        label, f"the file does not say how many axes {label} has", f"give its type: --input {label}=f32[...]"
-                    )
+                    reasons[output] = Reason(label, f"the file does not say how many axes {label} has", sizes=(value,))
                     return
-        reasons[output] = self._explained or Reason(node.name, f"the rule of {node.op} cannot tell the shape from what is known", "")
+        reasons[output] = self._explained or Reason(node.name, f"the rule of {node.op} cannot tell the shape from what is known")
+
+
+def _operands(node: Node, name: str) -> Iterator[Value]:
+    """What a node has as the operand of this name; the last one of a schema may be a list."""
+    spec = find_op(node.op)
+    place = spec.operand_index.get(name) if spec is not None else None
+    if spec is None or place is None:
+        return
+    end = None if spec.schema.operands[place].variadic else place + 1
+    yield from (value for value in node.inputs[place:end] if value is not None)
 
 
 def _as_seen(inferred: Type, seen: Type) -> Type:

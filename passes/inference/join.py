@@ -18,43 +18,43 @@ from irscope.ir.types import (
     tensor,
     tuple_of,
 )
-from irscope.passes.inference.engine import Inference
+from irscope.passes.inference.engine import DecidedBy, Inference
 
 
-def join(engine: Inference, left: Type, right: Type, why: str, widened: set[Dim] | None = None, fix: str = "") -> Type:
+def join(engine: Inference, left: Type, right: Type, why: str, widened: set[Dim] | None = None, decided_by: DecidedBy = "") -> Type:
     """The most precise type that covers both. With `widened`, sizes made unknown once stay as they are: a loop's fixpoint ends."""
     if left is right:
         return left
     if isinstance(left, TensorType) and isinstance(right, TensorType):
         dtype = left.dtype if left.dtype is right.dtype else DType.UNKNOWN
         if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
-            engine.explain(why, fix)
+            engine.explain(why, decided_by)
             return tensor(dtype, None, left.device)
         return tensor(
-            dtype, [_join_dim(engine, a, b, why, widened, fix) for a, b in zip(left.shape, right.shape, strict=True)], left.device
+            dtype, [_join_dim(engine, a, b, why, widened, decided_by) for a, b in zip(left.shape, right.shape, strict=True)], left.device
         )
     if isinstance(left, SequenceType) and isinstance(right, SequenceType):
-        return sequence(join(engine, left.element, right.element, why, widened, fix))
+        return sequence(join(engine, left.element, right.element, why, widened, decided_by))
     if isinstance(left, OptionalType) and isinstance(right, OptionalType):
-        return optional(join(engine, left.element, right.element, why, widened, fix))
+        return optional(join(engine, left.element, right.element, why, widened, decided_by))
     if isinstance(left, TupleType) and isinstance(right, TupleType) and len(left.elements) == len(right.elements):
-        return tuple_of(join(engine, a, b, why, widened, fix) for a, b in zip(left.elements, right.elements, strict=True))
-    engine.explain(why, fix)
+        return tuple_of(join(engine, a, b, why, widened, decided_by) for a, b in zip(left.elements, right.elements, strict=True))
+    engine.explain(why, decided_by)
     return UNKNOWN_TYPE
 
 
-def _join_dim(engine: Inference, left: Dim, right: Dim, why: str, widened: set[Dim] | None, fix: str) -> Dim:
+def _join_dim(engine: Inference, left: Dim, right: Dim, why: str, widened: set[Dim] | None, decided_by: DecidedBy) -> Dim:
     if left == right:
         return left
     if widened is not None:
         if left not in widened:
-            left = engine.fresh(why, "", 0, None)
+            left = engine.fresh(why, decided_by, 0, None)
             widened.add(left)
         return left
     (low, high), (other_low, other_high) = bounds(left), bounds(right)
     lo = min(low, other_low) if low is not None and other_low is not None else 0
     hi = max(high, other_high) if high is not None and other_high is not None else None
-    return engine.fresh(why, fix, max(lo, 0), hi)
+    return engine.fresh(why, decided_by, max(lo, 0), hi)
 
 
 def renewed(engine: Inference, types: Sequence[Type], since: int = 0) -> list[Type]:
@@ -85,7 +85,7 @@ def _renewed_dim(engine: Inference, dim: Dim, since: int, names: dict[str, Dim])
         name = str(old)
         if name not in names and old.is_unknown and engine.is_made_since(name, since):
             reason = engine.found.reasons.get(name)
-            made = engine.fresh(reason.text if reason else "", reason.fix if reason else "", *bounds(old))
+            made = engine.fresh(reason.text if reason else "", "", *bounds(old))
             if reason is not None:
                 engine.found.reasons[str(made)] = reason
             names[name] = made

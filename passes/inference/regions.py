@@ -7,14 +7,13 @@ from functools import reduce
 
 import numpy as np
 
-from irscope.ir.bind import element_stem
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, sequence, tensor
 from irscope.ops.call import Known, RuleError
 from irscope.ops.values import is_symbolic
-from irscope.passes.inference.engine import NO_FACT, Fact, Inference, Item
+from irscope.passes.inference.engine import NO_FACT, DecidedBy, Fact, Inference, Item
 from irscope.passes.inference.join import join, renewed
 
 UNROLL_LIMIT = 64
@@ -51,10 +50,10 @@ def infer_if(engine: Inference, node: Node) -> list[Type]:
         engine.graph(region)
     branches = [_outputs(engine, region) for region in node.regions]
     why = "it depends on which branch is taken"
-    fix = _binding_of(node.inputs[0] if node.inputs else None)
+    decided_by = tuple(value for value in node.inputs[:1] if value is not None)
     joined = branches[0] if branches else []
     for branch in branches[1:]:
-        joined = [join(engine, a, b, why, fix=fix) for a, b in zip(joined, branch, strict=False)]
+        joined = [join(engine, a, b, why, decided_by=decided_by) for a, b in zip(joined, branch, strict=False)]
     return joined
 
 
@@ -67,13 +66,6 @@ def _infer_taken(engine: Inference, node: Node, taken: Graph, other: Graph) -> l
     for output, value in zip(node.outputs, taken.outputs, strict=False):
         engine.learn(output, engine.fact(value))
     return _outputs(engine, taken)
-
-
-def _binding_of(condition: Value | None) -> str:
-    """How a user can decide a condition that is an input of the model."""
-    if condition is None or condition.role is not Role.INPUT or condition.name is None:
-        return ""
-    return f"decide it: --bind {element_stem(condition.name)}=1 (or 0)"
 
 
 def infer_call(engine: Inference, node: Node) -> list[Type]:
@@ -111,13 +103,14 @@ def infer_loop(engine: Inference, node: Node) -> list[Type]:
     # The body runs only while the condition holds; of one that is not there, nobody says what the body is given.
     truth = NO_FACT if condition is None else Fact(np.asarray(True))
     made = engine.made
-    types = _fixpoint(engine, body, state, [(_COUNTER, NO_FACT), (_TRUTH, truth)], [], 1)
+    decided_by = tuple(value for value in (trip, condition) if value is not None)
+    types = _fixpoint(engine, body, state, [(_COUNTER, NO_FACT), (_TRUTH, truth)], [], 1, decided_by)
     results = _outputs(engine, body)
     steps: Dim
     if trip is not None and first == 1 and _condition_stays_true(engine, body):
         steps = _trip_dim(engine, trip)
     else:
-        steps = engine.fresh("it is the number of times a loop runs", "", 0, count)
+        steps = engine.fresh("it is the number of times a loop runs", decided_by, 0, count)
     engine.found.trips[node] = steps
     # A step's result and the state it began with are of different times, so they get unknowns of their own.
     scanned = renewed(engine, results[1 + len(state) :], made)
@@ -202,6 +195,7 @@ def _fixpoint(
     lead: Sequence[tuple[Type, Fact]],
     tail: Sequence[Type],
     skip: int,
+    decided_by: DecidedBy = "",
 ) -> list[Type]:
     """State types that one more step does not change. The body takes (lead..., state..., tail...); its state follows `skip` results."""
     current = [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in state]
@@ -223,7 +217,7 @@ def _fixpoint(
         engine.graph(body)
         after = _outputs(engine, body)[skip : skip + len(current)]
         joined = [
-            b if fact.items == () and isinstance(b, SequenceType) else join(engine, a, b, why, widened)
+            b if fact.items == () and isinstance(b, SequenceType) else join(engine, a, b, why, widened, decided_by)
             for a, b, fact in zip(current, after, facts, strict=False)
         ]
         if facts == lasting and all(a is b for a, b in zip(joined, current, strict=False)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from irscope.ir.dims import Dim
+from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType
 from irscope.memory.bfc import Strategy
@@ -61,6 +61,12 @@ class OrtPlan:
     """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
     inside: Mapping[Node, Dim] = field(default_factory=dict)
     """Bytes that graphs inside nodes take."""
+
+    @property
+    def symbols(self) -> list[SymDim]:
+        """Named symbols that sizes depend on."""
+        found = {symbol: None for size in self.found.sizes if isinstance(size, SymDim) for symbol in size.symbols()}
+        return [symbol for symbol in found if not symbol.is_unknown]
 
     @property
     def steps(self) -> list[Node]:

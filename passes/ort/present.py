@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from irscope.ir.remedy import bind_option, typed
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.ort.figures import OrtFigures, OrtUsage
 from irscope.passes.ort.model import OrtPlan
@@ -62,10 +63,12 @@ def notes(plan: OrtPlan) -> tuple[str, ...]:
 
 def _why_unknown(plan: OrtPlan) -> str:
     if not plan.on_cpu:
-        return "order and reuse are modelled, but not what kernels of this device take and where weights lie; --device cpu has the counters"
+        return (
+            "order and reuse are modelled, but not what kernels of this device take and where weights lie; `--device cpu` has the counters"
+        )
     if plan.unsized:
         return f"the size of {plan.unsized[0].name or 'a tensor'} is not known"
-    return "sizes depend on symbols; --bind makes them known"
+    return f"sizes depend on {', '.join(map(str, plan.symbols))}; {typed(bind_option(plan.symbols))} makes them known"
 
 
 def _cells(usage: OrtUsage) -> dict[str, int]:

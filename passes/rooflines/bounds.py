@@ -9,6 +9,7 @@ from irscope.devices.profile import DeviceProfile
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Node, Value
+from irscope.ir.remedy import bind_option, typed
 from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
@@ -137,7 +138,7 @@ class Bounder:
             return _unknown(entry, name, entry.reason)
         cost, runs = self._least(entry), self.number(entry.runs)
         if cost is None or runs is None:
-            return _unknown(entry, name, "it depends on the sizes of symbols: --bind gives them")
+            return _unknown(entry, name, _open_sizes(entry))
         family = spec.family if (spec := find_op(node.op)) is not None else None
         launch = self._launch(entry, family)
         if entry.certainty is Certainty.FREE:
@@ -241,6 +242,13 @@ def _binding(compute: float, memory: float, launch: float) -> str:
 
 def _whole(amount: Dim | None) -> int:
     return amount if isinstance(amount, int) else 0
+
+
+def _open_sizes(entry: Entry) -> str:
+    """Why an entry has a formula instead of a number, and which sizes make it one."""
+    formulas = [*(getattr(entry.cost, measure) for measure in MEASURES), entry.runs]
+    options = bind_option({symbol: None for size in formulas if isinstance(size, SymDim) for symbol in size.symbols()})
+    return f"it depends on open sizes, which {typed(options)} gives" if options else "it depends on sizes that are not known"
 
 
 def _unknown(entry: Entry, dtype: str, reason: str) -> NodeBound:

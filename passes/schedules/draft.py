@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from irscope.errors import PassError
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.remedy import bind_option, typed
 from irscope.ir.types import TensorType
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem, waiting_for_one_another
 from irscope.ops.registry import find_op
@@ -72,7 +73,7 @@ def check_sizes(sizes: Iterable[Dim]) -> None:
     found = {symbol for size in sizes if isinstance(size, SymDim) and not _is_unknown(size) for symbol in size.symbols()}
     names = sorted(str(symbol) for symbol in found)
     if names:
-        hint = f"--bind {','.join(f'{name}=8' for name in names)} gives them"
+        hint = f"{typed(bind_option(found))} gives them"
         raise PassError(f"orders and places need numbers: sizes depend on {', '.join(names)}", code="IRS352", hint=hint)
 
 

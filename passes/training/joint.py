@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from irscope.errors import LoadError
+from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.names import Names
 from irscope.ir.places import Scope, root_scope
+from irscope.ir.remedy import bind_option, typed
 from irscope.ir.types import TensorType
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
@@ -21,7 +23,7 @@ from irscope.training.trace import Category, Phase, Piece, Span, StepOp, Trace, 
 _LOSS, _GRADIENT = "loss_output", "gradient_to_parameter"
 _PARAMETERS = frozenset({"parameter", "gradient"})
 _RESIDENT: dict[Role, Category] = {Role.PARAMETER: "parameter"}
-_WHERE = "save torch.export's joint export, or name a live module: irscope train-plan ./train.py:build"
+_WHERE = "save torch.export's joint export, or name a live module: `irscope train-plan torchvision:resnet50`"
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,9 @@ class _Reader:
         size = value.type.nbytes if isinstance(value.type, TensorType) else 0
         if not isinstance(size, int):
             raise LoadError(
-                f"the size of {value.name} is not a number: {size}", code="IRS388", where=self._program.path, hint="--bind batch=8"
+                f"the size of {value.name} is not a number: {size}",
+                code="IRS388",
+                where=self._program.path,
+                hint=typed(bind_option(size.symbols())) if isinstance(size, SymDim) else "",
             )
         return size

@@ -16,5 +16,5 @@ def trace_in(program: Program) -> Trace:
         "the model holds no training step, only a forward",
         code="IRS381",
         where=program.path,
-        hint="irscope train-plan MODEL, or irscope.capture_training(module, ...)",
+        hint="`irscope train-plan MODEL` for a model by name or a script, irscope.capture_training(module, ...) from Python",
     )

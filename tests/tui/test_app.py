@@ -176,7 +176,7 @@ def test_filtering_as_one_types() -> None:
 def test_a_wrong_filter_is_explained() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"mem>x")
-        assert "is not a number of bytes" in screen_text(app)
+        assert "is not an amount of memory" in screen_text(app)
         await pilot.press("enter")
         assert app.browse.tree.matches is None
 

@@ -55,7 +55,7 @@ def test_filtering(text: str, left: int) -> None:
 
 def test_wrong_filters_are_explained() -> None:
     made = params(model(TWO_LAYERS))
-    assert "not a number of bytes" in made.set_filter("mem>x")
+    assert "not an amount of memory" in made.set_filter("mem>x")
     assert "no FLOPs" in made.set_filter("flops>1")
 
 

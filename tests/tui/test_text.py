@@ -71,7 +71,7 @@ def test_details_say_why_something_is_unknown_and_what_to_do() -> None:
     shown = text(model.detail())
     assert "cost  ?" in shown
     assert "unknown because irscope does not know the operator acme.magic" in shown
-    assert "to make it known: " in shown
+    assert "docs/add-an-operator.md" in shown
 
 
 def test_long_lists_say_what_is_hidden() -> None:

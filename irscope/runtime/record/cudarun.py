@@ -76,7 +76,7 @@ def cuda_device_of(text: str) -> torch.device:
     """The GPU that is asked for. Raises UsageError with what is missing."""
     number = int(text.partition(":")[2] or 0)
     if torch.version.cuda is None:
-        hint = "install PyTorch's CUDA build, or record with --device cpu"
+        hint = "install PyTorch's CUDA build, or record with `--device cpu`"
         raise UsageError(f"this PyTorch ({torch.__version__}) has no CUDA build", code="IRS479", hint=hint)
     try:
         torch.cuda.init()

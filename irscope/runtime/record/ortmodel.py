@@ -109,7 +109,9 @@ def _bound(session: Any, request: Request, place: str, index: int) -> Callable[[
     for one in session.get_inputs():
         spec = wanted.get(one.name)
         if spec is None:
-            raise UsageError(f"input {one.name} has no sizes", code="IRS478", hint=f"say --input {one.name}=f32[...]")
+            raise UsageError(
+                f"input {one.name} has no sizes", code="IRS478", hint=f"say `--input {one.name}=f32[1,3,224,224]` with its sizes"
+            )
         array = _array(spec, values, random)
         binding.bind_ortvalue_input(one.name, ort.OrtValue.ortvalue_from_numpy(array, place, index))
     for one in session.get_outputs():

@@ -38,7 +38,7 @@ def record_ort(request: Request, sink: Sink) -> None:
     """Run a model with ONNX Runtime and tell the sink what was seen."""
     wants_cuda = request.options.device != "cpu"
     if wants_cuda and CUDA not in ort.get_available_providers():
-        hint = "pip install onnxruntime-gpu (in place of onnxruntime), or record with --device cpu"
+        hint = "pip install onnxruntime-gpu (in place of onnxruntime), or record with `--device cpu`"
         raise UsageError("this ONNX Runtime has no CUDA execution provider", code="IRS479", hint=hint)
     with tempfile.TemporaryDirectory(prefix="irscope-ort-") as folder:
         saved = Path(folder) / "running.onnx"

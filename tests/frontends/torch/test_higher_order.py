@@ -212,7 +212,7 @@ def test_archives_with_several_programs(tmp_path: Path) -> None:
     sink = DiagnosticSink()
     assert len(exported.load(path, LoadOptions(), sink).graph.weights) == 4
     (said,) = sink
-    assert (said.code, said.hint) == ("IRS137", "--method reads another: decode")
+    assert (said.code, said.hint) == ("IRS137", "`--method decode` reads another")
     program = exported.load(path, LoadOptions(method="decode"), DiagnosticSink())
     assert "cf.loop" in [node.op for node in program.graph]
     with pytest.raises(LoadError, match=r"no program 'generate'.*encode, decode"):

@@ -1,0 +1,224 @@
+"""What hints tell to type works when it is typed, and changes what it promises.
+
+Hints hold what is to be typed between backticks: `--bind batch=8` is added to the command that was run, `irscope ...` is a command
+of its own, in which MODEL stands for the model. The column `fix` of unknown tables holds options as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from irscope.cli.main import COMMANDS, main
+from irscope.codes import CODES
+from irscope.errors import ExitCode
+from tests.cli.hint_models import write
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = [*sorted((ROOT / "samples").glob("*.irs")), *sorted(path for path in (ROOT / "samples" / "models").iterdir())]
+PASSES = (
+    "shapes,params,flops,liveness",
+    "liveness{model=eager}",
+    "shapes,schedule{seconds=0.2}",
+    "shapes,plan{seconds=0.2}",
+    "recompute{seconds=0.2}",
+    "explain-peak",
+    "roofline",
+    "ort_memory",
+    "sweep",
+    "checkpoint",
+)
+COMMANDS_TRIED = (
+    *(["run", "--format", "json", "--passes", passes, "MODEL"] for passes in PASSES),
+    ["run", "--explain", "nothing", "--passes", "shapes", "MODEL"],
+    ["fit", "MODEL"],
+    ["fit", "--memory", "1", "MODEL"],
+    ["fit", "--free", "a,b,c", "MODEL"],
+    ["sweep", "MODEL"],
+    ["sweep", "--over", "batch=1,2", "MODEL"],
+    ["export", "-o", "FILE.json", "MODEL"],
+    ["export", "-o", "FILE.pickle", "MODEL"],
+    ["export", "--plan", "--seconds", "0.2", "-o", "FILE.csv", "MODEL"],
+    ["compare-flops", "MODEL"],
+    ["train-plan", "MODEL"],
+    ["show", "MODEL"],
+)
+WITHOUT_RUNNING = ("pip ", "irscope record", "irscope calibrate", "irscope tui", "irscope export torchvision", "irscope train-plan")
+"""Commands that install, run a model, measure or need a terminal: their options are checked, and they are not run."""
+
+
+@dataclass
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+    fixes: set[str] = field(default_factory=set)
+    typed: set[str] = field(default_factory=set)
+
+    @property
+    def known(self) -> int:
+        """How many values have known sizes, where the command tells."""
+        reports = json.loads(self.out)["reports"] if self.out.startswith("{") else []
+        return sum(report["coverage"]["known"] for report in reports if report["pass"] == "shapes")
+
+
+def run(arguments: list[str]) -> Said:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    said = Said(code, out.getvalue(), err.getvalue())
+    said.typed.update(re.findall(r"`([^`]+)`", said.err))
+    for report in json.loads(said.out).get("reports", []) if said.out.startswith("{") else []:
+        texts = [*report["notes"], *report["remarks"].values(), *(one.get("hint", "") for one in report["diagnostics"])]
+        said.typed.update(found for text in texts for found in re.findall(r"`([^`]+)`", text))
+        for table in report["tables"]:
+            keys = [column["key"] for column in table["columns"]]
+            if "fix" in keys:
+                said.fixes.update(row[keys.index("fix")] for row in table["rows"] if row[keys.index("fix")])
+    return said
+
+
+def is_for_typing(text: str) -> bool:
+    return text.startswith(("irscope ", "-"))
+
+
+def command_of(text: str, before: list[str], model: Path, folder: Path) -> list[str]:
+    """The arguments that typing a hint makes."""
+    words = [word.replace("MODEL", str(model)).replace("FILE", str(folder / "file")) for word in shlex.split(text)]
+    if words[0] == "irscope":
+        return words[1:]
+    # An option that is given again counts in its new form; of the output nothing but the last is wanted either.
+    return [*before, *words]
+
+
+def filled(command: list[str], model: Path, folder: Path) -> list[str]:
+    return [word.replace("MODEL", str(model)).replace("FILE", str(folder / "file")) for word in command]
+
+
+def is_promise_kept(text: str, before: Said, after: Said) -> bool:
+    """What an option makes known is known: the hint is not given again, and as much as before is known."""
+    if text in before.fixes:
+        return after.known > before.known
+    return text.startswith("irscope ") or "--" not in text or text not in after.typed
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {path.name: path for path in write(tmp_path_factory.mktemp("models"))}
+
+
+def check(model: Path, folder: Path) -> int:
+    """Run every command, and type every hint; the number of hints that were typed."""
+    done: set[tuple[str, str]] = set()
+    for template in COMMANDS_TRIED:
+        command = filled(list(template), model, folder)
+        before = run(command)
+        assert before.code in tuple(ExitCode), (command, before.err)
+        assert "this is a bug" not in before.err, before.err
+        for text in sorted(before.typed | before.fixes):
+            if not is_for_typing(text) or text.startswith(WITHOUT_RUNNING) or (command[0], text) in done:
+                continue
+            done.add((command[0], text))
+            typed = command_of(text, command, model, folder)
+            after = run(typed)
+            assert "this is a bug" not in after.err, after.err
+            assert after.code not in (ExitCode.USAGE, ExitCode.LOAD) or is_another_problem(before, after, text), (typed, after.err)
+            assert is_promise_kept(text, before, after), (typed, sorted(after.typed), after.err)
+    return len(done)
+
+
+def is_another_problem(before: Said, after: Said, text: str) -> bool:
+    """Whether what still fails has another cause than the one that the hint is about, and is no complaint about what was typed."""
+    complaint = after.err.splitlines()[0] if after.err else ""
+    return before.code == after.code and complaint not in before.err and not re.search("IRS6(00|01|05|06|20|23|24|25)", complaint)
+
+
+@pytest.mark.parametrize("model", SAMPLES, ids=lambda path: path.name)
+def test_hints_about_samples_work_when_typed(model: Path, tmp_path: Path) -> None:
+    assert check(model, tmp_path) >= 1
+
+
+@pytest.mark.parametrize("name", ["axes", "compared", "flag", "from_data", "rankless", "nonzero", "several", "ratio", "trips", "limited"])
+def test_hints_about_what_is_unknown_work_when_typed(name: str, made: dict[str, Path], tmp_path: Path) -> None:
+    [model] = [path for file, path in made.items() if file.startswith(f"{name}.")]
+    assert check(model, tmp_path) >= 1
+
+
+@pytest.mark.parametrize("name", ["axes", "compared", "flag", "rankless", "ratio", "trips"])
+def test_what_an_option_decides_has_a_fix(name: str, made: dict[str, Path]) -> None:
+    said = run(["run", "--format", "json", "--passes", "shapes", str(made[f"{name}.onnx"])])
+    assert len(said.fixes) == 1
+    [fix] = said.fixes
+    after = run(["run", "--format", "json", "--passes", "shapes", *shlex.split(fix), str(made[f"{name}.onnx"])])
+    assert after.code == 0
+    assert after.known > said.known
+
+
+@pytest.mark.parametrize("name", ["from_data", "nonzero"])
+def test_what_only_a_run_tells_has_no_fix(name: str, made: dict[str, Path]) -> None:
+    assert not run(["run", "--format", "json", "--passes", "shapes", str(made[f"{name}.onnx"])]).fixes
+
+
+def test_sizes_in_hints_are_within_the_limits_of_symbols(made: dict[str, Path]) -> None:
+    said = run(["run", "--format", "json", "--passes", "liveness{model=eager}", str(made["limited.irs"])])
+    assert "--bind batch=4,length=256" in said.typed
+
+
+# -- what the source holds ---------------------------------------------------------------------------------------------
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Everything between backticks in the texts that users see, with its place; parts that are put in are left open."""
+    for code, doc in CODES.items():
+        yield from ((code, found) for found in re.findall(r"`([^`]+)`", doc.text))
+    for folder in ("irscope", "passes", "frontends", "tui"):
+        for path in (path for path in sorted((ROOT / folder).rglob("*.py")) if "`" in path.read_text(encoding="utf-8")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield from ((f"{path}:{node.lineno}", found) for found in re.findall(r"`([^`\n]+)`", node.value))
+
+
+def options_of(command: str) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main([command, "--help"])
+    return out.getvalue()
+
+
+def test_every_command_and_option_that_a_text_names_exists() -> None:
+    helps = {command: options_of(command) for command in COMMANDS}
+    anywhere = "\n".join(helps.values())
+    for place, text in texts():
+        if not is_for_typing(text):
+            continue
+        words = text.split()
+        named = words[1] if words[0] == "irscope" and len(words) > 1 else ""
+        if named and named not in ("--help", "--version", "COMMAND"):
+            assert named in COMMANDS, (place, text)
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text):
+            assert option in (helps.get(named) or anywhere) or option in ("--version", "--debug"), (place, text)
+
+
+def test_hints_hold_what_is_typed_between_backticks() -> None:
+    """Without them nobody sees where the command ends, and the tests above cannot run it."""
+    loose = []
+    for folder in ("irscope", "passes", "frontends", "tui"):
+        for path in (path for path in sorted((ROOT / folder).rglob("*.py")) if "hint=" in path.read_text(encoding="utf-8")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not (isinstance(node, ast.keyword) and node.arg == "hint"):
+                    continue
+                bare = re.sub(r"`[^`]*`", "", ast.unparse(node.value))
+                if re.search(rf"--[a-z-]+[ =]\S*[=0-9]|\birscope ({'|'.join(COMMANDS)})\b", bare):
+                    loose.append((str(path), bare))
+    assert not loose
