@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal, TypeAlias
 
 from irscope.amounts import parse_bytes
 from irscope.devices import target_of
@@ -12,13 +13,12 @@ from irscope.errors import PassError, UsageError
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.ir.remedy import bind_option, typed
-from irscope.passes.cuda.replay import Outcome
+from irscope.passes.cuda.replay import BOUNDLESS, Outcome, replay
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.largest import Heights, Largest, largest_by_formula, largest_by_measuring
 from irscope.passes.curves.peaks import check_known, peaks_at
 from irscope.passes.curves.points import Points, find_symbol
-from irscope.passes.curves.replaying import Counted
 from irscope.passes.curves.simulated import Simulator, simulator
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Timeline
@@ -31,8 +31,12 @@ COUNTERS = ("reserved", "allocated", "requested", "activation")
 """What may have to fit: what PyTorch's allocator takes from the device, what it hands out, what is asked for, or activations alone."""
 SCHEMA = "irscope.fit/1"
 _ANALYSES = 50
-_EVENTS = 2_000_000
+_LEAST_LOOKS = 60
+_EVENTS = 400_000
+"""Replayed in one search: some seconds."""
 _DOUBLINGS = 62
+_UNBOUNDED = 1 << 62
+_End: TypeAlias = Literal["bytes", "most"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,14 @@ class Need:
     """The node at the peak."""
     scope: str
     location: str
+    least: int | None = None
+    """Bytes where everything of which the size is not known or modelled takes the least that it may."""
     most: int | None = None
-    """Bytes where everything of which the size is not known takes the most that it may; None where nothing bounds that."""
+    """Bytes where it takes the most; None where nothing bounds that."""
+    unbounded: str = ""
+    """Why nothing bounds it."""
+    is_modelled: bool = False
+    """Whether some size in it is not known, or comes from a model."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +77,21 @@ class Fit:
     """At the largest size; at the smallest where nothing fits."""
     following: Need | None
     """One size further."""
+    following_retries: tuple[int, int] | None
+    """How often PyTorch empties its cache in the first and in the second forward at that size and then goes on; None where it runs out of
+    memory, or that is no question."""
+    surely: int | None
+    """The largest size that fits even where everything takes the most that it may; 0 for none, None where nothing stops it."""
+    surely_peak: Need | None
+    """At that size; None where there is none."""
+    failing: tuple[int, ...]
+    """Sizes below the largest that were seen not to fit: what is reserved may fall where sizes grow."""
     formula: str
     """Bytes as they are asked for."""
     exhaustive: bool
     """Whether every larger size is known not to fit."""
+    bound: int | None
+    """The largest size at which what is asked for fits: no larger one can. None where nothing bounds it."""
     before_oom: int | None
     """The largest size at which PyTorch does not run out of memory, emptying its cache on the way; None where that is no question."""
     context: tuple[int, int] | None
@@ -84,6 +105,11 @@ class Fit:
     def fits(self) -> bool:
         """Whether any size fits."""
         return self.largest != 0
+
+    @property
+    def following_runs(self) -> bool | None:
+        """Whether one size further PyTorch goes on by emptying its cache; None where that is no question."""
+        return None if self.before_oom is None or self.following is None else self.following_retries is not None
 
     @property
     def headroom(self) -> int:
@@ -112,10 +138,19 @@ class Fit:
             "memory_bytes": self.memory,
             "headroom_bytes": self.headroom,
             "counter": self.counter,
+            "is_modelled": self.peak.is_modelled,
+            "lowest_peak_bytes": self.peak.least,
             "highest_peak_bytes": self.peak.most,
+            "unbounded": self.peak.unbounded,
+            "largest_surely": self.surely,
+            "surely_peak_bytes": None if self.surely_peak is None else self.surely_peak.most,
             "largest_before_oom": self.before_oom,
             "next_peak_bytes": None if self.following is None else self.following.bytes,
+            "next_runs": self.following_runs,
+            "next_retries": None if self.following_retries is None else list(self.following_retries),
+            "failing": list(self.failing),
             "exhaustive": self.exhaustive,
+            "largest_possible": self.bound,
             "context_bytes": None if self.context is None else list(self.context),
             "target": self.target,
             "bind": dict(self.bind),
@@ -155,7 +190,7 @@ class Search:
         self.target = target_of(model.manager.settings)
         self._wanted = counter
         self._needs: dict[tuple[tuple[str, int], ...], Need] = {}
-        self._counted: dict[tuple[tuple[str, int], ...], Counted] = {}
+        self._looks_done = 0
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -193,18 +228,26 @@ class Search:
 
     def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
         """The largest size of one symbol that fits, with sizes for others."""
+        try:
+            return self._largest(memory, free, others)
+        finally:
+            self.model.manager.ended()
+
+    def _largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
         symbol = find_symbol(self.model.program, free)
         self._check_bound(symbol, others)
-        low, high = self.model.program.symbols[symbol].bounds
-        low = max(1, low or 0)
-        found = largest_by_formula(self._heights(symbol, others), memory, low, high, self._is_rising)
-        unlimited = found.limit == "range" and high is None
-        if found.size is not None:
+        span = _Span(symbol, others, *self.model.program.symbols[symbol].bounds)
+        bound = largest_by_formula(self._heights(symbol, others), memory, span.low, span.high, self._is_rising)
+        unlimited = bound.limit == "range" and span.high is None
+        found = sure = bound
+        if bound.size is not None:
             # The formula counts tensors as they are asked for; what has to fit is more than that.
-            found = self._settled(memory, symbol, found, low, high, others)
+            found = self._settled(memory, span, bound, "bytes")
+            sure = self._sure(memory, span, found)
         size = found.size
-        at = low if size is None else size
-        following = self.need(symbol, at + 1, others) if size is not None and (high is None or size < high) else None
+        at = span.low if size is None else size
+        following = self.need(symbol, at + 1, others) if size is not None and (span.high is None or size < span.high) else None
+        asks_device = self._is_replayed and self.counter == "reserved" and not (size is None and span.high is None)
         return Fit(
             model=self.model.program.path,
             free=free,
@@ -212,13 +255,18 @@ class Search:
             memory=memory,
             counter=self.counter,
             largest=None if unlimited else size or 0,
-            smallest=low,
+            smallest=span.low,
             limit="nothing" if unlimited else found.limit,
             peak=self.need(symbol, at, others),
             following=following,
+            following_retries=self._retries(memory, span, at + 1) if asks_device and following is not None else None,
+            surely=None if unlimited else sure.size or 0,
+            surely_peak=None if not sure.size else self.need(symbol, sure.size, others),
+            failing=found.failing,
             formula=self.formula(others),
             exhaustive=found.exhaustive,
-            before_oom=self._before_oom(memory, symbol, size, low, high, others),
+            bound=bound.size,
+            before_oom=self._before_oom(memory, span, bound, found) if asks_device else None,
             context=self.target.device.context_bytes,
             target=self.target.text,
             bind={**self.model.options.bind, **others},
@@ -260,24 +308,54 @@ class Search:
             found = self._needs[key] = self._measured(sizes)
         return found
 
-    def _settled(self, memory: int, symbol: str, guess: Largest, low: int, high: int | None, others: Mapping[str, int]) -> Largest:
+    def _settled(self, memory: int, span: _Span, bound: Largest, end: _End) -> Largest:
         """The largest size by replaying requests that were found once; by analyses of their own where these find something else."""
-        assert guess.size is not None
+        assert bound.size is not None
+        replayed, analysed = self._measures(span, end)
+        for measure in (replayed, analysed) if self._is_replayed else (analysed,):
+            looks = self._looks if measure is replayed else _ANALYSES
+            found = largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks)
+            if measure is analysed or all(measure(size) == analysed(size) for size in span.around(found.size)):
+                break
+        return replace(found, exhaustive=found.exhaustive and bound.exhaustive)
 
-        def analysed(size: int) -> int:
-            return self.need(symbol, size, others).bytes
+    def _sure(self, memory: int, span: _Span, found: Largest) -> Largest:
+        """The largest size that fits where everything takes the most that it may: none above that which fits as it is predicted."""
+        if found.size is None or not self._is_replayed:
+            return found
+        at = self.need(span.symbol, found.size, span.others)
+        if not at.is_modelled or (at.most is not None and at.most <= memory):
+            return found
+        if at.most is None and self.need(span.symbol, span.low, span.others).most is None:
+            return Largest(None, "memory")
+        return self._settled(memory, span, found, "most")
+
+    def _measures(self, span: _Span, end: _End) -> tuple[Callable[[int], int], Callable[[int], int]]:
+        """What is needed at a size, by replaying and by an analysis of its own."""
+        found: dict[int, int] = {}
 
         def replayed(size: int) -> int:
-            return self._replayed(symbol, size, others)
+            if size not in found:
+                self._tick()
+                assert self.simulator is not None
+                point = span.at(size)
+                found[size] = self.simulator.needed(point)[0].worst(self.counter)
+                if end == "most":
+                    (highest,) = self.simulator.most(point)
+                    found[size] = _UNBOUNDED if highest is None else max(found[size], highest.worst(self.counter))
+            return found[size]
 
-        for measure in (replayed, analysed) if self._is_replayed else (analysed,):
-            found = largest_by_measuring(measure, memory, guess.size, low, high, self._looks if measure is replayed else _ANALYSES)
-            ends = [
-                size for size in (found.size, (found.size or 0) + 1) if size is not None and size >= low and (high is None or size <= high)
-            ]
-            if measure is analysed or all(measure(size) == analysed(size) for size in ends):
-                break
-        return replace(found, exhaustive=found.exhaustive and guess.exhaustive)
+        def analysed(size: int) -> int:
+            self._tick()
+            need = self.need(span.symbol, size, span.others)
+            return need.bytes if end == "bytes" else _UNBOUNDED if need.most is None else need.most
+
+        return replayed, analysed
+
+    def _tick(self) -> None:
+        """Say that another size is looked at: how many there will be depends on what is found."""
+        self._looks_done += 1
+        self.model.manager.tick(self._looks_done, None, "sizes looked at:")
 
     @property
     def _is_replayed(self) -> bool:
@@ -287,32 +365,25 @@ class Search:
     def _looks(self) -> int:
         """How many sizes may be replayed in reasonable time."""
         assert self.simulator is not None
-        return max(_ANALYSES, _EVENTS // (self.simulator.events + 1))
+        return max(_LEAST_LOOKS, _EVENTS // (self.simulator.events + 1))
 
-    def _replayed(self, symbol: str, size: int, others: Mapping[str, int]) -> int:
-        sizes = {**others, symbol: size}
-        key = tuple(sorted(sizes.items()))
-        found = self._counted.get(key)
-        if found is None:
-            assert self.simulator is not None
-            (found,) = self.simulator.counted(Points({name: [number] for name, number in sizes.items()}, {}))
-            self._counted[key] = found
-        return found.worst(self.counter)
+    def _retries(self, memory: int, span: _Span, size: int) -> tuple[int, int] | None:
+        """How often PyTorch empties its cache with just so much memory; None where it runs out."""
+        assert self.simulator is not None
+        self._tick()
+        (counted,) = self.simulator.under(span.at(size), memory)
+        return None if counted is None else counted.retries
 
-    def _before_oom(self, memory: int, symbol: str, size: int | None, low: int, high: int | None, others: Mapping[str, int]) -> int | None:
+    def _before_oom(self, memory: int, span: _Span, bound: Largest, found: Largest) -> int:
         """Where PyTorch itself runs out of memory: not before what fits without emptying the cache."""
-        simulation = self.simulator
-        if simulation is None or self.counter != "reserved" or (size is None and high is None):
-            return None
-
-        def overflow(tried: int) -> int:
-            points = Points({name: [number] for name, number in {**others, symbol: tried}.items()}, {})
-            return memory if simulation.fits(points, memory)[0] else memory + 1
-
-        bound = largest_by_formula(self._heights(symbol, others), memory, low, high, self._is_rising)
         if bound.size is None:
             return 0
-        return largest_by_measuring(overflow, memory, bound.size, low, high, self._looks).size or 0
+
+        def overflow(size: int) -> int:
+            return memory if self._retries(memory, span, size) is not None else memory + 1
+
+        last = largest_by_measuring(overflow, memory, bound.size, span.low, span.high, self._looks)
+        return max(last.size or 0, found.size or 0)
 
     def _heights(self, symbol: str, others: Mapping[str, int]) -> Heights:
         def heights(sizes: Sequence[int]) -> Sequence[int]:
@@ -358,9 +429,31 @@ class Search:
         if cuda is not None:
             return _device_need(cuda, self.counter, place)
         if self.counter == "activation":
-            return Need(peak, *place, most=peak)
+            return Need(peak, *place, least=peak, most=peak)
         total = peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
-        return Need(total, *place, most=total)
+        return Need(total, *place, least=total, most=total)
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Sizes of one symbol, with those of others."""
+
+    symbol: str
+    others: Mapping[str, int]
+    least: int | None
+    high: int | None
+
+    @property
+    def low(self) -> int:
+        return max(1, self.least or 0)
+
+    def at(self, size: int) -> Points:
+        return Points({name: [number] for name, number in {**self.others, self.symbol: size}.items()}, {})
+
+    def around(self, size: int | None) -> list[int]:
+        """A size and the next, as far as the model allows them."""
+        first = self.low - 1 if size is None else size
+        return [one for one in (first, first + 1) if one >= self.low and (self.high is None or one <= self.high)]
 
 
 def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]) -> Need:
@@ -369,10 +462,16 @@ def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]
         raise PassError(
             f"what is {counter} is not known: {memory.reason}", code="IRS333", hint="choose another counter: `--counter activation`"
         )
-    central = _worst(memory.central, counter)
+    outcome = memory.central
+    if outcome.retries and memory.script is not None:
+        # What is needed is asked, not what there is after the cache was given back.
+        outcome = replay(memory.script, memory.target, BOUNDLESS)
+    central = _worst(outcome, counter)
     if memory.low is None:
-        return Need(central, *place, most=central)
-    return Need(central, *place, most=None if memory.high is None else max(central, _worst(memory.high, counter)))
+        return Need(central, *place, least=central, most=central)
+    least, most = min(central, _worst(memory.low, counter)), None if memory.high is None else max(central, _worst(memory.high, counter))
+    is_exact = counter == "requested" and least == most
+    return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=not is_exact)
 
 
 def _worst(outcome: Outcome, counter: str) -> int:

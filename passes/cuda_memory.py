@@ -18,7 +18,7 @@ from irscope.passes.alias import Alias
 from irscope.passes.cuda.as_run import as_run
 from irscope.passes.cuda.loading import is_on_host, moved_weights
 from irscope.passes.cuda.present import report
-from irscope.passes.cuda.replay import Outcome, replay
+from irscope.passes.cuda.replay import BOUNDLESS, Outcome, replay
 from irscope.passes.cuda.result import Basis, DeviceMemory, Shortage
 from irscope.passes.cuda.scripts import Load, has_unknown, open_symbols, script_of
 from irscope.passes.cuda.stream import Stream, forward_stream
@@ -32,8 +32,6 @@ from irscope.report.report import Report
 from irscope.report.units import Kind
 from irscope.report.values import Quantity
 
-_BOUNDLESS = 1 << 60
-"""Memory of a device on which everything fits."""
 _TORCH_FORMATS = ("pt2", "torchscript", "module")
 
 
@@ -91,7 +89,7 @@ class CudaMemory(Analysis[DeviceMemory]):
             result.central = replay(result.script, result.target, device.room_bytes)
             fits = True
         except OutOfMemory:
-            result.central = replay(result.script, result.target, _BOUNDLESS)
+            result.central = replay(result.script, result.target, BOUNDLESS)
             fits = False
         self._bracket(ctx, lifetimes, result)
         if not fits:
@@ -122,7 +120,7 @@ class CudaMemory(Analysis[DeviceMemory]):
         """One end of what is possible; nothing is run again where it is what is predicted."""
         assert result.load is not None and result.script is not None and result.central is not None
         script = script_of(result.load, stream, end)
-        return result.central if stream is result.stream and script == result.script else replay(script, result.target, _BOUNDLESS)
+        return result.central if stream is result.stream and script == result.script else replay(script, result.target, BOUNDLESS)
 
 
 def _loaded(graph: Graph) -> Load | None:

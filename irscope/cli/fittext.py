@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from irscope.devices.catalogue import all_devices
-from irscope.fitting import Fit
+from irscope.fitting import Fit, Need
 from irscope.report.report import assumed_lines
 from irscope.report.units import Kind, humanise
 
+_FEW = 6
+_TIMES = {1: "once", 2: "twice"}
 _WHAT = {
     "reserved": "reserved from the device",
     "allocated": "allocated, as blocks",
@@ -23,55 +25,102 @@ def fit_lines(found: Fit) -> list[str]:
     name = found.free if found.free == found.symbol else f"{found.free} ({found.symbol})"
     if found.largest is None:
         return [f"{found.free}: any size fits {memory}; what the model needs does not depend on it"]
-    head = f"{found.free} {found.largest:,} is the largest that fits {memory}"
-    if found.limit == "range":
-        head = f"{found.free} {found.largest:,}, the largest that the model allows, fits {memory}"
-    lines = [
-        head,
-        "",
-        f"  symbol        {name}",
-        f"  counted       {_WHAT[found.counter]} ({found.counter})",
-        f"  needed        {_exact(found.peak.bytes)} at {found.largest:,}, {_bytes(found.headroom)} left",
-    ]
+    lines = [_head(found), "", f"  symbol        {name}", f"  counted       {_WHAT[found.counter]} ({found.counter})"]
+    if found.peak.is_modelled:
+        lines += [
+            f"  surely        {_surely(found)}",
+            f"  as modelled   {_needed(found.peak)} at {found.largest:,}, {_bytes(found.headroom)} left",
+        ]
+    else:
+        lines.append(f"  needed        {_needed(found.peak)} at {found.largest:,}, {_bytes(found.headroom)} left")
     if found.following is not None:
-        lines.append(f"  one further   {_exact(found.following.bytes)} at {found.largest + 1:,}")
+        lines.append(f"  one further   {_needed(found.following)} at {found.largest + 1:,}{_goes_on(found)}")
+    if found.before_oom is not None and found.before_oom > found.largest + 1:
+        lines.append(f"  runs          up to {found.before_oom:,}: PyTorch gives its cache back and tries again, which is slow")
     lines += [
         f"  limited by    {_place(found)}",
         f"  formula       {found.formula} bytes asked for",
         *([f"  for           {found.target}"] if _is_counted(found) else []),
     ]
-    if found.peak.most is None or found.peak.most > found.peak.bytes:
-        most = "more" if found.peak.most is None else f"up to {_bytes(found.peak.most)}"
-        lines.append(f"  may need      {most}: the workspaces of cuDNN and other unknown sizes are not in the number above")
-    if found.before_oom is not None and found.before_oom > found.largest:
-        lines.append(f"  out of memory after {found.before_oom:,}: up to there PyTorch goes on by emptying its cache, which is slow")
     if found.context is not None and _is_counted(found):
         low, high = (_bytes(size) for size in found.context)
         lines.append(f"  besides       the CUDA context takes {low}" + (f" to {high}" if high != low else ""))
     lines += [f"  {line}" for line in assumed_lines(found.assumed)]
+    if found.failing:
+        sizes = ", ".join(f"{size:,}" for size in found.failing[:_FEW]) + (" and others" if len(found.failing) > _FEW else "")
+        lines.append(f"  note          smaller sizes do not all fit: not {sizes}")
     if not found.exhaustive:
-        lines.append("  note          larger sizes were not all looked at; one of them might fit as well")
+        lines.append(
+            f"  note          larger sizes, up to {found.bound or 0:,}, were looked at here and there; one of them might fit as well"
+        )
     return lines
+
+
+def _head(found: Fit) -> str:
+    """The answer in a line: what surely fits, and what fits as it is predicted, where these are not the same."""
+    memory, largest = _bytes(found.memory), f"{found.free} {found.largest:,}"
+    if found.peak.is_modelled and found.surely != found.largest:
+        most = f"{found.free} {found.surely:,} surely fits {memory}" if found.surely else f"no {found.free} surely fits {memory}"
+        return f"{most}, {largest} as modelled"
+    surely = "surely fits" if found.peak.is_modelled else "fits"
+    if found.limit == "range":
+        return f"{largest}, the largest that the model allows, {surely} {memory}"
+    return f"{largest} is the largest that {surely} {memory}"
+
+
+def _surely(found: Fit) -> str:
+    if found.surely_peak is not None and found.surely_peak.most is not None:
+        return f"at most {_exact(found.surely_peak.most)} at {found.surely:,}, with all that is not known or modelled at its upper end"
+    if found.peak.unbounded:
+        return f"none: {found.peak.unbounded}"
+    return f"none: the upper ends of what is not known or modelled are too much at {found.smallest:,} already"
+
+
+def _goes_on(found: Fit) -> str:
+    """Whether the allocator finds memory for the next size once it has given its cache back."""
+    if found.following_runs is None:
+        return ""
+    if found.following_retries is None:
+        return ", where PyTorch runs out of memory"
+    retries = zip(found.following_retries, ("first", "second"), strict=True)
+    times = " and ".join(f"{_TIMES.get(count, f'{count} times')} in the {which} forward" for count, which in retries if count)
+    return f", which runs: PyTorch gives its cache back {times}"
+
+
+def _needed(need: Need) -> str:
+    """Bytes, with the interval that they lie in where they are modelled."""
+    if not need.is_modelled:
+        return _exact(need.bytes)
+    low, high = (None if size is None else _bytes(size) for size in (need.least, need.most))
+    between = "" if low == high else f" [{low} or more]" if high is None else f" [{low} to {high}]"
+    return f"~{_exact(need.bytes)}{between}"
 
 
 def frontier_lines(rows: Sequence[Fit], free: Sequence[str], second: str) -> list[str]:
     """A table: one row for each size of the second symbol."""
-    cells = [(free[1], free[0], "needed", "limited by")]
-    cells += [
-        (f"{row.bind[second]:,}", "any" if row.largest is None else f"{row.largest:,}", _bytes(row.peak.bytes), _place(row)) for row in rows
-    ]
-    widths = [max(len(line[column]) for line in cells) for column in range(3)]
+    cells: list[tuple[str, ...]] = [(free[1], "surely", "as modelled", "needed", "limited by")]
+    for row in rows:
+        needed = ("~" if row.peak.is_modelled else "") + _bytes(row.peak.bytes)
+        cells.append((f"{row.bind[second]:,}", _size(row.surely), _size(row.largest), needed, _place(row)))
+    if not any(row.peak.is_modelled for row in rows):
+        cells = [(free[1], free[0], "needed", "limited by"), *((line[0], *line[2:]) for line in cells[1:])]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]) - 1)]
     device = f", for {rows[0].target}" if _is_counted(rows[0]) else ""
     head = f"the largest {free[0]} for each {free[1]} in {_bytes(rows[0].memory)}, counted as {rows[0].counter}{device}"
-    table = ["  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=False)), line[3]]) for line in cells]
+    table = ["  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]) for line in cells]
     return [head, "", *table, *(f"  {line}" for line in assumed_lines(rows[0].assumed))]
+
+
+def _size(largest: int | None) -> str:
+    return "any" if largest is None else f"{largest:,}"
 
 
 def unfit_lines(found: Fit) -> list[str]:
     """Why nothing fits, and what would."""
     needed = found.peak.bytes
+    modelled = "~" if found.peak.is_modelled else ""
     lines = [
-        f"irscope: error IRS335: does not fit: {found.free} {found.smallest:,} needs {_bytes(needed)} ({found.counter}), "
+        f"irscope: error IRS335: does not fit: {found.free} {found.smallest:,} needs {modelled}{_bytes(needed)} ({found.counter}), "
         f"there are {_bytes(found.memory)}; most at {_place(found)}"
     ]
     large = sorted(

@@ -38,6 +38,9 @@ class Instrument:
     def progress(self, event: PassEvent | None, done: int, total: int | None, what: str) -> None:
         """Long work has come this far; raise Cancelled to stop it."""
 
+    def ended(self) -> None:
+        """Long work that is no pass is over."""
+
     def should_run(self, subject: Pass) -> bool:
         """False skips a transform of the pipeline, which is how one bisects."""
         return True

@@ -95,8 +95,8 @@ class ProgressLine(Instrument):
         if perf_counter() - self._started < self.delay:
             return
         share = f"{done / total:4.0%}" if total else f"{done:,}"
-        name = event.subject.name if event is not None else ""
-        self.stream.write(f"\r\x1b[K{name}: {what} {share}")
+        name = f"{event.subject.name}: " if event is not None else ""
+        self.stream.write(f"\r\x1b[K{name}{what} {share}")
         self.stream.flush()
         self._shown = True
 
@@ -104,6 +104,9 @@ class ProgressLine(Instrument):
         self._clear()
 
     def failed(self, event: PassEvent, error: BaseException) -> None:
+        self._clear()
+
+    def ended(self) -> None:
         self._clear()
 
     def _clear(self) -> None:

@@ -149,6 +149,11 @@ class Manager:
         for instrument in self.instruments:
             instrument.progress(self._running[-1].event if self._running else None, done, total, what)
 
+    def ended(self) -> None:
+        """Tell the instruments that long work between passes is over."""
+        for instrument in self.instruments:
+            instrument.ended()
+
     def check_cancelled(self) -> None:
         """Raise Cancelled when somebody asked for the run to stop."""
         if self.cancelled.is_set():

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from irscope.devices import Target
 from irscope.memory.caching import Block, CachingAllocator, Segment
 
+BOUNDLESS = 1 << 60
+"""Memory of a device on which everything fits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
@@ -42,6 +45,8 @@ class Outcome:
     """The peaks of the first forward."""
     warm: Bytes
     """The peaks of the second."""
+    retries: int = 0
+    """How often either forward found no memory and got it once the allocator had given its cache back to the device."""
     blocks: list[int] = field(default_factory=list)
     """For each event of the first forward, by how many bytes `allocated` changed."""
     reserved: list[tuple[int, int]] = field(default_factory=list)
@@ -71,6 +76,7 @@ def replay(script: Script, target: Target, total_memory: int | None) -> Outcome:
     gpu.reset_peaks()
     again = [event for event in script.events if event not in script.kept] if script.kept else script.events
     first.warm = _forward(gpu, script, blocks, again, None)
+    first.retries = gpu.counters().retries - before.retries
     return first
 
 

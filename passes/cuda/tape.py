@@ -64,13 +64,17 @@ class Tape:
 
     def numbers(self, end: End) -> list[int]:
         """Every size as a number: what counts, the least or the most; raises Unbounded where there is no most."""
+        return [size if type(size) is int else number(size, end) for size in self.formulas(end)]
+
+    def formulas(self, end: End) -> list[Dim]:
+        """Every size: what counts, the least or the most; raises Unbounded where there is no most."""
         sizes = list(self.sizes)
         if end != "central":
             for slot, spread in self.spreads.items():
                 if end == "high" and spread.high is None:
                     raise Unbounded(spread.reason)
                 sizes[slot] = spread.low if end == "low" or spread.high is None else spread.high
-        return [size if type(size) is int else number(size, end) for size in sizes]
+        return sizes
 
     def most(self) -> list[int] | None:
         """The most that every size may be; None where one has no bound."""

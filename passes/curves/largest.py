@@ -1,4 +1,4 @@
-"""The largest size at which something fits, with as few looks as that can be known from."""
+"""The largest size at which something fits, by bisection, and by sampling where more may fit above what does not."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ class Largest:
     """"memory", or "range" where every size that the model allows fits."""
     exhaustive: bool = True
     """Whether every larger size is known not to fit."""
+    failing: tuple[int, ...] = ()
+    """Smaller sizes that were seen not to fit."""
+    looks: int = 0
+    """How many sizes were measured."""
 
 
 def largest_by_formula(heights: Heights, memory: int, low: int, high: int | None, rising: bool) -> Largest:
@@ -60,11 +64,11 @@ def _refined(heights: Heights, memory: int, low: int, top: int) -> Largest:
     return Largest(fits if fits >= low else None, "memory")
 
 
-def largest_by_measuring(measure: Callable[[int], int], memory: int, guess: int, low: int, high: int | None, looks: int) -> Largest:
-    """The largest size whose measured bytes fit, near a guess above which hardly anything can.
+def largest_by_measuring(measure: Callable[[int], int], memory: int, bound: int, low: int, high: int | None, looks: int) -> Largest:
+    """The largest size whose measured bytes fit, with no more than so many looks.
 
-    What an allocator reserves may fall where sizes grow. So sizes above the first that fails are looked at too, up to the guess,
-    as long as there are looks left.
+    What an allocator reserves may fall where sizes grow: a size that fits may lie above many that do not. So those from the first that
+    fails up to `bound`, above which nothing fits, are looked at too: all of them, or as many as there are looks, evenly spread.
     """
     tried: dict[int, bool] = {}
 
@@ -73,15 +77,16 @@ def largest_by_measuring(measure: Callable[[int], int], memory: int, guess: int,
             tried[size] = measure(size) <= memory
         return tried[size]
 
-    best = _boundary(measure, fits, memory, guess, low, high)
-    left = looks - len(tried)
-    exhaustive = best == high or 0 <= guess - best <= left
-    for size in range(guess, best, -1) if exhaustive else range(best + 1, best + 1 + max(0, left)):
+    best = _boundary(measure, fits, memory, bound, low, high)
+    left = max(0, looks - len(tried))
+    above = range(best + 2, bound + 1)
+    exhaustive = best == high or len(above) <= left
+    for size in above[::-1] if exhaustive else above[:: len(above) // -max(1, left)]:
         if fits(size):
-            best = size
-            if exhaustive:
-                break
-    return Largest(best if best >= low else None, "range" if best == high else "memory", exhaustive)
+            best = size if exhaustive else _bisected(fits, size, next(one for one in sorted((*tried, bound + 1)) if one > size))
+            break
+    failing = tuple(sorted(size for size, fitted in tried.items() if size < best and not fitted))
+    return Largest(best if best >= low else None, "range" if best == high else "memory", exhaustive, failing, len(tried))
 
 
 def _boundary(measure: Callable[[int], int], fits: Callable[[int], bool], memory: int, guess: int, low: int, high: int | None) -> int:

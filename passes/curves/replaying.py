@@ -23,6 +23,8 @@ class Counted:
 
     cold: Bytes
     warm: Bytes
+    retries: tuple[int, int] = (0, 0)
+    """How often either forward found no memory and got it once the allocator had given its cache back to the device."""
 
     def worst(self, counter: str) -> int:
         """The larger of both for requested, allocated or reserved."""
@@ -56,12 +58,15 @@ class Replayer:
         events = events[sizes[np.where(events < 0, ~events, events)] != 0]
         asked: list[int] = sizes.tolist()
         gpu.reset_peaks()
+        retries = [gpu.counters().retries]
         cold = _forward(gpu, events.tolist(), asked, blocks)
+        retries.append(gpu.counters().retries)
         _free(gpu, blocks, stream.outputs)
         gpu.reset_peaks()
         if stream.kept:
             events = events[~np.isin(events, stream.kept)]
         warm = _forward(gpu, events.tolist(), asked, blocks)
+        retries.append(gpu.counters().retries)
         if self._is_reusable:
             _free(gpu, blocks, list(blocks))
             for block in inputs:
@@ -69,7 +74,7 @@ class Replayer:
             gpu.empty_cache()
         else:
             self._gpu = None
-        return Counted(cold, warm)
+        return Counted(cold, warm, (retries[1] - retries[0], retries[2] - retries[1]))
 
     def _loaded(self, weights: list[int]) -> CachingAllocator:
         if self._gpu is None or weights != self._weights:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -15,9 +16,11 @@ from irscope.ir.graph import Node, Value
 from irscope.ir.types import Type
 from irscope.ops.registry import find_op
 from irscope.ops.temporaries import MemoryEvent, memory_events
+from irscope.passes.cuda.replay import BOUNDLESS
 from irscope.passes.cuda.result import Basis
 from irscope.passes.cuda.scripts import Load
 from irscope.passes.cuda.stream import Stream, forward_stream, operator_call
+from irscope.passes.cuda.tape import End, Unbounded
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.points import Points
 from irscope.passes.curves.replaying import Counted, Replayer
@@ -28,7 +31,6 @@ from irscope.passkit.base import PassContext
 
 LifetimeModel: TypeAlias = Literal["auto", "ssa", "eager", "jit", "ort"]
 """Who frees when, as in liveness."""
-_BOUNDLESS = 1 << 60
 
 
 class Simulator:
@@ -41,6 +43,8 @@ class Simulator:
         self._lifetimes = basis.lifetimes
         self._aliases = basis.aliases
         self._types = basis.types
+        self._streams: dict[Shape, Stream] = {}
+        """By what the kernels that are chosen by size ask for."""
 
     @property
     def events(self) -> int:
@@ -52,23 +56,39 @@ class Simulator:
         """Whether what is asked for does not depend on the symbols, only how much."""
         return all(spread.modelled for spread in self._stream.spreads.values())
 
+    def needed(self, points: Points) -> list[Counted]:
+        """What the allocator counts at each point where it never has to empty its cache."""
+        return [counted for counted in self._boundless(points, "central") if counted is not None]
+
+    def most(self, points: Points) -> list[Counted | None]:
+        """The same with everything that is not known or modelled at the upper end of its interval; None where nothing bounds it."""
+        return self._boundless(points, "high")
+
+    def _boundless(self, points: Points, end: End) -> list[Counted | None]:
+        device = Replayer(self.target, BOUNDLESS)
+        found: dict[int, Counted | None] = {}
+        for point, resident, stream, sizes in self._requests(points, end):
+            found[point] = None if sizes is None else device.count(resident, self._fixed, stream, sizes)
+        return [found[point] for point in range(len(points))]
+
+    def under(self, points: Points, memory: int) -> list[Counted | None]:
+        """What it counts on a device that has just so much, emptying its cache where it must; None where memory runs out."""
+        device = Replayer(self.target, memory)
+        found: dict[int, Counted | None] = {}
+        for point, resident, stream, sizes in self._requests(points):
+            assert sizes is not None
+            found[point] = device.count(resident, self._fixed, stream, sizes)
+        return [found[point] for point in range(len(points))]
+
     def counted(self, points: Points) -> list[Counted]:
         """What the allocator counts at each point; as on a boundless device where the model does not fit on its own."""
-        device, boundless = Replayer(self.target, self.target.device.room_bytes), Replayer(self.target, _BOUNDLESS)
+        device, boundless = Replayer(self.target, self.target.device.room_bytes), Replayer(self.target, BOUNDLESS)
         found: dict[int, Counted] = {}
         for point, resident, stream, sizes in self._requests(points):
+            assert sizes is not None
             counted = device.count(resident, self._fixed, stream, sizes) or boundless.count(resident, self._fixed, stream, sizes)
             assert counted is not None
             found[point] = counted
-        return [found[point] for point in range(len(points))]
-
-    def fits(self, points: Points, memory: int) -> list[bool]:
-        """Whether two forward passes go through where a device has just so much, with the allocator emptying its cache where it must."""
-        device = Replayer(self.target, memory)
-        found = {
-            point: device.count(resident, self._fixed, stream, sizes) is not None
-            for point, resident, stream, sizes in self._requests(points)
-        }
         return [found[point] for point in range(len(points))]
 
     @property
@@ -81,29 +101,33 @@ class Simulator:
         """How many of what is loaded come before the first that depends on a symbol."""
         return next((place for place, size in enumerate(self._load.sizes) if isinstance(size, SymDim)), len(self._load.sizes))
 
-    def _requests(self, points: Points) -> Iterator[tuple[int, list[int], Stream, Numbers]]:
+    def _requests(self, points: Points, end: End = "central") -> Iterator[tuple[int, list[int], Stream, Numbers | None]]:
         """For each point what is loaded, what is asked for, and how much; points with the same kernels come together."""
         if self.is_settled:
-            yield from self._sized(range(len(points)), self._stream, points.columns)
+            yield from self._sized(range(len(points)), self._stream, points.columns, end)
             return
         alike: dict[Shape, list[tuple[int, list[int]]]] = {}
         for point, sizes in enumerate(points):
             shape, amounts = shape_of(self._chosen(sizes))
             alike.setdefault(shape, []).append((point, amounts))
         for shape, group in alike.items():
-            known = dict(zip(self._unsettled, templates(shape), strict=True))
-            stream = forward_stream(self._lifetimes, self._aliases, self._types, self.target, known)
+            stream = self._streams.get(shape)
+            if stream is None:
+                known = dict(zip(self._unsettled, templates(shape), strict=True))
+                stream = self._streams[shape] = forward_stream(self._lifetimes, self._aliases, self._types, self.target, known)
             columns = {name: [sizes[point] for point, _ in group] for name, sizes in points.columns.items()}
             columns.update(placeholder_columns([amounts for _, amounts in group]))
-            yield from self._sized([point for point, _ in group], stream, columns)
+            yield from self._sized([point for point, _ in group], stream, columns, end)
 
     def _sized(
-        self, places: Sequence[int], stream: Stream, columns: Mapping[str, Sequence[int]]
-    ) -> Iterator[tuple[int, list[int], Stream, Numbers]]:
+        self, places: Sequence[int], stream: Stream, columns: Mapping[str, Sequence[int]], end: End
+    ) -> Iterator[tuple[int, list[int], Stream, Numbers | None]]:
         evaluator = Evaluator(columns)
-        resident, sizes = evaluator.rows(self._load.sizes), evaluator.rows(stream.sizes)
+        resident, sizes = evaluator.rows(self._load.sizes), None
+        with suppress(Unbounded):
+            sizes = evaluator.rows(stream.formulas(end))
         for column, point in enumerate(places):
-            yield point, resident[:, column].tolist(), stream, sizes[:, column]
+            yield point, resident[:, column].tolist(), stream, None if sizes is None else sizes[:, column]
 
     @cached_property
     def _unsettled(self) -> list[Node]:

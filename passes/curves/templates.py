@@ -10,8 +10,8 @@ from irscope.errors import PassError
 from irscope.ir.dims import unknown
 from irscope.ops.temporaries import MemoryEvent
 
-_AMOUNTS = frozenset({"size", "low", "most"})
-_IGNORED = frozenset({"high", "reason"})
+_AMOUNTS = frozenset({"size", "low", "high", "most"})
+_IGNORED = frozenset({"reason"})
 
 _Part: TypeAlias = "tuple[MemoryEvent, tuple[str, ...]]"
 Shape: TypeAlias = "tuple[tuple[_Part, ...], ...]"

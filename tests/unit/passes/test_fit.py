@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -14,12 +15,15 @@ from irscope.errors import UsageError
 from irscope.fitting import Search, fit
 from irscope.ir.parser import parse_program
 from irscope.ir.symbolnames import symbol_named
+from irscope.memory.caching import OutOfMemory
+from irscope.passes.cuda.replay import replay
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.largest import largest_by_formula, largest_by_measuring
 from irscope.passes.curves.peaks import peaks_at
 from irscope.passes.curves.points import parse_points
 from irscope.passes.curves.simulated import simulator
 from irscope.passes.liveness import Liveness
+from irscope.passkit.events import Instrument, PassEvent
 from irscope.passkit.settings import Settings
 from irscope.session import Model, open_model
 
@@ -119,8 +123,77 @@ def test_memory_that_runs_out_only_where_the_cache_cannot_help() -> None:
     assert found.before_oom is not None and found.largest is not None
     replays = simulator(open_model(TAGGER).manager, "auto")
     assert replays is not None
-    fits = replays.fits(parse_points(["batch=1..40"], open_model(TAGGER).program), 150 << 20)
-    assert found.before_oom == max(batch for batch, goes in enumerate(fits, 1) if goes) >= found.largest
+    runs = replays.under(parse_points(["batch=1..40"], open_model(TAGGER).program), 150 << 20)
+    assert found.before_oom == max(batch for batch, goes in enumerate(runs, 1) if goes is not None) >= found.largest
+
+
+@pytest.mark.parametrize("memory", [150 << 20, 300 << 20, 1 << 30])
+def test_what_surely_fits_does_so_at_the_upper_end_of_every_interval(memory: int) -> None:
+    model = open_model(TAGGER)
+    found, search = fit(model, memory), Search(model)
+    ends = {batch: search.need("batch", batch, {}).most or 0 for batch in range(1, (found.largest or 0) + 2)}
+    assert found.peak.is_modelled and found.surely == max(batch for batch, most in ends.items() if most <= memory)
+    assert found.surely_peak is not None and found.surely_peak.most == ends[found.surely] <= memory
+    assert 0 < found.surely <= (found.largest or 0)
+
+
+def test_the_answer_does_not_contradict_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "--memory", "8GiB", str(TAGGER)]) == 0
+    text = capsys.readouterr().out
+    head, *lines = text.splitlines()
+    assert re.fullmatch(r"batch 658 surely fits 8.00 GiB, batch 994 as modelled", head)
+    assert "may need" not in text
+    (sure,) = (line for line in lines if line.startswith("  surely"))
+    (modelled,) = (line for line in lines if line.startswith("  as modelled"))
+    assert "at 658" in sure and "~" not in sure
+    assert "~8.00 GiB" in modelled and "to 12.09 GiB]" in modelled and "at 994" in modelled
+    assert main(["fit", "--memory", "8GiB", "--format", "json", str(TAGGER)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["largest_surely"] == 658 and document["largest"] == 994
+    assert document["surely_peak_bytes"] <= document["memory_bytes"] < document["highest_peak_bytes"]
+
+
+def test_whether_the_next_size_runs_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    memory = 300 << 20
+    model = open_model(TAGGER)
+    found = fit(model, memory)
+    assert found.largest == 28 and found.following is not None and found.following.bytes > memory
+    alone = model.rebound({"batch": 29}).manager.get(CudaMemory())
+    assert alone.script is not None
+    outcome = replay(alone.script, alone.target, memory)
+    assert found.following_runs and found.following_retries is not None
+    assert outcome.retries == sum(found.following_retries) > 0
+    assert max(outcome.cold.reserved, outcome.warm.reserved) <= memory
+    with pytest.raises(OutOfMemory):
+        replay(model.rebound({"batch": (found.before_oom or 0) + 1}).manager.get(CudaMemory()).script, alone.target, memory)  # type: ignore[arg-type]
+    assert main(["fit", "--memory", "300MiB", str(TAGGER)]) == 0
+    assert "at 29, which runs: PyTorch gives its cache back once in the second forward" in capsys.readouterr().out
+    assert main(["fit", "--memory", "8GiB", str(TAGGER)]) == 0
+    assert "at 995, where PyTorch runs out of memory" in capsys.readouterr().out
+
+
+def test_what_is_needed_is_not_what_is_left_once_the_cache_was_given_back() -> None:
+    """On the whole device, too, a size fits where the allocator need not empty its cache."""
+    small = "rtx-4060-laptop"
+    model = open_model(TAGGER, settings=Settings(device=small))
+    found = fit(model)
+    assert found.largest is not None and found.before_oom is not None and found.following is not None
+    assert found.peak.bytes <= found.memory < found.following.bytes
+    assert fit(open_model(TAGGER, settings=Settings(device=small)), found.memory).largest == found.largest
+
+
+def test_long_searches_tell_how_far_they_are() -> None:
+    class Watch(Instrument):
+        said: ClassVar[list[str]] = []
+
+        def progress(self, event: PassEvent | None, done: int, total: int | None, what: str) -> None:
+            self.said.append(what)
+
+        def ended(self) -> None:
+            self.said.append("over")
+
+    fit(open_model(TAGGER, instruments=[Watch()]), 150 << 20)
+    assert Watch.said.count("sizes looked at:") > 5 and Watch.said[-1] == "over"
 
 
 # -- searching ---------------------------------------------------------------------------------------------------------
@@ -146,6 +219,23 @@ def test_sizes_beyond_one_that_fails_are_looked_at() -> None:
         assert formula.size == largest
         measured = largest_by_measuring(need.__getitem__, memory, min(59, max(1, memory // 10)), 1, 59, looks=100)
         assert (measured.size, measured.exhaustive) == (largest, True)
+
+
+def test_sizes_far_above_many_that_fail_are_found_by_sampling() -> None:
+    """What is reserved jumps by much at 39, and is what is asked for again from 2,000 on."""
+    looked: list[int] = []
+
+    def measure(size: int) -> int:
+        looked.append(size)
+        return size * 10 + (100_000 if 39 <= size < 2_000 else 0)
+
+    found = largest_by_measuring(measure, 40_005, 4_000, 1, None, looks=60)
+    assert found.size == 4_000
+    looked.clear()
+    found = largest_by_measuring(lambda size: measure(size) + (100_000 if size > 3_000 else 0), 40_005, 4_000, 1, None, looks=60)
+    assert (found.size, found.exhaustive) == (3_000, False)
+    assert min(found.failing) >= 39 and max(found.failing) < 2_000
+    assert len(set(looked)) <= 75
 
 
 def test_what_was_not_looked_at_is_said() -> None:
