@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from irscope import __version__
+from irscope.devices.catalogue import find_device
+from irscope.devices.target import DEFAULT_DEVICE, DEFAULT_TORCH
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
@@ -17,7 +19,7 @@ from irscope.frontends.named.find import check_installed
 from irscope.frontends.named.names import PACKAGES, is_name, looks_like_name
 from irscope.ir.builder import paused_gc
 from irscope.ir.graph import Graph, Role
-from irscope.ir.program import Program
+from irscope.ir.program import Assumed, Program
 from irscope.ops.registry import default_registry
 from irscope.passes.annotate import Annotate
 from irscope.passes.params import count_parameters
@@ -89,7 +91,22 @@ class Model:
 
     def document(self, results: Results) -> Document:
         """Results as the document that renderers take."""
-        return Document(__version__, self.info(), results.reports)
+        return Document(__version__, self.info_with(results.reports), results.reports)
+
+    def info_with(self, reports: Sequence[Report]) -> ModelInfo:
+        """What reports say about the model itself, and about the device and version that they are for where nobody named one."""
+        info = self.info()
+        return replace(info, assumed=(*info.assumed, *self._target_by_default(reports)))
+
+    def _target_by_default(self, reports: Sequence[Report]) -> Iterator[Assumed]:
+        settings = self.manager.settings
+        device, version = find_device(DEFAULT_DEVICE), ".".join(map(str, DEFAULT_TORCH))
+        # A pass may have a device of its own, as in roofline{device=a100}.
+        shown = [report.summary.get("device") for report in reports if "device=" not in report.options]
+        if not settings.device and any(name in shown for name in (device.name, device.title)):
+            yield Assumed("device", device.name, "default; --device NAME", is_guess=False)
+        if not settings.torch and any(report.summary.get("torch") == version for report in reports):
+            yield Assumed("torch", version, "default; --torch VERSION", is_guess=False)
 
     def info(self) -> ModelInfo:
         """What reports say about the model itself."""

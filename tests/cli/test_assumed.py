@@ -35,8 +35,9 @@ def usual(tmp_path: Path) -> str:
 def test_json_says_what_was_guessed_and_what_depends_on_it(guessed: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--format", "json", "--bind", "batch=2", guessed]) == 0
     found = json.loads(capsys.readouterr().out)
-    (one,) = found["model"]["assumed"]
-    assert (one["what"], one["value"], one["guess"]) == ("x", "f32[2,8]", True)
+    told = [(one["what"], one["value"], one["guess"]) for one in found["model"]["assumed"]]
+    # Nobody named a device or a version of torch either; their defaults are no guesses.
+    assert told == [("x", "f32[2,8]", True), ("device", "h200", False), ("torch", "2.13", False)]
     reports = {report["pass"]: report for report in found["reports"]}
     # The numbers are the same ones; what is said about them is not.
     assert reports["flops"]["summary"]["total_flops"] == 2 * 2 * 4 * 8 + 2 * 4
@@ -119,8 +120,22 @@ def test_what_was_said_on_reading_stands_in_the_document(tmp_path: Path, capsys:
     assert found["model"]["assumed"][0]["value"] == "f32[1,3,224,224]"
     assert main(["run", "--strict", str(path)]) == 5
     capsys.readouterr()
-    assert main(["run", "--strict", "--input", "input=f32[1,3,224,224]", "--format", "json", str(path)]) == 0
+    target = ["--device", "h200", "--torch", "2.13"]
+    assert main(["run", "--strict", *target, "--input", "input=f32[1,3,224,224]", "--format", "json", str(path)]) == 0
     given = json.loads(capsys.readouterr().out)
     assert given["model"]["assumed"] == []
     # Guessed or given, the numbers for these sizes are the same.
     assert [report["summary"] for report in given["reports"]] == [report["summary"] for report in found["reports"]]
+
+
+def test_a_device_and_a_version_that_nobody_named_are_said(usual: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*arguments: str) -> list[str]:
+        assert main(["run", "--format", "json", "--bind", "batch=2", *arguments, usual]) == 0
+        return [f"{one['what']}={one['value']}" for one in json.loads(capsys.readouterr().out)["model"]["assumed"][1:]]
+
+    assert said("--passes", "liveness") == ["device=h200", "torch=2.13"]
+    assert said("--passes", "liveness", "--device", "a100") == ["torch=2.13"]
+    assert said("--passes", "roofline") == ["device=h200"]
+    # What does not depend on them, or names its own, says nothing.
+    assert said("--passes", "roofline{device=h200}") == []
+    assert said("--passes", "flops,params") == []
