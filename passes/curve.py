@@ -84,7 +84,7 @@ def _columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
         for counter in ("requested", "allocated", "reserved"):
             cells = [one.worst(counter) for one in result.counted]
             found[Column(f"{counter}_bytes", Kind.BYTES, counter)] = cells
-    found[Column("peak_node", Kind.NODE, "peak node")] = [steps[step].name if steps else "" for step in peaks.step]
+    found[Column("peak_node", Kind.NODE, "activation peak at")] = [steps[step].name if steps else "" for step in peaks.step]
     return found
 
 

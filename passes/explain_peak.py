@@ -13,6 +13,7 @@ from irscope.passes.alias import Alias
 from irscope.passes.curves.peaks import check_known
 from irscope.passes.curves.simulated import LifetimeModel
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, RELEASE, UNWRAP, Change, Finder, Heights, user_line
+from irscope.passes.lifetimes.footprint import Footprint
 from irscope.passes.liveness import Liveness
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
@@ -55,6 +56,9 @@ class PeakAdvice:
     tried: int
     at: dict[str, int]
     """Sizes that open symbols were taken to have."""
+    node: str = ""
+    """The node at the activation peak."""
+    footprint: Footprint | None = None
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,14 @@ class ExplainPeak(Analysis[PeakAdvice]):
         single.sort(key=lambda one: -one.saves)
         together = _together(heights, [change for change in changes if change.kind != NARROW], peak)
         bound = int(evaluator.at(timeline.lower_bound)[0])
-        return PeakAdvice(peak, bound, single, together, len(changes), at)
+        node = timeline.steps[timeline.peak_step].name if timeline.steps else ""
+        return PeakAdvice(peak, bound, single, together, len(changes), at, node, timeline.footprint)
 
     def report(self, result: PeakAdvice, ctx: PassContext) -> Report:
         best = result.together[-1].peak if result.together else result.peak
-        notes = ["a change counts wherever its line of source runs; savings of single changes do not add up"]
+        found = result.footprint
+        notes = [] if found is None else [found.note, _changed(found, result.node)]
+        notes += ["a change counts wherever its line of source runs; savings of single changes do not add up"]
         notes += [note for kind, note in _NOTES.items() if any(one.change.kind == kind for one in (*result.single, *result.together))]
         if result.at:
             sizes = ", ".join(f"{name}={size}" for name, size in result.at.items())
@@ -106,6 +113,7 @@ class ExplainPeak(Analysis[PeakAdvice]):
             pass_name=self.name,
             options=self.text,
             summary={
+                **({} if found is None else found.summary()),
                 "activation_peak_bytes": result.peak,
                 "with_all_changes_bytes": best,
                 "lower_bound_bytes": result.lower_bound,
@@ -116,8 +124,15 @@ class ExplainPeak(Analysis[PeakAdvice]):
                 _table(result.single[: self.top or None], "each change alone"),
                 _table(result.together, "changes that add up"),
             ),
+            units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES},
             notes=tuple(notes),
         )
+
+
+def _changed(found: Footprint, node: str) -> str:
+    """Which of the two peaks the changes are computed for."""
+    where = f"{node}, where the {found.of}'s is too" if found.peak_node is not None and found.peak_node.name == node else node
+    return f"changes and what they save are computed for the activation peak: tensors beyond weights and inputs, at {where or 'no node'}"
 
 
 def _together(heights: Heights, changes: Sequence[Change], peak: int) -> list[Advice]:
@@ -173,7 +188,7 @@ def _table(advice: Sequence[Advice], title: str) -> Table:
     columns = [
         Column("change"),
         Column("saves_bytes", Kind.BYTES, "saves"),
-        Column("peak_bytes", Kind.BYTES, "peak then"),
+        Column("peak_bytes", Kind.BYTES, "activations then"),
         Column("times", Kind.COUNT),
         Column("where"),
         Column("module"),

@@ -12,21 +12,21 @@ from irscope.passes.cuda import present
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.inference.remedies import size_hint
-from irscope.passes.lifetimes.lives import label_of
+from irscope.passes.lifetimes.footprint import of_tensors
 from irscope.passes.lifetimes.timeline import Timeline, measure
 from irscope.passes.ort import present as ort
+from irscope.passes.ort.alive import arena
 from irscope.passes.ort_memory import OrtMemory
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, largest, plain, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
-from irscope.report.table import Column, Mark, Series, Table
+from irscope.report.table import Column, Mark, Series
 from irscope.report.units import Kind
 from irscope.report.values import Quantity
 
-_RUNNERS_UP = 5
-_SIZES = "sizes as asked for: no rounding by an allocator, no temporary memory of kernels"
+_SIZES = "activation peak: tensors beyond weights and inputs, sizes as asked for, no temporary memory of kernels"
 
 
 @dataclass(frozen=True)
@@ -53,54 +53,41 @@ class Liveness(Analysis[Timeline]):
             message = f"{len(timeline.unsized)} tensors have no known size and are not counted; the first is {first.name or 'unnamed'}"
             hint = size_hint(ctx.get(Shapes), timeline.unsized)
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS301", message, first.node.name if first.node else "", hint=hint))
-        if timeline.model != "ort":
-            for finding in ctx.get(CudaMemory(model=self.model)).findings:
+        if timeline.model == "ort":
+            plan = ctx.get(OrtMemory())
+            timeline.find_footprint = lambda: arena(plan, timeline) or of_tensors(timeline, ort.why_unknown(plan))
+        else:
+            memory = ctx.get(CudaMemory(model=self.model))
+            for finding in memory.findings:
                 ctx.sink.add(finding)
+            timeline.find_footprint = lambda: memory.footprint or of_tensors(timeline, memory.reason)
         return timeline
 
     def report(self, result: Timeline, ctx: PassContext) -> Report:
         complete = not result.unsized
         device = _ort_counters(ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
         peak = result.steps[result.peak_step] if result.steps else None
+        found = result.footprint
+        assert found is not None
         return Report(
             pass_name=self.name,
             options=self.text,
             summary={
                 "model": result.model,
+                **device.peak,
+                **found.summary(),
                 "activation_peak_bytes": _peak_cell(result) if complete else None,
                 "peak_node": peak.name if peak is not None else "",
                 "lower_bound_bytes": plain(result.lower_bound) if complete else None,
                 **{f"{role}_bytes": plain(size) for role, size in result.resident.items()},
                 **device.summary,
             },
-            units=present.UNITS,
-            tables=(self._living(result), _by_module(result, self.top), _runners_up(result)),
-            series=(*_series(result), *device.series),
+            units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **present.UNITS},
+            tables=(found.alive(self.top), found.by_module(self.top), found.runners_up()),
+            series=(*found.series(), *_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
-            notes=(CONVENTION, _SIZES, _freed(result, ctx), *_modelled(result, ctx), *device.notes),
+            notes=(CONVENTION, found.note, _SIZES, _freed(result, ctx), *_modelled(result, ctx), *device.notes),
         )
-
-    def _living(self, result: Timeline) -> Table:
-        living = sorted(result.living(result.peak_step), key=lambda one: -scale(one.size))
-        rows: list[tuple[object, ...]] = [
-            (
-                label_of(tenant.value),
-                plain(one.size),
-                "output" if one.is_output else "activation",
-                tenant.born,
-                tenant.dies,
-                result.why(one, result.peak_step),
-                _short(tenant.held_by),
-            )
-            for one in living[: self.top or None]
-            for tenant in (one.at(result.peak_step),)
-        ]
-        inside = result.inside.get(result.peak_step)
-        if inside is not None:
-            step = result.peak_step
-            rows.append(("", plain(inside), "temporary", step, step, "only exists while the node runs", result.steps[step].name))
-        columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "why:text", "held_by:text"]
-        return Table.of(rows, columns=columns, title="alive at the peak")
 
 
 def _freed(result: Timeline, ctx: PassContext) -> str:
@@ -126,18 +113,19 @@ _NOTES = {
 class _Counters:
     """What the report says of an allocator."""
 
+    peak: dict[str, object]
     summary: dict[str, object]
     series: tuple[Series, ...]
     notes: tuple[str, ...]
 
 
 def _cuda_counters(memory: DeviceMemory) -> _Counters:
-    return _Counters(present.summary(memory), present.series(memory)[:1], present.notes(memory))
+    return _Counters(present.peak_summary(memory), present.summary(memory), (), present.notes(memory))
 
 
 def _ort_counters(ctx: PassContext) -> _Counters:
     plan = ctx.get(OrtMemory())
-    return _Counters(ort.summary(plan), ort.series(plan), ort.notes(plan))
+    return _Counters(ort.peak_summary(plan), ort.summary(plan), ort.series(plan), ort.notes(plan))
 
 
 def _peak_cell(result: Timeline) -> object:
@@ -147,39 +135,6 @@ def _peak_cell(result: Timeline) -> object:
     low, high = sorted((peak, other), key=scale)
     note = f"{result.undecided} results share their operand's storage or copy it, depending on strides that are not known"
     return Quantity(plain(peak), note=note, lo=plain(low), hi=plain(high))
-
-
-def _by_module(result: Timeline, top: int) -> Table:
-    """What is alive at the peak by the module call that made it, the largest first; calls that only pass on are left out."""
-    shares = [share for share in result.by_module(result.peak_step) if share.own != 0]
-    shares.sort(key=lambda share: -scale(share.total))
-    rows = [
-        (share.scope.path or "(model)", share.scope.cls, plain(share.own), plain(share.total), share.storages)
-        for share in shares[: top or None]
-    ]
-    columns = ["module:text", "class:text", "own:bytes", "with_inner:bytes", "storages:count"]
-    return Table.of(rows, columns=columns, title="at the peak by module")
-
-
-def _runners_up(result: Timeline) -> Table:
-    """The highest points of the timeline besides the peak, one for each hill."""
-    heights = [scale(size) for size in result.alive]
-    hills = [
-        step
-        for step, height in enumerate(heights)
-        if (step == 0 or heights[step - 1] < height) and (step + 1 == len(heights) or _falls_after(heights, step))
-    ]
-    hills.sort(key=lambda step: (-heights[step], step))
-    rows = [(result.steps[step].name, step, plain(result.alive[step])) for step in hills[:_RUNNERS_UP]]
-    return Table.of(rows, columns=["node", "step:index", "alive:bytes"], title="highest steps")
-
-
-def _falls_after(heights: list[int], step: int) -> bool:
-    # By index: a slice would copy the rest of the timeline for every rise.
-    for later in range(step + 1, len(heights)):
-        if heights[later] != heights[step]:
-            return heights[later] < heights[step]
-    return True
 
 
 def _series(result: Timeline) -> tuple[Series, ...]:
@@ -202,8 +157,3 @@ def _series(result: Timeline) -> tuple[Series, ...]:
         rows["output"].append(kept)
     columns = tuple(Column(key, Kind.BYTES) for key in ("output", "activation", "temporary"))
     return (Series("activations alive", Column("step", Kind.COUNT), columns, rows, marks=(Mark(result.peak_step, "peak"),)),)
-
-
-def _short(held_by: str) -> str:
-    """What keeps a storage to the end, in the few words that a column has room for."""
-    return held_by.removeprefix("the ").replace("call of module ", "call of ").removeprefix("local variable ")

@@ -107,12 +107,14 @@ def _table(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator
     limit = ROWS if options.rows is None else options.rows
     heads = "".join(map(_head, table.columns))
     yield f'<h3>{text(table.title)}</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
-    for row in table.rows(limit or None):
+    shown = table.first(limit)
+    for row in shown.rows():
         cells = (_cell(cell, column.kind, column.provenance, writer) for column, cell in zip(table.columns, row, strict=True))
         yield f"<tr>{''.join(cells)}</tr>\n"
     yield "</tbody>\n</table></div>\n"
-    if limit and len(table) > limit:
-        yield f'<p class="quiet">{len(table) - limit:,} more rows; {text(options.all_rows)}</p>\n'
+    if shown is not table:
+        left = options.all_rows if table.whole else f"{len(table) - len(shown):,} more rows; {options.all_rows}"
+        yield f'<p class="quiet">{text(left)}</p>\n'
     elif not len(table):
         yield '<p class="quiet">no rows</p>\n'
 

@@ -95,14 +95,19 @@ def _table(table: Table, condition: Condition | None, column: str, direction: st
         return table
     cells = {key: table.cells(key) for key in keys}
     places = list(range(len(table)))
-    if condition is not None and condition.columns <= keys.keys():
+    # The row that stands for all that have none stays behind the others.
+    last = [places.pop()] if table.rest else []
+    is_filtered = condition is not None and condition.columns <= keys.keys()
+    if condition is not None and is_filtered:
         places = [place for place in places if condition.test({key: cells[key][place] for key in condition.columns})]
+        last = []
     if column in keys:
         places = _sorted(places, cells[column], keys[column], direction)
-    places = places[:top]
+    places = [*places, *last] if top != 0 else []
     data = {key: [held[place] for place in places] for key, held in cells.items()}
     rows = None if table.keys is None else [table.keys[place] for place in places]
-    return replace(table, data=data, keys=rows)
+    chosen = replace(table, data=data, keys=rows, whole="" if is_filtered or top == 0 else table.whole, rest=table.rest if last else 0)
+    return chosen.first(top)
 
 
 def _sorted(places: list[int], cells: Sequence[Cell], column: Column, direction: str) -> list[int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 from irscope.errors import PassError
 from irscope.report.units import Kind
-from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, largest, least_sure, plain
+from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, bare, largest, least_sure, plain, quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class Table:
     columns: tuple[Column, ...]
     data: Mapping[str, Sequence[object]]
     keys: Sequence[object] | None = None
+    whole: str = ""
+    """The column whose cells add up to something that is stated elsewhere, so that no row may be left out without being counted."""
+    rest: int = 0
+    """How many rows the last one stands for; 0 where it stands for itself."""
 
     def __post_init__(self) -> None:
         check_columns(self.title, self.columns, self.data)
@@ -67,6 +73,7 @@ class Table:
         columns: Iterable[str | Column],
         title: str = "",
         keys: Sequence[object] | None = None,
+        whole: str = "",
     ) -> Table:
         """A table from row tuples and columns such as `["node", "channels:count", "flops:flops"]`."""
         parsed = tuple(column if isinstance(column, Column) else Column.parse(column) for column in columns)
@@ -76,7 +83,7 @@ class Table:
                 raise PassError(f"table {title!r}: row {number} has {len(row)} cells for {len(parsed)} columns", code="IRS510")
             for into, cell in zip(cells, row, strict=True):
                 into.append(plain(cell))
-        return cls(title, parsed, {column.key: into for column, into in zip(parsed, cells, strict=True)}, keys)
+        return cls(title, parsed, {column.key: into for column, into in zip(parsed, cells, strict=True)}, keys, whole)
 
     def cells(self, key: str) -> list[Cell]:
         """One column as plain cells."""
@@ -86,9 +93,26 @@ class Table:
         """The table, its numbers as ones that depend on a guess."""
         return replace(self, columns=tuple(column.assumed() for column in self.columns), data=_assumed_data(self.data, self.columns))
 
-    def rows(self, limit: int | None = None) -> Iterator[tuple[Cell, ...]]:
-        """The rows in order, at most `limit` of them."""
-        return zip(*(column_cells(self.data[column.key][:limit]) for column in self.columns), strict=True)
+    def rows(self) -> Iterator[tuple[Cell, ...]]:
+        """The rows in order."""
+        return zip(*(column_cells(self.data[column.key]) for column in self.columns), strict=True)
+
+    def first(self, limit: int | None) -> Table:
+        """At most so many rows, all for 0 or None. Where rows add up to a whole, the last one stands for all that are left out."""
+        if not limit or len(self) <= limit:
+            return self
+        kept = limit - 1 if self.whole else limit
+        data: dict[str, Sequence[object]] = {column.key: self.data[column.key][:kept] for column in self.columns}
+        keys = None if self.keys is None else self.keys[:kept]
+        if not self.whole:
+            return replace(self, data=data, keys=keys)
+        left = len(self) - kept + max(self.rest - 1, 0)
+        for number, column in enumerate(self.columns):
+            cells = column_cells(self.data[column.key][kept:])
+            same = cells[0] if all(cell == cells[0] for cell in cells) else ""
+            cell = f"{left:,} more" if not number else total(cells) if column.key == self.whole else same
+            data[column.key] = [*column_cells(data[column.key]), cell]
+        return replace(self, data=data, keys=None if keys is None else [*keys, ""], rest=left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +192,15 @@ def _cell_of(cell: Cell, column: Column) -> Quantity:
     if isinstance(cell, Quantity):
         return cell
     return Quantity(cell if isinstance(cell, int | float) else None, column.provenance)
+
+
+def total(cells: Sequence[Cell]) -> Cell:
+    """What cells add up to: a formula where one of them is, and as sure as the least sure of them."""
+    if any(isinstance(cell, str) for cell in cells):
+        return " + ".join(str(bare(cell)) for cell in cells if bare(cell) != 0)
+    numbers = [cell if isinstance(cell, Quantity | int | float) else None for cell in cells]
+    found = reduce(add, map(quantity, numbers), Quantity(0))
+    return found.value if found == Quantity(found.value) else found
 
 
 def column_cells(data: Sequence[object]) -> list[Cell]:

@@ -89,7 +89,8 @@ class _Text:
         yield from self.wrapped(text, _INDENT, _YELLOW if coverage.known < coverage.total else _DIM)
 
     def table(self, table: Table, writer: CellWriter) -> Iterator[str]:
-        rows = list(table.rows(self.limit or None))
+        shown = table.first(self.limit)
+        rows = list(shown.rows())
         title = self.clean(table.title)
         if not rows:
             yield f"{_INDENT}{self.style(title or 'table', _BOLD)}: no rows"
@@ -100,8 +101,9 @@ class _Text:
         if title:
             yield _INDENT + self.style(title, _BOLD)
         yield from self.grid(grid)
-        if len(rows) < len(table):
-            yield from self.wrapped(f"{len(table) - len(rows):,} more rows; {self.options.all_rows}", _INDENT, _DIM)
+        if shown is not table:
+            left = self.options.all_rows if table.whole else f"{len(table) - len(rows):,} more rows; {self.options.all_rows}"
+            yield from self.wrapped(left, _INDENT, _DIM)
         if grid.hidden:
             names = ", ".join(column.heading for column in grid.hidden)
             yield from self.wrapped(f"no room for: {names}; a wider terminal, a pipe or --format csv shows them", _INDENT, _DIM)

@@ -1,4 +1,4 @@
-"""Bytes by category at the highest moment of each step of a stretch that was replayed: a first forward, or a training step."""
+"""Bytes by category at the highest moment of each step of a stretch that was replayed: a forward, or a training step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from irscope.passes.cuda.stream import ACTIVATION, OUTPUT
 from irscope.passes.cuda.tape import TEMPORARY, WORKSPACE, Tape
 from irscope.report.values import Provenance, Quantity, quantity
 
-CATEGORIES = (OUTPUT, ACTIVATION, TEMPORARY, WORKSPACE)
+RESIDENT = ("parameter", "buffer", "input")
+CATEGORIES = (*RESIDENT, OUTPUT, ACTIVATION, TEMPORARY, WORKSPACE)
+ROUNDING = "rounding"
+"""What blocks are larger than what was asked for."""
 _Numbers: TypeAlias = NDArray[np.int64]
 
 
@@ -33,22 +36,30 @@ class Stretch:
     """Events at which `reserved` grew, with the value from there on; the first is the value before."""
     held: Mapping[str, int] = field(default_factory=dict)
     """Bytes that are there before the first event, by category."""
+    follows: bool = False
+    """Whether another stretch of the same tape was replayed before it, so that blocks depend on its sizes from the beginning."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """One entry for each step: the moment at which most bytes are asked for."""
+    """One entry for each step: the moment at which most bytes are allocated."""
 
+    stretch: Stretch
     by_category: dict[str, list[int]]
     """Bytes as asked for."""
     allocated: list[int]
+    """What the allocator has handed out."""
     reserved: list[int]
+    total: list[int]
+    """The most bytes asked for in the step, which may be at another moment."""
     remaining: list[int]
-    """Bytes alive once the step is done."""
+    """Bytes asked for that are alive once the step is done."""
+    places: list[int]
+    """Events done at the moment."""
     peak_step: int
-    """The first step that reaches the most bytes asked for."""
+    """The first step that reaches the most bytes allocated."""
     modelled: int
-    """Bytes alive at that moment whose size is a model's."""
+    """Bytes alive when most is asked for whose size is a model's."""
     uncertain: dict[str, frozenset[int]]
     """Steps in which something is taken whose size is not exact, by category."""
     ends: tuple[list[int], list[int] | None]
@@ -56,24 +67,24 @@ class Moments:
 
     def column(self, category: str) -> list[Quantity | int]:
         """Bytes of a category at each step; those that are not exact say so, with what they may be where nothing else is in doubt."""
+        if category == ROUNDING:
+            return self.counted([allocated - self._asked(step) for step, allocated in enumerate(self.allocated)])
         found: list[Quantity | int] = [*self.by_category[category]]
         for step in self.uncertain.get(category, ()):
             size = self.by_category[category][step]
-            rest = self._total(step) - size
+            rest = self._asked(step) - size
             alone = sum(step in steps for steps in self.uncertain.values()) == 1
             found[step] = Quantity(size, Provenance.MODELLED) if not alone else self._within(size, step, rest)
         return found
 
-    @property
-    def total(self) -> list[int]:
-        """The most bytes alive at each step."""
-        return [sum(parts) for parts in zip(*self.by_category.values(), strict=True)]
+    def columns(self) -> dict[str, list[Quantity | int]]:
+        """All categories; at each step they add up to what is allocated."""
+        return {category: self.column(category) for category in (*self.by_category, ROUNDING)}
 
-    def requested(self, resident: int = 0) -> list[Quantity]:
-        """All categories at each step, and what is there besides."""
+    def requested(self) -> list[Quantity]:
+        """The most bytes asked for at each step."""
         modelled = frozenset[int]().union(*self.uncertain.values())
-        total = [resident + size for size in self.total]
-        return [self._within(size, step, -resident) if step in modelled else Quantity(size) for step, size in enumerate(total)]
+        return [self._within(size, step, 0) if step in modelled else Quantity(size) for step, size in enumerate(self.total)]
 
     def at_peak(self, category: str) -> Quantity:
         """Bytes of a category at the peak."""
@@ -82,14 +93,18 @@ class Moments:
     def counted(self, column: Sequence[int]) -> list[Quantity | int]:
         """What the allocator counts at each step: from the first size that is not exact on, none is."""
         first = min((min(steps) for steps in self.uncertain.values() if steps), default=len(column))
+        if self.stretch.follows and first < len(column):
+            first = 0
         return [size if step < first else Quantity(size, Provenance.MODELLED) for step, size in enumerate(column)]
 
-    def _total(self, step: int) -> int:
+    def _asked(self, step: int) -> int:
         return sum(parts[step] for parts in self.by_category.values())
 
     def _within(self, size: int, step: int, rest: int) -> Quantity:
+        # The ends are those of the moment at which most is asked for, which is this one in all but rare cases.
         low, high = self.ends
-        return Quantity(size, Provenance.MODELLED, lo=low[step] - rest, hi=None if high is None else high[step] - rest)
+        most = None if high is None else max(high[step] - rest, size)
+        return Quantity(size, Provenance.MODELLED, lo=min(low[step] - rest, size), hi=most)
 
 
 def moments(
@@ -105,17 +120,16 @@ def moments(
     held = sum(stretch.held.values())
     total = held + _sums(changes)
     starts = np.array(stretch.starts, dtype=np.int64)
-    places = _highest(total, starts)
+    blocks = stretch.allocated + _sums(np.array(stretch.blocks, dtype=np.int64))
+    places, most = _highest(blocks, starts), _highest(total, starts)
     by_category = {
         category: _list(stretch.held.get(category, 0) + _sums(np.where(kinds == place, changes, 0))[places])
         for place, category in enumerate(categories)
     }
-    allocated = stretch.allocated + _sums(np.array(stretch.blocks, dtype=np.int64))[places]
     # Growth at event n is there once n + 1 events are done.
     grown = np.array([0, *(event + 1 for event, _ in stretch.reserved[1:])], dtype=np.int64)
     values = np.array([value for _, value in stretch.reserved], dtype=np.int64)
     reserved = values[np.searchsorted(grown, places, "right") - 1]
-    peak_step = int(np.argmax(total[places])) if len(places) else 0
     modelled = [slot for slot, spread in tape.spreads.items() if spread.modelled]
     guessed = _sums(np.where(np.isin(slots, modelled), changes, 0)) if modelled else np.zeros_like(total)
 
@@ -124,12 +138,15 @@ def moments(
         return _list(column[_highest(column, starts)])
 
     return Moments(
+        stretch,
         by_category,
-        _list(allocated),
+        _list(blocks[places]),
         _list(reserved),
+        _list(total[most]),
         _list(total[starts[1:]]),
-        peak_step,
-        int(guessed[places[peak_step]]) if len(places) else 0,
+        _list(places),
+        int(np.argmax(blocks[places])) if len(places) else 0,
+        int(guessed[most[int(np.argmax(total[most]))]]) if len(most) else 0,
         _uncertain(tape, events, starts),
         (tops(sizes if low is None else low), None if high is None else tops(high)),
     )

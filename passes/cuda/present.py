@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from irscope.ir.remedy import typed
-from irscope.passes.cuda.moments import CATEGORIES, Moments
 from irscope.passes.cuda.result import Counter, DeviceMemory, Moment
+from irscope.passes.lifetimes.footprint import shown_steps
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Pass
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity, derived
+from irscope.report.values import Provenance, Quantity
 
 _MOMENTS: tuple[Moment, ...] = ("before", "cold", "warm")
 _COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
-_RESIDENT = ("parameter", "buffer", "input")
-_MOST_POINTS = 10_000
-UNITS = {moment: Kind.BYTES for moment in ("before", "cold", "warm", "fragmentation")}
+UNITS = {group: Kind.BYTES for group in ("device_peak", "before", "cold", "warm", "fragmentation")}
 
 
 def report(subject: Pass, memory: DeviceMemory) -> Report:
@@ -26,13 +24,25 @@ def report(subject: Pass, memory: DeviceMemory) -> Report:
     return Report(
         pass_name=subject.name,
         options=subject.text,
-        summary={"model": memory.model, **summary(memory)},
+        summary={"model": memory.model, **peak_summary(memory), **summary(memory)},
         units=UNITS,
-        tables=tables(memory),
+        tables=(*alive(memory), *tables(memory)),
         series=series(memory),
         coverage=Coverage(1 if memory.central is not None and not memory.is_open else 0, 1),
-        notes=(CONVENTION, *notes(memory)),
+        notes=(CONVENTION, *(() if memory.footprint is None else (memory.footprint.note,)), *notes(memory)),
     )
+
+
+def peak_summary(memory: DeviceMemory) -> dict[str, object]:
+    """The device's peak with its parts; where nobody can tell, why."""
+    found = memory.footprint
+    return {"device_peak_bytes": memory.worst("allocated")} if found is None else found.summary()
+
+
+def alive(memory: DeviceMemory) -> tuple[Table, ...]:
+    """What is alive at the device's peak."""
+    found = memory.footprint
+    return () if found is None else (found.alive(0),)
 
 
 def summary(memory: DeviceMemory) -> dict[str, object]:
@@ -54,8 +64,6 @@ def summary(memory: DeviceMemory) -> dict[str, object]:
         "reserved_not_allocated": memory.computed(central.cold.reserved - central.cold.allocated),
         "inactive_split": memory.computed(central.inactive_split),
     }
-    if memory.steps:
-        found["device_peak_node"] = derived(memory.steps[moments.peak_step].name, memory.counter("cold", "requested"))
     return found
 
 
@@ -108,39 +116,18 @@ def tables(memory: DeviceMemory) -> tuple[Table, ...]:
 
 
 def series(memory: DeviceMemory) -> tuple[Series, ...]:
-    """Bytes by category over the steps of the first forward, and below them what the allocator makes of it."""
-    moments, load = memory.moments, memory.load
-    if moments is None or load is None or not memory.steps:
+    """What the allocator hands out by category over the steps of the forward with the higher peak, and the allocator's counters there."""
+    found, moments = memory.footprint, memory.highest
+    if found is None or moments is None or not memory.steps:
         return ()
-    resident = {kind: 0 for kind in _RESIDENT}
-    for kind, size in zip(load.kinds, load.sizes, strict=True):
-        resident[kind] += size if isinstance(size, int) else 0
-    steps = _shown(moments)
-    x = Column("step", Kind.COUNT)
+    steps = shown_steps(moments.allocated)
+    columns: dict[str, Sequence[object]] = {}
+    columns |= {
+        "requested": moments.requested(),
+        "allocated": moments.counted(moments.allocated),
+        "reserved": moments.counted(moments.reserved),
+    }
+    data: dict[str, list[object]] = {"step": [*steps], **{key: [column[step] for step in steps] for key, column in columns.items()}}
+    counters = tuple(Column(name, Kind.BYTES) for name in columns)
     mark = (Mark(moments.peak_step, "peak"),)
-    parts: dict[str, list[object]] = {kind: [resident[kind]] * len(steps) for kind in _RESIDENT}
-    totals: dict[str, list[object]] = {}
-    columns: list[tuple[dict[str, list[object]], str, Sequence[object]]] = [
-        *((parts, kind, moments.column(kind)) for kind in CATEGORIES),
-        (totals, "requested", moments.requested(sum(resident.values()))),
-        (totals, "allocated", moments.counted(moments.allocated)),
-        (totals, "reserved", moments.counted(moments.reserved)),
-    ]
-    for into, key, column in columns:
-        into[key] = [column[step] for step in steps]
-    by_category = tuple(Column(kind, Kind.BYTES) for kind in parts)
-    counters = tuple(Column(name, Kind.BYTES) for name in totals)
-    return (
-        Series("memory by category, first forward", x, by_category, {"step": steps, **parts}, marks=mark),
-        Series("allocator, first forward", x, counters, {"step": steps, **totals}, marks=mark, stacked=False),
-    )
-
-
-def _shown(moments: Moments) -> list[int]:
-    """All steps, or of many the highest in each stretch."""
-    count = len(moments.allocated)
-    if count <= _MOST_POINTS:
-        return list(range(count))
-    height = [sum(at) for at in zip(*moments.by_category.values(), strict=True)]
-    width = -(-count // _MOST_POINTS)
-    return [max(range(first, min(first + width, count)), key=height.__getitem__) for first in range(0, count, width)]
+    return (*found.series(), Series(f"allocator, {found.run}", Column("step", Kind.COUNT), counters, data, marks=mark, stacked=False))

@@ -34,6 +34,23 @@ class Script:
     outputs: Sequence[int]
     """Slots given back after a forward."""
 
+    @property
+    def again(self) -> Sequence[int]:
+        """The events of every later forward."""
+        return [event for event in self.events if event not in self.kept] if self.kept else self.events
+
+
+@dataclass
+class Watched:
+    """What the allocator did in one forward."""
+
+    begins: int = 0
+    """Bytes allocated before it."""
+    blocks: list[int] = field(default_factory=list)
+    """For each event by how many bytes `allocated` changed."""
+    reserved: list[tuple[int, int]] = field(default_factory=list)
+    """Events at which `reserved` grew, with the value from there on; the first is the value before."""
+
 
 @dataclass
 class Outcome:
@@ -47,10 +64,9 @@ class Outcome:
     """The peaks of the second."""
     retries: int = 0
     """How often either forward found no memory and got it once the allocator had given its cache back to the device."""
-    blocks: list[int] = field(default_factory=list)
-    """For each event of the first forward, by how many bytes `allocated` changed."""
-    reserved: list[tuple[int, int]] = field(default_factory=list)
-    """Events of the first forward at which `reserved` grew, with the value from there on; the first is the value before."""
+    first: Watched = field(default_factory=Watched)
+    """The first forward, event by event."""
+    second: Watched = field(default_factory=Watched)
     inactive_split: int = 0
     """Free parts of segments that are partly in use, when the first forward is over."""
     segments: list[Segment] = field(default_factory=list)
@@ -68,41 +84,27 @@ def replay(script: Script, target: Target, total_memory: int | None) -> Outcome:
     for size in script.resident:
         gpu.malloc(size)
     before = gpu.counters()
-    first = Outcome(Bytes(before.requested, before.allocated, before.reserved), _NOTHING, _NOTHING)
+    found = Outcome(Bytes(before.requested, before.allocated, before.reserved), _NOTHING, _NOTHING)
     blocks: list[Block | None] = [None] * len(script.sizes)
-    first.cold = _forward(gpu, script, blocks, script.events, first)
-    first.inactive_split, first.segments = gpu.counters().inactive_split, gpu.segments()
+    found.cold = _forward(gpu, script, blocks, script.events, found.first)
+    found.inactive_split, found.segments = gpu.counters().inactive_split, gpu.segments()
     _give_back(gpu, script, blocks)
     gpu.reset_peaks()
-    again = [event for event in script.events if event not in script.kept] if script.kept else script.events
-    first.warm = _forward(gpu, script, blocks, again, None)
-    first.retries = gpu.counters().retries - before.retries
-    return first
+    found.warm = _forward(gpu, script, blocks, script.again, found.second)
+    found.retries = gpu.counters().retries - before.retries
+    return found
 
 
 _NOTHING = Bytes(0, 0, 0)
 
 
-def _forward(gpu: CachingAllocator, script: Script, blocks: list[Block | None], events: Sequence[int], note: Outcome | None) -> Bytes:
-    malloc, free, sizes = gpu.malloc, gpu.free, script.sizes
-    if note is None:
-        for event in events:
-            if event >= 0:
-                blocks[event] = malloc(size) if (size := sizes[event]) else None
-            elif (block := blocks[~event]) is not None:
-                free(block)
-    else:
-        _watched(gpu, script, blocks, note)
-    found = gpu.counters()
-    return Bytes(found.requested_peak, found.allocated_peak, found.reserved_peak)
-
-
-def _watched(gpu: CachingAllocator, script: Script, blocks: list[Block | None], note: Outcome) -> None:
+def _forward(gpu: CachingAllocator, script: Script, blocks: list[Block | None], events: Sequence[int], note: Watched) -> Bytes:
     malloc, free, sizes = gpu.malloc, gpu.free, script.sizes
     changes = note.blocks
     reserved = gpu.reserved
+    note.begins = gpu.counters().allocated
     note.reserved.append((0, reserved))
-    for event in script.events:
+    for event in events:
         if event >= 0:
             size = sizes[event]
             if size:
@@ -121,6 +123,8 @@ def _watched(gpu: CachingAllocator, script: Script, blocks: list[Block | None], 
             else:
                 changes.append(-taken.size)
                 free(taken)
+    found = gpu.counters()
+    return Bytes(found.requested_peak, found.allocated_peak, found.reserved_peak)
 
 
 def _give_back(gpu: CachingAllocator, script: Script, blocks: list[Block | None]) -> None:

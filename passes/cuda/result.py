@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from irscope.devices import DeviceProfile, Target
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from irscope.passes.alias import Aliases
     from irscope.passes.cuda.moments import Moments
     from irscope.passes.inference.engine import Inferred
+    from irscope.passes.lifetimes.footprint import Footprint
     from irscope.passes.ranges import Lifetimes
 
 Moment: TypeAlias = Literal["before", "cold", "warm"]
 Counter: TypeAlias = Literal["requested", "allocated", "reserved"]
+Run: TypeAlias = Literal["first", "second"]
 
 
 def bracketed(counter: Counter, central: int, ends: tuple[int, int | None], note: str) -> Quantity:
@@ -125,14 +128,43 @@ class DeviceMemory:
         spreads = self.stream.spreads if self.stream is not None else {}
         return next((spread.reason for spread in spreads.values()), "some results share their operand's storage or copy it")
 
+    @property
+    def run(self) -> Run:
+        """The forward with the higher peak of what is allocated."""
+        return "second" if self.central is not None and self.central.warm.allocated > self.central.cold.allocated else "first"
+
     @cached_property
     def moments(self) -> Moments | None:
         """The first forward step by step, worked out when first asked for."""
+        return self._moments("first")
+
+    @cached_property
+    def highest(self) -> Moments | None:
+        """The forward with the higher peak, step by step."""
+        return self.moments if self.run == "first" else self._moments("second")
+
+    def _moments(self, run: Run) -> Moments | None:
         from irscope.passes.cuda.moments import CATEGORIES, Stretch, moments
 
-        if self.stream is None or self.script is None or self.central is None:
+        load, stream, script, outcome = self.load, self.stream, self.script, self.central
+        if load is None or stream is None or script is None or outcome is None:
             return None
-        script, outcome = self.script, self.central
-        starts = (*self.stream.starts, len(script.events))
-        stretch = Stretch(script.events, starts, outcome.blocks, outcome.before.allocated, outcome.reserved)
-        return moments(self.stream, stretch, CATEGORIES, script.sizes, self.stream.numbers("low"), self.stream.most())
+        held = dict.fromkeys(CATEGORIES, 0)
+        for kind, size in zip(load.kinds, script.resident, strict=True):
+            held[kind] += size
+        events, starts, watched = script.events, [*stream.starts, len(script.events)], outcome.first
+        if run == "second":
+            # A later forward finds the workspaces that the first one took.
+            for slot in script.kept:
+                held[stream.kinds[slot]] += script.sizes[slot]
+            gone = [0, *accumulate(event in script.kept for event in events)]
+            events, starts, watched = script.again, [start - gone[start] for start in starts], outcome.second
+        stretch = Stretch(events, starts, watched.blocks, watched.begins, watched.reserved, held, follows=run == "second")
+        return moments(stream, stretch, CATEGORIES, script.sizes, stream.numbers("low"), stream.most())
+
+    @cached_property
+    def footprint(self) -> Footprint | None:
+        """The device's memory over the steps of the forward with the higher peak."""
+        from irscope.passes.cuda.alive import footprint
+
+        return footprint(self)

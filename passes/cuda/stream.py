@@ -31,6 +31,8 @@ class Stream(Tape):
     """Slots that the first forward takes and nobody gives back: workspaces."""
     outputs: list[int] = field(default_factory=list)
     """Slots that the caller gives back after the forward."""
+    tensors: dict[int, LiveRange] = field(default_factory=dict)
+    """Slots of tensors; the others are what kernels and libraries take for themselves."""
 
 
 def forward_stream(
@@ -98,6 +100,7 @@ class _Builder:
                 continue
             slot = stream.slot(one.size, OUTPUT if one.is_output else ACTIVATION, one.value.name or "")
             self._slots[one.value] = slot
+            stream.tensors[slot] = one
             if one.is_output:
                 stream.outputs.append(slot)
             else:

@@ -1,4 +1,4 @@
-"""The timeline as a table: one row for each step of the first forward pass."""
+"""The timeline as a table: one row for each step of the run with the higher peak."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from irscope.report.units import Kind
 
 
 def steps_table(timeline: Timeline, memory: DeviceMemory | None) -> Table:
-    """Step, node, where it stands, bytes by category; with what the allocator counts where that is known."""
-    moments = memory.moments if memory is not None else None
+    """Step, node, where it stands, bytes by category and what they add up to; with what the allocator counts where that is known."""
+    moments = memory.highest if memory is not None else None
     if memory is not None and moments is not None and memory.basis is not None:
         # The allocator sees the program as Python runs it, whose nodes may be fewer than the file's.
         lifetimes = memory.basis.lifetimes
@@ -31,9 +31,12 @@ def steps_table(timeline: Timeline, memory: DeviceMemory | None) -> Table:
         Column("alive_bytes", Kind.BYTES): [*alive],
         Column("storages", Kind.COUNT): [*_counts(ranges, len(steps))],
     }
+    found = timeline.footprint
+    if found is not None:
+        for category, column in found.parts.items():
+            data[Column(f"{category}_bytes", Kind.BYTES)] = [*column]
+        data[Column("total_bytes", Kind.BYTES)] = [found.height(step) for step in range(len(steps))]
     if moments is not None:
-        for category in moments.by_category:
-            data[Column(f"{category}_bytes", Kind.BYTES)] = [*moments.column(category)]
         data[Column("allocated_bytes", Kind.BYTES)] = [*moments.counted(moments.allocated)]
         data[Column("reserved_bytes", Kind.BYTES)] = [*moments.counted(moments.reserved)]
     return Table("timeline", tuple(data), {column.key: cells for column, cells in data.items()})

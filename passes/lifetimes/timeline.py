@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import add
+from typing import TYPE_CHECKING
 
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Graph, Node, Value
@@ -17,6 +18,9 @@ from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
 from irscope.passes.lifetimes.windows import Windows, windows
 from irscope.passes.ranges import Lifetimes
 from irscope.passes.sizes import largest
+
+if TYPE_CHECKING:
+    from irscope.passes.lifetimes.footprint import Footprint
 
 
 @dataclass
@@ -54,6 +58,14 @@ class Timeline:
     """Results that share or copy depending on strides that are not known; they are counted as copies."""
     peak_if_shared: Dim | None = None
     """The peak where all of these share."""
+    declared: dict[str, list[str]] = field(default_factory=dict)
+    """Names of what `resident` counts, by role."""
+    find_footprint: Callable[[], Footprint] | None = field(default=None, repr=False)
+
+    @cached_property
+    def footprint(self) -> Footprint | None:
+        """All memory over the steps, that of a device where an allocator's is known; worked out when first asked for."""
+        return None if self.find_footprint is None else self.find_footprint()
 
     @cached_property
     def windows(self) -> Windows:
@@ -65,34 +77,32 @@ class Timeline:
         return self.windows.living(step)
 
     def why(self, one: LiveRange, step: int) -> str:
-        """Why the tensor in a storage is alive at a step: who reads it, who holds it when nobody reads it any more, or that it is
-        returned. Where another tensor had the storage first, in whose buffer it is."""
-        tenant = one.at(step)
-        where = "" if tenant.value is one.value else f", in the buffer of {label_of(one.value)}"
-        return f"{self._why(one, tenant, step)}{where}"
-
-    def _why(self, one: LiveRange, tenant: Tenant, step: int) -> str:
-        if tenant.born == step:
-            return "made here"
-        following = one.after(step) if tenant.dies < step else None
-        if following is not None:
-            return f"needed no more, its buffer is kept for {label_of(following.value)}"
-        at = bisect_left(one.uses, step, key=_step_of)
-        if at < len(one.uses):
-            return _use_text(self.steps, tenant.value, *one.uses[at], step)
-        return f"held by {one.held_by}" if one.held_by != UNUSED else "nothing reads it"
-
-    def by_module(self, step: int) -> list[ModuleShare]:
-        """What is alive at a step by the module call that made it, outer calls before inner, each with what those inside it made."""
-        tenants = [(one.at(step).value.node, one.size) for one in self.living(step)]
-        parts = [(node.scope, size) for node, size in tenants if node is not None]
-        inside = self.inside.get(step)
-        if inside is not None:
-            parts.append((self.steps[step].scope, inside))
-        return _shares(parts)
+        """Why the tensor in a storage is alive at a step."""
+        return why_alive(self.steps, one, step)
 
 
-def _shares(parts: Iterable[tuple[Scope, Dim]]) -> list[ModuleShare]:
+def why_alive(steps: Sequence[Node], one: LiveRange, step: int) -> str:
+    """Why the tensor in a storage is alive at a step: who reads it, who holds it when nobody reads it any more, or that it is
+    returned. Where another tensor had the storage first, in whose buffer it is."""
+    tenant = one.at(step)
+    where = "" if tenant.value is one.value else f", in the buffer of {label_of(one.value)}"
+    return f"{_why(steps, one, tenant, step)}{where}"
+
+
+def _why(steps: Sequence[Node], one: LiveRange, tenant: Tenant, step: int) -> str:
+    if tenant.born == step:
+        return "made here"
+    following = one.after(step) if tenant.dies < step else None
+    if following is not None:
+        return f"needed no more, its buffer is kept for {label_of(following.value)}"
+    at = bisect_left(one.uses, step, key=_step_of)
+    if at < len(one.uses):
+        return _use_text(steps, tenant.value, *one.uses[at], step)
+    return f"held by {one.held_by}" if one.held_by != UNUSED else "nothing reads it"
+
+
+def shares(parts: Iterable[tuple[Scope, Dim]]) -> list[ModuleShare]:
+    """Bytes by the module call that made them, outer calls before inner, each with what those inside it made."""
     found: dict[Scope, ModuleShare] = {}
     for made_in, size in parts:
         for scope in (*_outside(made_in), made_in):
@@ -133,6 +143,7 @@ def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
         bound,
         _resident(graph),
         lifetimes.unsized,
+        declared=_declared(graph),
     )
 
 
@@ -152,12 +163,19 @@ def _returned(lifetimes: Lifetimes) -> list[Dim]:
     return [reduce(add, (one.size for one in lifetimes.ranges if one.is_output), 0)]
 
 
-def _use_text(steps: list[Node], tenant: Value, used: int, value: Value, step: int) -> str:
+def _use_text(steps: Sequence[Node], tenant: Value, used: int, value: Value, step: int) -> str:
     through = "" if value is tenant or not value.name else f" through {value.name}, a view of it"
     if used == len(steps):
         return f"output{through}"
     node = steps[used].name
     return f"read here{through}" if used == step else f"used later by {node}{through}"
+
+
+def _declared(graph: Graph) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for value in (*graph.weights, *graph.inputs):
+        names.setdefault(value.role.value, []).append(value.name or "")
+    return names
 
 
 def _resident(graph: Graph) -> dict[str, Dim | None]:

@@ -33,6 +33,8 @@ class OrtRun:
     """mem_bytes_in_use after each kernel."""
     peak_step: int
     """The step after which most bytes are in use, as asked for."""
+    highest: list[int] = field(repr=False)
+    """The most bytes in use while each kernel runs, as chunks of the arena, with what it takes for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class OrtFigures:
     warm: OrtRun
     pattern: int
     """Bytes of the block that the second run takes for all that it does not return; 0 without a memory pattern."""
+    takes: Sequence[int] = field(default=(), repr=False)
+    """Bytes that each kernel takes while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,12 @@ def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], ses
     cold = _run(arena, buffers, sizes, session.takes, all_alone)
     block = pattern_bytes(buffers, sizes, traced) if session.pattern else 0
     if not block:
-        return OrtFigures(before, cold, _run(arena, buffers, sizes, session.takes, all_alone), 0)
+        return OrtFigures(before, cold, _run(arena, buffers, sizes, session.takes, all_alone), 0, session.takes)
     chunk = arena.malloc(block)
     alone = [is_output or not in_block for is_output, in_block in zip(buffers.is_output, traced, strict=True)]
     warm = _run(arena, buffers, sizes, session.takes, alone)
     arena.free(chunk)
-    return OrtFigures(before, cold, warm, block)
+    return OrtFigures(before, cold, warm, block, session.takes)
 
 
 def _run(arena: BfcArena, buffers: Buffers, sizes: Sequence[int], takes: Sequence[int], alone: Sequence[bool]) -> OrtRun:
@@ -82,13 +86,15 @@ def _run(arena: BfcArena, buffers: Buffers, sizes: Sequence[int], takes: Sequenc
     chunks: dict[int, Chunk | None] = {}
     requested: list[int] = []
     allocated: list[int] = []
+    highest: list[int] = []
     malloc, free = arena.malloc, arena.free
     for step, taken in enumerate(buffers.taken):
         for value in taken:
             if alone[value]:
                 chunks[value] = malloc(sizes[value])
-        if takes[step]:
-            free(malloc(takes[step]))
+        own = malloc(takes[step]) if takes[step] else None
+        highest.append(arena.in_use)
+        free(own)
         requested.append(arena.requested)
         allocated.append(arena.in_use)
         for value in buffers.dropped[step]:
@@ -98,7 +104,7 @@ def _run(arena: BfcArena, buffers: Buffers, sizes: Sequence[int], takes: Sequenc
         free(chunk)
     most = max(requested, default=arena.requested)
     peak = OrtUsage(most, counters.in_use_peak, counters.held_peak)
-    return OrtRun(peak, requested, allocated, requested.index(most) if requested else 0)
+    return OrtRun(peak, requested, allocated, requested.index(most) if requested else 0, highest)
 
 
 def _usage(arena: BfcArena) -> OrtUsage:

@@ -32,12 +32,18 @@ def report(subject: Pass, plan: OrtPlan) -> Report:
     )
 
 
+def peak_summary(plan: OrtPlan) -> dict[str, object]:
+    """Why the peak is not known, where it is not."""
+    is_known = plan.figures is not None and plan.on_cpu
+    return {} if is_known else {"device_peak_bytes": Quantity(None, Provenance.UNKNOWN, note=why_unknown(plan))}
+
+
 def summary(plan: OrtPlan) -> dict[str, object]:
     """What reports of `liveness` and `ort_memory` have in common."""
     found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": RUNTIME}
     figures = plan.figures
     if figures is None or not plan.on_cpu:
-        unknown = Quantity(None, Provenance.UNKNOWN, note=_why_unknown(plan))
+        unknown = Quantity(None, Provenance.UNKNOWN, note=why_unknown(plan))
         found.update({moment: dict.fromkeys(("requested", "allocated", "reserved"), unknown) for moment in UNITS})
         found["workspace_bytes"] = unknown
         return found
@@ -53,7 +59,7 @@ def summary(plan: OrtPlan) -> dict[str, object]:
 def notes(plan: OrtPlan) -> tuple[str, ...]:
     """What the numbers stand for."""
     if plan.figures is None or not plan.on_cpu:
-        return (f"no counters of ONNX Runtime's arena: {_why_unknown(plan)}",)
+        return (f"no counters of ONNX Runtime's arena: {why_unknown(plan)}",)
     return (
         "before, cold and warm are what the profile of ONNX Runtime says on its CPU provider, for the graph as it is in the file: "
         "requested is the most mem_bytes_requested_in_use after a kernel, allocated mem_in_use_peak, reserved mem_arena_held",
@@ -61,7 +67,8 @@ def notes(plan: OrtPlan) -> tuple[str, ...]:
     )
 
 
-def _why_unknown(plan: OrtPlan) -> str:
+def why_unknown(plan: OrtPlan) -> str:
+    """Why there are no counters."""
     if not plan.on_cpu:
         return (
             "order and reuse are modelled, but not what kernels of this device take and where weights lie; `--device cpu` has the counters"

@@ -189,10 +189,11 @@ def test_the_timeline_adds_up_to_the_counters() -> None:
     report = result.report().to_json()
     by_category, counters = report["series"]
     parts = [sum(one) for one in zip(*(values for key, values in by_category["data"].items() if key != "step"), strict=True)]
-    assert parts == counters["data"]["requested"]
-    assert max(counters["data"]["allocated"]) == report["summary"]["cold"]["allocated"]  # type: ignore[index]  # a mapping
-    assert max(counters["data"]["reserved"]) == report["summary"]["cold"]["reserved"]  # type: ignore[index]  # a mapping
-    (segments,) = report["tables"]
+    assert parts == counters["data"]["allocated"]
+    for counter in ("requested", "allocated", "reserved"):
+        assert max(counters["data"][counter]) == report["summary"]["cold"][counter]  # type: ignore[index]  # a mapping
+    alive, segments = report["tables"]
+    assert max(parts) == report["summary"]["device_peak_bytes"] == sum(row[1] for row in alive["rows"])
     assert sum(row[2] for row in segments["rows"]) == report["summary"]["cold"]["reserved"]  # type: ignore[index]  # a mapping
 
 
@@ -230,11 +231,12 @@ def test_what_contains_a_modelled_workspace_is_modelled() -> None:
         (result,) = Manager(made, settings=Settings(device=device)).run("cuda_memory")
         report = result.report().to_json()
         modelled = {f"{moment}.{counter}" for moment in ("cold", "warm") for counter in ("requested", "allocated", "reserved")}
-        modelled |= {"workspace_bytes", "device_peak_node", "fragmentation.reserved_not_allocated", "fragmentation.inactive_split"}
+        modelled |= {f"device_peak{key}" for key in ("_bytes", "_node", "_run", ".workspace", ".rounding")}
+        modelled |= {"workspace_bytes", "fragmentation.reserved_not_allocated", "fragmentation.inactive_split"}
         assert {key for key, where in report["provenance"].items() if where == "modelled"} == modelled
         assert set(report["provenance"].values()) == {"modelled"}
         marked = {column["key"] for series in report["series"] for column in series["y"] if column.get("provenance") == "modelled"}
-        assert marked == {"workspace", "requested", "allocated", "reserved"}
+        assert marked == {"workspace", "rounding", "requested", "allocated", "reserved"}
         assert {column["key"] for table in report["tables"] for column in table["columns"] if "provenance" in column} == {
             "size", "allocated", "free", "largest_free", "blocks",
         }  # fmt: skip
@@ -244,9 +246,9 @@ def test_a_peak_that_no_workspace_reaches_is_exact() -> None:
     made = program(SMALL, "input %x: f32[1,4,8,8]\nparam %c.weight: f32[4,4,3,3]")
     (result,) = Manager(made, settings=Settings(device="rtx4090")).run("cuda_memory")
     where = result.report().to_json()["provenance"]
-    assert "cold.requested" not in where and "workspace_bytes" not in where and "device_peak_node" not in where
+    assert "cold.requested" not in where and "workspace_bytes" not in where and "device_peak.workspace" not in where
     # Which block a tensor gets may depend on what was there before.
-    assert where["cold.allocated"] == where["cold.reserved"] == "modelled"
+    assert where["cold.allocated"] == where["cold.reserved"] == where["device_peak_bytes"] == where["device_peak.rounding"] == "modelled"
 
 
 def test_without_a_modelled_size_everything_is_exact() -> None:

@@ -6,15 +6,38 @@ import numpy as np
 import pytest
 
 from irscope.errors import PassError
-from irscope.report import Column, Kind, Mark, Series, Table
+from irscope.report import Column, Document, Kind, Mark, ModelInfo, Provenance, Quantity, Report, Series, Table
+from irscope.report.select import Selection, select
 
 
 def test_of_rows() -> None:
     table = Table.of([("a", 1, 2.0), ("b", np.int64(3), None)], ["node", "channels:count", "cost:flops"], title="Narrow")
     assert [column.kind for column in table.columns] == [Kind.NODE, Kind.COUNT, Kind.FLOPS]
     assert list(table.rows()) == [("a", 1, 2.0), ("b", 3, None)]
-    assert list(table.rows(1)) == [("a", 1, 2.0)]
+    assert list(table.first(1).rows()) == [("a", 1, 2.0)]
+    assert table.first(0) is table.first(2) is table.first(None) is table
     assert len(table) == 2
+
+
+def test_rows_of_a_whole_are_counted_where_they_are_left_out() -> None:
+    rows = [("a", 8, "x", 1), ("b", Quantity(4, Provenance.MODELLED), "x", 1), ("c", 2, "x", 1), ("d", 1, "y", 1)]
+    table = Table.of(rows, ["name", "size:bytes", "kind", "step:index"], whole="size")
+    shown = table.first(3)
+    assert list(shown.rows())[:2] == list(table.rows())[:2]
+    assert list(shown.rows())[2:] == [("2 more", 3, "", 1)]
+    assert list(shown.first(2).rows())[1:] == [("3 more", Quantity(7, Provenance.MODELLED), "", 1)]
+    assert list(table.first(1).rows()) == [("4 more", Quantity(15, Provenance.MODELLED), "", 1)]
+    formulas = Table.of([("a", "8*n"), ("b", 0), ("c", "n"), ("d", 3)], ["name", "size:bytes"], whole="size")
+    assert list(formulas.first(2).rows()) == [("a", "8*n"), ("3 more", "n + 3")]
+
+
+def test_selected_rows_of_a_whole_are_counted_too() -> None:
+    table = Table.of([("a", 1), ("b", 4), ("c", 2)], ["name", "size:bytes"], title="t", whole="size")
+    document = Document("1", ModelInfo("m", "irs"), (Report("p", tables=(table.first(2),)),))
+    cells = [list(select(document, Selection(sort="size", top=top)).reports[0].tables[0].rows()) for top in (2, 1, 0)]
+    assert cells == [[("a", 1), ("2 more", 6)], [("3 more", 7)], []]
+    filtered = select(document, Selection(filter="size < 3")).reports[0].tables[0]
+    assert list(filtered.rows()) == [("a", 1)]
 
 
 def test_kind_defaults_to_the_key_or_text() -> None:

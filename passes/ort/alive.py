@@ -1,0 +1,101 @@
+"""Memory of a session at each step of a run: weights, inputs, and what adds up to what its arena has in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from irscope.passes.lifetimes.footprint import INSIDE, ROLES, Footprint, Held, resident_row, tensor_row
+from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
+from irscope.passes.lifetimes.timeline import Timeline
+from irscope.passes.lifetimes.windows import windows
+from irscope.passes.ort.model import OrtPlan
+from irscope.passes.sizes import scale
+from irscope.report.values import Quantity
+
+PACKED, BLOCK, ROUNDING = "packed", "block", "rounding"
+_ROUNDED = "chunks of 256 bytes, not split where little is left"
+_BLOCK = "the second run's block has room for tensors of other steps"
+
+
+def arena(plan: OrtPlan, timeline: Timeline) -> Footprint | None:
+    """What a session on the CPU has in use in the run with the higher peak; None where sizes or kernels are not known."""
+    figures = plan.figures
+    sizes = {ROLES.get(role, role): size for role, size in timeline.resident.items()}
+    numbers = {category: size for category, size in sizes.items() if isinstance(size, int)}
+    if figures is None or not plan.on_cpu or len(numbers) < len(sizes):
+        return None
+    rows = _Rows(plan, numbers, {ROLES.get(role, role): given for role, given in timeline.declared.items()})
+    first, second = figures.cold, figures.warm
+    run = "second run" if rows.is_second else "first run"
+    there = sum(numbers.values())
+    heights = [there + size for size in (second if rows.is_second else first).highest]
+    peak = there + max(first.peak.allocated, second.peak.allocated)
+    what = f"weights and inputs, and the most that ONNX Runtime's arena has in use in the {run}, the higher of the first two"
+    at = heights.index(max(heights)) if heights else 0
+    return Footprint("device", what, run, plan.steps, rows.columns(), heights, Quantity(peak), at, rows.at)
+
+
+class _Rows:
+    """What is there at a step, as rows."""
+
+    def __init__(self, plan: OrtPlan, resident: Mapping[str, int], names: Mapping[str, Sequence[str]]) -> None:
+        assert plan.figures is not None
+        self._plan = plan
+        self._figures = figures = plan.figures
+        self._resident = resident
+        self._names = names
+        self.is_second = figures.warm.peak.allocated > figures.cold.peak.allocated
+        self._run = figures.warm if self.is_second else figures.cold
+        self._block = figures.pattern if self.is_second else 0
+        found, buffers = plan.found, plan.buffers
+        owners = [number for taken in buffers.taken for number in taken if found.sizes[number] is not None and found.is_tensor[number]]
+        self._in_block = {
+            (one.born, one.value)
+            for one, number in zip(plan.ranges, owners, strict=True)
+            if self._block and found.traced[number] and not buffers.is_output[number]
+        }
+        self._windows = windows(plan.ranges, len(plan.order))
+
+    def columns(self) -> dict[str, list[object]]:
+        """Bytes by category at each step."""
+        plan, count = self._plan, len(self._plan.order)
+        outputs = [one for one in plan.ranges if one.is_output]
+        others = [one for one in plan.ranges if not one.is_output]
+        found: dict[str, list[int]] = {category: [size] * count for category, size in self._resident.items()}
+        found[PACKED] = [self._figures.before.requested] * count
+        found["output"], found["activation"] = _heights(outputs, count), _heights(others, count)
+        found["temporary"] = [*self._figures.takes]
+        if self._block:
+            inside = _heights([one for one in plan.ranges if (one.born, one.value) in self._in_block], count)
+            found[BLOCK] = [self._block - size for size in inside]
+        there = sum(self._resident.values())
+        asked = [sum(sizes) - there for sizes in zip(*found.values(), strict=True)]
+        found[ROUNDING] = [highest - size for highest, size in zip(self._run.highest, asked, strict=True)]
+        return {category: [*column] for category, column in found.items()}
+
+    def at(self, step: int) -> list[Held]:
+        """All that adds up to what there is at a step."""
+        steps, figures = self._plan.steps, self._figures
+        count = len(steps)
+        rows = [resident_row(category, self._names[category], size, count) for category, size in self._resident.items() if size]
+        if not count:
+            return rows
+        there = sum(self._resident.values())
+        if figures.before.requested:
+            why = "weights that kernels have in another order, and small ones"
+            rows.append(Held("packed weights", PACKED, figures.before.requested, 0, count, why))
+        living = self._windows.living(step)
+        rows += [tensor_row(steps, one, step, one.size) for one in living]
+        if figures.takes[step]:
+            rows.append(Held("", "temporary", figures.takes[step], step, step, INSIDE, steps[step].name, steps[step]))
+        if self._block:
+            unused = self._block - sum(scale(one.size) for one in living if (one.born, one.value) in self._in_block)
+            rows.append(Held("unused part of the block", BLOCK, unused, 0, count, _BLOCK))
+        rounding = there + self._run.highest[step] - sum(scale(row.size) for row in rows)
+        if rounding:
+            rows.append(Held(ROUNDING, ROUNDING, rounding, step, step, _ROUNDED))
+        return rows
+
+
+def _heights(ranges: Sequence[LiveRange], steps: int) -> list[int]:
+    return [scale(size) for size in alive_bytes(ranges, {}, steps)]
