@@ -103,7 +103,7 @@ class Checkpoint(Analysis[Checkpointed]):
             options=self.text,
             summary=summary,
             tables=tuple(self._tables(result)),
-            series=_curve(plans),
+            series=curve_of(plans),
             coverage=Coverage(len(plans.problem.operators), len(plans.problem.operators)),
             notes=(
                 CONVENTION,
@@ -191,7 +191,7 @@ def _recomputed(step: StepProblem, planned: Planned) -> list[tuple[str, int, int
     return sorted(rows, key=lambda row: (-row[2], row[0]))
 
 
-def _curve(plans: CheckpointPlans) -> tuple[Series, ...]:
+def curve_of(plans: CheckpointPlans) -> tuple[Series, ...]:
     """Extra time over the peak."""
     points = plans.curve
     if len(points) < 2:

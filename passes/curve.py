@@ -111,7 +111,7 @@ def _series(result: PeakCurve) -> tuple[Series, ...]:
         rest = [reserved - resident for reserved, resident in zip(worst, result.peaks.resident, strict=True)]
         parts[Column("working", Kind.BYTES, "reserved for everything else")] = rest
     data = {x.key: sizes, **{column.key: cells for column, cells in parts.items()}}
-    return (Series("memory by size", x, tuple(parts), data),)
+    return (Series("memory by size", x, tuple(parts), data, sampled=True),)
 
 
 def _undecided(timeline: Timeline) -> Iterator[str]:

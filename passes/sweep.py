@@ -166,10 +166,9 @@ def curves(result: Swept) -> tuple[Series, ...]:
         ("moved_bytes", Kind.BYTES, "bytes moved", result.bytes),
         ("least_seconds", Kind.SECONDS, "least time", result.seconds),
     ]
+    columns = {key: Column(key, kind, title, provenance=_ORIGINS.get(key, Provenance.EXACT)) for key, kind, title, _ in measures}
     return tuple(
-        Series(
-            title, x, (Column(key, kind, title, provenance=_ORIGINS.get(key, Provenance.EXACT)),), {x.key: sizes, key: cells}, stacked=False
-        )
-        for key, kind, title, cells in measures
+        Series(title, x, (columns[key],), {x.key: sizes, key: cells}, stacked=False, sampled=True)
+        for key, _, title, cells in measures
         if cells is not None
     )

@@ -17,6 +17,7 @@ from irscope.ir.types import Type
 from irscope.ir.typetext import parse_type
 from irscope.passkit.instruments import ProgressLine
 from irscope.passkit.settings import Settings
+from irscope.report.plot import check_plot
 from irscope.report.printable import printable
 from irscope.report.select import Selection, parse_filter
 from irscope.session import Model, open_model
@@ -127,6 +128,15 @@ def settled_output(text: str, force: bool) -> str:
     if path.is_file() and not is_stream(path):
         sys.stderr.write(f"irscope: {printable(str(path))} is there already and will be replaced\n")
     return str(path) if leads else text
+
+
+def plot_from(args: argparse.Namespace) -> Path | None:
+    """The picture that --plot names; one that could not be drawn in the end is an error right away."""
+    if not args.plot:
+        return None
+    path = Path(args.plot)
+    check_plot(path)
+    return path
 
 
 def selection(args: argparse.Namespace) -> Selection:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, load_options, selection, settings_from
+from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, load_options, plot_from, selection, settings_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.comparing import (
     FORMATS,
@@ -19,6 +19,7 @@ from irscope.comparing import (
     run_comparison,
     write_comparison,
 )
+from irscope.comparing.pictures import model_panels, run_panels
 from irscope.comparing.thresholds import Verdict, judge, parse_thresholds
 from irscope.comparing.verdicts import MODEL_MEASURES, RUN_MEASURES, model_measures, run_measures
 from irscope.errors import ExitCode, UsageError
@@ -26,6 +27,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.passkit.instruments import ProgressLine
 from irscope.recording import is_recording, read_recording
 from irscope.report.options import RenderOptions
+from irscope.report.plot import write_plot
 from irscope.report.select import Selection
 from irscope.session import Model, open_model
 
@@ -61,10 +63,12 @@ class Command:
         parser.add_argument(
             "--fail-on", action="append", default=[], metavar="NAME>LIMIT,...", help="exit with 1 beyond a limit, such as peak>5%%"
         )
+        add_output_file(parser, "--plot", help="also draw times by node and bytes alive: .svg, .png or .pdf")
         add_output_arguments(parser, FORMATS)
 
     def run(self, args: argparse.Namespace) -> int:
         wanted = selection(args)
+        picture = plot_from(args)
         recorded = [is_recording(Path(path)) for path in (args.model, args.other)]
         if all(recorded):
             raise UsageError("both files are recordings", code="IRS662", hint="compare each with its model")
@@ -78,6 +82,8 @@ class Command:
         compared = compare_models(a, b, args.lifetime)
         document = model_comparison(compared, everything=args.all)
         _show(document.selected(wanted), args)
+        if picture is not None:
+            write_plot(model_panels(compared, document.report), picture, f"A: {a.program.path}, B: {b.program.path}")
         report_diagnostics((*a.diagnostics, *b.diagnostics), args.verbose)
         return _exit_code(judge(limits, model_measures(compared)) if limits else None) or strict_code(args, [a, b])
 
@@ -88,6 +94,8 @@ class Command:
         compared = compare_recording(opened, recording, args.lifetime)
         document = run_comparison(compared)
         _show(document.selected(wanted), args)
+        if args.plot:
+            write_plot(run_panels(compared, document.report), Path(args.plot), f"{opened.program.path} and {Path(path).name}")
         shown = args.format == "text" and args.output is None
         report_diagnostics((*opened.diagnostics, *(() if shown else compared.diagnostics)), args.verbose)
         return _exit_code(judge(limits, run_measures(compared)) if limits else None) or strict_code(args, [opened])

@@ -7,11 +7,12 @@ import importlib.util
 import sys
 
 from irscope.amounts import COUNT, SECONDS
-from irscope.cli.args import add_input_arguments, add_output_file, amount_of, settled_output
+from irscope.cli.args import add_input_arguments, add_output_file, amount_of, plot_from, settled_output
 from irscope.cli.recordtarget import check_options, request_from
-from irscope.cli.recordtext import failure_text, summary_lines
+from irscope.cli.recordtext import failure_text, recording_panels, summary_lines
 from irscope.errors import PassError, UsageError
 from irscope.files import write_stream
+from irscope.report.plot import write_plot
 from irscope.report.printable import printable
 from irscope.runtime.record.launch import record_in_process
 from irscope.runtime.record.request import ORT, TORCH, Options
@@ -28,6 +29,7 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL", help="a .pt2, .onnx or TorchScript file, or a name such as torchvision:resnet50")
         add_output_file(parser, help="the recording; default: NAME.EXECUTOR.jsonl in this folder")
+        add_output_file(parser, "--plot", help="also draw times by operator and bytes alive: .svg, .png or .pdf")
         parser.add_argument("--executor", choices=(TORCH, ORT), help="default: ort for .onnx files, else torch")
         parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu or cuda; default: cpu")
         add_input_arguments(parser)
@@ -60,6 +62,7 @@ class Command:
             args.values,
         )
         check_options(options)
+        picture = plot_from(args)
         request = request_from(args, options)
         if not args.output:
             settled_output(request.output, args.force)
@@ -71,6 +74,9 @@ class Command:
         sys.stderr.write(f"irscope: running {printable(request.model.name)} with {executor} on {args.device}\n")
         found = record_in_process(request, args.timeout, bool(args.verbose))
         write_stream(sys.stdout, (f"{printable(line)}\n" for line in summary_lines(found)))
+        if picture is not None:
+            title = f"{found.header.model.name} on {found.header.device.name}, {found.header.executor}"
+            write_plot(recording_panels(found), picture, title)
         if not found.complete:
             hint = f"{found.path} has what was recorded until then"
             raise PassError(failure_text(found), code="IRS480", where=found.header.model.name, hint=hint)

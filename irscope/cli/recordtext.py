@@ -1,12 +1,16 @@
-"""What `irscope record` says about a recording when it is done."""
+"""What `irscope record` says about a recording when it is done, and what it draws."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from irscope.ir.names import Names
 from irscope.recording.derive import figures, peak_of, without_workspaces
-from irscope.recording.records import Problem, Recording, Times
+from irscope.recording.records import OpRecord, Problem, Recording, Times
+from irscope.report.picture import Panel, largest_bars, panels_of
+from irscope.report.table import Column, Series
 from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance
 
 _WIDTH = 11
 
@@ -29,6 +33,31 @@ def summary_lines(recording: Recording) -> Iterator[str]:
     for note in recording.notes:
         yield _line("note", note)
     yield _line("written to", recording.path)
+
+
+def recording_panels(recording: Recording) -> list[Panel]:
+    """Times by operator, and bytes alive after each."""
+    ids = Names()
+    names = [ids.unique(_operator_name(op)) for op in recording.ops]
+    seconds = [None if op.time is None else op.time.median_us / 1e6 for op in recording.ops]
+    measured = Provenance.MEASURED
+    words = f"time by operator, median of {recording.header.repeats} runs"
+    times = largest_bars(words, names, [(Column("time", Kind.SECONDS, provenance=measured), seconds)])
+    alive = Series(
+        "bytes alive beyond the model",
+        Column("operator", Kind.INDEX),
+        (Column("alive", Kind.BYTES, provenance=measured),),
+        {"operator": range(len(names)), "alive": [op.alive for op in recording.ops]},
+        stacked=False,
+    )
+    return [*([times] if times is not None else []), *panels_of(alive)]
+
+
+def _operator_name(op: OpRecord) -> str:
+    """Where and what; ONNX Runtime knows no modules, but which nodes of the file an operator carries out."""
+    kind = op.op.rpartition("::")[2]
+    where = op.scope.replace("/", ".") or (op.sources[0] if op.sources else "")
+    return f"{where}: {kind}" if where and where != kind else kind
 
 
 def problem_text(problem: Problem) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from irscope.cli.args import FORMATS, add_model_arguments, add_output_arguments, open_from, selection
+from irscope.cli.args import FORMATS, add_model_arguments, add_output_arguments, add_output_file, open_from, plot_from, selection
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, PassError, UsageError
 from irscope.files import write_stream
@@ -19,6 +19,8 @@ from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import PassRegistry, default_registry
 from irscope.report.options import RenderOptions
+from irscope.report.picture import report_panels
+from irscope.report.plot import write_plot
 from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.select import select
@@ -57,12 +59,14 @@ class Command:
             "--sweep", action="append", default=[], metavar="NAME=SIZES", help="peak memory over sizes of a symbol, such as batch=1..128"
         )
         parser.add_argument("--explain", default="", metavar="NODE", help="where the numbers of one node come from, with --passes flops")
+        add_output_file(parser, "--plot", help="also draw the live tensors, and every other curve of the reports: .svg, .png or .pdf")
         parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
 
     def run(self, args: argparse.Namespace) -> int:
         registry = default_registry()
         passes = _asked_for(args, registry)
         wanted = selection(args)
+        picture = plot_from(args)
         timing = Timing()
         instruments: list[Instrument] = [timing]
         if args.dump_ir:
@@ -88,6 +92,8 @@ class Command:
         if done or failure is None:
             options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
             write_document(select(document, wanted), args.format, args.output, options)
+            if picture is not None:
+                _draw(document, picture)
         found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
         # On a terminal the report has just shown them; twice on one screen is once too often.
         shown_already = args.format == "text" and args.output is None and sys.stdout.isatty()
@@ -97,6 +103,14 @@ class Command:
         if failure is not None:
             raise failure
         return _exit_code(args, model, results.reports, [*model.diagnostics, *found])
+
+
+def _draw(document: Document, picture: Path) -> None:
+    panels = report_panels(document.reports)
+    if not panels:
+        hint = "`--passes liveness` draws the live tensors, once every size is a number: `--bind batch=8`"
+        raise UsageError("no report has a curve to draw", code="IRS430", where=picture.name, hint=hint)
+    write_plot(panels, picture, document.model.path)
 
 
 def _sizes_in(sweep: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, open_from
+from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, open_from, plot_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.files import write_stream
@@ -16,7 +16,8 @@ from irscope.passes.curves.points import find_symbol, symbols_in
 from irscope.passes.sweep import Sweep, curves
 from irscope.report.braille import line_chart
 from irscope.report.options import RenderOptions
-from irscope.report.plot import check_plot, write_plot
+from irscope.report.picture import panels_of
+from irscope.report.plot import write_plot
 from irscope.report.write import write_document
 from irscope.session import Results
 
@@ -26,7 +27,7 @@ class Command:
 
     The model needs sizes that are open: exported with dynamic shapes, or opened with --input x=f32[batch,3,224,224].
     --over batch=1,2,4,8 --over seq=128..1024..128 makes every combination. Curves over one symbol are drawn in the terminal,
-    and by matplotlib (pip install irscope[plot]) with --plot FILE.png or FILE.svg.
+    and in a file with --plot FILE.svg, or FILE.png and FILE.pdf (pip install irscope[plot]).
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -43,9 +44,7 @@ class Command:
             symbols = open_from(args).program.symbols
             example = f"for example {typed(over_option(next(iter(symbols.values()))))}" if symbols else "the model has no open size"
             raise UsageError("--over says which sizes to look at", hint=example)
-        picture = Path(args.plot) if args.plot else None
-        if picture is not None:
-            check_plot(picture)
+        picture = plot_from(args)
         model = open_from(args, open_sizes=symbols_in([",".join(args.over)]))
         wanted = Sweep(over=",".join(args.over), dtype=args.dtype)
         [result] = model.manager.run([wanted])
@@ -55,7 +54,8 @@ class Command:
                 symbol = find_symbol(model.program, symbols_in(args.over)[0])
                 example = f"for example {typed(over_option(model.program.symbols[symbol]))}"
                 raise UsageError("a plot needs one symbol with several sizes", code="IRS430", hint=example)
-            write_plot(series, picture, f"{Path(args.model).name} on {result.value.device.title}")
+            panels = [panel for one in series for panel in panels_of(one)]
+            write_plot(panels, picture, f"{Path(args.model).name} on {result.value.device.title}")
         is_text = args.format == "text" and args.output is None
         rows = args.rows if args.rows is not None else (0 if is_text else None)
         options = RenderOptions.for_stream(sys.stdout, rows=rows) if args.output is None else RenderOptions(rows=rows)

@@ -7,11 +7,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, add_step_arguments
+from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, add_step_arguments, plot_from
+from irscope.errors import UsageError
 from irscope.files import write_text
 from irscope.report.options import RenderOptions
 
-_PICTURES = ("memory", "categories", "idle", "batch", "recompute")
+_PICTURES = ("memory", "categories", "idle", "batch", "recompute")  # those of trainpictures, which takes long to import
 
 
 class Command:
@@ -58,22 +59,19 @@ class Command:
         from irscope.files import write_stream
         from irscope.report.write import write_document
 
-        picture = Path(args.plot) if args.plot else None
-        if picture is not None:
-            from irscope.report.plot import check_plot
-
-            if picture.suffix.lower() != ".svg":
-                check_plot(picture)
+        picture = plot_from(args)
         if args.plan_out:
             from irscope.cli.trainplanfile import check_plan_file
 
             check_plan_file(args)
         if args.batches or args.memory:
-            document, model, series = swept(args)
+            _check_profiles(args)
+            document, models, series = swept(args)
         else:
-            model = opened(args)
-            results = model.run(_with_checkpoint(args))
-            document, series = model.document(results), ()
+            models = {0: opened(args)}
+            results = models[0].run(_with_checkpoint(args))
+            document, series = models[0].document(results), ()
+        model = next(iter(models.values()))
         if args.plan_out:
             from irscope.cli.trainplanfile import write_plan
 
@@ -81,17 +79,18 @@ class Command:
         options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
         write_document(document, args.format, args.output, options)
         self._write_files(args, model)
+        steps = {f"batch {batch}" if batch else "": one for batch, one in models.items()}
         if picture is not None:
             from irscope.cli.trainpictures import draw
 
-            draw(args.picture or "memory", model, series, picture, args.seconds)
+            draw(args.picture or "memory", steps, series, picture, args.seconds)
         elif args.picture and args.format == "text" and args.output is None:
             from irscope.cli.trainpictures import dotted
 
-            write_stream(sys.stdout, (f"{line}\n" for line in dotted(args.picture, model, series, args.seconds, options.encoding)))
+            write_stream(sys.stdout, (f"{line}\n" for line in dotted(args.picture, steps, series, args.seconds, options.encoding)))
         found = [diagnostic for report in document.reports for diagnostic in report.diagnostics]
         report_diagnostics([*model.diagnostics, *found], args.verbose)
-        return strict_code(args, [model], document.reports)
+        return strict_code(args, [*models.values()], document.reports)
 
     def _write_files(self, args: argparse.Namespace, model: object) -> None:
         from irscope.cli.training import activation_lines, node_lines
@@ -101,6 +100,12 @@ class Command:
         for path, lines in ((args.nodes_csv, node_lines), (args.activations_csv, activation_lines)):
             if path:
                 write_text(Path(path), [lines(model, args.link)])
+
+
+def _check_profiles(args: argparse.Namespace) -> None:
+    """Refuses what would be about one size of the batch that nobody named."""
+    if args.nodes_csv or args.activations_csv:
+        raise UsageError("the profiles of a step are of one size of the batch", code="IRS386", hint="`--bind batch=8 --nodes-csv FILE`")
 
 
 def _with_checkpoint(args: argparse.Namespace) -> str:

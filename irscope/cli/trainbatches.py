@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from irscope import __version__
@@ -59,14 +59,18 @@ class Size:
         return self.planned is not None and self.planned.met
 
 
-def swept(args: argparse.Namespace) -> tuple[Document, Model, tuple[Series, ...]]:
-    """The step at several sizes of the batch, each captured anew; and the largest batch that fits."""
+def swept(args: argparse.Namespace) -> tuple[Document, dict[int, Model], tuple[Series, ...]]:
+    """The step at several sizes of the batch, each captured anew; and the largest batch that fits.
+
+    The models are those of the sizes that were asked for, or that of the largest batch that fits.
+    """
     wanted = _batches(args.batches) if args.batches else []
-    captures = _Captures(args)
+    captures = _Captures(args, wanted)
     for batch in wanted or captures.starts():
         captures.needs(batch)
     summary: dict[str, object] = {}
     tables: list[Table] = []
+    shown = wanted
     if args.memory:
         room = parse_bytes(args.memory)
         most, above = _search(room, captures.needs, captures.known())
@@ -78,12 +82,12 @@ def swept(args: argparse.Namespace) -> tuple[Document, Model, tuple[Series, ...]
         sizes = _planned_sizes(captures, room, most, args.seconds)
         tables.append(_plans(sizes))
         summary |= _with_recomputing(sizes, most)
-    shown = wanted or sorted(captures.found)
-    model = captures.last
-    assert model is not None
+        shown = wanted or [most or above]
+    models = {batch: captures.model(batch) for batch in shown}
+    model = next(iter(models.values()))
     trace = trace_in(model.program)
     summary = {"optimizer": trace.optimizer, "device": memory_of(model).target.device.name, **summary}
-    table, series = _peaks({batch: captures.found[batch] for batch in shown})
+    table, series = _peaks({batch: captures.found[batch] for batch in wanted or sorted(captures.found)})
     notes = (
         "with recomputing: peaks of tensors by plans, and what the kept step takes besides (workspaces, rounding by the allocator)",
         "a size for which no plan was found may still have one; --seconds gives the search more time",
@@ -97,16 +101,17 @@ def swept(args: argparse.Namespace) -> tuple[Document, Model, tuple[Series, ...]
         notes=notes if args.memory else (),
     )
     info = replace(model.info(), bind=dict(load_options(args).bind))
-    return Document(__version__, info, (model.marked(report),)), model, (series,)
+    return Document(__version__, info, (model.marked(report),)), models, (series,)
 
 
 class _Captures:
     """Steps by size of the batch, each captured once."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, wanted: Collection[int]) -> None:
         self.args = args
         self.found: dict[int, StepMemory] = {}
-        self.last: Model | None = None
+        self._wanted = wanted
+        self._models: dict[int, Model] = {}
 
     def starts(self) -> list[int]:
         """Where to begin when the user names no sizes."""
@@ -117,9 +122,15 @@ class _Captures:
     def memory(self, batch: int) -> StepMemory:
         """The step's memory at a size."""
         if batch not in self.found:
-            self.last = opened(self.args, batch)
-            self.found[batch] = memory_of(self.last)
+            model = opened(self.args, batch)
+            self.found[batch] = memory_of(model)
+            if batch in self._wanted:
+                self._models[batch] = model
         return self.found[batch]
+
+    def model(self, batch: int) -> Model:
+        """The step at a size; one that was only tried on the way to another is captured again."""
+        return self._models.get(batch) or opened(self.args, batch)
 
     def needs(self, batch: int) -> int:
         """Reserved bytes, the most of all steps."""
@@ -159,13 +170,13 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
         *[Column(name, Kind.BYTES) for name in _COUNTERS],
         *[Column(category.replace(" ", "_"), Kind.BYTES, help="at the peak") for category in CATEGORIES],
     )
-    drawn: tuple[Counter, ...] = ("requested", "reserved")
     series = Series(
         "Peak by batch",
         Column("batch", Kind.COUNT),
-        tuple(Column(counter, Kind.BYTES) for counter in drawn),
-        {"batch": list(found), **{counter: [memory.counter(counter) for memory in found.values()] for counter in drawn}},
+        tuple(Column(counter, Kind.BYTES) for counter in _COUNTERS),
+        {"batch": list(found), **{counter: [memory.counter(counter) for memory in found.values()] for counter in _COUNTERS}},
         stacked=False,
+        sampled=True,
     )
     return Table.of(rows, columns, "Peak of the steady step by batch"), series
 

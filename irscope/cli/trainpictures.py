@@ -1,109 +1,143 @@
-"""Pictures of a training step: SVG as it is, PNG and PDF by matplotlib."""
+"""Pictures of a training step, in a file or in the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from irscope.cli.recomputepicture import recompute_picture, recompute_series
 from irscope.cli.training import kept_of, memory_of, plans_of
 from irscope.errors import UsageError
-from irscope.files import write_text
+from irscope.memory.checkpointing.solve import CheckpointPlans
+from irscope.passes.checkpoint import curve_of
 from irscope.passes.training_memory import TrainingMemory
 from irscope.report.braille import line_chart
 from irscope.report.celltext import signed
+from irscope.report.picture import Curve, Panel, Style, bars, panels_of
 from irscope.report.plot import write_plot
-from irscope.report.svgchart import chart
-from irscope.report.table import Column, Series
-from irscope.report.units import Kind
-from irscope.report.values import bare
+from irscope.report.table import Column, Mark, Series
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
+from irscope.training.trace import CATEGORIES
 
-_STYLE = (
-    "svg{font:12px sans-serif;background:#fff}.axis{fill:none;stroke:#444}.mark{stroke:#444;stroke-dasharray:2 2;fill:none}text{fill:#222}"
-)
-_BARS = 15
-_ROW, _LEFT, _WIDE = 22, 320, 480
-
-
-def draw(picture: str, model: Model, swept: Sequence[Series], path: Path, seconds: float) -> None:
-    """Draw one picture into a file whose suffix says how; what needs a search for plans gets some seconds."""
-    title = f"{model.program.path or model.program.metadata.get('class', '')}: {picture}"
-    series = _series(picture, model, swept, seconds)
-    if path.suffix.lower() != ".svg":
-        write_plot(series, path, title)
-        return
-    if picture == "recompute":
-        text = "".join(recompute_picture(plans_of(model, seconds), title))
-    else:
-        text = "".join(_bars(series[0]) if picture in ("categories", "idle") else _page(series))
-    write_text(path, [text])
+PICTURES = {
+    "memory": "memory over a training step",
+    "categories": "memory at the peak of a training step",
+    "idle": "kept activations that lie idle longest",
+    "batch": "peak of a training step by batch",
+    "recompute": "peak against recompute time",
+}
+"""What can be drawn, with the words of its title."""
+_MOST_IDLE = 15
+_MOST_STRETCH = 4
+"""How many times as slow as the slowest plan found a simpler one is still drawn."""
 
 
-def dotted(picture: str, model: Model, swept: Sequence[Series], seconds: float, encoding: str) -> Iterator[str]:
+def draw(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], path: Path, seconds: float) -> None:
+    """Draw one picture into a file whose ending says how; steps have names where they are several. A search for plans gets some seconds."""
+    model = next(iter(steps.values()))
+    name = model.program.path or model.program.metadata.get("class", "")
+    write_plot(_panels(picture, steps, swept, seconds), path, f"{name}: {PICTURES[picture]} on {memory_of(model).target.device.title}")
+
+
+def dotted(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], seconds: float, encoding: str) -> Iterator[str]:
     """A picture in the terminal."""
     if picture in ("categories", "idle"):
         raise UsageError(f"the picture {picture!r} has bars and is drawn into a file", code="IRS387", hint="`--plot FILE.svg`")
-    for series in _series(picture, model, swept, seconds):
-        if picture == "memory":
-            data: dict[str, Sequence[object]] = {series.x.key: series.cells(series.x.key), "total": series.totals(series.y)}
-            series = Series(series.title, series.x, (Column("total", Kind.BYTES),), data)
-        for column in series.y:
-            one = Series(series.title, series.x, (column,), series.data, stacked=False)
-            yield from ("", *line_chart(one, encoding))
-
-
-def _series(picture: str, model: Model, swept: Sequence[Series], seconds: float) -> list[Series]:
-    if picture == "recompute":
-        return [recompute_series(plans_of(model, seconds))]
     if picture == "batch":
-        if not swept:
-            raise UsageError("the picture of batches needs --batches", code="IRS386", hint="`--batches 4,8,16,32,64`")
-        return list(swept)
-    if picture == "memory":
-        report = TrainingMemory().report(memory_of(model), model.manager)
-        return list(report.series)
-    if picture == "categories":
-        found = {name: size for name, size in memory_of(model).at_peak().items() if size.value or size.interval}
-        return [_named("At the peak", Column("bytes", Kind.BYTES), list(found), list(found.values()))]
-    kept = sorted(kept_of(model, 55.0).kept, key=lambda one: -one.idle_seconds * one.piece.size)[:_BARS]
-    return [_named("Idle activations", Column("idle", Kind.SECONDS), [one.piece.name for one in kept], [one.idle_seconds for one in kept])]
-
-
-def _named(title: str, column: Column, names: list[str], values: Sequence[object]) -> Series:
-    return Series(title, Column("name"), (column,), {"name": names, column.key: list(values)}, stacked=False)
-
-
-def _page(series: Sequence[Series]) -> Iterator[str]:
-    """Charts below one another in one picture."""
-    drawn = [line for one in series for line in chart(one)]
-    count = sum(line.startswith("<svg") for line in drawn)
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="980" height="{count * 240 + 40}"><style>{_STYLE}</style>\n'
-    number = 0
-    for line in drawn:
-        if line.startswith("<svg"):
-            line = line.replace("<svg ", f'<svg y="{number * 240}" height="224" ', 1)
-            number += 1
-        if line.startswith(("<p", "<div", "<ul")) and not line.startswith("<path"):
+        for series in _of_batches(swept):
+            yield from _lines(series, series.y, encoding)
+        return
+    for label, model in steps.items():
+        if label:
+            yield from ("", label)
+        if picture == "recompute":
+            for series in curve_of(plans_of(model, seconds)):
+                yield from _lines(series, series.y, encoding)
             continue
-        yield line
-    names = [column.heading for one in series for column in one.y]
-    yield f'<text x="90" y="{count * 240 + 20}">{escape("from bottom to top: " + ", ".join(names))}</text></svg>\n'
+        for series in _of_memory(model):
+            data: dict[str, Sequence[object]] = {series.x.key: series.cells(series.x.key), "total": series.totals(series.y)}
+            total = Column("total", Kind.BYTES)
+            yield from _lines(Series(series.title, series.x, (total,), data, stacked=False), [total], encoding)
 
 
-def _bars(series: Series) -> Iterator[str]:
-    column = series.y[0]
-    names, cells = series.cells("name"), series.cells(column.key)
-    values = [float(str(bare(cell))) for cell in cells]
-    top = max(values, default=0.0) or 1.0
-    size = f'width="{_LEFT + _WIDE + 120}" height="{(len(values) + 2) * _ROW}"'
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{_STYLE}</style>\n'
-    yield f'<text x="{_LEFT}" y="{_ROW - 6}">{escape(series.title)}</text>\n'
-    for row, (name, cell, value) in enumerate(zip(names, cells, values, strict=True), 1):
-        y, wide = row * _ROW, value / top * _WIDE
-        shown = signed(cell, column.kind)
-        yield f'<text x="{_LEFT - 6}" y="{y + 15}" text-anchor="end">{escape(str(name)[-46:])}</text>'
-        yield f'<rect x="{_LEFT}" y="{y + 2}" width="{wide:.1f}" height="{_ROW - 5}" fill="#0072b2"/>'
-        yield f'<text x="{_LEFT + wide + 5:.1f}" y="{y + 15}">{escape(shown)}</text>\n'
-    yield "</svg>\n"
+def _lines(series: Series, columns: Sequence[Column], encoding: str) -> Iterator[str]:
+    for column in columns:
+        yield from ("", *line_chart(Series(series.title, series.x, (column,), _data(series, column), stacked=False), encoding))
+
+
+def _data(series: Series, column: Column) -> dict[str, Sequence[object]]:
+    return {key: series.data[key] for key in (series.x.key, column.key)}
+
+
+def _of_batches(swept: Sequence[Series]) -> Sequence[Series]:
+    if not swept:
+        raise UsageError("the picture of batches needs --batches", code="IRS386", hint="`--batches 4,8,16,32,64`")
+    return swept
+
+
+def _panels(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], seconds: float) -> list[Panel]:
+    if picture == "batch":
+        return [panel for series in _of_batches(swept) for panel in panels_of(series)]
+    if picture == "categories":
+        return [_categories(steps)]
+    if picture == "idle":
+        return [_idle(label, model) for label, model in steps.items()]
+    if picture == "recompute":
+        return [recompute_panel(label, plans_of(model, seconds)) for label, model in steps.items()]
+    return [panel for label, model in steps.items() for panel in _timeline(label, model)]
+
+
+def _of_memory(model: Model) -> Sequence[Series]:
+    return model.marked(TrainingMemory().report(memory_of(model), model.manager)).series
+
+
+def _timeline(label: str, model: Model) -> list[Panel]:
+    return [panel for series in _of_memory(model) for panel in panels_of(series, label or series.title)]
+
+
+def _categories(steps: Mapping[str, Model]) -> Panel:
+    found = {label: memory_of(model).at_peak() for label, model in steps.items()}
+    names = [name for name in CATEGORIES if any(sizes[name].value or sizes[name].interval for sizes in found.values())]
+    peaks = [signed(sum(sizes.values(), Quantity(0)), Kind.BYTES) for sizes in found.values()]
+    columns = [
+        (Column(label or "bytes", Kind.BYTES, f"{label}, peak {peak}" if label else "bytes"), [sizes[name] for name in names])
+        for (label, sizes), peak in zip(found.items(), peaks, strict=True)
+    ]
+    return bars("bytes by category" if len(found) > 1 else f"bytes by category, together the peak of {peaks[0]}", names, columns)
+
+
+def _idle(label: str, model: Model) -> Panel:
+    kept = sorted(kept_of(model, 55.0).kept, key=lambda one: -one.idle_seconds * one.piece.size)[:_MOST_IDLE]
+    names = [f"{one.piece.name}, {humanise(one.piece.size, Kind.BYTES)}" for one in kept]
+    column = Column("idle", Kind.SECONDS, provenance=Provenance.MODELLED)
+    words = f"time between forward and backward use, the {len(kept)} with most byte-seconds"
+    return bars(f"{label}: {words}" if label else words, names, [(column, [one.idle_seconds for one in kept])])
+
+
+def recompute_panel(label: str, plans: CheckpointPlans) -> Panel:
+    """Extra time by peak: the plans found, what no plan can beat, and simpler planners."""
+    found = [(one.cost.peak, one.cost.seconds) for one in plans.curve]
+    others = {name: sorted({(one.peak, one.seconds) for one in costs}) for name, costs in sorted(plans.baselines.items())}
+    slowest = max(seconds for _, seconds in found)
+    # Simpler plans take longer. The quickest of each are to be seen, unless they would leave the curve at the bottom of the picture.
+    quickest = [min(seconds for _, seconds in points) for points in others.values() if points]
+    top = max([2 * slowest, *(1.1 * seconds for seconds in quickest if seconds <= _MOST_STRETCH * slowest)]) or 1e-6
+    kept = plans.save_all.peak
+    left, right = min(plans.floor, *(peak for peak, _ in found)), max([kept, *(peak for points in others.values() for peak, _ in points)])
+    bound = sorted((one.budget, one.bound) for one in plans.planned if one.bound is not None)
+    curves = [_curve("plans found", found, Style.STEPS), _curve("no plan is quicker", bound, Style.LINE, dashed=True)]
+    for name, points in others.items():
+        inside = [point for point in points if point[1] <= top]
+        beyond = len(points) - len(inside)
+        curves.append(_curve(f"{name} ({beyond} slower)" if beyond else name, inside, Style.POINTS))
+    ends = ((plans.floor, "no plan needs less than"), (kept, "everything kept:"))
+    marks = tuple(Mark(peak, f"{words} {humanise(peak, Kind.BYTES)}") for peak, words in ends)
+    x = Column("peak", Kind.BYTES, "peak of tensors")
+    y = Column("extra", Kind.SECONDS, "extra time", provenance=Provenance.MODELLED)
+    words = "extra time (modelled) by peak"
+    return Panel(f"{label}: {words}" if label else words, x, y, tuple(curves), marks, left=left, right=right, top=top)
+
+
+def _curve(name: str, points: Sequence[tuple[float, float]], style: Style, *, dashed: bool = False) -> Curve:
+    return Curve(name, [x for x, _ in points], [y for _, y in points], style, dashed)

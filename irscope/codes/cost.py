@@ -116,9 +116,12 @@ CODES: Final[dict[str, CodeDoc]] = {
         "--sort bytes --top 10 --filter 'dtype = f32 and name ~ \"layer1.*\"'. docs/cli.md has the grammar.",
     ),
     "IRS430": CodeDoc(
-        "The picture cannot be drawn", "A plot is a .png, .svg or .pdf, of one symbol over several sizes. Two symbols make a table only."
+        "The picture cannot be drawn",
+        "`--plot` writes .png, .svg or .pdf, and needs numbers over steps, sizes or names: `irscope sweep` over one symbol (two make a "
+        "table only), or a pass with a curve, such as `liveness` once every size is a number.",
     ),
     "IRS431": CodeDoc(
-        "matplotlib is not installed", "Pictures need it: pip install irscope[plot]. Tables and curves in the terminal do not."
+        "matplotlib is not installed",
+        "Pictures as .png and .pdf need it: `pip install irscope[plot]`. Those as .svg, tables and curves in the terminal do not.",
     ),
 }

@@ -134,7 +134,11 @@ CODES: Final[dict[str, CodeDoc]] = {
         "A script that gives no training step",
         "The function that is named after the colon must return (module, inputs), and may add a loss and an optimizer.",
     ),
-    "IRS386": CodeDoc("Sizes of the batch that cannot be used", "`--batches` takes whole numbers, and changes the inputs of named models."),
+    "IRS386": CodeDoc(
+        "Sizes of the batch that cannot be used",
+        "`--batches` takes whole numbers, and changes the inputs of named models. `--nodes-csv` and `--activations-csv` are about one "
+        "size: `--bind batch=8`.",
+    ),
     "IRS387": CodeDoc("A picture of bars in the terminal", "`--picture categories` and `idle` are drawn into a file: `--plot FILE.svg`."),
     "IRS388": CodeDoc(
         "A graph without a training step",

@@ -11,7 +11,7 @@ from irscope.report.celltext import CellWriter
 from irscope.report.options import RenderOptions
 from irscope.report.report import Coverage, Document, ModelInfo, Report
 from irscope.report.summary import Entry
-from irscope.report.svgchart import chart, text
+from irscope.report.svgchart import STYLE, chart, text
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
@@ -35,11 +35,6 @@ tbody tr:nth-child(even) { background: #8881; }
 .unknown, .quiet { opacity: .75; }
 .error, .warning { font-weight: 600; }
 svg { width: 100%; max-width: 61rem; }
-svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
-.axis, .mark { fill: none; stroke: currentColor; }
-.mark { stroke-dasharray: 2 3; }
-.legend span { margin-right: 1rem; white-space: nowrap; }
-.legend i { display: inline-block; width: .8em; height: .8em; margin-right: .35em; }
 """
 
 
@@ -49,7 +44,7 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+    yield f"<title>{title}</title>\n<style>{_STYLE}{STYLE}</style>\n</head>\n<body>\n"
     yield from _model(document.model)
     for report in document.reports:
         yield from _report(report, options)

@@ -1,91 +1,198 @@
-"""A series as an SVG picture inside a page."""
+"""Panels as SVG: inside a page, or as a file of its own. Needs nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from irscope.report.bins import axis, bin_of, drawable, highest, totals
-from irscope.report.celltext import SIGNS, signed
-from irscope.report.printable import printable
-from irscope.report.table import Column, Series
-from irscope.report.units import humanise
-from irscope.report.values import Number, Quantity
+from irscope.report.celltext import signed
+from irscope.report.picture import Curve, Panel, Style, panels_of, rows_of, stacked, ticks
+from irscope.report.printable import cut_middle, printable
+from irscope.report.table import Series
+from irscope.report.values import Quantity
 
-_WIDTH, _HEIGHT, _TOP, _LEFT, _BOTTOM = 880, 180, 22, 90, 22
-_BINS = 440
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#777777")
-"""Okabe and Ito's, told apart by most eyes; the legend also gives the order from bottom to top."""
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#777777")
+"""Okabe and Ito's, told apart by most eyes."""
+_WIDTH, _HEIGHT, _TOP, _LEFT, _RIGHT = 880, 180, 22, 90, 10
+_LABELS = 14
+"""A line of labels or of the legend."""
+_NAMES, _MOST_NAME, _BAR = 320, 50, 17
+_LETTER = 6.2
+"""The usual width of a letter of the font."""
+STYLE = """svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
+.axis, .mark, .grid, .line { fill: none; stroke: currentColor; }
+.mark { stroke-dasharray: 2 3; }
+.grid { stroke-opacity: .2; }
+.peak { fill: currentColor; }
+"""
+"""What a page needs for the pictures."""
+_FILE_STYLE = f"{STYLE}svg {{ color: #222; }}\nsvg .title {{ font-weight: 600; font-size: 13px; }}\n"
+_PAGE_WIDTH = _LEFT + _WIDTH + _RIGHT
 
 
 def chart(series: Series) -> Iterator[str]:
-    """The picture, one for each column unless they are parts of a whole; nothing where no number can be drawn."""
-    groups = [series.y] if series.stacked else [(column,) for column in series.y]
-    for columns in groups:
-        layers = [drawable(series.cells(column.key)) for column in columns]
-        heights = totals(layers)
-        if any(heights) and min(height for height in heights if height is not None) >= 0:
-            yield from _picture(series, columns, layers, heights)
+    """The pictures of a series for a page that has the style; nothing where no number can be drawn."""
+    for panel in panels_of(series):
+        drawn, height = _drawn(panel)
+        label = text(f"{panel.title}: at most {signed(Quantity(panel.top, panel.y.provenance), panel.y.kind)}")
+        yield f'<svg viewBox="0 0 {_PAGE_WIDTH} {height}" role="img" aria-label="{label}">\n'
+        yield from drawn
+        yield "</svg>\n"
 
 
-def _picture(
-    series: Series, columns: Sequence[Column], layers: Sequence[Sequence[Number | None]], heights: Sequence[Number | None]
-) -> Iterator[str]:
-    places, marks = axis(series)
-    chosen = highest(places, heights, _BINS)
-    top = max(height for height in heights if height is not None)
-    most = signed(Quantity(top, series.provenance_of_top(columns)), columns[0].kind)
-    label = text(f"{series.title}: at most {most}")
-    yield f'<svg viewBox="0 0 {_LEFT + _WIDTH + 10} {_TOP + _HEIGHT + _BOTTOM}" role="img" aria-label="{label}">\n'
-    floor = [0.0] * _BINS
-    for number, (column, layer) in enumerate(zip(columns, layers, strict=True)):
-        ceiling = [low + float((0 if at is None else layer[at] or 0) / top) for low, at in zip(floor, chosen, strict=True)]
-        yield f'<path fill="{_COLOURS[number % len(_COLOURS)]}" d="{_band(floor, ceiling)}"><title>{text(column.heading)}</title></path>\n'
-        floor = ceiling
-    for mark in marks:
-        x = _x(bin_of(mark.x, places, _BINS) + 0.5)
-        anchor = "end" if x > _LEFT + _WIDTH / 2 else "start"
-        yield f'<path class="mark" d="M{x:.1f} {_TOP - 4}V{_TOP + _HEIGHT}"/>'
-        yield f'<text x="{x:.1f}" y="{_TOP - 8}" text-anchor="{anchor}">▼ {text(mark.label)}</text>\n'
-    yield from _frame(series, columns[0], top, most)
+def document(panels: Sequence[Panel], title: str) -> Iterator[str]:
+    """A file: panels below one another."""
+    parts: list[str] = []
+    y = 28
+    for panel in panels:
+        drawn, height = _drawn(panel)
+        if panel.title:
+            parts.append(f'<text class="title" x="12" y="{y + 14}">{text(panel.title)}</text>\n')
+            y += 20
+        parts += [f'<g transform="translate(0 {y})">\n', *drawn, "</g>\n"]
+        y += height + 10
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{_PAGE_WIDTH}" height="{y}" viewBox="0 0 {_PAGE_WIDTH} {y}">'
+    yield f'<style>{_FILE_STYLE}</style><rect width="{_PAGE_WIDTH}" height="{y}" fill="#fff"/>\n'
+    yield f'<text class="title" x="12" y="20">{text(title)}</text>\n'
+    yield from parts
     yield "</svg>\n"
-    if len(columns) > 1:
-        yield _legend(series, columns)
 
 
-def _frame(series: Series, column: Column, top: Number, most: str) -> Iterator[str]:
-    ends = series.cells(series.x.key)
-    yield f'<path class="axis" d="M{_LEFT} {_TOP}V{_TOP + _HEIGHT}H{_LEFT + _WIDTH}"/>\n'
-    for label, place in ((most, _TOP), (humanise(top / 2, column.kind), _TOP + _HEIGHT / 2), (humanise(0, column.kind), _TOP + _HEIGHT)):
-        yield f'<text x="{_LEFT - 6}" y="{place + 4}" text-anchor="end">{text(label)}</text>\n'
-    below = _TOP + _HEIGHT + 16
-    first, last = (text(humanise(end, series.x.kind)) for end in (ends[0], ends[-1]))
-    yield f'<text x="{_LEFT}" y="{below}">{text(series.x.heading)} {first}</text>'
-    yield f'<text x="{_LEFT + _WIDTH}" y="{below}" text-anchor="end">{last}</text>\n'
+def _drawn(panel: Panel) -> tuple[list[str], int]:
+    """The elements of a panel and the height that they take."""
+    return _bars(panel) if panel.names else _Plot(panel).drawn()
 
 
-def _legend(series: Series, columns: Sequence[Column]) -> str:
-    signs = [SIGNS.get(series.provenance(column), "") for column in columns]
-    entries = "".join(
-        f'<span><i style="background:{_COLOURS[number % len(_COLOURS)]}"></i>{signs[number]}{text(column.heading)}</span>'
-        for number, column in enumerate(columns)
-    )
-    return f'<p class="legend">from bottom to top: {entries}</p>\n'
+class _Plot:
+    """Curves over axes."""
+
+    def __init__(self, panel: Panel) -> None:
+        self.panel = panel
+        self.rows = rows_of(panel.marks, panel.left, panel.right, int(_WIDTH / _LETTER))
+        self.top = _TOP + _LABELS * max(self.rows, default=0)
+        self.bottom = self.top + _HEIGHT
+
+    def drawn(self) -> tuple[list[str], int]:
+        panel = self.panel
+        parts = [*self._grid()]
+        if panel.curves[0].style in (Style.AREA, Style.BAND):
+            edges = stacked(panel)
+            for number, (curve, (floor, ceiling)) in enumerate(zip(panel.curves, edges, strict=True)):
+                outline = [*self._places(curve, ceiling), *reversed(self._places(curve, floor))]
+                parts.append(f'<path fill="{_colour(number)}" d="{_path(outline)}Z"><title>{text(curve.name)}</title></path>\n')
+        else:
+            for number, curve in enumerate(panel.curves):
+                parts += self._line(curve, _colour(number), 1.6 * panel.thickness(number))
+        parts += [f'<circle class="peak" cx="{self._x(peak.x):.1f}" cy="{self._y(peak.y):.2f}" r="2.5"/>\n' for peak in panel.peaks]
+        for mark, row in zip(panel.marks, self.rows, strict=True):
+            x, y = self._x(mark.x), self.top - 8 - _LABELS * row
+            anchor, words = ("end", f"{mark.label} ▼") if x > _LEFT + _WIDTH / 2 else ("start", f"▼ {mark.label}")
+            # The sign stands above its place, not beside it.
+            at = x + 4 if anchor == "end" else x - 4
+            parts.append(f'<path class="mark" d="M{x:.1f} {y + 4}V{self.bottom}"/>')
+            parts.append(f'<text x="{at:.1f}" y="{y}" text-anchor="{anchor}">{text(words)}</text>\n')
+        legend, height = _legend(panel, self.bottom + 34)
+        return [*parts, *legend], height
+
+    def _line(self, curve: Curve, colour: str, width: float) -> Iterator[str]:
+        points = [(x, y) for x, y in zip(curve.xs, curve.ys, strict=True) if y is not None]
+        if curve.style is not Style.POINTS:
+            style = f"stroke:{colour};stroke-width:{width:.1f}{';stroke-dasharray:5 4' if curve.dashed else ''}"
+            for run in _runs(curve):
+                path = _path(self._places(run, [float(y or 0) for y in run.ys]))
+                yield f'<path class="line" style="{style}" d="{path}"><title>{text(curve.name)}</title></path>\n'
+        if curve.style in (Style.POINTS, Style.LINE) and not curve.dashed:
+            for x, y in points:
+                yield f'<circle cx="{self._x(x):.1f}" cy="{self._y(y):.2f}" r="2.5" fill="{colour}"/>'
+            yield "\n"
+
+    def _places(self, curve: Curve, heights: Sequence[float]) -> list[tuple[float, float]]:
+        """The corners of a curve; one that holds goes on until the next place."""
+        if curve.style in (Style.LINE, Style.BAND):
+            return [(self._x(x), self._y(y)) for x, y in zip(curve.xs, heights, strict=True)]
+        ends = [*curve.xs[1:], self.panel.right if curve.xs[-1] < self.panel.right else curve.xs[-1]]
+        return [(self._x(x), self._y(y)) for begin, end, y in zip(curve.xs, ends, heights, strict=True) for x in (begin, end)]
+
+    def _grid(self) -> Iterator[str]:
+        panel = self.panel
+        for height, label in ticks(0, panel.top, panel.y.kind):
+            y = self._y(height)
+            yield f'<path class="grid" d="M{_LEFT},{y:.2f}H{_LEFT + _WIDTH}"/><text x="{_LEFT - 6}" y="{y + 4:.2f}" text-anchor="end">'
+            yield f"{text(label)}</text>\n"
+        for place, label in ticks(panel.left, panel.right, panel.x.kind):
+            x = self._x(place)
+            yield f'<path class="axis" d="M{x:.1f} {self.bottom}v4"/><text x="{x:.1f}" y="{self.bottom + 16}" text-anchor="middle">'
+            yield f"{text(label)}</text>\n"
+        yield f'<path class="axis" d="M{_LEFT} {self.top}V{self.bottom}H{_LEFT + _WIDTH}"/>\n'
+        middle = _LEFT + _WIDTH / 2
+        yield f'<text x="{middle:.1f}" y="{self.bottom + 30}" text-anchor="middle">{text(panel.x.heading)}</text>\n'
+
+    def _x(self, place: float) -> float:
+        span = (self.panel.right - self.panel.left) or 1
+        return _LEFT + _WIDTH * (place - self.panel.left) / span
+
+    def _y(self, height: float) -> float:
+        return self.bottom - _HEIGHT * min(height / self.panel.top, 1.0)
 
 
-def _band(floor: Sequence[float], ceiling: Sequence[float]) -> str:
-    """The outline of the area between two step curves, given as shares of the height."""
-    upper = [f"L{_x(at + side):.1f} {_y(share):.1f}" for at, share in enumerate(ceiling) for side in (0, 1)]
-    lower = [f"L{_x(at + side):.1f} {_y(floor[at]):.1f}" for at in reversed(range(len(floor))) for side in (1, 0)]
-    return f"M{_x(0):.1f} {_y(floor[0]):.1f}{''.join(upper)}{''.join(lower)}Z"
+def _bars(panel: Panel) -> tuple[list[str], int]:
+    wide = _PAGE_WIDTH - _NAMES - 100
+    group = _BAR * len(panel.curves) + 5
+    bottom = 6 + group * len(panel.names)
+    parts: list[str] = []
+    for height, label in ticks(0, panel.top, panel.y.kind):
+        x = _NAMES + wide * height / panel.top
+        parts.append(f'<path class="grid" d="M{x:.1f} 0V{bottom}"/><text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">')
+        parts.append(f"{text(label)}</text>\n")
+    for place, name in enumerate(panel.names):
+        top = 6 + group * place
+        words = f"<title>{text(name)}</title>{text(cut_middle(printable(name), _MOST_NAME))}"
+        parts.append(f'<text x="{_NAMES - 6}" y="{top + (group - 5) / 2 + 4:.1f}" text-anchor="end">{words}</text>\n')
+        for number, curve in enumerate(panel.curves):
+            value, y = curve.ys[place], top + _BAR * number
+            size = wide * (value or 0) / panel.top
+            parts.append(f'<rect x="{_NAMES}" y="{y}" width="{size:.1f}" height="{_BAR - 3}" fill="{_colour(number)}"/>')
+            parts.append(f'<text x="{_NAMES + size + 5:.1f}" y="{y + 11}">{text(curve.texts[place])}</text>\n')
+    parts.append(f'<path class="axis" d="M{_NAMES} 0V{bottom}H{_NAMES + wide}"/>\n')
+    legend, height = _legend(panel, bottom + 24)
+    return [*parts, *legend], height
 
 
-def _x(at: float) -> float:
-    return _LEFT + _WIDTH * at / _BINS
+def _legend(panel: Panel, top: int) -> tuple[list[str], int]:
+    """Names with their colours, in as many lines as they need, and where they end."""
+    if not panel.has_legend:
+        return [], top + 4
+    parts: list[str] = []
+    x, y = float(_LEFT), top + 10
+    for number, curve in enumerate(panel.curves):
+        size = 26 + len(curve.name) * _LETTER
+        if x + size > _PAGE_WIDTH and x > _LEFT:
+            x, y = float(_LEFT), y + _LABELS + 3
+        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" fill="{_colour(number)}"/>')
+        parts.append(f'<text x="{x + 15:.1f}" y="{y}">{text(curve.name)}</text>\n')
+        x += size
+    return parts, y + 8
 
 
-def _y(share: float) -> float:
-    return _TOP + _HEIGHT * (1 - share)
+def _runs(curve: Curve) -> Iterator[Curve]:
+    """The stretches of a curve in which its heights are known."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for x, y in zip([*curve.xs, 0], [*curve.ys, None], strict=True):
+        if y is not None:
+            xs.append(x)
+            ys.append(y)
+        elif xs:
+            yield Curve(curve.name, xs, ys, curve.style, curve.dashed)
+            xs, ys = [], []
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def text(raw: str) -> str:

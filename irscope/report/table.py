@@ -125,7 +125,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Series:
-    """Columns over an x axis: a timeline or a histogram. `stacked` columns are parts of a whole; each holds until the next x."""
+    """Columns over an x axis: a timeline or a histogram. `stacked` columns are parts of a whole; each holds until the next x
+    unless the series is `sampled`."""
 
     title: str
     x: Column
@@ -133,6 +134,8 @@ class Series:
     data: Mapping[str, Sequence[object]]
     marks: tuple[Mark, ...] = ()
     stacked: bool = True
+    sampled: bool = False
+    """Whether the places are samples, such as sizes: then values between two of them lie between theirs."""
 
     def __post_init__(self) -> None:
         check_columns(self.title, self.columns, self.data)

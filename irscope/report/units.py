@@ -113,24 +113,36 @@ def _short(whole: int) -> str:
     return f"{Decimal(whole):.2e}"
 
 
-def _bytes(value: Number) -> str:
-    return _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+_SCALES: dict[Kind, tuple[int, tuple[str, ...], int]] = {
+    Kind.BYTES: (1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1),
+    Kind.FLOPS: (1000, ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs", "EFLOPs"), 1),
+    Kind.SECONDS: (1000, ("ns", "us", "ms", "s"), 10**9),
+    Kind.BYTES_PER_SECOND: (1000, ("B/s", "KB/s", "MB/s", "GB/s", "TB/s", "PB/s"), 1),
+    Kind.FLOPS_PER_SECOND: (1000, ("FLOP/s", "KFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"), 1),
+}
+"""How far one unit is from the next, the units from the smallest, and how many of the smallest the raw number's own unit has."""
 
 
-def _flops(value: Number) -> str:
-    return _scaled(value, 1000, ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs", "EFLOPs"))
+def scale_of(value: Number, kind: Kind) -> tuple[float, str]:
+    """The largest unit that leaves at least 1 of a number: how much one is in the raw number's own unit, and its name."""
+    if kind is Kind.RATIO:
+        return 0.01, "%"
+    if kind not in _SCALES:
+        return 1.0, ""
+    base, units, parts = _SCALES[kind]
+    step = 0
+    while step + 1 < len(units) and abs(value) * parts >= base ** (step + 1):
+        step += 1
+    return base**step / parts, units[step]
 
 
-def _bytes_per_second(value: Number) -> str:
-    return _scaled(value, 1000, ("B/s", "KB/s", "MB/s", "GB/s", "TB/s", "PB/s"))
-
-
-def _flops_per_second(value: Number) -> str:
-    return _scaled(value, 1000, ("FLOP/s", "KFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"))
+def _with_unit(kind: Kind) -> Callable[[Number], str]:
+    base, units, parts = _SCALES[kind]
+    return lambda value: _scaled(value, base, units, parts)
 
 
 def _seconds(value: Number) -> str:
-    return _scaled(value, 1000, ("ns", "us", "ms", "s"), 10**9) if value else "0 s"
+    return _with_unit(Kind.SECONDS)(value) if value else "0 s"
 
 
 def _count(value: Number) -> str:
@@ -157,12 +169,9 @@ def _ratio(value: Number) -> str:
 _FORMATS: dict[Kind, Callable[[Number], str]] = {
     Kind.COUNT: _count,
     Kind.NUMBER: _general,
-    Kind.BYTES: _bytes,
-    Kind.FLOPS: _flops,
     Kind.SECONDS: _seconds,
     Kind.RATIO: _ratio,
-    Kind.BYTES_PER_SECOND: _bytes_per_second,
-    Kind.FLOPS_PER_SECOND: _flops_per_second,
+    **{kind: _with_unit(kind) for kind in _SCALES if kind is not Kind.SECONDS},
 }
 
 

@@ -9,13 +9,13 @@ from html import escape
 from irscope.ir.names import Names
 from irscope.passes.plan import Planned
 from irscope.report.csvout import csv_lines
+from irscope.report.picture import ticks
 from irscope.report.printable import printable
+from irscope.report.svgchart import COLOURS
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000, 560, 90, 24, 30
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#777777")
-"""Okabe and Ito's, told apart by most eyes."""
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000, 560, 90, 24, 38
 
 
 def minimalloc_csv(planned: Planned) -> str:
@@ -59,13 +59,16 @@ def address_map(planned: Planned) -> Iterator[str]:
         words = f"{printable(one.name)}: {humanise(one.size, Kind.BYTES)} at {offset}, steps {one.lower} to {one.upper - 1}"
         yield (
             f'<rect x="{left:.2f}" y="{top:.2f}" width="{right - left:.2f}" height="{bottom - top:.2f}" '
-            f'fill="{_COLOURS[number % len(_COLOURS)]}" stroke="#ffffff" stroke-width="0.4"><title>{escape(words)}</title></rect>\n'
+            f'fill="{COLOURS[number % len(COLOURS)]}" stroke="#ffffff" stroke-width="0.4"><title>{escape(words)}</title></rect>\n'
         )
     yield f'<path d="M{_LEFT} {_TOP}V{_TOP + _HEIGHT}H{_LEFT + _WIDTH}" fill="none" stroke="#000000"/>\n'
-    for share in (0.0, 0.5, 1.0):
-        words = humanise(round(planned.arena * share), Kind.BYTES)
-        yield f'<text x="{_LEFT - 6}" y="{_TOP + _HEIGHT * (1 - share) + 4:.1f}" text-anchor="end">{escape(words)}</text>\n'
-    for share, anchor in ((0.0, "start"), (1.0, "end")):
-        step = round(steps * share)
-        yield f'<text x="{_LEFT + _WIDTH * share:.1f}" y="{_TOP + _HEIGHT + 16}" text-anchor="{anchor}">step {step}</text>\n'
+    for address, words in ticks(0, arena, Kind.BYTES):
+        y = _TOP + _HEIGHT * (1 - address / arena)
+        yield f'<path d="M{_LEFT - 4} {y:.1f}h4" stroke="#000000"/>'
+        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(words)}</text>\n'
+    for step, words in ticks(0, steps, Kind.INDEX):
+        x, below = _LEFT + _WIDTH * step / steps, _TOP + _HEIGHT
+        yield f'<path d="M{x:.1f} {below}v4" stroke="#000000"/>'
+        yield f'<text x="{x:.1f}" y="{below + 16}" text-anchor="middle">{escape(words)}</text>\n'
+    yield f'<text x="{_LEFT + _WIDTH / 2:.1f}" y="{_TOP + _HEIGHT + 30}" text-anchor="middle">step</text>\n'
     yield "</svg>\n"

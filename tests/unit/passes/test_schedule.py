@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,12 @@ def test_a_plan_is_written_for_others() -> None:
     lines = minimalloc_csv(planned).splitlines()
     assert lines[0] == "id,lower,upper,size,offset" and len(lines) == 6
     assert "".join(address_map(planned)).count("<rect") == 6
+
+
+def test_the_map_of_addresses_has_round_labels() -> None:
+    drawn = "".join(address_map(Manager(program(TWO_BRANCHES)).get(Plan())))
+    labels = re.findall(r">([^<>]+)</text>", drawn)
+    assert "step" in labels and {"0", "0.5 KiB", "1.0 KiB", "1.5 KiB", "2.0 KiB"} <= {*labels}
 
 
 def test_ids_in_the_table_of_a_plan_are_unique() -> None:

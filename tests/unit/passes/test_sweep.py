@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,9 @@ import irscope
 from irscope.cli.main import main
 from irscope.passes.roofline import Roofline
 from irscope.passes.sweep import Sweep, Swept
+from irscope.report import plot
 from irscope.report.braille import line_chart
+from irscope.report.plot import figure_of
 from irscope.report.table import Column, Series
 from irscope.report.units import Kind
 
@@ -92,43 +93,25 @@ def test_a_picture_without_matplotlib_says_how_to_get_it(
 
 
 def test_a_picture_has_a_panel_for_each_curve(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in for matplotlib: which numbers it is given."""
-    drawn: list[tuple[list[Any], list[Any]]] = []
-    saved: list[Path] = []
-
-    class Anything:
-        def __getattr__(self, name: str) -> Any:
-            return lambda *args, **kwargs: None
-
-    class Panel(Anything):
-        yaxis = Anything()
-
-        def plot(self, xs: list[Any], ys: list[Any], **style: object) -> None:
-            drawn.append((xs, ys))
-
-    class Panels:
-        def __init__(self, count: int) -> None:
-            self.panels = [Panel() for _ in range(count)]
-
-        def __getitem__(self, place: tuple[Any, int]) -> Any:
-            return self.panels if isinstance(place[0], slice) else self.panels[place[0]]
-
-    class Figure(Anything):
-        def savefig(self, target: Path, **style: object) -> None:
-            saved.append(target)
-
-    matplotlib, pyplot, ticker = (types.ModuleType(name) for name in ("matplotlib", "matplotlib.pyplot", "matplotlib.ticker"))
-    matplotlib.use = lambda backend: None  # type: ignore[attr-defined]  # a stand-in
-    pyplot.subplots = lambda count, *args, **kwargs: (Figure(), Panels(count))  # type: ignore[attr-defined]
-    pyplot.close = lambda figure: None  # type: ignore[attr-defined]
-    ticker.FuncFormatter = lambda function: function  # type: ignore[attr-defined]
-    for module in (matplotlib, pyplot, ticker):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
+    """The numbers that matplotlib is given, and the file."""
+    pytest.importorskip("matplotlib")
+    figures: list[Any] = []
+    monkeypatch.setattr(plot, "figure_of", lambda *given: figures.append(figure_of(*given)) or figures[-1])
     target = tmp_path / "x.png"
     assert main(["sweep", str(path), "--over", "batch=1,2,4", "--bind", "seq=8", "--plot", str(target)]) == 0
-    assert saved == [target] and len(drawn) == 4 and all(xs == [1, 2, 4] for xs, _ in drawn)
-    assert drawn[1][1] == [number * drawn[1][1][0] for number in (1, 2, 4)]
+    assert target.read_bytes().startswith(b"\x89PNG")
+    drawn = [panel.lines[0].get_data() for panel in figures[0].axes]
+    assert len(drawn) == 4 and all(list(xs) == [1, 2, 4] for xs, _ in drawn)
+    assert list(drawn[1][1]) == [number * drawn[1][1][0] for number in (1, 2, 4)]
     assert main(["sweep", str(path), "--over", "batch=1,2", "--over", "seq=1,2", "--plot", str(target)]) == 2
+
+
+def test_an_svg_needs_nothing(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    target = tmp_path / "x.svg"
+    assert main(["sweep", str(path), "--over", "batch=1,2,4", "--bind", "seq=8", "--plot", str(target)]) == 0
+    text = target.read_text("utf-8")
+    assert all(title in text for title in ("peak memory", "FLOPs", "bytes moved", "least time (modelled)"))
 
 
 def chart(ys: list[Any], encoding: str = "utf-8") -> list[str]:

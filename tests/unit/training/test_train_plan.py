@@ -11,6 +11,8 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.errors import ExitCode
+from irscope.report.picture import Panel, Style
+from irscope.report.plot import write_plot
 
 pytest.importorskip("torch")
 
@@ -129,6 +131,58 @@ def test_plan_for_the_live_module(script: Path, tmp_path: Path, capsys: pytest.C
     irscope.apply_checkpoints(module.train(), plan)
     module(x).square().mean().backward()
     assert all(torch.equal(one.grad, grad) for one, grad in zip(module.parameters(), wanted, strict=True))
+
+
+def _words(path: Path) -> str:
+    return " ".join(ElementTree.parse(path).getroot().itertext())
+
+
+def test_pictures_draw_every_series(script: Path, tmp_path: Path) -> None:
+    arguments = ["train-plan", f"{script}:blocks", "--bind", "batch=4096", "--passes", "training", "--seconds", "0.5"]
+    wanted = {
+        "memory": ("parameter", "gradient", "optimizer state", "activation", "temporary", "workspace", "peak", "backward", "MiB"),
+        "categories": ("parameter", "activation", "together the peak of", "MiB"),
+        "idle": ("0.0: ", "(modelled)", "byte-seconds", " us"),
+        "recompute": ("plans found", "no plan is quicker", "knapsack", "minimum cuts", "everything kept:", "no plan needs less than"),
+    }
+    for picture, words in wanted.items():
+        path = tmp_path / f"{picture}.svg"
+        assert main([*arguments, "--picture", picture, "--plot", str(path)]) == ExitCode.OK
+        text = _words(path)
+        assert [word for word in words if word not in text] == []
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
+def test_pictures_of_several_batches_name_each(
+    script: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from irscope.cli import trainpictures
+
+    if ending != "svg":
+        pytest.importorskip("matplotlib")
+    drawn: list[Panel] = []
+
+    def watched(panels: list[Panel], path: Path, title: str) -> None:
+        drawn[:] = panels
+        write_plot(panels, path, title)
+
+    monkeypatch.setattr(trainpictures, "write_plot", watched)
+    arguments = ["train-plan", f"{script}:blocks", "--batches", "8,64", "--seconds", "0.3"]
+    for picture in ("memory", "categories", "idle", "batch", "recompute") if ending == "svg" else ("memory", "categories"):
+        path = tmp_path / f"{picture}.{ending}"
+        assert main([*arguments, "--picture", picture, "--plot", str(path)]) == ExitCode.OK
+        assert path.stat().st_size > 1000
+        named = [*(panel.title for panel in drawn), *(curve.name for panel in drawn for curve in panel.curves)]
+        if picture != "batch":
+            assert all(any(name.startswith(f"batch {batch}") for name in named) for batch in (8, 64))
+        else:
+            assert named[1:] == ["requested", "allocated", "reserved"]
+            assert {curve.style for curve in drawn[0].curves} == {Style.LINE}
+            assert list(drawn[0].curves[0].xs) == [8, 64]
+    assert main([*arguments, "--picture", "memory"]) == ExitCode.OK
+    assert {"batch 8", "batch 64"} <= {*capsys.readouterr().out.splitlines()}
+    assert main([*arguments, "--nodes-csv", str(tmp_path / "nodes.csv")]) == ExitCode.USAGE
+    assert "IRS386" in capsys.readouterr().err
 
 
 def test_picture_in_the_terminal(script: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,275 @@
+"""What a picture shows, apart from how it is drawn: panels of curves or bars, over axes with round ticks."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from irscope.report.bins import axis, drawable, highest, totals
+from irscope.report.celltext import signed
+from irscope.report.table import Column, Mark, Series
+from irscope.report.units import Kind, scale_of
+from irscope.report.values import Cell, Number, Provenance, Quantity
+
+if TYPE_CHECKING:
+    from irscope.report.report import Report
+
+MOST_POINTS = 800
+"""Points of a curve that are drawn: of more, the highest in each stretch, so that no peak vanishes. A screen shows no more."""
+MOST_BARS = 60
+_MOST_LARGEST = 25
+_MOST_TICKS = 6
+_ABSURD = 1e9
+"""So many of the largest unit are written short."""
+_WHOLE = frozenset({Kind.INDEX, Kind.COUNT})
+_WORDS = {Provenance.MODELLED: " (modelled)", Provenance.ASSUMED: " (assumed)", Provenance.MEASURED: " (measured)"}
+
+
+class Style(enum.Enum):
+    """How the points of a curve are joined."""
+
+    AREA = "area"
+    """Parts of a whole on top of one another; each holds until the next place."""
+    BAND = "band"
+    """The same, straight between places."""
+    STEPS = "steps"
+    """A value holds until the next place."""
+    LINE = "line"
+    """Straight between places."""
+    POINTS = "points"
+    BARS = "bars"
+    """A bar for each of the panel's names."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One series of a panel; a height is None where it is unknown."""
+
+    name: str
+    xs: Sequence[Number]
+    ys: Sequence[Number | None]
+    style: Style
+    dashed: bool = False
+    texts: Sequence[str] = ()
+    """What stands at the ends of bars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The highest point of a curve, or of a whole."""
+
+    x: Number
+    y: Number
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over one pair of axes, or bars by name."""
+
+    title: str
+    x: Column
+    y: Column
+    curves: tuple[Curve, ...]
+    marks: tuple[Mark, ...] = ()
+    peaks: tuple[Peak, ...] = ()
+    names: tuple[str, ...] = ()
+    """Of bars, from top to bottom."""
+    left: Number = 0
+    right: Number = 1
+    """Ends of the x axis."""
+    top: Number = 1
+    """The end of the axis of heights, which begins at 0."""
+
+    @property
+    def has_legend(self) -> bool:
+        return len(self.curves) > 1
+
+    def thickness(self, number: int) -> float:
+        """How much thicker than usual a line is drawn: what comes later lies on top, and does not hide what is the same."""
+        return 1 + 0.8 * min(len(self.curves) - 1 - number, 3)
+
+
+def panels_of(series: Series, title: str | None = None) -> list[Panel]:
+    """The panels of a series: parts of a whole in one, other columns in one for each kind; none where no number can be drawn."""
+    cells = series.cells(series.x.key)
+    names = [str(cell) for cell in cells] if all(isinstance(cell, str) for cell in cells) and 0 < len(cells) <= MOST_BARS else []
+    groups = [series.y] if series.stacked and not names else _by_kind(series.y)
+    made = [_panel(series, columns, names) for columns in groups]
+    shown = [panel for panel in made if panel is not None]
+    words = series.title if title is None else title
+    return [_titled(panel, words, len(groups) > 1) for panel in shown]
+
+
+def bars(title: str, names: Sequence[str], columns: Iterable[tuple[Column, Sequence[Cell]]]) -> Panel:
+    """Bars side by side for each name, from top to bottom; a column of which nothing is known has none."""
+    given = [(column, cells) for column, cells in columns if any(height is not None for height in drawable(cells))]
+    curves = tuple(
+        Curve(heading(column), range(len(names)), drawable(cells), Style.BARS, texts=[signed(cell, column.kind) for cell in cells])
+        for column, cells in given
+    )
+    top = max((height for curve in curves for height in curve.ys if height is not None), default=1) or 1
+    said = title if len(given) > 1 else f"{title}{_WORDS.get(given[0][0].provenance, '')}"
+    return Panel(said, Column("name"), given[0][0], curves, names=tuple(names), top=top)
+
+
+def largest_bars(title: str, names: Sequence[str], columns: Sequence[tuple[Column, Sequence[Cell]]]) -> Panel | None:
+    """Bars for the names with the largest number in any column, the largest first; None where no number is known."""
+    heights = [drawable(cells) for _, cells in columns]
+    size = [max((height[place] or 0 for height in heights), default=0) for place in range(len(names))]
+    order = sorted((place for place in range(len(names)) if size[place]), key=lambda place: -size[place])
+    shown = order[:_MOST_LARGEST]
+    if not shown:
+        return None
+    words = f"{title}, the {len(shown):,} longest of {len(order):,}" if len(order) > len(shown) else title
+    return bars(words, [names[place] for place in shown], [(column, [cells[place] for place in shown]) for column, cells in columns])
+
+
+def report_panels(reports: Sequence[Report]) -> list[Panel]:
+    """All series of some reports; where several reports have some, each says whose it is."""
+    drawn = [report for report in reports if report.series]
+    return [
+        panel
+        for report in drawn
+        for series in report.series
+        for panel in panels_of(series, f"{report.options or report.pass_name}: {series.title}" if len(drawn) > 1 else None)
+    ]
+
+
+def heading(column: Column) -> str:
+    """A column's heading, which says so where its numbers are not exact."""
+    word = _WORDS.get(column.provenance, "")
+    return column.heading if word.strip(" ()") in column.heading else f"{column.heading}{word}"
+
+
+def ticks(low: Number, high: Number, kind: Kind) -> list[tuple[float, str]]:
+    """Round places on an axis with their labels, all in one unit: 0, 50 MiB, 100 MiB."""
+    factor, unit = scale_of(max(abs(low), abs(high)), kind)
+    span = (high - low) / factor
+    if not 0 < span < math.inf:
+        return []
+    power = math.floor(math.log10(span)) - 1
+    is_whole = kind in _WHOLE or unit in ("B", "FLOPs")
+    steps = (digit * 10.0**exponent for exponent in count(power) for digit in (1, 2, 5))
+    step = next(step for step in steps if span / step <= _MOST_TICKS and (step >= 1 or not is_whole))
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    numbers = range(math.ceil(low / factor / step - 1e-9), math.floor(high / factor / step + 1e-9) + 1)
+    space = "" if unit in ("", "%") else " "
+
+    def label(value: float) -> str:
+        return "0" if not value else f"{value:,.{decimals}f}{space}{unit}" if value < _ABSURD else f"{value:.3g}{space}{unit}"
+
+    return [(number * step * factor, label(number * step)) for number in numbers]
+
+
+def rows_of(marks: Sequence[Mark], left: Number, right: Number, width: int) -> list[int]:
+    """The line above a panel in which each label stands so that none runs over another; the panel is `width` characters wide."""
+    rows = [0] * len(marks)
+    taken: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for place in sorted(range(len(marks)), key=lambda place: marks[place].x):
+        mark = marks[place]
+        at = (mark.x - left) / ((right - left) or 1) * width
+        size = len(mark.label) + 3
+        begin, end = (at - size, at + 1) if at > width / 2 else (at, at + size)
+        rows[place] = next(row for row in count() if all(end <= first or begin >= last for first, last in taken[row]))
+        taken[rows[place]].append((begin, end))
+    return rows
+
+
+def stacked(panel: Panel) -> list[tuple[list[float], list[float]]]:
+    """The lower and the upper edge of each part of a whole."""
+    edges: list[tuple[list[float], list[float]]] = []
+    floor = [0.0] * len(panel.curves[0].xs)
+    for curve in panel.curves:
+        ceiling = [low + float(height or 0) for low, height in zip(floor, curve.ys, strict=True)]
+        edges.append((floor, ceiling))
+        floor = ceiling
+    return edges
+
+
+def _titled(panel: Panel, title: str, several: bool) -> Panel:
+    words = [title, panel.y.heading] if several and panel.y.heading not in title else [title]
+    said = ": ".join(word for word in words if word)
+    return replace(panel, title=said if panel.has_legend else f"{said}{_WORDS.get(panel.y.provenance, '')}")
+
+
+def _by_kind(columns: Sequence[Column]) -> list[tuple[Column, ...]]:
+    found: dict[Kind, list[Column]] = {}
+    for column in columns:
+        found.setdefault(column.kind, []).append(column)
+    return [tuple(group) for group in found.values()]
+
+
+def _panel(series: Series, columns: tuple[Column, ...], names: Sequence[str]) -> Panel | None:
+    columns = tuple(replace(column, provenance=series.provenance(column)) for column in columns)
+    layers = [drawable(series.cells(column.key)) for column in columns]
+    is_whole = series.stacked and not names
+    heights = totals(layers) if is_whole else [height for layer in layers for height in layer]
+    known = [height for height in heights if height is not None]
+    if not any(known) or min(known) < 0:
+        return None
+    if names:
+        return bars(series.title, names, [(column, series.cells(column.key)) for column in columns])
+    places, marks = axis(series)
+    right = places[-1] if series.sampled else places[-1] + max((places[-1] - places[0]) / max(len(places) - 1, 1), 0 if places[1:] else 1)
+    style = {(True, True): Style.BAND, (True, False): Style.AREA, (False, True): Style.LINE, (False, False): Style.STEPS}[
+        is_whole, series.sampled
+    ]
+    peaks = _peaks(places, layers, marks, is_whole=is_whole) if not series.sampled else []
+    curves = _curves(columns, places, layers, style, heights if is_whole else None)
+    top = replace(columns[0], provenance=series.provenance_of_top(columns))
+    said = [mark for mark in marks if "peak" in mark.label.split()]
+    marks = tuple(mark for mark in marks if mark not in said)
+    if len(peaks) == 1:
+        name = said[0].label if said else "peak"
+        marks += (Mark(peaks[0].x, f"{name} {signed(Quantity(peaks[0].y, top.provenance), top.kind)}"),)
+    elif peaks:
+        curves = [
+            replace(curve, name=f"{curve.name}, peak {signed(Quantity(peak.y, column.provenance), column.kind)}")
+            for curve, peak, column in zip(curves, peaks, columns, strict=True)
+        ]
+    # Sizes begin at nothing, unless that would leave most of the panel empty.
+    left = min(0, places[0]) if series.sampled and 2 * places[0] <= places[-1] else places[0]
+    return Panel(series.title, series.x, top, tuple(curves), marks, tuple(peaks), (), left, right, max(known))
+
+
+def _peaks(places: Sequence[Number], layers: Sequence[Sequence[Number | None]], marks: Sequence[Mark], *, is_whole: bool) -> list[Peak]:
+    """The highest point of the whole, which is where the series says, or of each curve."""
+    if not is_whole:
+        return [_highest(places, layer) for layer in layers]
+    heights = totals(layers)
+    said = next((mark.x for mark in marks if "peak" in mark.label.split() and mark.x in places), None)
+    at = None if said is None else heights[places.index(said)]
+    return [_highest(places, heights) if said is None or at is None else Peak(said, at)]
+
+
+def _highest(places: Sequence[Number], heights: Sequence[Number | None]) -> Peak:
+    known = [(height, -place) for place, height in enumerate(heights) if height is not None]
+    height, place = max(known, default=(0, 0))
+    return Peak(places[-place], height)
+
+
+def _curves(
+    columns: Sequence[Column],
+    places: Sequence[Number],
+    layers: Sequence[Sequence[Number | None]],
+    style: Style,
+    whole: Sequence[Number | None] | None,
+) -> list[Curve]:
+    """The columns as curves; parts of a whole are thinned at the same places."""
+    made: list[Curve] = []
+    for column, layer in zip(columns, layers, strict=True):
+        kept = _kept(places, layer if whole is None else whole)
+        made.append(Curve(heading(column), [places[place] for place in kept], [layer[place] for place in kept], style))
+    return made
+
+
+def _kept(places: Sequence[Number], heights: Sequence[Number | None]) -> Sequence[int]:
+    if len(places) <= MOST_POINTS:
+        return range(len(places))
+    chosen = {place for place in highest(places, heights, MOST_POINTS) if place is not None}
+    return sorted(chosen | {0})
