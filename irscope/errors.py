@@ -78,7 +78,7 @@ class PassError(IrscopeError):
 
 
 class Cancelled(IrscopeError):
-    """Long work stopped because somebody asked for it."""
+    """A long computation that was cancelled by the user."""
 
     exit_code = ExitCode.INTERRUPTED
     default_code = "IRS530"

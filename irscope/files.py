@@ -1,6 +1,6 @@
 """What irscope writes: files a user names are replaced as a whole and never through a link, its own lie in private folders.
 
-A name in the working folder may have been put there by whoever made the model: a link under a predictable name would
+A name in the working folder may have been put there by the author of the model: a link under a predictable name would
 turn an answer into the loss of another file. So content is written under a random name beside the target, and moved there.
 """
 
@@ -62,7 +62,7 @@ def private_file(stem: str, suffix: str, content: str, folder: str = "") -> Path
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder that nobody else may enter. OSError if it is a link or belongs to somebody else."""
+    """Make a folder that only this user may enter. OSError if it is a link or belongs to another user."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):

@@ -93,13 +93,13 @@ class Fit:
     bound: int | None
     """The largest size at which what is asked for fits: no larger one can. None where nothing bounds it."""
     before_oom: int | None
-    """The largest size at which PyTorch does not run out of memory, emptying its cache on the way; None where that is no question."""
+    """The largest size that PyTorch can run if it may free its cache and retry; None where no allocator is simulated."""
     context: tuple[int, int] | None
     """What a CUDA context takes besides, which is not in these numbers."""
     target: str
     bind: Mapping[str, int] = field(default_factory=dict)
     assumed: tuple[Assumed, ...] = ()
-    """What nobody said about the run, and how it was taken."""
+    """Assumptions about the run: what was not specified, and the value that was assumed."""
 
     @property
     def fits(self) -> bool:

@@ -39,7 +39,7 @@ class FileOrder:
 
     @property
     def verdict(self) -> str:
-        """What the order is worth, in one sentence."""
+        """The benefit of the order, in one sentence."""
         if self.unsized:
             return f"{self.unsized} tensors have no known size and do not count: with them, the order may not be better"
         if self.after == self.before:
@@ -110,7 +110,7 @@ def _with_rest(
 
 
 def write_reordered(model: Model, nodes: NodeFile, found: FileOrder, target: Path) -> list[Path]:
-    """Write the file anew with its nodes in that order; returns the files written."""
+    """Write a copy of the file with its nodes in that order; returns the files written."""
     if target.resolve() == Path(model.program.path).resolve():
         raise UsageError(
             "the reordered model would take the place of the original", code="IRS361", where=str(target), hint="name another file"

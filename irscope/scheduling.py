@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScheduledProgram:
-    """A program in its new order, and what that is worth."""
+    """A program in its new order, with the peak before and after."""
 
     program: torch.export.ExportedProgram
     """With the original's weights; `torch.export.save` writes it."""

@@ -78,7 +78,7 @@ class Model:
         return Results(self.manager.run(pipeline))
 
     def rebound(self, sizes: Mapping[str, int]) -> Model:
-        """The same file read again with sizes for further symbols: what a formula says is found anew."""
+        """The same file read again with sizes for further symbols, and analysed again."""
         path = self.program.path
         if not path or (self.program.format == "module" and not is_name(path)):
             raise UsageError("only a model that was read from a file can be bound anew", code="IRS334")

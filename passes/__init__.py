@@ -7,19 +7,21 @@ from irscope.passkit.registry import PassEntry
 PASSES: dict[str, PassEntry] = {
     "activations": PassEntry(
         "irscope.passes.activations:Activations",
-        "List what the forward keeps for the backward: how long it lies idle, and what recomputing or moving it would cost.",
+        "List the tensors saved for the backward: how long each is unused, and the cost of recomputing or offloading it.",
     ),
     "advise": PassEntry(
         "irscope.passes.advise:Advise",
-        "List what could be better, ranked by what it saves: memory, time, arithmetic; each with its evidence and how sure it is.",
+        "Rank possible improvements by the memory, time or arithmetic that each saves, with evidence and confidence.",
     ),
     "alias": PassEntry("irscope.passes.alias:Alias", "Find which values share a storage."),
     "annotate": PassEntry("irscope.passes.annotate:Annotate", "Write inferred types onto the values of the graph."),
     "arch": PassEntry(
-        "irscope.passes.arch:Arch", "Say what kind of model this is, with the evidence: attention, convolution, recurrence, experts, scans."
+        "irscope.passes.arch:Arch",
+        "Classify the model (attention, convolution, recurrence, mixture of experts, scan) and list the evidence.",
     ),
     "bytes": PassEntry(
-        "irscope.passes.traffic:Traffic", "Count the bytes that every node reads and writes, and what the whole model must move at least."
+        "irscope.passes.traffic:Traffic",
+        "Count the bytes that every node reads and writes, and a lower bound of the whole model's traffic.",
     ),
     "cuda_memory": PassEntry(
         "irscope.passes.cuda_memory:CudaMemory",
@@ -27,28 +29,29 @@ PASSES: dict[str, PassEntry] = {
     ),
     "checkpoint": PassEntry(
         "irscope.passes.checkpoint:Checkpoint",
-        "Choose what a training step recomputes, under a budget of memory or as a curve of peak against time.",
+        "Choose the activations that a training step recomputes (checkpointing), under a memory budget or as a curve of peak against time.",
     ),
-    "curve": PassEntry("irscope.passes.curve:Curve", "Tell how the peak of memory grows with the sizes of symbols, from one analysis."),
-    "dce": PassEntry("irscope.passes.dce:DeadCode", "Remove nodes and weights that no output depends on."),
-    "effects": PassEntry("irscope.passes.effects:Effects", "Find which nodes must stay in order as they use the same storage."),
+    "curve": PassEntry("irscope.passes.curve:Curve", "Compute peak memory as a function of the sizes of symbols, from one analysis."),
+    "dce": PassEntry("irscope.passes.dce:DeadCode", "Dead code elimination: remove nodes and weights that no output depends on."),
+    "effects": PassEntry("irscope.passes.effects:Effects", "Find ordering constraints between nodes that use the same storage."),
     "explain-peak": PassEntry(
-        "irscope.passes.explain_peak:ExplainPeak", "List the changes of the model's source that would lower the peak most, each computed."
+        "irscope.passes.explain_peak:ExplainPeak",
+        "List the changes of the model's source that lower the memory peak most, with the computed peak of each.",
     ),
     "energy": PassEntry(
         "irscope.passes.energy:Energy", "Bound the energy of one run from stated constants, and its carbon for a country's grid."
     ),
     "fixpoint": PassEntry("irscope.passes.fixpoint:Fixpoint", "Repeat transforms until none of them changes the graph."),
     "flops": PassEntry("irscope.passes.flops:Flops", "Count the arithmetic and the bytes of every node."),
-    "fold": PassEntry("irscope.passes.fold:Fold", "Replace nodes whose small results are known by constants."),
+    "fold": PassEntry("irscope.passes.fold:Fold", "Constant folding: replace nodes whose small results are known by constants."),
     "layers": PassEntry(
         "irscope.passes.layers:Layers",
         "List FLOPs, memory traffic, arithmetic intensity and bottleneck of every operator: --format layers-json writes them.",
     ),
     "fusion": PassEntry(
-        "irscope.passes.fusion:Fusion", "Find groups of nodes that one kernel could do, with the bytes and launches that would save."
+        "irscope.passes.fusion:Fusion", "Find groups of nodes that could be fused into one kernel, with the bytes and launches saved."
     ),
-    "liveness": PassEntry("irscope.passes.liveness:Liveness", "Find how many bytes are alive at each step and where the peak is."),
+    "liveness": PassEntry("irscope.passes.liveness:Liveness", "Compute the bytes alive at each step, and the peak."),
     "ort_memory": PassEntry(
         "irscope.passes.ort_memory:OrtMemory",
         "Predict the memory fields of ONNX Runtime's profile: bytes in use after every kernel, in the first and the second run.",
@@ -58,32 +61,35 @@ PASSES: dict[str, PassEntry] = {
         "Predict the order in which ONNX Runtime runs kernels, for each of its settings, and what a reordered file would change there.",
     ),
     "params": PassEntry("irscope.passes.params:Params", "List parameters and buffers with their sizes, and statistics of their values."),
-    "plan": PassEntry("irscope.passes.plan:Plan", "Give every tensor a place in one arena that is as small as can be."),
+    "plan": PassEntry("irscope.passes.plan:Plan", "Assign every tensor an offset in one arena of minimal size."),
     "prune-report": PassEntry(
         "irscope.passes.prune_report:PruneReport",
-        "Tell which channels do nothing, what the model costs without them, and how much energy sparse matrices keep.",
+        "Report dead channels, the model's cost without them, and how much energy pruned sparse matrices keep.",
     ),
     "quantize-error": PassEntry(
         "irscope.passes.quantize_error:QuantizeError",
-        "Tell how much of each matrix is lost when it is rounded to 8 or 4 bits, and the smallest format that reaches a target in dB.",
+        "Compute the error of quantizing each matrix to 8 or 4 bits, and the smallest format that reaches a target in dB.",
     ),
-    "ranges": PassEntry("irscope.passes.ranges:Ranges", "Find from which step to which each storage lives."),
+    "ranges": PassEntry("irscope.passes.ranges:Ranges", "Compute the live range of each storage: its first and last step."),
     "recompute": PassEntry(
         "irscope.passes.recompute:Recompute",
-        "Make results again instead of keeping them over the peak, as far as little arithmetic does that.",
+        "Rematerialization: recompute results instead of keeping them alive over the peak, within a budget of extra arithmetic.",
     ),
     "reorder": PassEntry(
         "irscope.passes.reorder:Reorder",
-        "Put the nodes into the order that needs least memory, where that is another one than as written.",
+        "Put the nodes into the topological order of least peak memory, if it is better than the present one.",
     ),
-    "roofline": PassEntry("irscope.passes.roofline:Roofline", "Bound the time of each node on a device, and say which resource binds it."),
+    "roofline": PassEntry(
+        "irscope.passes.roofline:Roofline",
+        "Compute a roofline lower bound for the time of each node on a device, and the resource that limits it.",
+    ),
     "schedule": PassEntry(
         "irscope.passes.schedule:Schedule",
-        "Find the order of the nodes that needs least memory, and prove how little any order can need.",
+        "Find the topological order of least peak memory, and a proven lower bound for every order.",
     ),
     "shapes": PassEntry("irscope.passes.shapes:Shapes", "Infer the type of every value, with reasons for what stays unknown."),
     "stats": PassEntry("irscope.passes.stats:Stats", "Count operators by kind and module, depth and widest point."),
-    "sweep": PassEntry("irscope.passes.sweep:Sweep", "Tell memory, FLOPs, bytes and the least time at many sizes of symbols."),
+    "sweep": PassEntry("irscope.passes.sweep:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
     "training": PassEntry(
         "irscope.passes.training_memory:TrainingMemory",
         "Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases.",

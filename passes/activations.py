@@ -32,7 +32,7 @@ class ActivationList:
 
 @dataclass(frozen=True)
 class Activations(Analysis[ActivationList]):
-    """List what the forward keeps for the backward: how long it lies idle, and what recomputing or moving it would cost."""
+    """List the tensors saved for the backward: how long each is unused, and the cost of recomputing or offloading it."""
 
     name: ClassVar[str] = "activations"
     reads: ClassVar[tuple[Facet, ...]] = ()

@@ -58,7 +58,7 @@ class AdviceList:
     ranked: list[Ranked] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     not_asked: dict[str, str] = field(default_factory=dict)
-    """Sources that were not asked because nobody wanted it."""
+    """Sources that were not asked for."""
     failed: dict[str, str] = field(default_factory=dict)
     """Sources that could not answer, or not for everything."""
     wholes: dict[str, Dim | float | None] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class AdviceList:
 
 @dataclass(frozen=True)
 class Advise(Analysis[AdviceList]):
-    """List what could be better, ranked by what it saves: memory, time, arithmetic; each with its evidence and how sure it is.
+    """Rank possible improvements by the memory, time or arithmetic that each saves, with evidence and confidence.
 
     Values of weights are read only with `values`; `target` is the signal to noise in dB that fewer bits have to keep.
     """

@@ -1,4 +1,4 @@
-"""Types written onto the graph, so that whoever reads a value's type sees the inferred one."""
+"""Types written onto the graph, so that passes read inferred types from values."""
 
 from __future__ import annotations
 

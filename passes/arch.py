@@ -1,4 +1,4 @@
-"""What kind of model this is: a family, how sure that is, and the nodes that show it. Names in the file are never looked at."""
+"""What kind of model this is: a family, the confidence, and the nodes that are the evidence. Names in the file are never used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DECISIVE = "share of matrix arithmetic that the family explains"
 
 @dataclass(frozen=True)
 class Arch(Analysis[Kind]):
-    """Say what kind of model this is, with the evidence: attention, convolution, recurrence, experts, scans."""
+    """Classify the model (attention, convolution, recurrence, mixture of experts, scan) and list the evidence."""
 
     name: ClassVar[str] = "arch"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)

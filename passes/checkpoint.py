@@ -39,7 +39,7 @@ class Checkpointed:
 
 @dataclass(frozen=True)
 class Checkpoint(Analysis[Checkpointed]):
-    """Choose what a training step recomputes, under a budget of memory or as a curve of peak against time."""
+    """Choose the activations that a training step recomputes (checkpointing), under a memory budget or as a curve of peak against time."""
 
     name: ClassVar[str] = "checkpoint"
     reads: ClassVar[tuple[Facet, ...]] = ()

@@ -35,7 +35,7 @@ class PeakCurve:
 
 @dataclass(frozen=True)
 class Curve(Analysis[PeakCurve]):
-    """Tell how the peak of memory grows with the sizes of symbols, from one analysis."""
+    """Compute peak memory as a function of the sizes of symbols, from one analysis."""
 
     name: ClassVar[str] = "curve"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
@@ -93,7 +93,7 @@ def _notes(result: PeakCurve, target: str) -> Iterator[str]:
         yield "sizes as asked for: no rounding by an allocator"
         return
     if result.leaves_out:
-        yield "memory of which nobody knows the size, as the workspaces of cuDNN, is not counted: liveness at one size has the interval"
+        yield "memory of unknown size, such as cuDNN's workspaces, is not counted: liveness at one size has the interval"
     yield f"requested, allocated and reserved are peaks of PyTorch's allocator on {target}, of the worse of two forward passes"
 
 

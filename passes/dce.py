@@ -12,7 +12,7 @@ from irscope.passkit.base import PassContext, Transform
 
 @dataclass(frozen=True)
 class DeadCode(Transform):
-    """Remove nodes and weights that no output depends on."""
+    """Dead code elimination: remove nodes and weights that no output depends on."""
 
     name: ClassVar[str] = "dce"
 
@@ -41,7 +41,7 @@ class DeadCode(Transform):
 
 
 def has_effect(node: Node, bodies: dict[Graph, bool]) -> bool:
-    """Whether a node matters though nothing reads its results; operators nobody knows are assumed to."""
+    """Whether a node matters though nothing reads its results; foreign operators are assumed to."""
     if "inplace" in node.attrs:
         return True
     if any(bodies.get(region, True) for region in node.regions):

@@ -56,7 +56,7 @@ class _Access:
 
 @dataclass(frozen=True)
 class Effects(Analysis[Order]):
-    """Find which nodes must stay in order as they use the same storage."""
+    """Find ordering constraints between nodes that use the same storage."""
 
     name: ClassVar[str] = "effects"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)

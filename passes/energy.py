@@ -29,7 +29,7 @@ _NO_GRID = "no country was given"
 
 
 Ends: TypeAlias = "tuple[float, float | None]"
-"""The least and the most; None where nobody knows a most."""
+"""Lower and upper bound; None where there is no upper bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Energy(Analysis["Spent"]):
         return min(1.0, least / whole)
 
     def _carbon(self, known: Constants) -> tuple[Figure | None, Figure]:
-        """Grams a kWh, None where nobody said whose grid it is, and the factor of the data centre."""
+        """Grams per kWh (None where no country or grid was given) and the factor of the data centre."""
         pue = Figure(self.pue, self.pue, "given", "") if self.pue else known.pue
         if self.grid:
             return Figure(self.grid, self.grid, "given", ""), pue
@@ -238,7 +238,7 @@ class Spent:
 
     @property
     def grams(self) -> Ends | None:
-        """CO2 equivalent; None where nobody said whose grid the power comes from."""
+        """CO2 equivalent; None where no country or grid was given."""
         grid, pue = self.carbon
         if grid is None:
             return None

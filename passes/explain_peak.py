@@ -63,7 +63,7 @@ class PeakAdvice:
 
 @dataclass(frozen=True)
 class ExplainPeak(Analysis[PeakAdvice]):
-    """List the changes of the model's source that would lower the peak most, each computed."""
+    """List the changes of the model's source that lower the memory peak most, with the computed peak of each."""
 
     name: ClassVar[str] = "explain-peak"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)

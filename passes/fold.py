@@ -18,7 +18,7 @@ from irscope.passkit.base import PassContext, Transform
 
 @dataclass(frozen=True)
 class Fold(Transform):
-    """Replace nodes whose small results are known by constants."""
+    """Constant folding: replace nodes whose small results are known by constants."""
 
     name: ClassVar[str] = "fold"
 

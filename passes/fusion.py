@@ -63,7 +63,7 @@ class Fusions:
 
 @dataclass(frozen=True)
 class Fusion(Analysis[Fusions]):
-    """Find groups of nodes that one kernel could do, with the bytes and launches that would save."""
+    """Find groups of nodes that could be fused into one kernel, with the bytes and launches saved."""
 
     name: ClassVar[str] = "fusion"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)

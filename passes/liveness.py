@@ -31,7 +31,7 @@ _SIZES = "activation peak: tensors beyond weights and inputs, sizes as asked for
 
 @dataclass(frozen=True)
 class Liveness(Analysis[Timeline]):
-    """Find how many bytes are alive at each step and where the peak is."""
+    """Compute the bytes alive at each step, and the peak."""
 
     name: ClassVar[str] = "liveness"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)

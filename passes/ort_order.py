@@ -114,7 +114,7 @@ class OrtOrder(Analysis[OrtOrders]):
 
 
 def verdict(result: OrtOrders) -> str:
-    """What a reordered file is worth there, in one sentence."""
+    """The benefit of a reordered file there, in one sentence."""
     if not result.is_new:
         return "no order needs less than the one as written, as far as is known: there is nothing to reorder"
     parts = []

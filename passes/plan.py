@@ -56,7 +56,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan(Analysis[Planned]):
-    """Give every tensor a place in one arena that is as small as can be."""
+    """Assign every tensor an offset in one arena of minimal size."""
 
     name: ClassVar[str] = "plan"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)

@@ -71,7 +71,7 @@ class Pruning:
 
 @dataclass(frozen=True)
 class PruneReport(Analysis[Pruning]):
-    """Tell which channels do nothing, what the model costs without them, and how much energy sparse matrices keep."""
+    """Report dead channels, the model's cost without them, and how much energy pruned sparse matrices keep."""
 
     name: ClassVar[str] = "prune-report"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)

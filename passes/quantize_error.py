@@ -63,7 +63,7 @@ class WeightErrors:
 
 @dataclass(frozen=True)
 class QuantizeError(Analysis[WeightErrors]):
-    """Tell how much of each matrix is lost when it is rounded to 8 or 4 bits, and the smallest format that reaches a target in dB."""
+    """Compute the error of quantizing each matrix to 8 or 4 bits, and the smallest format that reaches a target in dB."""
 
     name: ClassVar[str] = "quantize-error"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)

@@ -47,7 +47,7 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Ranges(Analysis[Lifetimes]):
-    """Find from which step to which each storage lives."""
+    """Compute the live range of each storage: its first and last step."""
 
     name: ClassVar[str] = "ranges"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)

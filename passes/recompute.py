@@ -46,7 +46,7 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class Recompute(Analysis[Recomputed]):
-    """Make results again instead of keeping them over the peak, as far as little arithmetic does that."""
+    """Rematerialization: recompute results instead of keeping them alive over the peak, within a budget of extra arithmetic."""
 
     name: ClassVar[str] = "recompute"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
@@ -68,7 +68,7 @@ class Recompute(Analysis[Recomputed]):
         found = scheduled.draft
         if found.unsized:
             raise PassError(
-                f"{len(found.unsized)} tensors have no known size, so nobody knows what recomputing them saves; "
+                f"{len(found.unsized)} tensors have no known size, so what recomputing them saves is unknown; "
                 f"the first is {found.unsized[0].name or 'unnamed'}",
                 code="IRS364",
                 hint=size_hint(ctx.get(Shapes), found.unsized),

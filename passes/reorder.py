@@ -13,7 +13,7 @@ from irscope.passkit.base import PassContext, Transform
 
 @dataclass(frozen=True)
 class Reorder(Transform):
-    """Put the nodes into the order that needs least memory, where that is another one than as written."""
+    """Put the nodes into the topological order of least peak memory, if it is better than the present one."""
 
     name: ClassVar[str] = "reorder"
 

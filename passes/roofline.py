@@ -34,7 +34,7 @@ _MEMORY = {
 
 @dataclass(frozen=True)
 class Roofline(Analysis[Bounds]):
-    """Bound the time of each node on a device, and say which resource binds it."""
+    """Compute a roofline lower bound for the time of each node on a device, and the resource that limits it."""
 
     name: ClassVar[str] = "roofline"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)

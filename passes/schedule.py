@@ -69,7 +69,7 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Schedule(Analysis[Scheduled]):
-    """Find the order of the nodes that needs least memory, and prove how little any order can need."""
+    """Find the topological order of least peak memory, and a proven lower bound for every order."""
 
     name: ClassVar[str] = "schedule"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)

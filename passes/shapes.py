@@ -108,7 +108,7 @@ def dtype_cell(type_: Type) -> str | None:
 
 
 def shape_cell(type_: Type) -> object:
-    """A type's sizes as reports show them: integers, formulas, None for what nobody can know."""
+    """A type's sizes as reports show them: integers, formulas, None for what is unknown."""
     if isinstance(type_, TensorType):
         if type_.shape is None:
             return None

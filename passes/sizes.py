@@ -14,7 +14,7 @@ _MOST_CANDIDATES = 12
 
 
 def plain(number: Dim | None) -> int | str | None:
-    """A number as reports hold it: formulas as text, None for what depends on sizes that nobody can know."""
+    """A number as reports hold it: formulas as text, None for what depends on unknown sizes."""
     if isinstance(number, SymDim):
         return None if number.is_unknown else str(number)
     return number

@@ -113,7 +113,7 @@ def _share(numel: Dim, new: Dim, size: Dim) -> Dim:
 
 
 def _place(weight: Value) -> tuple[str, int, int] | None:
-    """The storage of a weight, and from which byte to which it reaches in it; None where nobody knows."""
+    """The storage of a weight, and its byte range; None where they are unknown."""
     graph = weight.graph
     data = graph.data.get(weight) if graph is not None else None
     if isinstance(data, FileRegion):

@@ -36,7 +36,7 @@ MOST_TIMED = 2_000
 
 @dataclass
 class Swept:
-    """Everything by point, and the formulas it comes from. A column is None where it depends on what nobody knows."""
+    """Everything by point, and the formulas it comes from. A column is None where it depends on something unknown."""
 
     device: DeviceProfile
     points: Points
@@ -52,7 +52,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class Sweep(Analysis[Swept]):
-    """Tell memory, FLOPs, bytes and the least time at many sizes of symbols."""
+    """Compute memory, FLOPs, bytes and the least time at many sizes of symbols."""
 
     name: ClassVar[str] = "sweep"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)

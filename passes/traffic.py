@@ -50,7 +50,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Traffic(Analysis[Moved]):
-    """Count the bytes that every node reads and writes, and what the whole model must move at least."""
+    """Count the bytes that every node reads and writes, and a lower bound of the whole model's traffic."""
 
     name: ClassVar[str] = "bytes"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)

@@ -1,4 +1,4 @@
-"""What happens inside operators: those made of others are split as C++ does it, and sizes that nobody knows are guessed."""
+"""The inside of operators: composite ones are decomposed as C++ does it, and unknown sizes are guessed."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _guard_methods(as_cuda: bool) -> dict[str, Any]:
 
 
 def _hook_methods() -> dict[str, Any]:
-    """CUDA is there with cuDNN, and nobody has used it yet."""
+    """CUDA is available with cuDNN, and not initialised yet."""
     yes = _method(ctypes.c_bool, (ctypes.c_void_p,), lambda _: True)
     version = _method(ctypes.c_long, (ctypes.c_void_p,), lambda _: _CUDNN)
     return {

@@ -51,7 +51,7 @@ class Made:
 
     @property
     def assumed(self) -> list[Assumed]:
-        """What nobody said about the run, and how it was taken."""
+        """Assumptions about the run: what was not specified, and the value that was assumed."""
         return [*self.recipe.assumed, *self.chosen.assumed()]
 
     def arguments(self, *, real: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:

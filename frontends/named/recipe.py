@@ -50,7 +50,7 @@ class Recipe:
     inputs: Callable[[nn.Module], Sequence[Wanted]]
     """Its inputs; some depend on what was made."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Sizes where nobody says otherwise, besides the usual ones."""
+    """Default sizes, besides the usual ones."""
     dtype: DType | None = None
     """Element type of weights and inputs, where it is not the usual one."""
     is_cast: bool = True

@@ -52,7 +52,7 @@ class Call:
         self.name = name
         self.inputs = inputs
         self.outputs = outputs
-        """Names of the results as in the file; empty where nobody wants one."""
+        """Names of the results as in the file; empty for results that are not used."""
         self.attrs = attrs
         self.scope = scope
         self.loc = loc

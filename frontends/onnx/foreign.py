@@ -57,7 +57,7 @@ def _inside(call: Call, graph: onnx.GraphProto) -> list[Value]:
 
 
 def _in_attributes(call: Call) -> list[Value]:
-    """What may be weights among the attributes of an operator that nobody knows."""
+    """Attributes of a foreign operator that may be weights."""
     if call.op_type == "EPContext":
         return [opaque_weight(call, "ep_cache_context")]
     names = [

@@ -40,7 +40,7 @@ _TYPED_FIELDS: dict[DType, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The type of a tensor and where its values are, None where nobody knows them."""
+    """The type of a tensor and where its values are, None where they are unknown."""
 
     type: TensorType
     data: Payload | None

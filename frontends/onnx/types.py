@@ -49,7 +49,7 @@ class Symbols:
         return self._by_text[text]
 
     def of_result(self, text: str) -> Dim | None:
-        """A size of something computed: known names are kept, others stand for sizes that nobody can bind."""
+        """A size of something computed: known names are kept, others become unknown sizes."""
         if text in _NAMELESS:
             return None
         if text in self._by_text:

@@ -43,7 +43,7 @@ def of_attributes(call: Call, roles: Mapping[str, Role], shapes: Mapping[str, tu
 
 
 def opaque_weight(call: Call, name: str) -> Value:
-    """Weights in a form that nobody can look into: their number and size are unknown."""
+    """Opaque weights: their number and size are unknown."""
     return _declared(call, name, Role.PARAMETER, Constant(UNKNOWN_TENSOR, None))
 
 

@@ -22,7 +22,7 @@ class Lowered:
     inputs: Sequence[Value | None]
     attrs: dict[str, Attr] = field(default_factory=dict)
     results: tuple[int | None, ...] | None = None
-    """For each result of the ATen operator the node's result that is meant, None where it is an empty tensor nobody reads.
+    """For each result of the ATen operator the node's result that is meant, None where it is an empty tensor that is not read.
     None as a whole: the same results in the same order."""
 
 

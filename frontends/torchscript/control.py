@@ -182,7 +182,7 @@ class _Merge:
                 raise self._interpreter.error("the ways of an if that depends on data change a dictionary in different ways")
 
     def _sequences(self, a: Item, b: Item) -> _Slot:
-        """Lists of different lengths: a sequence whose length nobody knows."""
+        """Lists of different lengths: a sequence of unknown length."""
         emitter = self._interpreter.emitter
         found: list[Value | None] = []
         for item, graph in zip((a, b), self._graphs, strict=True):

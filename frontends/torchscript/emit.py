@@ -74,7 +74,7 @@ class Emitter:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def fresh(self, lo: int | None = None, hi: int | None = None) -> SymDim:
-        """A whole number that nobody can know before the model runs."""
+        """A whole number that is only known when the model runs."""
         return self._context.fresh("", "", lo, hi)
 
     def constant(self, type_: Type, number: bool | int | float, name: str | None = None) -> Value:

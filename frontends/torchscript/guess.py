@@ -1,4 +1,4 @@
-"""Types for the inputs of a scripted model that nobody gave: from their use, at usual sizes, tried out until the model accepts them."""
+"""Types for inputs of a scripted model that were not given: from their use, at usual sizes, tried out until the model accepts them."""
 
 from __future__ import annotations
 

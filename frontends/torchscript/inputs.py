@@ -73,7 +73,7 @@ class Inputs:
         ]
 
     def scripted(self, guessed: Mapping[str, Type]) -> dict[str, Item]:
-        """Arguments by name for a method that nobody recorded a call of."""
+        """Arguments by name for a method of which no call was recorded."""
         found: dict[str, Item] = {}
         for index, name in enumerate(self.names):
             given = self._given(name, index) or ({"": guessed[name]} if name in guessed else {})

@@ -37,7 +37,7 @@ class KnownTensor:
 
 @dataclass(eq=False)
 class TensorList:
-    """A list of tensors whose length nobody knows before the model runs: a sequence in the graph."""
+    """A list of tensors whose length is only known when the model runs: a sequence in the graph."""
 
     value: Value
 

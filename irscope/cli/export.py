@@ -54,7 +54,7 @@ class Command:
     .explorer.json node data for Model Explorer.
 
     --schedule writes the model itself, .onnx or .pt2, with its nodes in the order that needs least memory. Nothing else in it changes.
-    Its results are the same, whoever runs it; --schedule=seconds=30,latency=5% are options of the pass.
+    Its results are the same in every runtime; --schedule=seconds=30,latency=5% are options of the pass.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ class Command:
     """Run a model and write a recording of it: times and memory of every operator.
 
     This executes the model, in a process of its own; no other command of irscope does. MODEL is a .pt2, .onnx or TorchScript file, which
-    needs --trust because whoever made it decides what runs, or a name such as torchvision:resnet50, for which random weights are made.
+    needs --trust because its author decides what runs, or a name such as torchvision:resnet50, for which random weights are made.
     The recording is one JSON Lines file, explained in docs/recording.md; `irscope compare MODEL RECORDING` holds a prediction against it.
     """
 

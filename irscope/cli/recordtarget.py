@@ -27,7 +27,7 @@ _AT_STAKE = {
     "torchscript": "it is a program, which can read and write files",
     "onnx": "ONNX Runtime takes what memory it asks for, and its native code was not made for crafted files",
 }
-"""What a hostile file of a format could do to whoever runs it."""
+"""What a hostile file of a format could do when it is run."""
 _MOST = 10_000
 _BATCH, _LENGTH, _PICTURE = 1, 128, 224
 _PICTURE_RANK = 4
@@ -109,7 +109,7 @@ def _named(args: argparse.Namespace, options: Options) -> Request:
 
 
 def _usual_sizes(program: Program) -> dict[str, int]:
-    """A usual size for each symbol that nobody chose one for, within its bounds: a batch of 1, pictures of 224, other lengths 128."""
+    """A usual size for each symbol without a chosen one, within its bounds: a batch of 1, pictures of 224, other lengths 128."""
     places: dict[str, tuple[int, int]] = {}
     for value in program.graph.inputs:
         shape = value.type.shape if isinstance(value.type, TensorType) else None

@@ -107,7 +107,7 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS378": CodeDoc(
         "A training step that depends on data",
-        "The model reads values of tensors to decide what to run. Nothing is computed while a step is captured, so nobody knows them.",
+        "The model reads values of tensors to decide what to run. Nothing is computed while a step is captured, so they are unknown.",
     ),
     "IRS379": CodeDoc(
         "The training step fails", "The model, its loss or its optimizer raised an error while the step was captured, as it would in a run."
@@ -157,7 +157,7 @@ CODES: Final[dict[str, CodeDoc]] = {
         "`--plan-out` needs `--budget` and a live module, one size of the batch, and no autocast.",
     ),
     "IRS330": CodeDoc(
-        "A size is needed that nobody has given", "A formula has no number until each of its symbols has a size: --bind batch=8."
+        "A size is needed that was not given", "A formula has no number until each of its symbols has a size: --bind batch=8."
     ),
     "IRS331": CodeDoc(
         "The sizes to look at do not parse", "They are ranges and lists, such as batch=1..128, batch=1,2,4,8 or batch=8..64..8."

@@ -149,7 +149,7 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS183": CodeDoc(
         "TorchScript code depends on an unknown size",
-        "A branch or size depends on a number nobody knows before the model runs. Give sizes with --input or --bind.",
+        "A branch or size depends on a number that is only known when the model runs. Give sizes with --input or --bind.",
     ),
     "IRS184": CodeDoc(
         "The model raises for these inputs",

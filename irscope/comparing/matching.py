@@ -188,7 +188,7 @@ class _Matcher:
         return value if value in self._common else value.type.text
 
     def _reference_b(self, value: Value | None) -> Hashable:
-        """What stands for the operand in the first model; None where nobody knows."""
+        """The value of the first model that corresponds to the operand; None where it is not known."""
         if value is None:
             return 0
         if value.node is not None:
@@ -237,7 +237,7 @@ class _Matcher:
         ]
 
     def _by_order(self, key: Callable[[Side, Node], Hashable]) -> None:
-        """Align what is left between neighbours that are matched in order."""
+        """Align the nodes that are still unmatched between two matched neighbours, in order."""
         found = self.found
         keys: dict[Hashable, int] = {}
 

@@ -42,7 +42,7 @@ class ModuleSums:
     nodes: int = 0
     flops: Dim = 0
     unknown: int = 0
-    """Nodes whose FLOPs nobody knows."""
+    """Nodes whose FLOPs are unknown."""
     weight_bytes: Dim = 0
     alive: int | None = None
     """The most bytes alive at any of its steps; None where sizes are open."""
@@ -57,7 +57,7 @@ class WeightRow:
 
     @property
     def change(self) -> str:
-        """What happened to it in a word; empty where nothing did."""
+        """What changed, in one word; empty where nothing did."""
         if self.a is None or self.b is None:
             return "added" if self.a is None else "removed"
         words = ["renamed"] if self.a.name != self.b.name else []
@@ -101,7 +101,7 @@ class ModelComparison:
     # -- what a row says ---------------------------------------------------------------------------------------
 
     def flops(self, row: Row) -> tuple[Dim | None, Dim | None]:
-        """FLOPs of the nodes of a row on each side; None where nobody knows them."""
+        """FLOPs of the nodes of a row on each side; None where they are unknown."""
         return _sum(self.a.flops, self.a, row.a), _sum(self.b.flops, self.b, row.b)
 
     def moved(self, row: Row) -> tuple[Dim | None, Dim | None]:

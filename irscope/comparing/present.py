@@ -102,7 +102,7 @@ class _Price:
         return max(abs(scale(flops)) / self._flops, abs(scale(weights)) / self._weights, abs(scale(moved)) / self._moved)
 
     def of(self, row: Row) -> float:
-        """Of a row; what nobody knows of a side has no price."""
+        """Of a row; unknown values of a side cost nothing."""
         compared = self._compared
         pairs = (compared.flops(row), compared.weight_bytes(row), compared.moved(row))
         return self.difference(*[0 if a is None or b is None else _less(a, b) for a, b in pairs])

@@ -62,7 +62,7 @@ def _by_order(
     of_node: Callable[[Node], Hashable],
     of_op: Callable[[OpRecord], Hashable],
 ) -> None:
-    """Align what is left between neighbours that are matched in order."""
+    """Align the nodes that are still unmatched between two matched neighbours, in order."""
     known: dict[Hashable, int] = {}
     edges = [(-1, -1), *spine(found), (len(steps), len(ops))]
     for (low_node, low_op), (high_node, high_op) in pairwise(edges):

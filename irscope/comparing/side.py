@@ -101,14 +101,14 @@ class Side:
         return found
 
     def flops(self, node: Node) -> Dim | None:
-        """FLOPs of one run of a node; None where nobody knows them."""
+        """FLOPs of one execution of a node; None where they are unknown."""
         cost = self.costs.by_node.get(node)
         if cost is None or node in self.costs.partial:
             return 0 if self.costs.certainty.get(node) is Certainty.FREE else None
         return cost.flops
 
     def moved(self, node: Node) -> Dim | None:
-        """Bytes that one run of a node reads and writes; None where nobody knows them."""
+        """Bytes that one execution of a node reads and writes; None where they are unknown."""
         cost = self.costs.by_node.get(node)
         return None if cost is None or cost.read is None or cost.written is None else cost.read + cost.written
 

@@ -33,7 +33,7 @@ class Threshold:
     text: str
 
     def is_passed(self, measure: Measure) -> bool | None:
-        """Whether a measure lies beyond the limit; None where nobody knows."""
+        """Whether a measure exceeds the limit; None where that is unknown."""
         value = measure.share if self.relative else measure.amount
         return None if value is None else value > self.limit
 
@@ -62,7 +62,7 @@ class Verdict:
     passed: tuple[str, ...]
     """Limits that were passed, each with the number, for people."""
     unknown: tuple[str, ...]
-    """Limits that nobody can judge."""
+    """Limits that cannot be checked, because a number is unknown."""
 
 
 def judge(thresholds: Sequence[Threshold], measures: Mapping[str, Measure]) -> Verdict:

@@ -13,7 +13,7 @@ from irscope.ir.dimpoly import Atom, Dim, Monomial, SymDim, atom_dim
 from irscope.ir.remedy import bind_option, typed
 
 Numbers: TypeAlias = "NDArray[Any]"
-"""One number for each binding: int64 where nothing comes near its limits, else Python's own integers."""
+"""One number for each binding: int64 where that cannot overflow, else Python integers."""
 
 _SAFE = 2**62
 

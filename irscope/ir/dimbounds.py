@@ -257,7 +257,7 @@ def _division_replacements(atom: Atom, sign: int) -> list[tuple[Raw, Dim]]:
 
 
 def _sum(poly: Raw, constant: int, *others: Raw) -> Raw:
-    """Add a constant and other polynomials to a polynomial that nobody else uses."""
+    """Add a constant and other polynomials in place to a polynomial that is not shared."""
     _accumulate(poly, (), constant)
     for other in others:
         for mono, coeff in other.items():

@@ -125,7 +125,7 @@ class SymDim:
     """A size that is not a plain number: a canonical integer polynomial with proven bounds.
 
     Equal formulas are one object, so `==` compares identity and is always True or False. Ordering and truth need the
-    functions of irscope.ir.dims, which may answer that nobody can know.
+    functions of irscope.ir.dims, which may answer that it is undecidable.
     """
 
     __slots__ = ("__weakref__", "_bounds", "_text", "_tight", "depth", "is_unknown", "terms")

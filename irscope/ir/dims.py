@@ -1,6 +1,6 @@
 """Sizes that may be symbolic: everything passes and frontends do with a `Dim`.
 
-A `Dim` is an int or a `SymDim`. Comparisons are three-valued: None means that nobody can know before the symbols are bound.
+A `Dim` is an int or a `SymDim`. Comparisons are three-valued: None means undecidable until the symbols are bound.
 """
 
 from __future__ import annotations

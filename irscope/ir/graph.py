@@ -275,7 +275,7 @@ class Graph:
 
     @property
     def data(self) -> dict[Value, Payload]:
-        """Where the values of weights are; a weight without an entry has values nobody knows."""
+        """Where the values of weights are; a weight without an entry has unknown values."""
         return self._data
 
     @property

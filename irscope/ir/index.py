@@ -98,7 +98,7 @@ class GraphIndex:
 
 
 def index_of(graph: Graph) -> GraphIndex:
-    """The index of a graph, made anew only when nodes or edges changed since the last time."""
+    """The index of a graph, cached until nodes or edges change."""
     version = graph.versions[Facet.TOPOLOGY]
     cached = graph.cached_index
     if cached is not None and cached[0] == version and isinstance(cached[1], GraphIndex):

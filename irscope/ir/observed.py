@@ -24,7 +24,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Observed:
-    """Lifetimes and sizes that hold as long as nobody has changed the graph's nodes, their attributes, or what it declares."""
+    """Lifetimes and sizes that hold until the graph's nodes, their attributes or its declarations change."""
 
     graph: Graph
     versions: tuple[int, ...]

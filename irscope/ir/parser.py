@@ -1,4 +1,4 @@
-"""Reading the text form `.irs`: one statement a line; the graphs that are still open stand on a stack."""
+"""Reading the text form `.irs`: one statement a line; graphs that are still open are kept on a stack."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class FileRegion:
-    """Bytes in a file that nobody has read yet; weights that share a `storage` are tied."""
+    """Bytes in a file, not read yet; weights that share a `storage` are tied."""
 
     path: str
     offset: int

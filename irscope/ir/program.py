@@ -17,7 +17,7 @@ WEIGHTS: Final = "weights"
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """Something that a prediction needs to know and that nobody said, with what it was taken to be."""
+    """Something that a prediction depends on and that was not specified, with the value that was assumed."""
 
     what: str
     """What it is about: an input, a size, the way the model runs."""
@@ -60,7 +60,7 @@ class Program:
     have come last. Empty where a frontend does not say. Passes that change the graph do not keep it."""
 
     assumed: list[Assumed] = field(default_factory=list)
-    """What nobody said about the run, and how it was taken."""
+    """Assumptions about the run: what was not specified, and the value that was assumed."""
     has_graph: bool = True
     """Whether anybody knows what runs; False for files of weights alone, of which everything but the weights is unknown."""
     training: object = None

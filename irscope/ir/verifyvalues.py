@@ -13,7 +13,7 @@ from irscope.ir.types import TensorType
 
 _WEIGHT_ROLES = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
 _FEW = 4
-"""Up to so many inputs, counting each one anew is faster than a Counter."""
+"""For at most this many inputs, counting each of them is faster than a Counter."""
 
 
 class ValueChecker:

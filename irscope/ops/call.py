@@ -142,7 +142,7 @@ class OpCall:
         return found if found is not None else self.context.value_of(self, index)
 
     def fit(self, *types: Type) -> tuple[Type, ...]:
-        """The first of these types, as many as the call has results; those that every call has where nobody says."""
+        """The first of these types, as many as the call has results; by default those that every call has."""
         required = sum(not result.optional and not result.variadic for result in self.spec.schema.results)
         return types[: len(self.results) or required or len(types)]
 
@@ -207,7 +207,7 @@ class OpCall:
     # -- sizes -------------------------------------------------------------------------------------------------
 
     def unknown(self, reason: str, decided_by: str = "", lo: int | None = 0, hi: Dim | None = None) -> SymDim:
-        """A size that nobody can know from what is known now.
+        """A new unknown size, with its reason.
 
         `decided_by` names the operands whose values decide it ("k", "boxes,scores"), or is SIZES where the sizes of operands do. From
         that the `shapes` pass tells which option of the command line makes it known. Empty: only running the model tells.

@@ -15,7 +15,7 @@ from irscope.ops.spec import Family, OpSpec, op
 from irscope.ops.values import static_shape
 
 _MOST_DROPPED = 4096
-"""Parts at the end that nobody wants may have no result; many more than that are damage."""
+"""How many unused trailing parts may lack a result; more are taken for a damaged file."""
 
 
 def parts_of(call: OpCall, x: TensorType, axis: int, sizes: Sequence[Dim]) -> list[TensorType]:

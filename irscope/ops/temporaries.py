@@ -51,7 +51,7 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Memory that nobody can size from the file, taken and given back while the node runs."""
+    """Temporary memory whose size cannot be known from the file."""
 
     label: str
     reason: str
@@ -81,7 +81,7 @@ class NeedsNumbers(Exception):
 def memory_events(call: OpCall, target: Target) -> tuple[MemoryEvent, ...]:
     """What one call asks the allocator for, in order. Without a rule: its results, nothing else.
 
-    Results that share storage may be named too: whoever replays the events knows which results have storage of their own.
+    Results that share storage may be named too: the replay knows which results have storage of their own.
     """
     rule = call.spec.temporaries
     if rule is None or not call.source.startswith(("aten::", "torchvision::")):

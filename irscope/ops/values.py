@@ -21,7 +21,7 @@ from irscope.ir.types import TensorType, Type
 Array: TypeAlias = npt.NDArray[Any]
 
 MAX_ELEMENTS = 4096
-"""Tensors with more elements are not evaluated unless somebody asks for it."""
+"""Tensors with more elements are evaluated only on request."""
 
 _NUMPY: dict[DType, np.dtype[Any]] = {
     DType.BOOL: np.dtype(np.bool_),

@@ -109,7 +109,7 @@ class PassContext(Protocol):
         ...
 
     def tick(self, done: int, total: int | None, what: str) -> None:
-        """Say how far long work has come that is no loop over items; raises Cancelled when somebody asked for the run to stop."""
+        """Say how far long work has come that is no loop over items; raises Cancelled when the run was cancelled."""
         ...
 
     def apply(self, transform: Transform) -> bool:

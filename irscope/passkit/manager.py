@@ -155,7 +155,7 @@ class Manager:
             instrument.ended()
 
     def check_cancelled(self) -> None:
-        """Raise Cancelled when somebody asked for the run to stop."""
+        """Raise Cancelled when the run was cancelled."""
         if self.cancelled.is_set():
             raise Cancelled("stopped on request")
 
@@ -214,7 +214,7 @@ class Manager:
         return PassResult(subject, value, replace(report, diagnostics=(*report.diagnostics, *found)))
 
     def diagnostics_of(self, subject: Analysis[Any]) -> list[Diagnostic]:
-        """What an analysis had to say when it ran, and what those had that it is made of and that nobody can run by name."""
+        """Diagnostics of an analysis, and of the analyses it is composed of that have no name of their own."""
         found: dict[Diagnostic, None] = {}
         pending, seen = [subject], {subject}
         while pending:

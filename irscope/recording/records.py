@@ -36,7 +36,7 @@ class ModelRecord:
     bind: Mapping[str, int] = field(default_factory=dict)
     """Sizes that were chosen for the model's symbols."""
     assumed: tuple[str, ...] = ()
-    """What nobody said, and how it was taken: sizes and types of inputs."""
+    """Assumptions: what was not specified, and the value that was assumed: sizes and types of inputs."""
 
 
 @dataclass(frozen=True, slots=True)

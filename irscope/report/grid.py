@@ -64,7 +64,7 @@ class Grid:
 
 
 def fit(columns: Sequence[GridColumn], width: int | None) -> Grid:
-    """Columns within a width: names give way first, then the last columns."""
+    """Columns within a width: names are shortened first, then the last columns are dropped."""
     shown = list(columns)
     while width is not None and len(shown) > 1 and _total([column.least_width for column in shown]) > width:
         shown.pop()

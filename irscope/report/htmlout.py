@@ -17,7 +17,7 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
 
 ROWS = 1000
-"""Rows of a table that are shown where nobody asked for more or fewer."""
+"""Default number of rows shown of a table."""
 
 _STYLE = """
 :root { color-scheme: light dark; }

@@ -118,7 +118,7 @@ class ToolJson(TypedDict):
 
 
 class AssumedJson(TypedDict):
-    """Something that a prediction needs to know and that nobody said."""
+    """Something that a prediction depends on and that was not specified."""
 
     what: str
     value: Annotated[str, "What it was taken to be."]
@@ -138,7 +138,7 @@ class ModelJson(TypedDict):
     parameters: Annotated[int | None, "null where it is unknown."]
     parameter_bytes: Annotated[int | None, "null where it is unknown."]
     bind: Annotated[dict[str, int], "The symbols that were given a value."]
-    assumed: Annotated[list[AssumedJson], "What nobody said about the run, and how it was taken."]
+    assumed: Annotated[list[AssumedJson], "What was not specified about the run, and the value that was assumed."]
     diagnostics: Annotated[list[DiagnosticJson], "What was to be said when the model was read."]
 
 

@@ -71,7 +71,7 @@ class RenderOptions:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody is looking."""
+    """Whether the stream is a terminal."""
     try:
         return stream.isatty()
     except ValueError:  # a closed stream

@@ -81,7 +81,7 @@ class Report:
         )
 
     def without_graph(self, known: Collection[str]) -> Report:
-        """The report of a file of weights alone: nobody knows what runs, so only these parts of the summary and these tables hold."""
+        """The report of a file of weights alone: it has no graph, so only these parts of the summary and these tables hold."""
         found = self.entries()
         return replace(
             self,
@@ -158,7 +158,7 @@ class ModelInfo:
     parameter_bytes: int | None = None
     bind: Mapping[str, int] = field(default_factory=dict)
     assumed: tuple[Assumed, ...] = ()
-    """What nobody said about the run, and how it was taken."""
+    """Assumptions about the run: what was not specified, and the value that was assumed."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What was to be said when the model was read."""
     unsized: int = 0

@@ -19,7 +19,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Cell, bare
 
 ROWS = 20
-"""Rows of a table that are shown where nobody asked for more or fewer."""
+"""Default number of rows shown of a table."""
 
 _INDENT = "  "
 _RULE = 78

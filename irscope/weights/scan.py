@@ -130,7 +130,7 @@ class _Piece:
 def scan(
     tensors: Sequence[Stored | Unread], files: WeightFiles, options: Options = Options(), tick: Tick | None = None
 ) -> list[TensorStatistics | Unread]:
-    """Statistics of each tensor in order, or why there are none. One pass over the bytes, and a second look at outliers."""
+    """Statistics of each tensor in order, or why there are none. One pass over the bytes, and a second one for outliers."""
     tasks = [_task(tensor) if isinstance(tensor, Stored) else None for tensor in tensors]
     local = threading.local()
 

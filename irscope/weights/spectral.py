@@ -19,7 +19,7 @@ from irscope.weights.window import Window
 
 _ENOUGH = 1e-4
 _CHECK_EVERY = 4
-"""Steps between looks at the small matrix: its eigenvalues take cubic time."""
+"""Iterations between two computations of the small matrix's eigenvalues, which take cubic time."""
 _MOST_KEPT = 1 << 25
 """Numbers of all vectors together; with more the iteration starts again from the best it has found."""
 _ROUNDING = 1 + 1e-12

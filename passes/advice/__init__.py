@@ -1,1 +1,1 @@
-"""What `advise` stands on: findings, and the sources that give them."""
+"""Findings of `advise`, and the sources that produce them."""

@@ -1,4 +1,4 @@
-"""Advice on how a model is run: the peak of memory, kernels, copies, work that nobody needs."""
+"""Advice on how a model is run: the peak of memory, kernels, copies, redundant work."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What `flops` and `bytes` stand on: the cost of every node, their sums, and where each number comes from."""
+"""Shared by `flops` and `bytes`: the cost of every node, their sums, and where each number comes from."""

@@ -205,7 +205,7 @@ class _Counter:
         return certainty, shown_cost(limits), arithmetic, 1, limits, reason
 
     def _missing_size(self, types: Sequence[Type | None]) -> str:
-        """Which size nobody knows, and why."""
+        """Which size is unknown, and why."""
         for type_ in types:
             if not isinstance(type_, TensorType):
                 continue
@@ -283,7 +283,7 @@ class _Counter:
         for measure in MEASURES:
             least, most = tally.limits(measure)
             limits[measure] = least * max(low or 0, 0), None if most is None or (high is None and most != 0) else most * (high or 0)
-        return [within(node, limits, joint(body), "nobody knows how often it runs")]
+        return [within(node, limits, joint(body), "the number of iterations is unknown")]
 
 
 class _Unhashable:

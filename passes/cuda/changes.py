@@ -35,7 +35,7 @@ class Changes:
     """Collected while the program is looked at."""
 
     instead: dict[Value, Value] = field(default_factory=dict)
-    """Results that nobody computes, with the value that takes their place."""
+    """Results that are no longer computed, with the values that replace them."""
     dropped: dict[Node, tuple[dict[int, None], dict[str, Attr]]] = field(default_factory=dict)
     """Nodes that run without some operands and with other attributes."""
     fused: dict[Node, Fused] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Changes:
 
 
 def changed(program: Program, changes: Changes, target: Target) -> Program:
-    """A copy of the program with the changes, without what nobody needs any more."""
+    """A copy of the program with the changes, without dead code."""
     return _Copy(program, changes, target).made()
 
 
@@ -144,7 +144,7 @@ class _Copy:
             self._note_layout(original)
 
     def _unused(self, graph: Graph) -> set[Node]:
-        """Nodes of which nobody needs the results any more."""
+        """Dead nodes: no output depends on them."""
         unused = set(self._changes.absorbed)
         needed = set(graph.outputs)
         for node in reversed(list(graph)):

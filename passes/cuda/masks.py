@@ -50,7 +50,7 @@ def _masking_statement(node: Node) -> Loc | None:
 
 
 def _leave_out(mask: Value, types: Inferred, changes: Changes) -> bool:
-    """Note what is different where nobody makes this mask; False where something else depends on it."""
+    """Record the changes if this mask is not materialised; False where something else depends on it."""
     known = _values(mask, types)
     if known is None or not (known.all() or _is_causal(known)):
         return False

@@ -28,7 +28,7 @@ class Stream(Tape):
     """Requests of one forward pass."""
 
     kept: list[int] = field(default_factory=list)
-    """Slots that the first forward takes and nobody gives back: workspaces."""
+    """Slots that the first forward allocates and never frees: workspaces."""
     outputs: list[int] = field(default_factory=list)
     """Slots that the caller gives back after the forward."""
     tensors: dict[int, LiveRange] = field(default_factory=dict)

@@ -21,7 +21,7 @@ class Unbounded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The sizes that something may have of which nobody knows the size."""
+    """The interval of sizes of an allocation whose size is unknown."""
 
     low: Dim
     high: Dim | None

@@ -1,4 +1,4 @@
-"""One analysis, many sizes: quantities of a model whose symbols stay open, evaluated wherever somebody asks.
+"""One analysis, many sizes: quantities of a model with open symbols, evaluated at any binding.
 
     points = parse_points(["batch=1..128", "seq=128,256"], program)    every combination, by the model's own symbols
     rows = Evaluator(points.columns).rows([formula, ...])              any formulas, one row each: FLOPs, bytes, seconds

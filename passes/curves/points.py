@@ -1,4 +1,4 @@
-"""Sizes to look at: `batch=1..128`, `batch=1,2,4`, `batch=8..64..8`, and combinations of several symbols."""
+"""Sizes to evaluate: `batch=1..128`, `batch=1,2,4`, `batch=8..64..8`, and combinations of several symbols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXAMPLE = "for example batch=1..128, batch=1,2,4,8 or batch=8..64..8"
 
 @dataclass(frozen=True)
 class Points:
-    """Bindings to look at, in order."""
+    """Bindings to evaluate, in order."""
 
     columns: Mapping[str, Sequence[int]]
     """For each symbol its size at every point, by the model's own name."""

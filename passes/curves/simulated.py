@@ -1,4 +1,4 @@
-"""What PyTorch's allocator counts at any binding of the symbols: its requests are found once, and only replayed anew."""
+"""What PyTorch's allocator counts at any binding of the symbols: its requests are derived once and replayed for each binding."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Simulator:
 
     @cached_property
     def is_settled(self) -> bool:
-        """Whether what is asked for does not depend on the symbols, only how much."""
+        """Whether only the sizes of requests depend on the symbols, not which requests are made."""
         return all(spread.modelled for spread in self._stream.spreads.values())
 
     def needed(self, points: Points) -> list[Counted]:

@@ -180,7 +180,7 @@ class Inference(RuleContext):
         self._node = outer
 
     def step(self, node: Node, number: int) -> None:
-        """Tell whoever listens that the types of a body are now those of one step of `node`."""
+        """Notify the listener that the types of a body are now those of one step of `node`."""
         if self.after_body is not None:
             self.after_body(node, number)
 

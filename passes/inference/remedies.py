@@ -32,7 +32,7 @@ def fill_in(found: Inferred, program: Program) -> None:
 
 
 def size_hint(found: Inferred, values: Iterable[Value]) -> str:
-    """What makes the sizes of values known, as a hint; the names of what to look at where nothing on the command line does."""
+    """What makes the sizes of values known, as a hint; the command that tells more where nothing on the command line does."""
     reasons: list[Reason] = []
     for value in values:
         type_ = found.type_of(value)

@@ -1,1 +1,1 @@
-"""What `alias`, `ranges` and `liveness` stand on: strides, Python frames and variables, and what goes on inside a node."""
+"""Shared by `alias`, `ranges` and `liveness`: strides, Python frames and variables, and temporaries inside a node."""

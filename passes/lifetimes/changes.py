@@ -155,7 +155,7 @@ class Finder:
         return found
 
     def _over_operand(self, step: int, node: Node) -> None:
-        """An elementwise result may take the place of an operand that nobody reads afterwards."""
+        """An elementwise result may reuse the storage of an operand that is not read afterwards."""
         spec = find_op(node.op)
         if spec is None or spec.family is not Family.ELEMENTWISE or len(node.outputs) != 1 or written_operand(node) is not None:
             return

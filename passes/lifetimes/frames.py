@@ -392,7 +392,7 @@ def _enter(frame: _Frame, child: Scope | None, step: int) -> None:
 
 
 def _shared_out(names: tuple[str, ...], results: list[list[Value]]) -> list[tuple[str, list[Value]]]:
-    """Which variable gets which results: in order, and what is left over goes to the last."""
+    """Which variable gets which results: in order; the rest go to the last."""
     if len(names) == 1:
         return [(names[0], [storage for group in results for storage in group])]
     shared = [(name, results[index] if index < len(results) else []) for index, name in enumerate(names)]

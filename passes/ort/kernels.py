@@ -42,7 +42,7 @@ class Launches:
     values: list[Value | None] = field(default_factory=list)
     """None for what ONNX Runtime makes between two kernels of one node."""
     sizes: list[Dim | None] = field(default_factory=list)
-    """Bytes; 0 for what is not a tensor, None where nobody knows."""
+    """Bytes; 0 for what is not a tensor, None where it is unknown."""
     likeness: list[object] = field(default_factory=list)
     """Equal where ONNX Runtime takes two tensors to be of one size; None where it never does."""
     reusable: list[bool] = field(default_factory=list)

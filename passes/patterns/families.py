@@ -143,7 +143,7 @@ def _convolutional(found: Features, convolution: float, decisive: float) -> tupl
 
 
 def _traits(found: Features) -> tuple[str, ...]:
-    """What is worth knowing besides the family."""
+    """Further properties besides the family."""
     traits = {
         "attention": bool(found.attention),
         "decomposed attention": any(not one.is_fused for one in found.attention),

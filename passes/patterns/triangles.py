@@ -25,7 +25,7 @@ class Triangles:
         self._known: dict[Value, bool] = {}
 
     def __call__(self, value: Value) -> bool:
-        """Whether the value is a square constant that tells what comes later from what came before. Parameters are never looked at."""
+        """Whether the value is a square constant that separates later from earlier positions. Parameters are never read."""
         if value.role not in (Role.BUFFER, Role.CONSTANT):
             return False
         found = self._known.get(value)

@@ -1,1 +1,1 @@
-"""What `prune-report` stands on: which slices of tensors must go together, which may go, and what that saves."""
+"""Shared by the passes about pruning: which slices of tensors are coupled, which may be removed, and what that saves."""

@@ -41,7 +41,7 @@ class Thinned:
 
 @dataclass
 class Sparsity:
-    """All matrices of floats, and what is left when they are pruned by one border for all."""
+    """All matrices of floats, and what is left when they are pruned by one global threshold."""
 
     tensors: list[Thinned] = field(default_factory=list)
     total: EnergyKept | None = None

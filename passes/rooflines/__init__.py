@@ -1,1 +1,1 @@
-"""What `roofline` and `energy` stand on: rates by element type, where operands come from, and the least time of every node."""
+"""Shared by `roofline` and `energy`: peak rates by element type, cache reuse, and the least time of every node."""

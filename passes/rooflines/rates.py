@@ -60,7 +60,7 @@ class Rates:
         return None
 
     def vector(self, dtype: str) -> float | None:
-        """Operations a second outside of matrix products; where nobody says, no faster than those."""
+        """Operations a second outside of matrix products; by default, no faster than those."""
         vector = self.device.vector
         for name in (dtype, _WIDER.get(dtype, "f32"), "f32"):
             if name in vector:

@@ -1,1 +1,1 @@
-"""What `schedule`, `reorder` and `plan` stand on: the problem of ordering a model's nodes, and what to say about its answer."""
+"""Shared by `schedule`, `reorder` and `plan`: the scheduling problem of a model's nodes, and the explanation of its solution."""

@@ -97,7 +97,7 @@ def _before(nodes: Sequence[Node], place: dict[Node, int], order: Order) -> list
 
 
 def _is_fixed(node: Node) -> bool:
-    """Whether a node must keep its place among others like it: it draws random numbers, acts on the world, or nobody knows what it does."""
+    """Whether a node must keep its place among others like it: it draws random numbers, has side effects, or is foreign."""
     return any(_acts(one) for one in (node, *(inner for region in node.regions for inner in region.walk())))
 
 

@@ -1,4 +1,4 @@
-"""Orders in which some operators stay together: those of one node of a file, which no file can tell apart."""
+"""Orders in which some operators stay together: those that one node of the file was lowered to."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def contracted(problem: OrderProblem, groups: Groups) -> OrderProblem:
 
 
 def group_order(problem: OrderProblem, groups: Groups, wanted: Sequence[int], seconds: float, seed: int) -> list[int]:
-    """The order of groups that needs least: near an order of operators that is known to be good, or found anew."""
+    """The order of groups that needs least: near an order of operators that is known to be good, or from a new search."""
     place = {op: at for at, op in enumerate(wanted)}
     last = [max(place[op] for op in group) for group in groups.members]
     whole = contracted(problem, groups)

@@ -38,7 +38,7 @@ def _written(nodes: list[Node], aliases: Aliases) -> set[Value]:
 
 
 def _cost(node: Node, aliases: Aliases, written: set[Value], costs: Costs) -> int | None:
-    """FLOPs of running a node once more; None where it has to run exactly once, or nobody knows."""
+    """FLOPs of running a node once more; None where it must run exactly once or its cost is unknown."""
     spec = find_op(node.op)
     if spec is None or spec.has_effect or spec.random or node.regions or written_operand(node) is not None or len(node.outputs) != 1:
         return None

@@ -1,1 +1,1 @@
-"""What `training` and `activations` stand on: requests of whole training steps, in order."""
+"""Shared by `training` and `activations`: allocator requests of whole training steps, in order."""

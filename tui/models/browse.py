@@ -89,7 +89,7 @@ class Browse:
             self.reveal(self.steps.row(step))
 
     def reveal_peak(self) -> bool:
-        """Select the node at which most bytes are alive; False where nobody knows it."""
+        """Select the node at the memory peak; False where it is unknown."""
         timeline = self.results.timeline
         if timeline is None or timeline.peak is None:
             return False

@@ -250,7 +250,7 @@ class Compare:
             self.table.select(row)
 
     def go_to_peak(self, side: int) -> bool:
-        """Go to where one side is highest; False where nobody knows."""
+        """Go to the peak of one side; False where it is unknown."""
         if self.found is None or self.found.lines is None:
             return False
         self.go_to(self.found.lines.peak(side))

@@ -62,7 +62,7 @@ class Cost:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether what is shown does not answer what is chosen, and nobody has tried to answer it yet."""
+        """Whether the shown results are outdated, and no computation of the chosen ones was started."""
         return self._asked != self.wanted
 
     def ask(self) -> tuple[str, dict[str, int]]:

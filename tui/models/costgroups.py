@@ -157,7 +157,7 @@ class Groups(Sequence[Group]):
     def __len__(self) -> int:
         return len(self.counts)
 
-    def __getitem__(self, number: int) -> Group:  # type: ignore[override]  # nobody takes slices
+    def __getitem__(self, number: int) -> Group:  # type: ignore[override]  # slices are not used
         return Group(
             self.name(number),
             int(self.counts[number]),

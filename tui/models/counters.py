@@ -21,7 +21,7 @@ _COUNTERS = ("requested", "allocated", "reserved")
 
 @dataclass(frozen=True)
 class Counters:
-    """Numbers by moment and counter; None where nobody can tell, with the reason."""
+    """Numbers by moment and counter; None where they are unknown, with the reason."""
 
     device: str
     numbers: Mapping[tuple[str, str], object]

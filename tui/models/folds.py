@@ -1,4 +1,4 @@
-"""Modules next to one another that are built alike, such as the layers of a transformer: shown as one row until somebody looks."""
+"""Modules next to one another that are built alike, such as the layers of a transformer: folded into one row until it is opened."""
 
 from __future__ import annotations
 

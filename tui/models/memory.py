@@ -145,13 +145,13 @@ class Memory:
 
     @property
     def lacks_counters(self) -> bool:
-        """Whether sizes were put in for which nobody has counted yet."""
+        """Whether sizes were entered that have not been computed yet."""
         if self.browse.node_count > _MOST_COUNTED:
             return False
         return bool(self.browse.results.binding.env) and (self._counted is None or self._counted[0] != self.counted_for)
 
     def take_counters(self, asked: tuple[object, ...], found: Counters | IrscopeError | None) -> None:
-        """What an allocator counts for sizes that were put in, or why nobody can tell."""
+        """The allocator's counters for the entered sizes, or why they are unknown."""
         self._counted = (asked, found)
 
     @property
@@ -359,7 +359,7 @@ class Memory:
             TableColumn("why alive", 30, lambda row: clean(self.why(self._range(row))), grows=True),
             TableColumn("made by", 16, lambda row: clean(maker_of(self._tensor(row))), rank=3, role="operator"),
         )
-        nothing = "Nothing is alive here." if self.browse.program.has_graph else "The file has no graph: nobody knows what is alive when."
+        nothing = "Nothing is alive here." if self.browse.program.has_graph else "The file has no graph, so lifetimes are unknown."
         empty = nothing if found is not None else "computing"
         return TableModel(columns, len(rows), self.symbols, empty=empty)
 

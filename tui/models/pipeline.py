@@ -23,7 +23,7 @@ from irscope.tui.models.symbols import Symbols
 
 State: TypeAlias = Literal["waiting", "running", "changed", "unchanged", "done", "failed", "off"]
 START = "cleanup,shapes,params,flops,liveness"
-"""What stands in a pipeline that nobody has touched: what changes a model, then what irscope says by default."""
+"""The initial pipeline: transforms, then the default passes."""
 _SIGNS: dict[State, str] = {"waiting": " ", "running": ">", "changed": "*", "unchanged": "=", "done": "+", "failed": "!", "off": "-"}
 MEANINGS: dict[State, str] = {
     "waiting": "not run yet",

@@ -142,7 +142,7 @@ class Results:
     names: ValueNames = field(default_factory=loose_names)
     raw_overlay: Overlay | None = None
     overlay: Overlay | None = None
-    """A column that somebody chose to see in the tree, with the binding applied."""
+    """A column that the user added to the tree, with the binding applied."""
     raw_sizes: Column | None = None
     raw_flops: Column | None = None
     sizes: Column | None = None
@@ -159,7 +159,7 @@ class Results:
     """By measure the formula behind the cost of nodes that were looked at, and what its letters stand for."""
     timeline: Timeline | None = None
     assumed: str = ""
-    """Sizes the timeline is drawn with because nobody gave any."""
+    """Default sizes with which the timeline is drawn."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
     """Names of the parts that ended with an error."""

@@ -95,7 +95,7 @@ def fused_and_foreach() -> Iterator[None]:
 
 @contextmanager
 def watched_steps(entered: Callable[[torch.optim.Optimizer], None], left: Callable[[], None]) -> Iterator[None]:
-    """Within it functions are called before and after every optimizer's step, whoever calls that."""
+    """A context in which functions are called before and after every optimizer step."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:

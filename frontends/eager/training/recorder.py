@@ -27,7 +27,7 @@ class StepRecorder(Recorder):
     """Records training steps.
 
     Two things differ for fake tensors. PyTorch's own code takes them for something foreign, and works out of place on intermediate
-    results that nobody else holds: here it works in place, as on real ones. And values of counters in the host's memory (an optimizer's
+    results without other references: here it works in place, as on real ones. And values of counters in the host's memory (an optimizer's
     steps), which Python reads, are computed beside them.
     """
 
@@ -72,7 +72,7 @@ class StepRecorder(Recorder):
     # -- intermediate results --------------------------------------------------------------------------------------
 
     def _is_owned(self, func: Any, args: Sequence[Any]) -> bool:
-        """Whether the first operand takes the result: it is nobody else's."""
+        """Whether the first operand is reused for the result, having no other reference."""
         runs = torch._C._current_autograd_node() is not None
         if runs and torch.is_grad_enabled():
             return False  # the backward is to be differentiated again

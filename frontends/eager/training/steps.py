@@ -117,7 +117,7 @@ def _never_runs(*args: Any) -> Any:
 
 @contextmanager
 def _without_library(module: nn.Module, sink: DiagnosticSink | None) -> Iterator[bool]:
-    """Recurrent layers run by PyTorch's own kernels: nobody knows without a device what cuDNN keeps of them for the backward.
+    """Recurrent layers run by PyTorch's own kernels: what cuDNN saves of them for the backward is only known on a device.
 
     Yields whether that makes a difference.
     """

@@ -189,10 +189,10 @@ def _last(op: str) -> Lower:
 
 
 FOREIGN: dict[str, str] = {
-    "BeamSearch": "it generates token by token around a decoder whose length nobody knows",
-    "GreedySearch": "it generates token by token around a decoder whose length nobody knows",
-    "Sampling": "it generates token by token around a decoder whose length nobody knows",
-    "WhisperBeamSearch": "it generates token by token around a decoder whose length nobody knows",
+    "BeamSearch": "it generates token by token around a decoder, for an unknown number of steps",
+    "GreedySearch": "it generates token by token around a decoder, for an unknown number of steps",
+    "Sampling": "it generates token by token around a decoder, for an unknown number of steps",
+    "WhisperBeamSearch": "it generates token by token around a decoder, for an unknown number of steps",
     "EPContext": "it is a compiled blob of one execution provider",
     "GatedDeltaNet": "its packed layouts and captured states are not documented well enough to be exact",
     "MatMulBlockQuantizedFp4Weight": "the layout of its packed weights is not documented",

@@ -93,7 +93,7 @@ def _sequence_map(call: Call) -> None:
 
 
 def _all_results(call: Call, count: int) -> None:
-    """Results at the end that nobody wants are left out in the file; the region still yields them."""
+    """Unused trailing results are left out in the file; the region still yields them."""
     if len(call.outputs) > count:
         raise Mismatch(f"its body returns {count} values, it has {len(call.outputs)} results")
     call.outputs = [*call.outputs, *[""] * (count - len(call.outputs))]

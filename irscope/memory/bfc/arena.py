@@ -173,7 +173,7 @@ class BfcArena:
         )
 
     def reset_peaks(self) -> None:
-        """Begin the peaks anew from the current values. ONNX Runtime itself never does."""
+        """Reset the peaks to the current values. ONNX Runtime itself never does."""
         self._requested_peak, self._in_use_peak, self._held_peak = self.requested, self.in_use, self.held
 
     def regions(self) -> list[Region]:

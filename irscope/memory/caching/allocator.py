@@ -145,7 +145,7 @@ class CachingAllocator:
             release_whole(pools, self._device, self._heads)
 
     def reset_peaks(self) -> None:
-        """Begin the peaks anew from the current values, as torch.cuda.reset_peak_memory_stats does."""
+        """Reset the peaks to the current values, as torch.cuda.reset_peak_memory_stats does."""
         self._allocated_peak = self._allocated
         self._requested_peak = self._requested
         self._pending_peak = self._allocated + self._pending_bytes
@@ -181,7 +181,7 @@ class CachingAllocator:
         return segments(self._heads, expandable=self._expandable is not None)
 
     def _cache(self, block: Block) -> None:
-        """Make a block free that nobody uses any more."""
+        """Free a block that is no longer in use."""
         self._requested -= block.requested
         pool = block.pool
         block = join_free(block)

@@ -13,7 +13,7 @@ class OutOfMemory(IrscopeError):
 
 
 class Device:
-    """Memory and addresses. Addresses only grow, as on a device that nobody else uses."""
+    """Memory and addresses. Addresses only grow, as on a device without other users."""
 
     __slots__ = ("_next_address", "limit", "physical", "reserved", "reserved_peak", "segments", "total")
 

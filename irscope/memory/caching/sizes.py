@@ -25,7 +25,7 @@ SEGMENT_GRAIN: Final = 2 * MIB
 """Segments of their own size are multiples of this, and so is what the driver gives."""
 
 TOO_MUCH: Final = 1_152_921_504_606_846_976
-"""Requests from one exbibyte on are refused without a look at the device."""
+"""Requests of one exbibyte or more are refused before the device is asked."""
 
 DEFAULT_MEMORY: Final = 144 * 1024 * MIB
 """Memory of the device where the caller names none."""

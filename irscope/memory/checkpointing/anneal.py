@@ -20,7 +20,7 @@ _DEARER = 20.0
 _FLIPS, _LIKE = 0.5, 0.8
 """Draws below these change one storage, or exchange two that look alike; the rest exchange any two."""
 _REPEATS = 0.2
-"""How often a storage that is given up is made anew for each use."""
+"""How often a discarded storage is recomputed for each use separately."""
 
 
 class Annealer:

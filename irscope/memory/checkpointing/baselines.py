@@ -13,7 +13,7 @@ _SWEPT = 48
 
 
 def knapsack(simulator: Simulator) -> Iterator[tuple[Cost, list[int]]]:
-    """Keep what is worth most time in a share of the saved bytes, as torch's activation_memory_budget does; many shares."""
+    """Solve a knapsack over recomputation time for many shares of the saved bytes, as torch's activation_memory_budget does."""
     problem = simulator.problem
     base = simulator.save_all()
     items = [number for number in problem.saved if problem.droppable[number] and problem.storages[number].size]

@@ -23,7 +23,7 @@ class Repeat(enum.IntEnum):
     REPLAYED = 1
     """It draws random numbers, and gives the same result only where the generator's state is put back."""
     NEVER = 2
-    """It changes something that stays, or nobody knows what it does."""
+    """It changes state that persists, or its effects are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class CheckpointProblem:
 
     @cached_property
     def first_touch(self) -> list[int]:
-        """Step at which each storage begins; -1 for what is there from the start, and for what nobody touches."""
+        """Step at which each storage begins; -1 for inputs and for storages that no operator uses."""
         return [
             -1 if one.is_input else min((*self.writers[number][:1], *self.readers[number][:1]), default=-1)
             for number, one in enumerate(self.storages)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from irscope.memory.checkpointing.problem import CheckpointProblem, Phase
 
 KEEP, ONCE, AGAIN = 0, 1, 2
-"""Keep a storage until its last use; free it after the forward and make it once more; or make it anew for each use."""
+"""Keep a storage until its last use; free it after the forward and recompute it once; or recompute it for each use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Lives:
     freed_again: dict[int, int]
     """Bytes that end after a recomputed operator."""
     passing: dict[int, int]
-    """Bytes that a recomputed operator writes although they are there, or nobody wants them."""
+    """Bytes that a recomputed operator writes although they are still alive or not needed."""
 
 
 _SPAN = 1 << 20

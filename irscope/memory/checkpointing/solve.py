@@ -36,7 +36,7 @@ class Planned:
     seconds: float
     """Extra time."""
     plan: bytes
-    """For each storage whether it is kept (0), made once more (1), or made anew for each use (2)."""
+    """For each storage whether it is kept (0), recomputed once (1), or recomputed for each use (2)."""
     method: str
     bound: float | None
     """Extra time that every plan within the budget needs; None where it is proven that no plan is within it."""
@@ -226,7 +226,7 @@ class CheckpointPlanner:
         return Planned(budget, found.peak, found.seconds, found.plan, found.method, found.seconds, proven=True)
 
     def _tidied(self, point: Point) -> Point:
-        """The plan without what makes no difference: made anew for each use where once is as good."""
+        """The plan in canonical form: recomputed for each use only where that is better than once."""
         cost, plan = point.cost, list(point.plan)
         for number in self.simulator.choices:
             if plan[number] == AGAIN:

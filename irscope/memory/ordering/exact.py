@@ -175,7 +175,7 @@ class ExactSearch:
         self.bound = min(self.peak, max(bound, problem.least))
         """No order needs less, or less than the bound that was given."""
         self.gave_up = False
-        """Whether going on would take more memory than it is worth."""
+        """Whether the search should stop because its states take too much memory."""
         # Memory only takes values that are sums of sizes.
         self._grain = gcd(*(storage.size for storage in problem.storages), *problem.workspace) or 1
         self._patience = _FIRST_PATIENCE

@@ -25,7 +25,7 @@ _EXACT_SHARE, _SHARE = 0.5, 0.2
 
 
 class Job:
-    """A stretch between operators that come after everything before them and before everything after: its order is nobody else's matter."""
+    """The operators between two that are comparable with all others in the partial order: they can be ordered on their own."""
 
     def __init__(self, layout: Layout, begin: int, end: int, seed: int) -> None:
         self.begin = begin

@@ -120,7 +120,7 @@ class OrderProblem:
 
 
 def make_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], workspace: Sequence[int] | None = None) -> OrderProblem:
-    """A problem without what cannot matter: storages of no size or that nobody touches. Raises UsageError where no order is possible."""
+    """A problem without storages of no size or without users. Raises UsageError where no order is possible."""
     needed = [tuple(sorted(set(earlier))) for earlier in before]
     if any(earlier and earlier[-1] >= op for op, earlier in enumerate(needed)):
         cycle = waiting_for_one_another(needed)

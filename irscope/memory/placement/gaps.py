@@ -8,7 +8,7 @@ from irscope.memory.placement.problem import Numbers, Problem
 
 
 class Gaps:
-    """Buffers placed so far, kept in the order of their offsets: whoever overlaps in time is then found in order, too."""
+    """Buffers placed so far, sorted by offset, so that those that overlap in time are found in that order, too."""
 
     def __init__(self, problem: Problem) -> None:
         count = len(problem)

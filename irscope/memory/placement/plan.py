@@ -105,7 +105,7 @@ class _Job:
 
     problem: Problem
     goal: int
-    """A height with which nobody could be happier."""
+    """A height that no placement can improve on."""
     seed: int
     offsets: Numbers = field(init=False)
     height: int = field(init=False, default=-1)

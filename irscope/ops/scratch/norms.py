@@ -1,4 +1,4 @@
-"""Normalizations: saved statistics (made even where nobody needs a gradient), factors of each channel, contiguous copies."""
+"""Normalizations: saved statistics (made even without gradients), factors of each channel, contiguous copies."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _record(request: Request, sink: Sink) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it is gone: nobody would read what it finds."""
+    """End this process when its parent is gone: nothing would read its results."""
     while os.getppid() == parent:
         time.sleep(_LOOK_EVERY)
     os._exit(1)

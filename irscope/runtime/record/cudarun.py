@@ -105,7 +105,7 @@ def _counters(run: str, device: torch.device) -> Counters:
 
 
 def _memory_run(run: str, model: Runnable, device: torch.device, sink: Sink) -> Trace:
-    """One run whose every block is known with what was asked for."""
+    """One run in which the requested size of every block is known."""
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     torch.cuda.memory._record_memory_history(max_entries=_MOST_EVENTS, context=None)

@@ -20,7 +20,7 @@ _ORT_NODE = re.compile(r"while running (\S+) node\. Name:'([^']*)'")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory did not suffice, whoever raised it."""
+    """Whether an error is an out-of-memory error of any library."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(part in text for part in _OUT_OF_MEMORY)
 

@@ -1,4 +1,4 @@
-"""The history of PyTorch's caching allocator, which knows what was asked for, joined to the profiler, which knows who asked."""
+"""Joins the history of PyTorch's caching allocator (sizes of requests) to the profiler's trace (operators that made them)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from irscope.recording.write import RecordingWriter
 
 
 class Sink:
-    """Writes lines as they come, and says on stderr what is going on where somebody watches."""
+    """Writes lines as they arrive, and shows progress on stderr if that is a terminal."""
 
     def __init__(self, path: Path, verbose: bool = False) -> None:
         self.path = path
