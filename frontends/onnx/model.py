@@ -16,6 +16,7 @@ from irscope.frontends.onnx.foreign import foreign_name, keep_foreign
 from irscope.frontends.onnx.functions import Functions, inline, schema_function
 from irscope.frontends.onnx.lower import FOREIGN as KNOWN_FOREIGN
 from irscope.frontends.onnx.lower import find_lowering
+from irscope.frontends.onnx.lower.contrib import channel_block
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.scopes import Locations
 from irscope.frontends.onnx.tensors import Constant, TensorReader
@@ -64,6 +65,12 @@ class Model:
         self.functions = Functions(file.proto.functions, self.where)
         self._operators: dict[tuple[str, str, str, int], Operator] = {}
         self._nodes = 0
+        self._proto = file.proto.graph
+
+    @functools.cached_property
+    def channel_block(self) -> int:
+        """How many channels ONNX Runtime put into a block, in a file that it saved after its optimisations."""
+        return channel_block(self._proto)
 
     def count(self, nodes: int) -> None:
         """Keep the number of nodes within reason."""

@@ -3,17 +3,23 @@
 Without arguments the models are the samples, the small ones of the onnx wheel and what the exports of the zoo have left in the
 cache; arguments are files. Each runs on the CPU provider twice, without and with graph optimisations. With them the prediction
 is made from the graph that ONNX Runtime says it runs, which it saves.
+
+`--save FOLDER` keeps that graph, without its weights, and bytes in use after each kernel, and compares nothing.
+Under `valgrind --tool=none`, whose processor has AVX2 and no AVX-512, that gives what other machines than this one run.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
+import onnxruntime
 
 import irscope
 from irscope.passes.ort import OrtPlan, OrtRun
@@ -98,6 +104,17 @@ def _compared(name: str, optimised: bool, number: int, truth: Sequence[KernelMem
     )
 
 
+def save(path: Path, folder: Path) -> None:
+    """Write the graph that runs with optimisations, and what was in use after each of its kernels in both runs."""
+    with tempfile.TemporaryDirectory() as scratch:
+        measured = measure(path, True, Path(scratch), sizes_of(path))
+        assert measured.saved is not None
+        # mtime 0: the same graph is the same file.
+        (folder / f"{path.stem}.onnx.gz").write_bytes(gzip.compress(measured.saved.read_bytes(), 9, mtime=0))
+    counters = [{"requested": [one.requested for one in run], "in_use": [one.in_use for one in run]} for run in measured.runs]
+    (folder / f"{path.stem}.json").write_text(json.dumps({"onnxruntime": onnxruntime.__version__, "runs": counters}) + "\n")
+
+
 def wheel_models() -> list[Path]:
     """The convolutional networks that come with onnx."""
     return sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
@@ -130,8 +147,13 @@ def main() -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="write what runs there")
     parser.add_argument("--worst", action="store_true", help="print only the totals and the largest errors")
     chosen = parser.parse_args()
+    if chosen.save is not None:
+        for path in chosen.models:
+            save(path, chosen.save)
+        return
     rows: list[Compared] = []
     for path in chosen.models or [*sample_models(), *wheel_models(), *cached_exports()]:
         try:

@@ -42,7 +42,7 @@ TABLES: dict[str, Table] = {
     "ai.onnx.preview.training": learning.TRAINING,
     "ai.onnx.preview": attention.PREVIEW,
     "com.microsoft": {**contrib.TABLE, **transformer.TABLE, **quantized.CONTRIB, **recurrent.CONTRIB},
-    "com.microsoft.nchwc": contrib.BLOCKED,
+    contrib.BLOCKED_DOMAIN: contrib.BLOCKED,
     "com.ms.internal.nhwc": contrib.CHANNELS_LAST,
 }
 """Lowerings by domain, the default one being ""."""
