@@ -38,7 +38,7 @@ class Activations(Analysis[ActivationList]):
     reads: ClassVar[tuple[Facet, ...]] = ()
 
     top: int = 0
-    """Rows to show, those that lie idle longest; 0: all in order of creation."""
+    """Rows to show, the longest unused first; 0: all in order of creation."""
     link: float = 55.0
     """Speed of the link to the host's memory in GB/s; PCIe 5.0 with 16 lanes reaches about 55."""
 

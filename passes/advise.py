@@ -85,15 +85,19 @@ class Advise(Analysis[AdviceList]):
     )
 
     values: bool = False
+    """Whether values of weights are read, for advice about pruning and quantization."""
     device: str = ""
     """A device for times; default: what --device says, else h200."""
     target: float = 30.0
+    """Signal-to-noise ratio in dB that quantized weights must reach."""
     topics: tuple[str, ...] = ()
-    """Sources that are asked; all of them by default."""
+    """Sources of findings to use; default: all."""
     top: int = 20
     """Findings listed, 0 for all."""
     threads: int = 0
+    """Threads that read weights; 0: one per core."""
     allow: tuple[str, ...] = ()
+    """Further folders from which external data may be read."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> AdviceList:
         for problem in load_plugins():

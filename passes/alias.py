@@ -96,7 +96,7 @@ class Alias(Analysis[Aliases]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     undecided: Literal["copy", "share"] = "copy"
-    """What a result is taken to be that shares or copies depending on strides that are not known."""
+    """Whether a result counts as a view or a copy where unknown strides decide that."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Aliases:
         types = ctx.get(Shapes)

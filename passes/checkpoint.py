@@ -49,13 +49,13 @@ class Checkpoint(Analysis[Checkpointed]):
     points: int = 9
     """Budgets of the curve when none is given."""
     seconds: Seconds = 10
-    """Time to search."""
+    """Time limit of the search."""
     steps: int = 0
-    """Steps of the search for each budget, whatever the time: the same plan every time. 0: as many as the time allows."""
+    """Steps of the search for each budget, instead of a time limit, so that results are reproducible. 0: as many as the time allows."""
     seed: int = 0
-    """For the random part of the search."""
+    """Seed of the random part of the search."""
     random: Literal["replayed", "kept"] = "replayed"
-    """Whether operators that draw random numbers may run again, with the generator's state put back, or their results are kept."""
+    """Whether operators that draw random numbers may be recomputed, with the generator's state restored, or their results are kept."""
     top: int = 20
     """Rows of the table of what is recomputed, 0 for all."""
 

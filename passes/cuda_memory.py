@@ -43,7 +43,7 @@ class CudaMemory(Analysis[DeviceMemory]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
-    """Who frees when, as in `liveness`."""
+    """Lifetime model, as in `liveness`."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> DeviceMemory:
         target, sink = target_of(ctx.settings), ctx.sink

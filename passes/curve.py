@@ -43,7 +43,7 @@ class Curve(Analysis[PeakCurve]):
     over: str = "batch=1..64"
     """Symbols and sizes, such as "batch=1..128" or "batch=1,2,4,seq=128..1024..128": every combination."""
     model: LifetimeModel = "auto"
-    """Who frees when, as in liveness."""
+    """Lifetime model, as in liveness."""
     allocator: bool = True
     """Also replay PyTorch's allocator at every point, for models that it runs."""
 

@@ -76,7 +76,7 @@ class Energy(Analysis["Spent"]):
     country: str = ""
     """Whose grid the power comes from, such as DEU; without it or a grid there is no carbon."""
     grid: float = 0.0
-    """Grams of CO2 equivalent a kWh, in place of a country's."""
+    """Grams of CO2 equivalent per kWh, instead of a country's."""
     pue: float = 0.0
     """Power a data centre draws for each watt of its machines; default: 1.1 to 1.58."""
     slower: float = 3.0

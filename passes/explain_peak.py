@@ -69,7 +69,7 @@ class ExplainPeak(Analysis[PeakAdvice]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     model: LifetimeModel = "auto"
-    """Who frees when, as in liveness."""
+    """Lifetime model, as in liveness."""
     top: int = 10
     """Changes listed, 0 for all."""
 

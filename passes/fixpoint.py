@@ -19,7 +19,7 @@ class Fixpoint(Transform):
 
     body: tuple[Pass, ...]
     max: int = 10
-    """Most rounds."""
+    """Maximum number of rounds."""
 
     def __post_init__(self) -> None:
         wrong = [one.name for one in self.body if not isinstance(one, Transform)]

@@ -38,7 +38,8 @@ class Liveness(Analysis[Timeline]):
     known_of_weights: ClassVar[tuple[str, ...]] = ("param_bytes", "buffer_bytes", "const_bytes")
 
     model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
-    """Who frees when: ssa and jit after the last use, eager as Python's frames do, ort as ONNX Runtime does; auto follows the file."""
+    """Lifetime model, which says when tensors are freed: ssa and jit after the last use, eager as Python's frames do, ort as ONNX
+    Runtime does; auto follows the file."""
     top: int = 20
     """Tensors listed at the peak, largest first; 0 for all."""
 

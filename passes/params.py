@@ -59,13 +59,21 @@ class Params(Analysis[ParameterReport]):
     of_weights: ClassVar[bool] = True
 
     values: bool = False
+    """Whether values are read, for statistics of each tensor."""
     histogram: bool = True
+    """Whether leading bits are counted too: entropy, quantiles, histogram of magnitudes."""
     near_zero: float = 1e-6
+    """Magnitudes below this count as near zero."""
     spectral: bool = False
+    """Whether the spectral norm of each matrix is computed."""
     iterations: int = 100
+    """Maximum number of iterations for a spectral norm."""
     depth: int = 2
+    """Levels of modules in the table by module."""
     threads: int = 0
+    """Threads that read weights; 0: one per core."""
     allow: tuple[str, ...] = ()
+    """Further folders from which external data may be read."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> ParameterReport:
         result = ParameterReport(count_parameters(ctx.program))

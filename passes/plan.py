@@ -68,11 +68,11 @@ class Plan(Analysis[Planned]):
     order: Literal["written", "scheduled"] = "written"
     """The order of the nodes: as written, or the one that schedule finds."""
     model: ScheduleModel = "ssa"
-    """Who frees when, as in schedule."""
+    """Lifetime model, as in schedule."""
     inputs: Literal["held", "freed"] = "held"
     """Whether the caller keeps the model's inputs, which then lie elsewhere, or gives them away."""
     seed: int = 0
-    """For the random part of the search."""
+    """Seed of the random part of the search."""
     engine: Engine = "search"
     """What searches: irscope itself, or Google's CP-SAT where OR-tools is installed."""
 

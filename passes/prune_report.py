@@ -78,7 +78,9 @@ class PruneReport(Analysis[Pruning]):
     known_of_weights: ClassVar[tuple[str, ...]] = ("dead_count", "weight_bytes", "energy_kept", "sparsity")
 
     threads: int = 0
+    """Threads that read weights; 0: one per core."""
     allow: tuple[str, ...] = ()
+    """Further folders from which external data may be read."""
     top: int = 0
     """Rows of the table of nodes, those that save most first; 0 for all in program order."""
 

@@ -70,9 +70,13 @@ class QuantizeError(Analysis[WeightErrors]):
     of_weights: ClassVar[bool] = True
 
     target: float = 30.0
+    """Signal-to-noise ratio in dB that a matrix must reach."""
     formats: tuple[Format, ...] = _FORMATS  # type: ignore[assignment]  # the same names
+    """Formats that are tried."""
     threads: int = 0
+    """Threads that read weights; 0: one per core."""
     allow: tuple[str, ...] = ()
+    """Further folders from which external data may be read."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> WeightErrors:
         from irscope.passes.weight_values import WeightValues, open_weights

@@ -1,4 +1,4 @@
-"""Birth and death of every storage, under a model of who frees what when."""
+"""Live range of every storage, under a lifetime model."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ class Ranges(Analysis[Lifetimes]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
-    """Who frees when: ssa and jit after the last use, eager as Python's frames do, ort as ONNX Runtime does; auto follows the file."""
+    """Lifetime model, which says when tensors are freed: ssa and jit after the last use, eager as Python's frames do, ort as ONNX
+    Runtime does; auto follows the file."""
     undecided: Literal["copy", "share"] = "copy"
-    """What a result is taken to be that shares or copies depending on strides that are not known."""
+    """Whether a result counts as a view or a copy where unknown strides decide that."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Lifetimes:
         with paused_gc():

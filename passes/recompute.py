@@ -52,13 +52,13 @@ class Recompute(Analysis[Recomputed]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     flops: str = "10%"
-    """By how much the arithmetic of the whole may grow."""
+    """Extra arithmetic that is allowed, as a share of the model's."""
     model: Literal["ssa", "jit"] = "ssa"
-    """Who frees when: right after the last use, in both cases."""
+    """Lifetime model: tensors are freed right after the last use, in both cases."""
     seconds: Seconds = 10
     """Time to search, half of it for the order without recomputing."""
     seed: int = 0
-    """For the random part of the search."""
+    """Seed of the random part of the search."""
     top: int = 20
     """Rows of the table, 0 for all."""
 

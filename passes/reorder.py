@@ -18,11 +18,11 @@ class Reorder(Transform):
     name: ClassVar[str] = "reorder"
 
     model: ScheduleModel = "ssa"
-    """Who frees when, as in schedule."""
+    """Lifetime model, as in schedule."""
     seconds: Seconds = 10
-    """Time to search."""
+    """Time limit of the search."""
     seed: int = 0
-    """For the random part of the search."""
+    """Seed of the random part of the search."""
     latency: str = ""
     """By how much the time of overlapping nodes may grow, such as 5%."""
     inputs: Literal["held", "freed"] = "held"

@@ -75,11 +75,12 @@ class Schedule(Analysis[Scheduled]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     model: ScheduleModel = "ssa"
-    """Who frees when: ssa and jit after the last use, eager as Python's frames do in the order as written."""
+    """Lifetime model, which says when tensors are freed: ssa and jit after the last use, eager as Python's frames do
+    in the order as written."""
     seconds: Seconds = 10
     """Time to search; it ends sooner where the best order is proven best."""
     seed: int = 0
-    """For the random part of the search."""
+    """Seed of the random part of the search."""
     latency: str = ""
     """By how much the time of overlapping nodes may grow, such as 5%; default: without limit."""
     inputs: Literal["held", "freed"] = "held"

@@ -64,7 +64,7 @@ class Sweep(Analysis[Swept]):
     dtype: str = ""
     """Element type that the least time takes every floating-point tensor to have; default: as the model has them."""
     model: LifetimeModel = "auto"
-    """Who frees when, as in liveness."""
+    """Lifetime model, as in liveness."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Swept:
         points = parse_points([self.over], ctx.program)

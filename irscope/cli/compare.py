@@ -57,7 +57,10 @@ class Command:
             "--bind-b", action="append", default=[], metavar="NAME=N,...", help="sizes of OTHER's symbols, where they are not MODEL's"
         )
         parser.add_argument(
-            "--lifetime", choices=_LIFETIMES, default="auto", help="who frees when; default: as the files' own runtime does it"
+            "--lifetime",
+            choices=_LIFETIMES,
+            default="auto",
+            help="lifetime model, which says when tensors are freed; default: that of the file's own runtime",
         )
         parser.add_argument("--all", action="store_true", help="list what is equal, too")
         parser.add_argument(

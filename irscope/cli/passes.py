@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from dataclasses import MISSING, fields
 
 from irscope.errors import UsageError
 from irscope.files import write_stream
-from irscope.passkit.options import describe, option_types, to_text
+from irscope.passkit.options import describe, option_help, option_types, to_text
 from irscope.passkit.registry import closest, default_registry
 
 
@@ -42,13 +43,15 @@ def _explain(name: str) -> str:
         near = closest(name, registry.names())
         raise UsageError(f"there is no pass {name!r}", hint=f"did you mean {near!r}?" if near else "`irscope passes` lists them") from None
     lines = [f"{cls.name}: {cls.summary()}", ""]
-    types = option_types(cls)
+    types, helps = option_types(cls), option_help(cls)
     for option in fields(cls):
         if option.name == "body":
             lines.append("  (pass,...)  the passes it works on")
             continue
         default = "required" if option.default is MISSING else f"default {to_text(option.default)}"
         lines.append(f"  {option.name}={describe(types[option.name])}; {default}")
+        if option.name in helps:
+            lines.extend(textwrap.wrap(helps[option.name], 100, initial_indent="      ", subsequent_indent="      "))
     if not fields(cls):
         lines.append("  It has no options.")
     return "\n".join(lines) + "\n"

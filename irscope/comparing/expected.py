@@ -22,7 +22,7 @@ from irscope.session import Model
 
 COLD, WARM = "cold", "warm"
 _LIFETIMES = {"pt2": "ssa", "torchscript": "jit", "onnx": "ort"}
-"""Who frees when: an exported graph is run node by node, a live module as Python does it."""
+"""Lifetime models: an exported graph is run node by node, a live module as Python does it."""
 _CPU = "kernels' workspaces on a processor are not predicted: both sides are without them"
 
 

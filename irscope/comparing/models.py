@@ -183,7 +183,7 @@ class ModelComparison:
 
 
 def compare_models(a: Model, b: Model, lifetime: str = "auto") -> ModelComparison:
-    """Lay two models side by side. `lifetime` says who frees when, as in `liveness`; auto is that of the files where it is the same.
+    """Lay two models side by side. `lifetime` is the lifetime model, as in `liveness`; auto is that of the files where it is the same.
 
     Symbols of the second that are the same sizes as some of the first get the names of those.
     """

@@ -26,7 +26,7 @@ class Side:
 
     model: Model
     lifetime: str = "auto"
-    """Who frees when, as in `liveness`."""
+    """Lifetime model, as in `liveness`."""
 
     @property
     def has_graph(self) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import enum
+import inspect
+import itertools
 import json
 import re
+import textwrap
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
@@ -25,6 +29,23 @@ def option_types(cls: type) -> Mapping[str, Any]:
     """Types of the options of a pass class by name."""
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def option_help(cls: type) -> Mapping[str, str]:
+    """What each option of a pass class is for: the string below its field, in one line. Options without one are left out."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        except (OSError, TypeError, SyntaxError):
+            continue
+        statements = body[0].body if body and isinstance(body[0], ast.ClassDef) else []
+        for field_, text in itertools.pairwise(statements):
+            if isinstance(field_, ast.AnnAssign) and isinstance(field_.target, ast.Name):
+                match text:
+                    case ast.Expr(value=ast.Constant(value=str(said))):
+                        found[field_.target.id] = " ".join(said.split())
+    return found
 
 
 def convert(text: str | None, type_: Any) -> Any:

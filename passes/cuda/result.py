@@ -72,7 +72,7 @@ class DeviceMemory:
     """What the allocator of a CUDA device counts for a model, as far as that can be known."""
 
     model: str
-    """Who frees when."""
+    """Lifetime model."""
     target: Target
     steps: list[Node]
     reason: str = ""

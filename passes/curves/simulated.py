@@ -30,7 +30,7 @@ from irscope.passes.lifetimes.strides import Strides
 from irscope.passkit.base import PassContext
 
 LifetimeModel: TypeAlias = Literal["auto", "ssa", "eager", "jit", "ort"]
-"""Who frees when, as in liveness."""
+"""Lifetime model, as in liveness."""
 
 
 class Simulator:

@@ -41,7 +41,7 @@ class Timeline:
     """Storages, and bytes alive at each step of the main graph."""
 
     model: str
-    """Who frees when."""
+    """Lifetime model."""
     steps: list[Node]
     ranges: list[LiveRange]
     alive: list[Dim]

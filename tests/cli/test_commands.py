@@ -11,6 +11,8 @@ import pytest
 from irscope.cli.doctor import diagnose
 from irscope.cli.main import COMMANDS, main
 from irscope.codes import CODES
+from irscope.passkit.options import option_help, option_types
+from irscope.passkit.registry import default_registry
 from tests.cli.test_bad_input import MODEL
 
 SAMPLE_PASS = Path(__file__).parents[2] / "samples" / "custom_pass.py"
@@ -188,3 +190,13 @@ def test_control_characters_in_names_are_shown_escaped(model: Path, capsys: pyte
     assert main(["run", str(model)]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out and "\\x1b[31m" in out
+
+
+def test_every_option_of_every_pass_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    registry = default_registry()
+    for name in registry.entries:
+        assert main(["passes", name]) == 0
+        shown = capsys.readouterr().out
+        found = option_help(registry.find(name))
+        for option in option_types(registry.find(name)):
+            assert option == "body" or (found[option] and found[option].split()[0] in shown), (name, option)

@@ -118,7 +118,7 @@ class _NodeDetail:
         if reason is not None:
             yield (Span(f"    unknown because {self.symbols.clean(reason.text)}", "unknown"),)
             if reason.fix:
-                yield (Span(f"    to make it known: {self.symbols.clean(reason.fix)}", "faint"),)
+                yield (Span(f"    to make it known, add to the command: {self.symbols.clean(reason.fix)}", "faint"),)
 
     def sharing(self, value: Value) -> Iterator[Line]:
         """What else has the storage of a value: views of it, and what writes into it."""

@@ -30,7 +30,7 @@ from irscope.tui.models.spans import Line, Span, cut_line, filled
 from irscope.tui.models.stack import Stack
 
 LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
-"""Who frees when; auto follows the file."""
+"""Lifetime models; auto follows the file."""
 _MOST_SIZES = 64
 _MOST_REASONS = 2000
 _MOST_COUNTED = 20_000

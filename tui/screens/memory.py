@@ -58,7 +58,7 @@ class MemoryScreen(ModelScreen):
         Action("memory", "peak", ("p",), "Peak", "Go to the step at which most bytes are alive.", footer=True),
         Action("memory", "hill(1)", ("n",), "Next peak", "Go to the next local peak.", footer=True),
         Action("memory", "hill(-1)", ("N",), "Peak before", "Go to the local peak before."),
-        Action("memory", "lifetime", ("m",), "Model", "Choose who frees when: as Python, ONNX Runtime or TorchScript.", footer=True),
+        Action("memory", "lifetime", ("m",), "Model", "Choose the lifetime model: Python, ONNX Runtime, TorchScript.", footer=True),
         Action("memory", "device", ("D",), "Device", "Choose the device whose allocator counts."),
         Action("memory", "resident", ("r",), "Weights", "Draw weights and inputs too, which are there all the time, or leave them out."),
         Action("memory", "grow(1)", ("greater_than_sign",), "Size up", "Make the first symbol larger by one, as batch=2 after batch=1."),
@@ -254,7 +254,7 @@ class MemoryScreen(ModelScreen):
                 self.memory.lifetime = LIFETIMES[index]
                 self._choose()
 
-        self.app.push_screen(ChoiceDialog("Who frees when", [_MODEL_TEXTS[name] for name in LIFETIMES]), choose)
+        self.app.push_screen(ChoiceDialog("Lifetime model: when tensors are freed", [_MODEL_TEXTS[name] for name in LIFETIMES]), choose)
 
     def action_device(self) -> None:
         names = device_names()
