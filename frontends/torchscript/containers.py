@@ -1,4 +1,4 @@
-"""Lists and dictionaries on ways that may not be taken: each way works on copies, and what it changed is brought together."""
+"""Lists and dictionaries in branches that may not be taken: each branch works on copies, whose changes are merged afterwards."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Copies:
         yield from [(item, copy) for item, copy in self._made.values() if not isinstance(item, tuple)]
 
     def changed(self) -> Iterator[tuple[Item, Item]]:
-        """Containers whose copies hold something else now."""
+        """Containers whose copies were changed."""
         for item, copy in self.pairs():
             if not self._same(item, copy):
                 yield item, copy

@@ -41,7 +41,7 @@ def assigned_names(statements: Sequence[ast.stmt]) -> list[str]:
 
 
 class _Branch:
-    """One way through an if, run into a graph of its own."""
+    """One branch of an if, evaluated into a graph of its own."""
 
     def __init__(self, interpreter: Interpreter, statements: Sequence[ast.stmt], name: str) -> None:
         emitter = interpreter.emitter
@@ -73,7 +73,7 @@ def discard(graph: Graph) -> None:
 
 
 def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> Returned | None:
-    """Run both ways; a way that raises is an assertion, and the other one is what happens."""
+    """Evaluate both branches; a branch that raises is an assertion, so the other one is taken."""
     emitter = interpreter.emitter
     then = _Branch(interpreter, node.body, "then")
     other = _Branch(interpreter, node.orelse, "else")
@@ -109,7 +109,7 @@ def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> 
 
 
 class _Slot:
-    """Stands for a result of an if that is not made yet."""
+    """Placeholder for a result of an if whose node is not built yet."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -117,7 +117,7 @@ class _Slot:
 
 
 class _Merge:
-    """Brings the values of two ways together; those that differ become results of the if."""
+    """Merges the values of two branches; those that differ become results of the if (phi nodes)."""
 
     def __init__(self, interpreter: Interpreter, condition: Value, then: _Branch, other: _Branch) -> None:
         self._interpreter = interpreter
@@ -132,7 +132,7 @@ class _Merge:
         self._lists: list[tuple[Item, _Slot]] = []
 
     def pair(self, a: Item, b: Item) -> Item:
-        """The value after the if, which was `a` on one way and `b` on the other."""
+        """The value after the if, which is `a` in one branch and `b` in the other."""
         if a is b:
             return a
         self._interpreter.step()
@@ -158,7 +158,7 @@ class _Merge:
         return Uninitialized()
 
     def containers(self) -> None:
-        """Bring together what the two ways did to containers that were there before."""
+        """Merge the changes that both branches made to containers from outside."""
         other = {id(item): copy for item, copy in self._copies[1].pairs()}
         touched = {id(item) for copies in self._copies for item, _ in copies.changed()}
         for item, left in self._copies[0].pairs():
@@ -244,13 +244,13 @@ class _Merge:
         return slot
 
     def finish(self, node: Node) -> None:
-        """Put sequences in place of the lists that became them."""
+        """Replace lists by the sequences that they became."""
         for item, slot in self._lists:
             if not self._interpreter.replace(item, self.resolve(slot, node)):
                 raise self._interpreter.error("a way of an if that depends on data changes a list that is held by something else")
 
     def resolve(self, item: Item, node: Node) -> Item:
-        """Replace places by the results of the made if."""
+        """Replace placeholders by the results of the if."""
         if isinstance(item, _Slot):
             return TensorList(node.outputs[item.index]) if item.is_list else node.outputs[item.index]
         if isinstance(item, list) and any(isinstance(part, _Slot | tuple | list) for part in item):

@@ -155,7 +155,7 @@ class Expressions:
         raise self._interpreter.error("something that has no parts is unpacked")
 
     def iterate(self, item: Item) -> Iterable[Item]:
-        """What a loop goes over."""
+        """The items that a loop iterates over."""
         if isinstance(item, dict):
             return list(item)
         if isinstance(item, range | str):

@@ -1,4 +1,4 @@
-"""Arithmetic on tensors of one known element, as traced code does with sizes: it stays known."""
+"""Constant folding for tensors of one known element, as traced code uses them for sizes."""
 
 from __future__ import annotations
 

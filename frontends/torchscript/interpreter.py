@@ -39,7 +39,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Returned:
-    """A function has come to its end."""
+    """Control flow left the function."""
 
     item: Item
 
@@ -146,7 +146,7 @@ class Interpreter:
             self.emitter.origin = self._origins.at(self.frame.function.file, node.lineno, node.col_offset)
 
     def replace(self, item: Item, by: Item) -> bool:
-        """Put something else in place of a container, in this function and in those that called it; whether it was found."""
+        """Replace a container in this function and its callers; returns whether it was found."""
         found = False
         frame = self.frame
         while frame is not None:
@@ -184,7 +184,7 @@ class Interpreter:
                 "the code depends on a number that is not known before the model runs", "IRS183", "give sizes with --input or --bind"
             ) from None
         except TooLarge:
-            raise self.error("a list or string grows beyond all reason") from None
+            raise self.error("a list or string exceeds the size limit") from None
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, AssertionError, StopIteration) as error:
             raise self.error(f"the code cannot be followed: {type(error).__name__}: {str(error)[:120]}") from error
 

@@ -18,7 +18,7 @@ class NotKnown(Exception):
 
 
 class TooLarge(Exception):
-    """A list or string would grow beyond all reason."""
+    """A list or string would exceed the size limit."""
 
 
 def _verdict(found: bool | None) -> bool:

@@ -1,4 +1,4 @@
-"""What an input of a scripted model is used for first: followed through the code without running it."""
+"""The first use of an input of a scripted model, found by use-def chains in the code without running it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Reached(Exception):
 
 
 _INPUT = object()
-"""Stands for the input and what is computed from it."""
+"""Marks the input and everything computed from it."""
 
 
 def find_use(source: Source, constants: Sequence[Item], module: ScriptObject, method: Function, name: str) -> Use | None:

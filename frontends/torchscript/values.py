@@ -44,7 +44,7 @@ class TensorList:
 
 @dataclass(frozen=True, slots=True)
 class Uninitialized:
-    """What a variable holds on a way that never reads it."""
+    """What a variable holds in a branch that never reads it."""
 
 
 class ScriptRaise(Exception):

@@ -47,7 +47,7 @@ def is_narrow(dtype: DType) -> bool:
 
 
 def is_readable(dtype: DType) -> bool:
-    """Whether values of this type are numbers that can be looked at."""
+    """Whether values of this type are numbers."""
     return is_narrow(dtype) or dtype in WIDE or dtype in PARTS
 
 

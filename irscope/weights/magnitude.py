@@ -82,7 +82,7 @@ class _Set:
     borders: list[_Border] = field(default_factory=list)
 
     def cut(self, shares: Sequence[float]) -> None:
-        """Find the leading half of each border; what was counted is dropped."""
+        """Find the leading half of each threshold; the counts are dropped."""
         below, lost = np.cumsum(self.counts), np.cumsum(self.squares)
         self.elements, self.energy = int(below[-1]), float(lost[-1])
         for share in shares:
@@ -93,7 +93,7 @@ class _Set:
         self.counts, self.squares = self.counts[:0].copy(), self.squares[:0].copy()
 
     def result(self) -> EnergyKept:
-        """What is left, with the borders settled."""
+        """The energy that is left, once the thresholds are known."""
         if not self.energy:
             return EnergyKept(self.elements, 0.0, ())
         return EnergyKept(self.elements, self.energy, tuple(min(1.0, max(0.0, 1 - one.lost / self.energy)) for one in self.borders))
@@ -129,7 +129,7 @@ _Look: TypeAlias = Callable[[int, _Some, Numbers], None]
 def energy_kept(
     tensors: Sequence[Stored], files: WeightFiles, shares: Sequence[float] = PRUNED, threads: int = 0, tick: Tick | None = None
 ) -> tuple[list[EnergyKept | str], EnergyKept | None]:
-    """For each tensor (or why not), and for all of them pruned by one border. Elements of 64 bits count as rounded to 32."""
+    """For each tensor (or why not), and for all of them pruned by one global threshold. Elements of 64 bits count as rounded to 32."""
     work = _Work(len(tensors), shares)
     with Pool(threads, 2 * sum(tensor.bytes for tensor in tensors), "magnitudes", tick) as pool:
         return work.run(_Reader(tensors, files, pool, work.failed))

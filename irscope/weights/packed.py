@@ -55,7 +55,7 @@ class Quantized:
     """Codes that a row (a slice along the first axis) takes, where its last block is filled up."""
 
     def stored(self, files: WeightFiles) -> Stored:
-        """The numbers as a tensor that can be looked at."""
+        """The numbers as a tensor that can be read in windows."""
         rows, row = self.shape[0] if self.shape else 1, math.prod(self.shape[1:])
         bits = self.codes.bits or 8
         held = self.row_codes or row

@@ -1,4 +1,4 @@
-"""What is known of a tensor after its values were looked at."""
+"""Statistics of a tensor's values."""
 
 from __future__ import annotations
 

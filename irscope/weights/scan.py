@@ -1,4 +1,4 @@
-"""Looks at the values of many tensors once, with several threads. The result does not depend on how many there are."""
+"""Reads the values of many tensors once, in several threads. The result does not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from irscope.weights.tensors import Stored
 from irscope.weights.window import Part, Window
 
 Tick: TypeAlias = Callable[[int, int, str], None]
-"""Told bytes done, bytes in all and what is going on, several times a second; raises to stop the work."""
+"""Progress callback, called several times a second with bytes done, bytes in all and a text; raises to cancel."""
 
 R = TypeVar("R")
 _JOB = 16 << 20

@@ -67,7 +67,7 @@ class Grouping:
 
 
 def grouped(jobs: Sequence[Grouping], files: WeightFiles, threads: int = 0, tick: Tick | None = None) -> list[Grouped | str]:
-    """For each tensor, or why it cannot be looked at."""
+    """For each tensor, or why it cannot be read."""
     results: list[Grouped | str] = [Grouped() if job.inner else "the axis that is summed over is no multiple of 4" for job in jobs]
     pieces = list(_pieces(jobs))
     with Pool(threads, sum(job.tensor.bytes for job in jobs if job.inner), "groups of four", tick) as pool:

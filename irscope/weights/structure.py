@@ -1,4 +1,4 @@
-"""Where zeros are: slices without any other value, and groups of four with at least two."""
+"""Structure of zeros: slices that are all zero, and groups of four with at least two zeros."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor that is to be looked at: what its elements are, and how it is cut into windows that fit a processor's cache."""
+"""A tensor whose values are read: its element type, and its division into windows that fit a processor's cache."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Stored:
 
     @property
     def groups(self) -> int:
-        """Groups of four along the second axis, 0 where they are not looked at."""
+        """Groups of four along the second axis; 0 where they are not counted."""
         axes = self.axes
         if axes is None or self.is_swapped or axes.columns % 4 or self.window % (4 * axes.inner):
             return 0
@@ -62,7 +62,7 @@ class Stored:
 
 
 def stored_tensor(value: Value, files: WeightFiles) -> Stored:
-    """A weight as stored; Unreadable where its values cannot be looked at."""
+    """A weight as stored; Unreadable where its values cannot be read."""
     type_ = value.type
     if not isinstance(type_, TensorType):
         raise Unreadable("it is no tensor")
@@ -103,7 +103,7 @@ def _plain(
 
 
 def _made(dtype: DType, count: int, source: Bytes, axes: Axes | None, swapped: bool = False) -> Stored:
-    """Complex numbers are looked at as twice as many real ones, without rows and columns."""
+    """Complex numbers are read as twice as many real ones, without rows and columns."""
     part = PARTS.get(dtype)
     return Stored(dtype, count, source, axes, swapped) if part is None else Stored(part, 2 * count, source)
 

@@ -1,4 +1,4 @@
-"""One window of a tensor: the few numpy calls that everything is made of. Each thread has its own buffers."""
+"""Statistics of one window of a tensor, by a few numpy calls. Each thread has its own buffers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TALLY = 1 << 16
 
 @dataclass(slots=True)
 class Part:
-    """What was found in consecutive windows of a tensor."""
+    """Accumulated statistics of consecutive windows of a tensor."""
 
     moments: Moments = field(default_factory=Moments)
     nan: int = 0

@@ -1,4 +1,4 @@
-"""The cost of every node by its operator's rule, and what runs how often: the one place where costs are counted."""
+"""The cost of every node by its operator's rule, and how often it runs; all costs are counted here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one node adds to the totals of a model, and how sure that is."""
+"""What one node adds to the totals of a model, and whether that is exact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEASURES = ("flops", *FLOP_CLASSES, "macs", "masked", "read", "written")
 
 
 class Certainty(enum.Enum):
-    """How well the cost of a node is known."""
+    """Whether the cost of a node is exact, bounded or unknown."""
 
     EXACT = "exact"
     BOUNDED = "bounded"
@@ -33,7 +33,7 @@ class Arithmetic(enum.Enum):
     INTEGER = "integer"
     QUANTISED = "quantised"
     UNKNOWN = "unknown"
-    """Nobody knows the operator, or which of several runs."""
+    """The operator has no record, or which of several runs is not known."""
 
 
 Bounds: TypeAlias = Mapping[str, "tuple[Dim, Dim | None]"]
@@ -42,7 +42,7 @@ Bounds: TypeAlias = Mapping[str, "tuple[Dim, Dim | None]"]
 
 @dataclass(slots=True)
 class Entry:
-    """One node's share of the totals: `cost` as often as it `runs`. Nothing changes it; a frozen class takes thrice as long to make."""
+    """One node's share of the totals: `cost` as often as it `runs`. Never mutated: a frozen class takes three times as long to create."""
 
     node: Node
     certainty: Certainty

@@ -192,7 +192,7 @@ def unknown_table(costs: Costs) -> Table:
 
 
 def certainties(counted: Iterable[Certainty]) -> dict[str, int]:
-    """How many nodes are known how well."""
+    """Number of nodes by certainty of their cost."""
     counts = {kind.value: 0 for kind in Certainty}
     for kind in counted:
         counts[kind.value] += 1

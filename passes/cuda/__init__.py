@@ -1,1 +1,1 @@
-"""What PyTorch's CUDA allocator counts while a model is loaded and run: its requests in order, and their replay."""
+"""Simulation of PyTorch's CUDA allocator while a model is loaded and run: the requests in order, and their replay."""

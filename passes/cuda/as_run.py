@@ -1,4 +1,4 @@
-"""The program that Python runs where the exporter was told another one."""
+"""The program that Python runs, where it differs from the exported one."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def report(subject: Pass, memory: DeviceMemory) -> Report:
 
 
 def peak_summary(memory: DeviceMemory) -> dict[str, object]:
-    """The device's peak with its parts; where nobody can tell, why."""
+    """The device's peak with its parts; where it is unknown, why."""
     found = memory.footprint
     return {"device_peak_bytes": memory.worst("allocated")} if found is None else found.summary()
 
@@ -79,7 +79,7 @@ def notes(memory: DeviceMemory) -> tuple[str, ...]:
 
 
 def _workspace(memory: DeviceMemory) -> object:
-    """The part of the first forward's peak that is a model's word."""
+    """The part of the first forward's peak that is modelled."""
     moments = memory.moments
     if moments is None:
         return Quantity(None, Provenance.UNKNOWN, note=memory.reason)

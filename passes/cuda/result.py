@@ -1,4 +1,4 @@
-"""The prediction for a device, and what stands in its way."""
+"""The prediction for a device, or why there is none."""
 
 from __future__ import annotations
 

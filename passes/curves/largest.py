@@ -15,7 +15,7 @@ Heights = Callable[[Sequence[int]], Sequence[int]]
 
 @dataclass(frozen=True)
 class Largest:
-    """Where something stops fitting."""
+    """Result of the search for the largest size that fits."""
 
     size: int | None
     """The largest size that fits; None where not even the smallest does."""
@@ -30,7 +30,7 @@ class Largest:
 
 
 def largest_by_formula(heights: Heights, memory: int, low: int, high: int | None, rising: bool) -> Largest:
-    """The largest size whose bytes fit. Where they may fall as sizes grow, all sizes are looked at, up to a number of them."""
+    """The largest size whose bytes fit. Where they may fall as sizes grow, all sizes are evaluated, up to a limit."""
     top = _first_too_large(heights, memory, low, high)
     if top is None:
         return Largest(high, "range")
@@ -44,7 +44,7 @@ def largest_by_formula(heights: Heights, memory: int, low: int, high: int | None
 
 
 def _first_too_large(heights: Heights, memory: int, low: int, high: int | None) -> int | None:
-    """A size that does not fit, from the smallest on ever twice as far away; None where all up to the last do."""
+    """Exponential search for a size that does not fit; None where all up to the last do."""
     sizes = [low, *(low + (1 << power) for power in range(_DOUBLINGS))]
     if high is not None:
         sizes = [*(size for size in sizes if size < high), high]
@@ -90,7 +90,7 @@ def largest_by_measuring(measure: Callable[[int], int], memory: int, bound: int,
 
 
 def _boundary(measure: Callable[[int], int], fits: Callable[[int], bool], memory: int, guess: int, low: int, high: int | None) -> int:
-    """A size that fits and whose successor does not; one less than the smallest where that does not fit."""
+    """Bisection for a size that fits and whose successor does not; one less than the smallest where that does not fit."""
     if fits(guess):
         best, step = guess, 1
         while (high is None or best < high) and fits(following := best + step if high is None else min(best + step, high)):

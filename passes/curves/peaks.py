@@ -14,7 +14,7 @@ from irscope.passes.inference.remedies import SHAPES_HINT
 from irscope.passes.lifetimes.timeline import Timeline
 
 _AT_ONCE = 1 << 22
-"""Heights computed at once: more would only take memory."""
+"""Heights computed at once, to bound memory."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def check_known(timeline: Timeline) -> None:
 
 
 class _Heights:
-    """The steps at which storages come and go; their sizes are given later."""
+    """The steps at which storages are born and die; their sizes are given later."""
 
     def __init__(self, timeline: Timeline, rows: Numbers, inside: Numbers) -> None:
         self.steps = len(timeline.steps)

@@ -48,7 +48,7 @@ class Simulator:
 
     @property
     def events(self) -> int:
-        """How much there is to replay."""
+        """Number of events to replay."""
         return len(self._stream.events)
 
     @cached_property

@@ -57,7 +57,7 @@ def templates(shape: Shape) -> list[list[MemoryEvent]]:
 
 
 def placeholder_columns(amounts: Sequence[Sequence[int]]) -> Mapping[str, list[int]]:
-    """What stands for each placeholder, for points with these amounts."""
+    """The value of each placeholder, for points with these amounts."""
     return {f"?{_name(number)}": list(column) for number, column in enumerate(zip(*amounts, strict=True))}
 
 

@@ -56,12 +56,12 @@ class Call:
 
 
 def calls_of(steps: Sequence[Node]) -> list[Call | None]:
-    """The innermost call that runs at each step; None for steps that the file says nothing of."""
+    """The innermost call at each step; None where the file does not say."""
     return _Calls(steps).found
 
 
 class _Calls:
-    """Follows which functions are open from step to step."""
+    """Tracks the call stack from step to step."""
 
     def __init__(self, steps: Sequence[Node]) -> None:
         self.found: list[Call | None] = []

@@ -1,4 +1,4 @@
-"""What a model's author could change so that less is alive at once, and the peak that each change leaves."""
+"""Source changes that shorten lifetimes, and the peak after each of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NARROWER = {DType.F32: 2, DType.F64: 2}
 
 @dataclass(frozen=True)
 class Edit:
-    """One storage that would live differently."""
+    """One storage whose live range would change."""
 
     storage: int
     """By its place in the list of ranges."""
@@ -55,7 +55,7 @@ class Change:
     kind: str
     what: str
     sure: str
-    """How sure it is that this can be done."""
+    """Confidence that the change is possible."""
     node: Node | None
     edits: list[Edit] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What Python's frames hold on to: a module call its inputs, a function its local variables."""
+"""References held by Python frames: a module call holds its inputs, a function its local variables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Frame:
     returned: list[Value] = field(default_factory=list)
     """What the function may return in this way itself."""
     kept: list[Value] = field(default_factory=list)
-    """Storages that a list holds, whatever becomes of the variable they were in."""
+    """Storages that a list holds, independently of the variable they were in."""
     seen: set[str] = field(default_factory=set)
     """Words of the statements so far that may be variables."""
     pending: dict[Value, Loc] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Variables of functions whose lines the file does not show: a statement of a module calls them, and their operators stand under it."""
+"""Variables of functions whose lines the file does not record: their operators are attributed to the calling statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps storages after their last use, and what is known of them before that is looked for."""
+"""References that keep storages alive after their last use, and use-def information about storages."""
 
 from __future__ import annotations
 

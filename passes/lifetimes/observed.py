@@ -1,4 +1,4 @@
-"""Lifetimes as a run had them, in the place of those that rules find."""
+"""Lifetimes as observed in a run, instead of those derived by rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each tensor's elements lie in its storage: as the file states it, or followed through the operators."""
+"""Strides of every tensor: as the file states them, or propagated through the operators."""
 
 from __future__ import annotations
 

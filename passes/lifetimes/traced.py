@@ -1,4 +1,4 @@
-"""What Python's variables held while a model was traced: the archive tells which line of which function ran, and not what it says.
+"""What Python's variables held while a model was traced: the archive tells which line of which function ran, not its text.
 
 A tensor that one line makes and another reads was in a variable of their function. Which variables a line binds again is not
 in the file: names that the tracer saw tell it for some, for the others it is modelled.

@@ -1,4 +1,4 @@
-"""A model's nodes as a problem of ordering: what must come first, and which storages each of them touches."""
+"""A model's nodes as a scheduling problem: precedence constraints, and the storages that each node uses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Draft:
 
 
 def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *, free_inputs: bool) -> Draft:
-    """The problem that the order as written is one answer to. Raises PassError where sizes are formulas."""
+    """The scheduling problem of a graph; its order as written is one solution. Raises PassError where sizes are formulas."""
     nodes = lifetimes.steps
     place = {node: at for at, node in enumerate(nodes)}
     end = len(nodes)
@@ -78,7 +78,7 @@ def check_sizes(sizes: Iterable[Dim]) -> None:
 
 
 def _before(nodes: Sequence[Node], place: dict[Node, int], order: Order) -> list[set[int]]:
-    """For each node those that must run before it: makers of what it reads, and those the storages or the world demand."""
+    """For each node those that must run before it: producers of what it reads, and those that shared storage or side effects require."""
     before: list[set[int]] = [set() for _ in nodes]
     last_fixed = -1
     for at, node in enumerate(nodes):

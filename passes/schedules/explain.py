@@ -1,4 +1,4 @@
-"""Why no order needs less, in the model's own names."""
+"""Explains the lower bound of a schedule, in the model's own names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What could lower the peak where no order can: each is a change of the problem, whose best order is then looked for."""
+"""Relaxations of the scheduling problem that could lower the peak further; the best order of each is searched."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Merging:
 
 
 def levers(draft: Draft, ordering: Ordering, known: Known, seconds: float, seed: int) -> list[Lever]:
-    """What each kind of change makes possible; empty for models so large that it would take long to find out."""
+    """The peak that each kind of change makes possible; empty for models that are too large for the search."""
     if len(draft.nodes) > _MOST_NODES:
         return []
     found: list[Lever] = []

@@ -1,4 +1,4 @@
-"""What the forward keeps for the backward: when it is used, how long it lies idle, what recomputing it from what is kept takes."""
+"""Tensors that the forward saves for the backward: when each is used, how long it is unused, and what recomputing it would cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training step that a program holds."""
+"""Access to the captured training step of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A captured training step as a problem of checkpointing."""
+"""A captured training step as a checkpointing problem."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which storages of a training step to free after the forward and to make again for the backward."""
+"""Checkpointing: which storages of a training step are freed after the forward and recomputed for the backward."""

@@ -1,4 +1,4 @@
-"""Local search: keep one storage more, one less, or another one instead, each time judged by the exact simulator."""
+"""Simulated annealing over plans: keep one storage more, one less, or exchange two, evaluated by the exact simulator."""
 
 from __future__ import annotations
 

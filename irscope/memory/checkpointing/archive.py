@@ -1,4 +1,4 @@
-"""The best plans seen so far: for each peak the least time."""
+"""Pareto front of the plans seen so far: for each peak the least time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Point:
 
 
 class Archive:
-    """Plans of which none is better than another in both peak and time."""
+    """Plans that are Pareto optimal in peak and time."""
 
     def __init__(self) -> None:
         self._peaks: list[int] = []
         self.points: list[Point] = []
 
     def offer(self, cost: Cost, plan: Sequence[int], method: str) -> bool:
-        """Take a plan unless one that is here is at least as good."""
+        """Add a plan unless it is dominated."""
         at = bisect.bisect_right(self._peaks, cost.peak)
         if at and self.points[at - 1].cost.seconds <= cost.seconds:
             return False

@@ -1,4 +1,4 @@
-"""Plans as others make them, to compare with: a knapsack on saved bytes, and segments of the forward."""
+"""Baseline planners: a knapsack on saved bytes, and segments of the forward (Chen and others)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no plan can go below: bytes at any price, and time under a budget of bytes."""
+"""Lower bounds for every plan: of the peak, and of the time under a memory budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from irscope.memory.checkpointing.problem import CheckpointProblem, Phase
 
 @dataclass(frozen=True)
 class Floor:
-    """The least that every plan needs, and why."""
+    """A lower bound of the peak, and why it holds."""
 
     bytes: int
     at: int

@@ -1,4 +1,4 @@
-"""The cheapest way to have what the backward needs, when keeping a byte has a price: one minimum cut."""
+"""Lagrangian relaxation: which storages to keep when a byte has a price, by one minimum cut."""
 
 from __future__ import annotations
 

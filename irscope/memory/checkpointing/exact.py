@@ -1,4 +1,4 @@
-"""The best plan of all, for small problems: every plan is tried unless a part of it already rules it out."""
+"""Branch and bound: the optimal plan of a small problem."""
 
 from __future__ import annotations
 

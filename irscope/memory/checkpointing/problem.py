@@ -1,4 +1,4 @@
-"""A training step as a problem of checkpointing: operators in order, the storages they read and write, and what may run again."""
+"""The checkpointing problem of a training step: operators in order, the storages they read and write, and which may be recomputed."""
 
 from __future__ import annotations
 

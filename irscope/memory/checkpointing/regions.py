@@ -1,4 +1,4 @@
-"""Plans that run whole regions of the forward again, as `torch.utils.checkpoint` does: at the first need, all that was not saved."""
+"""Plans that recompute whole regions of the forward, as `torch.utils.checkpoint` does: at the first use, everything not saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step needs once some of its storages are made again: the exact sequence, its time and its true peak."""
+"""Simulation of a step under a plan: the exact sequence of operators, its time and its peak."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SPAN = 1 << 20
 
 
 class Simulator:
-    """Judges plans: a plan is a list with KEEP, ONCE or AGAIN for each storage, which matters for those in `choices`."""
+    """Evaluates plans: a plan is a list with KEEP, ONCE or AGAIN for each storage, which matters for those in `choices`."""
 
     def __init__(self, problem: CheckpointProblem, choices: Sequence[int] | None = None) -> None:
         self.problem = problem

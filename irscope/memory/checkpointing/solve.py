@@ -1,4 +1,4 @@
-"""Plans for budgets, and the whole curve of true peak against time, each with what no plan can beat."""
+"""Plans for memory budgets, and the curve of peak against time, each with a lower bound."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from irscope.memory.checkpointing.simulate import AGAIN, KEEP, ONCE, Cost, Simul
 from irscope.report.units import Kind, humanise
 
 _SMALL = 7
-"""With so few choices every plan is tried."""
+"""With at most this many choices branch and bound is used."""
 _ROUND = 6000
 """Steps of a round where their number is given."""
 _SHARE = 0.35
@@ -51,15 +51,15 @@ class Planned:
 
 @dataclass
 class CheckpointPlans:
-    """What was found for a step."""
+    """Plans and bounds of a step."""
 
     problem: CheckpointProblem
     save_all: Cost
     floor: int
-    """Bytes below which no plan goes."""
+    """Lower bound of the peak of every plan."""
     planned: list[Planned] = field(default_factory=list)
     curve: list[Point] = field(default_factory=list)
-    """All plans of which none is better than another in both peak and time, lowest peak first."""
+    """All Pareto optimal plans in peak and time, lowest peak first."""
     baselines: dict[str, list[Cost]] = field(default_factory=dict)
     """Costs of the plans of simpler planners."""
     evaluations: int = 0
@@ -132,7 +132,7 @@ class CheckpointPlanner:
         return [self._found(one.budget, one.bound, proven=one.proven) for one in found]
 
     def result(self, planned: Sequence[Planned]) -> CheckpointPlans:
-        """Everything that was found, in one place."""
+        """All plans and bounds found so far."""
         return CheckpointPlans(
             self.problem,
             self.save_all,

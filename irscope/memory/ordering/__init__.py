@@ -1,1 +1,1 @@
-"""Orders of operators that need little memory, and proof of how little any order can need."""
+"""Scheduling for least memory: topological orders of operators with a low peak, and proven lower bounds for every order."""

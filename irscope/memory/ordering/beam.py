@@ -1,4 +1,4 @@
-"""A narrow search: of all sets of operators of one size, only the most promising are followed."""
+"""Beam search over sets of operators that have run: of all sets of one size, only the most promising are expanded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Way(NamedTuple):
 
 
 def beam(problem: OrderProblem, width: int) -> list[int]:
-    """A good order; the wider, the better and the slower."""
+    """A good order by beam search; a wider beam is better and slower."""
     search = Attempt(problem, 0)
     ready = sum(1 << op for op, earlier in enumerate(problem.before) if not earlier)
     front: dict[int, _Way] = {0: _Way(problem.at_start, problem.at_start, ready, -1, None)}

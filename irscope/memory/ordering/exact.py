@@ -1,4 +1,4 @@
-"""The best order of a small problem, by a search through which operators have run."""
+"""Exact search (dynamic programming over sets of operators that have run) for the order of least peak of a small problem."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from irscope.memory.ordering.problem import OrderProblem
 
 _FIRST_PATIENCE = 4_000
 _MOST_PATIENCE = 1_000_000
-"""States looked at in one attempt."""
+"""States expanded in one attempt."""
 _STATES_A_TURN = 250
 _FAVOURED = 8
 _PARTS = 8
@@ -20,7 +20,7 @@ _PARTS = 8
 
 @dataclass(slots=True)
 class _State:
-    """A set of operators that have run, with the way there."""
+    """A search state: a set of operators that have run, and how it was reached."""
 
     done: int
     live: int
@@ -52,7 +52,7 @@ class Attempt:
         self.order: list[int] | None = None
         """An order within the limit, once found."""
         self.least_beyond = 0
-        """What the next higher limit has to be to make a difference; 0 where nothing was too much."""
+        """The lowest limit above this one with which more states can be reached; 0 where no state exceeded the limit."""
         self._workspace = problem.workspace
         masks = [sum(1 << op for op in storage.touches) for storage in problem.storages]
         self._touched = [
@@ -72,16 +72,16 @@ class Attempt:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is an order, or none is left to try."""
+        """Whether an order was found or all states were expanded."""
         return self.order is not None or not self._open
 
     @property
     def waiting(self) -> int:
-        """States that have not been looked at."""
+        """States that have not been expanded."""
         return len(self._open)
 
     def run(self, states: int) -> int:
-        """Go on for so many states at most; how many were looked at."""
+        """Expand at most so many states; returns how many were."""
         looked = 0
         while looked < states and not self.is_over:
             state = heapq.heappop(self._open)[3]
@@ -97,7 +97,7 @@ class Attempt:
         return looked
 
     def _put(self, state: _State) -> None:
-        """Run what can safely run at once, and keep the state unless it is known or leads nowhere."""
+        """Run the operators that can safely run at once, and keep the state unless it is known or a dead end."""
         if state.done in self._seen:
             return
         self._seen.add(state.done)
@@ -165,12 +165,12 @@ class Attempt:
 
 
 class ExactSearch:
-    """Attempts from both ends of time, each halving the distance between the best known order and the least that any needs."""
+    """Bidirectional search, with bisection between the best known order and the lower bound."""
 
     def __init__(self, problem: OrderProblem, order: Sequence[int], bound: int = 0) -> None:
         self._problem = problem
         self.order = list(order)
-        """The best one known."""
+        """The best order known."""
         self.peak = problem.peak(order)
         self.bound = min(self.peak, max(bound, problem.least))
         """No order needs less, or less than the bound that was given."""
@@ -180,9 +180,9 @@ class ExactSearch:
         self._grain = gcd(*(storage.size for storage in problem.storages), *problem.workspace) or 1
         self._patience = _FIRST_PATIENCE
         self._too_hard = self.peak
-        """The lowest limit that ran out of patience, or that is known to be met."""
+        """The lowest limit whose search was given up, or that is known to be feasible."""
         self._necessary: list[Necessary] = []
-        """What was found for limits that were too hard at first."""
+        """Unfinished searches by limit, to be continued."""
 
     @property
     def is_over(self) -> bool:
@@ -218,7 +218,7 @@ class ExactSearch:
         return self.bound if half < step // 2 else self.bound + half // self._grain * self._grain
 
     def _attempt(self, limit: int, stop: Callable[[], bool]) -> bool:
-        """Find out whether there is an order within a limit; False where patience ran out."""
+        """Decide whether there is an order within a limit; False where the search was given up."""
         if self._search(self._problem, limit, 0, min(self._patience, _FIRST_PATIENCE), stop):
             return True
         if stop():
@@ -230,7 +230,7 @@ class ExactSearch:
         return self._search(necessary.strengthened(), limit, necessary.least_beyond, self._patience, stop)
 
     def _necessary_within(self, limit: int, stop: Callable[[], bool]) -> Necessary:
-        """What any order within a limit has to keep to; what held for a higher limit holds for this one, too."""
+        """Precedence constraints that every order within a limit satisfies; those of a higher limit hold for this one, too."""
         for known in self._necessary:
             if known.limit == limit:
                 return known

@@ -1,4 +1,4 @@
-"""Maximum flow, and the minimum cut it leaves (Dinic's algorithm)."""
+"""Maximum flow and minimum cut by Dinic's algorithm."""
 
 from __future__ import annotations
 

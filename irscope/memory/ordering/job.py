@@ -1,4 +1,4 @@
-"""The search for the best order of one stretch, in steps from the cheap to the thorough."""
+"""The search for the best order of one part of a problem: simple orders, bounds by minimum cuts, beam, exact and local search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CUTS = 3
 _BEAM_LIMIT = 1_000
 _BEAM_WIDTH = 64
 _EXACT_LIMIT = 1_500
-"""Operators up to which a stretch is searched exactly: sets of operators are numbers of that many bits."""
+"""Operators up to which a part is searched exactly: sets of operators are bit masks of that length."""
 _EXACT_SHARE, _SHARE = 0.5, 0.2
 """Of the time that is left, for one step of a search that could go on."""
 

@@ -1,4 +1,4 @@
-"""An order with what is alive along it, so that stretches of it can be looked at and changed without going through all of it."""
+"""An order with the bytes alive along it, so that windows of it can be evaluated and changed in time proportional to the window."""
 
 from __future__ import annotations
 

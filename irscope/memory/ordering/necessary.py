@@ -1,4 +1,4 @@
-"""What every order within a limit has in common: which operators come before which.
+"""Precedence constraints that every order within a limit satisfies.
 
 Take two operators of which the graph does not say which comes first. Where the least memory while the one runs, with the other
 before it, is more than the limit, the other comes after it in every order that stays within. What is found that way raises other
@@ -34,7 +34,7 @@ class Necessary:
         """What each operator is known to need."""
         self._unseen = list(range(len(problem)))
         self._waiting = dict.fromkeys(range(len(problem)))
-        """Operators to be looked at."""
+        """Operators still to be processed (the worklist)."""
         self._close()
 
     @property

@@ -1,4 +1,4 @@
-"""Simple orders, each found in one walk: a start that is rarely bad, and the baseline for anything better."""
+"""List scheduling heuristics, each in one pass: starting points for the search, and baselines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCANNED = 256
 
 
 def least_memory(problem: OrderProblem) -> list[int]:
-    """Of all that could run: while below the peak so far, what frees most; else what takes least (Inductor's LPMF)."""
+    """List scheduling: among ready operators, below the peak so far the one that frees most, else the one that takes least (LPMF)."""
     waiting = [len(earlier) for earlier in problem.before]
     touches = [len(storage.touches) for storage in problem.storages]
     begun = [storage.is_input for storage in problem.storages]
@@ -53,7 +53,7 @@ def least_memory(problem: OrderProblem) -> list[int]:
 
 
 def breadth_first(problem: OrderProblem) -> list[int]:
-    """First ready, first run."""
+    """Breadth first: operators run in the order in which they become ready."""
     waiting = [len(earlier) for earlier in problem.before]
     ready = deque(op for op, count in enumerate(waiting) if count == 0)
     order: list[int] = []
@@ -90,7 +90,7 @@ def by_need(problem: OrderProblem) -> list[int]:
 
 
 def newest_first(problem: OrderProblem) -> list[int]:
-    """What has become ready last runs first: a result is used while it is fresh."""
+    """Depth first: the operator that became ready last runs first."""
     waiting = [len(earlier) for earlier in problem.before]
     clock = 0
     ready = [(0, op) for op, count in enumerate(waiting) if count == 0]

@@ -1,4 +1,4 @@
-"""Operators to be ordered, the storages they touch, and what an order needs."""
+"""The scheduling problem: operators with precedence constraints, the storages that they use, and the memory of an order."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class OrderProblem:
 
     @cached_property
     def least(self) -> int:
-        """What any order needs for what is there at the start, at the end, and for its greediest operator alone."""
+        """Trivial lower bound: bytes at the start, at the end, and of the largest operator alone."""
         alone = (
             self.base + room + sum(self.storages[number].size for number in self.touched[op]) for op, room in enumerate(self.workspace)
         )

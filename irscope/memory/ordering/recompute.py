@@ -1,4 +1,4 @@
-"""Results that are made again when they are needed again, instead of being kept over the peak."""
+"""Rematerialization: results are recomputed when they are needed again, instead of being kept alive over the peak."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Repeated:
 
 
 def start(problem: OrderProblem, recipe: Recipe, order: Sequence[int]) -> Repeated:
-    """A problem in an order, in which nothing runs twice yet."""
+    """A problem in a fixed order, without recomputation yet."""
     count = len(problem)
     return Repeated(problem, recipe, tuple(range(count)), (False,) * count).reordered(order)
 

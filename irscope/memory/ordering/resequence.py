@@ -1,4 +1,4 @@
-"""Better orders of large graphs: large moves found by minimum cuts, then small windows searched exactly."""
+"""Local search for orders of large graphs: moves found by minimum cuts, then exact search of small windows."""
 
 from __future__ import annotations
 

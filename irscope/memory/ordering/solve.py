@@ -1,4 +1,4 @@
-"""The best order that can be found in a given time, and a bound that no order can beat."""
+"""The best order that is found in a given time, and a lower bound for every order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from irscope.memory.ordering.problem import OrderProblem
 
 @dataclass
 class Ordering:
-    """An order, its peak, and the least that any order needs as far as is known."""
+    """An order, its peak, and the best known lower bound."""
 
     order: list[int]
     peak: int
@@ -31,7 +31,7 @@ class Ordering:
 
     @property
     def proven(self) -> bool:
-        """Whether no order needs less."""
+        """Whether the order is proven optimal."""
         return self.peak <= self.bound
 
 

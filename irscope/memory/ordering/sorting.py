@@ -1,4 +1,4 @@
-"""Topological orders: what must come before stays before."""
+"""Topological orders."""
 
 from __future__ import annotations
 

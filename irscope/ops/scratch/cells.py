@@ -1,4 +1,4 @@
-"""Recurrent cells and operators whose libraries keep their needs to themselves."""
+"""Recurrent cells, and operators whose libraries do not publish the size of their workspace."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _euclidean(scratch: Scratch) -> None:
 
 
 def library_rule(reason: str) -> Temporaries:
-    """A rule of an operator whose library tells what it needs only on the device."""
+    """A rule of an operator whose library tells the size of its workspace only on the device."""
 
     @rule
     def write(scratch: Scratch) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 256
 _PADDING_TILES = 32
-"""States of tiles that are never reached, so that every look back finds one."""
+"""States of tiles that are never reached, so that every look-back finds one."""
 _DIGITS = 256
 _SINGLE_TILE = 4096
 _BLOCK = 256
