@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from irscope.budget import Allowance
 from irscope.diagnostics import DiagnosticSink
 from irscope.ir.program import Program
 from irscope.ir.types import Type
@@ -26,6 +27,8 @@ class LoadOptions:
     """Sizes of a named model that stay open, such as its batch; others have a default."""
     method: str = ""
     """Which method or program of a file that holds several; empty for the usual one."""
+    allowance: Allowance | None = None
+    """Work and memory that reading may take, from `--budget`; None for the default."""
 
 
 class Frontend(Protocol):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from irscope import __version__
+from irscope.budget import reading
 from irscope.devices.catalogue import find_device
 from irscope.devices.target import DEFAULT_DEVICE, DEFAULT_TORCH
 from irscope.diagnostics import Diagnostic, DiagnosticSink
@@ -140,7 +142,7 @@ def open_model(
     settings = settings or Settings()
     check_target(settings)
     sink = DiagnosticSink()
-    with paused_gc():
+    with paused_gc(), _budget_of(path, options):
         program = _read(path, options, sink, settings)
         types = Annotate()
         manager = Manager(
@@ -148,6 +150,14 @@ def open_model(
         )
         manager.apply(types)
     return Model(manager, (*sink, *default_registry().problems), options)
+
+
+def _budget_of(path: Path, options: LoadOptions) -> AbstractContextManager[object]:
+    """The budget for reading a file. What a name stands for is code of an installed package, which may take its time."""
+    try:
+        return nullcontext() if is_name(str(path)) else reading(str(path), path.stat().st_size, options.allowance)
+    except (OSError, ValueError):  # the reader says what is wrong with it
+        return nullcontext()
 
 
 def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:

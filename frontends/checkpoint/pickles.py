@@ -6,6 +6,7 @@ import mmap
 from collections.abc import Callable
 from pathlib import Path
 
+from irscope.budget import claim
 from irscope.errors import LoadError
 from irscope.frontends.checkpoint.weights import WeightTable
 from irscope.frontends.torch_common.archive import Archive
@@ -17,6 +18,9 @@ from irscope.ir.payload import FileRegion, Payload
 _EXPORT = "the class's code is not in the file; load it where the code is and save torch.export.export(model, args) instead"
 
 _MOST_DICTIONARIES = 1000
+_DEEPEST = 1000
+_BYTES_PER_CHILD = 150
+"""A name without its prefix and a place in a list."""
 _DISTRIBUTED = "torch.distributed.tensor"
 
 Locate = Callable[[PickledTensor], "Payload | None"]
@@ -37,14 +41,14 @@ def read_legacy(path: Path, table: WeightTable) -> None:
             position = read_pickle(view, str(path), position, 1 << 20).end
         found = read_pickle(view, str(path), position, 256 << 20)
         keys = read_pickle(view, str(path), found.end, 64 << 20)
-        offsets = _legacy_offsets(view, keys, _sizes(found), path)
+        offsets = _legacy_offsets(view, keys, _sizes(found, table), path)
         _add_all(found, table, lambda tensor: _legacy_region(path, tensor, offsets))
 
 
-def _sizes(found: Unpickled) -> dict[str, int]:
+def _sizes(found: Unpickled, table: WeightTable) -> dict[str, int]:
     """Bytes of an element of each storage."""
     sizes: dict[str, int] = {}
-    for _, tensor in _tensors(found.root):
+    for _, tensor in _tensors(found.root, table):
         sizes[tensor.storage.key] = (tensor.storage.dtype.bits or 8) // 8
     return sizes
 
@@ -91,7 +95,7 @@ def _add_all(found: Unpickled, table: WeightTable, locate: Locate) -> None:
         table.sink.warn(
             "IRS162", f"the file is a pickled {found.root.what}; it has weights but no graph", hint=_EXPORT, about="pickled module"
         )
-    for name, tensor in _tensors(found.root):
+    for name, tensor in _tensors(found.root, table):
         table.add(name, pickled_type(tensor), locate(tensor), tensor.requires_grad if tensor.is_parameter else None)
     states = _optimizer_states(found.root)
     if states:
@@ -118,21 +122,24 @@ def _optimizer_states(root: object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _tensors(root: object) -> list[tuple[str, PickledTensor]]:
+def _tensors(root: object, table: WeightTable) -> list[tuple[str, PickledTensor]]:
     """Tensors with their dotted names, each object visited once so that cycles end."""
     found: list[tuple[str, PickledTensor]] = []
     visited: set[int] = set()
-    pending: list[tuple[str, object]] = [("", root)]
+    pending: list[tuple[str, object, int]] = [("", root, 0)]
     while pending:
-        name, item = pending.pop()
+        name, item, depth = pending.pop()
         if isinstance(item, PickledTensor):
             found.append((name or "tensor", item))
             continue
         if not isinstance(item, dict | list | tuple | Stub) or id(item) in visited:
             continue
         visited.add(id(item))
-        children = [(_joined(name, key), part) for key, part in _children(item)]
-        pending.extend(reversed(children))
+        if depth == _DEEPEST:
+            raise table.error(f"holds containers that are nested more than {_DEEPEST} deep")
+        children = _children(item)
+        claim(len(children) * (len(name) + _BYTES_PER_CHILD), "names of tensors in a pickle")
+        pending.extend((_joined(name, key), part, depth + 1) for key, part in reversed(children))
     return found
 
 

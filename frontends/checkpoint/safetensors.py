@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from irscope.budget import admit
 from irscope.errors import LoadError
 from irscope.frontends.checkpoint.weights import WeightTable
 from irscope.frontends.torch_common.dtypes import SAFETENSORS_DTYPES
@@ -50,6 +51,7 @@ def _size(item: object) -> int:
 
 
 def _json(data: bytes, table: WeightTable) -> dict[str, Any]:
+    admit(len(data))
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

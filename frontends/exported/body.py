@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
+from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.exported.autocast import cast_operands
@@ -130,6 +131,7 @@ class BodyReader:
             raise LoadError("the graph has more than 5,000,000 nodes", code="IRS139", where=self.path)
         for number, node in enumerate(source["nodes"]):
             before = len(self.graph)
+            spend(50, "nodes of the exported program")
             self._add_node(node)
             self.origins.extend([number] * (len(self.graph) - before))
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from irscope.budget import admit, claim
 from irscope.errors import LoadError
 from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
@@ -20,6 +21,8 @@ Json = Any
 """Parsed JSON, of whatever form the file has."""
 
 _STRIDED = 7
+PARSED_JSON = 8
+"""Bytes of Python objects for a byte of dense JSON, as measured; lists of one digit take most."""
 
 
 class Types:
@@ -150,7 +153,10 @@ class Weights:
 def read_json(archive: Archive, name: str) -> Json:
     """A JSON entry of the archive."""
     try:
-        return json.loads(archive.read(name, 256 << 20))
+        text = archive.read(name, 256 << 20)
+        admit(len(text))
+        claim(PARSED_JSON * len(text), f"the JSON of {name}")
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise LoadError(
             f"{name!r} is no valid JSON", code="IRS135", where=str(archive.path), hint="the file is damaged; save it again"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from irscope.budget import spend
 from irscope.frontends.onnx.attributes import AttrValue, decode
 from irscope.frontends.onnx.call import Call, Mismatch, Operand
 from irscope.frontends.onnx.failures import BAD_GRAPH, MISUSED, TOO_LARGE, refuse, short
@@ -122,6 +123,7 @@ class Body:
         while rows:
             row = rows.pop()
             before = len(self.graph)
+            spend(20, "nodes of the graph")
             self._lower(row)
             self.origins.extend([numbers[id(row)]] * (len(self.graph) - before))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError
 
+from irscope.budget import admit
 from irscope.errors import LoadError
 from irscope.frontends.onnx.failures import NOT_ONNX, TOO_LARGE, UNREADABLE, refuse
 from irscope.frontends.onnx.wire import LARGE_DATA, Buffer, StoredData, WireError, take_out_data
@@ -66,6 +67,7 @@ def parse(buffer: Buffer, where: str = "model", path: Path | None = None) -> Mod
         data = bytes(buffer)
     if len(data) > _LARGEST_MESSAGE:
         raise refuse(TOO_LARGE, "the graph alone has more than 2 GiB", where, "such a message cannot have been written by protobuf")
+    admit(len(data))
     try:
         proto = onnx.ModelProto.FromString(data)
     except (DecodeError, RuntimeError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from irscope.budget import admit
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
@@ -24,6 +25,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
         raise LoadError(f"cannot read the file: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise LoadError(f"the text is not UTF-8 at byte {error.start}", code="IRS121", where=str(path)) from None
+    admit(len(text))
     program = parse_program(text, path=str(path))
     check(program)
     program.path = str(path)

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from irscope.budget import admit, claim, spend
 from irscope.errors import LoadError
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES, STORAGE_DTYPES
 from irscope.ir.dtypes import DType
 
 _MAX_OPCODES = 5_000_000
 _MAX_INT_BYTES = 1024
+_AT_ONCE = 4096
 
 Buffer: TypeAlias = "bytes | memoryview"
 
@@ -90,7 +92,12 @@ class PickleReader:
     def read(self) -> Unpickled:
         """Run the pickle to its end."""
         handlers = _HANDLERS
-        for _ in range(_MAX_OPCODES):
+        told = self._position
+        for count in range(_MAX_OPCODES):
+            if not count % _AT_ONCE:
+                admit(self._position - told)
+                told = self._position
+                spend(_AT_ONCE, "a pickle")
             code = self._take(1)[0]
             if code == 0x2E:
                 return Unpickled(self._pop(), self._foreign, self._position)
@@ -242,7 +249,7 @@ class PickleReader:
 
     def _stack_global(self) -> None:
         name, module = self._pop(), self._pop()
-        self._global(str(module)[:1000], str(name)[:1000])
+        self._global(_text_of(module)[:1000], _text_of(name)[:1000])
 
     def _dict_from_marked(self) -> None:
         values = self._since_mark()
@@ -289,7 +296,7 @@ def _storage(value: object) -> object:
         dtype = kind if isinstance(kind, DType) else DType.UNKNOWN
     if not isinstance(numel, int) or numel < 0:
         raise ValueError("not a number of elements")
-    return Storage(str(key), dtype, numel, str(device))
+    return Storage(_text_of(key), dtype, numel, _text_of(device))
 
 
 def _rebuild_tensor(args: tuple[object, ...]) -> object:
@@ -330,13 +337,27 @@ def _ordered(args: tuple[object, ...]) -> object:
     if not isinstance(pairs, list | tuple):
         raise ValueError("not a list of pairs")
     made: dict[object, object] = {}
+    claim(50 * len(pairs), "copies of a dictionary in a pickle")
     for key, value in pairs:
         made[_hashable(key)] = value
     return made
 
 
 def _device(args: tuple[object, ...]) -> object:
-    return ":".join(str(arg) for arg in args)
+    return ":".join(map(_text_of, args))
+
+
+def _items(args: tuple[object, ...]) -> list[object]:
+    """A copy of the list that a call is given."""
+    if not args or not isinstance(args[0], list | tuple):
+        return []
+    claim(8 * len(args[0]), "copies of a list in a pickle")
+    return list(args[0])
+
+
+def _text_of(value: object) -> str:
+    """A string or number as text; of anything else its kind: containers that hold one another may be exponentially long."""
+    return str(value) if isinstance(value, str | int | float | Global) else f"<{type(value).__name__}>"
 
 
 _Reducer: TypeAlias = Callable[[tuple[object, ...]], object]
@@ -353,15 +374,15 @@ _REDUCERS: dict[str, _Reducer] = {
     "torch.jit._pickle build_doublelist": _first,
     "torch.jit._pickle build_boollist": _first,
     "torch.jit._pickle build_tensorlist": _first,
-    "_codecs encode": lambda args: str(args[0]).encode("latin1", "replace"),
+    "_codecs encode": lambda args: _text_of(args[0]).encode("latin1", "replace"),
     "collections OrderedDict": _ordered,
     "collections defaultdict": lambda args: {},
-    "torch Size": lambda args: tuple(args[0]) if isinstance(args[0], list | tuple) else (),
+    "torch Size": lambda args: tuple(_items(args)),
     "torch device": _device,
-    "builtins set": lambda args: list(args[0]) if args and isinstance(args[0], list | tuple) else [],
-    "builtins list": lambda args: list(args[0]) if args and isinstance(args[0], list | tuple) else [],
+    "builtins set": lambda args: _items(args),
+    "builtins list": lambda args: _items(args),
     "builtins dict": lambda args: {},
-    "__builtin__ set": lambda args: list(args[0]) if args and isinstance(args[0], list | tuple) else [],
+    "__builtin__ set": lambda args: _items(args),
 }
 
 

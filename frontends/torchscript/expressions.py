@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from irscope.budget import spend
 from irscope.frontends.torchscript.folding import TRUTHS, fold
 from irscope.frontends.torchscript.lists import call_list
 from irscope.frontends.torchscript.plain import BUILTINS, NotKnown, is_plain_call
@@ -359,6 +360,7 @@ class Expressions:
             lists = [arg if isinstance(arg, list | tuple) else (arg,) for arg in args]
             whole = ((a, b) for a, b in zip(*lists, strict=False) if type(a) is int and type(b) is int)
             self._interpreter.compared.update(dict.fromkeys(whole))
+        spend(2 + sum(len(arg) for arg in args if isinstance(arg, list | tuple | str)) // 16, "the model's code")
         try:
             return BUILTINS[name](*args, **named)
         except NotKnown:

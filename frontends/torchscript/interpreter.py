@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from irscope.budget import spend
 from irscope.errors import LoadError
 from irscope.frontends.torchscript.control import run_unknown_if, run_unknown_loop
 from irscope.frontends.torchscript.emit import Emitter
@@ -168,6 +169,7 @@ class Interpreter:
     def step(self) -> None:
         """Count a step; endless loops end here."""
         self._steps += 1
+        spend(20, "the model's code")
         if self._steps > _MOST_STEPS:
             raise self.error("the model's code does not come to an end")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from irscope.budget import OverBudget
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
@@ -88,6 +89,8 @@ class _Reader:
         run = self._run(sink)
         try:
             run.program(types)
+        except OverBudget:
+            raise
         except LoadError:
             return Verdict(False, run.compared)
         return Verdict(all(diagnostic.code != "IRS172" for diagnostic in sink), run.compared)

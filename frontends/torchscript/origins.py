@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from irscope.budget import OverBudget
 from irscope.errors import LoadError
 from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torchscript.state import Pickles
@@ -64,6 +65,8 @@ class Origins:
         try:
             found = self._pickles.read(name)
             code = self._archive.read(file)
+        except OverBudget:
+            raise
         except LoadError:
             # What is said about the code does not change what the code does.
             return None

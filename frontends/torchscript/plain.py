@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from irscope.budget import claim
 from irscope.frontends.torchscript.values import Item, KnownTensor, is_integer, is_number
 from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, equal, floordiv, less, less_equal, mod
 from irscope.ir.graph import Value
@@ -87,8 +88,7 @@ def _remainder(a: Item, b: Item) -> Item:
 
 def _add(a: Item, b: Item, *_: Item) -> Item:
     if isinstance(a, list) and isinstance(b, list):
-        if len(a) + len(b) > _LONGEST:
-            raise TooLarge
+        _check(len(a) + len(b))
         return [*a, *b]
     _reasonable(a)
     _reasonable(b)
@@ -100,8 +100,7 @@ def _multiply(a: Item, b: Item) -> Item:
         if isinstance(sequence, list | str):
             if not isinstance(count, int):
                 raise NotKnown
-            if len(sequence) * max(count, 0) > _LONGEST:
-                raise TooLarge
+            _check(len(sequence) * max(count, 0))
             return sequence * count
     if isinstance(a, int) and isinstance(b, int) and a.bit_length() + b.bit_length() > _MOST_BITS:
         raise TooLarge
@@ -117,8 +116,15 @@ def _power(a: Item, b: Item) -> Item:
 
 
 def _reasonable(item: Item) -> None:
-    if isinstance(item, str | list) and len(item) > _LONGEST:
+    if isinstance(item, str | list):
+        _check(len(item))
+
+
+def _check(length: int) -> None:
+    """Refuse a list or string that would be too long; others cost their length."""
+    if length > _LONGEST:
         raise TooLarge
+    claim(8 * length, "lists and strings of the model's code")
 
 
 def _extreme(on_dims: Callable[[Dim, Dim], Dim], plain: Callable[..., Item]) -> Callable[..., Item]:
@@ -152,8 +158,7 @@ def _append(items: Item, item: Item) -> Item:
 
 def _extend(items: Item, more: Item) -> None:
     assert isinstance(items, list) and isinstance(more, list)
-    if len(items) + len(more) > _LONGEST:
-        raise TooLarge
+    _check(len(items) + len(more))
     items.extend(more)
 
 
@@ -180,6 +185,7 @@ def _set(items: Item, key: Item, item: Item) -> Item:
 def _slice(items: Item, start: Item = None, end: Item = None, step: Item = 1) -> Item:
     if any(isinstance(part, SymDim) for part in (start, end, step)):
         raise NotKnown
+    _check(len(items))  # type: ignore[arg-type]  # as below
     return items[start:end:step]  # type: ignore[index]  # lists and strings; others are reported
 
 
@@ -209,22 +215,19 @@ def _text(item: Item) -> str:
 
 
 def _join(text: Item, items: Item) -> str:
-    parts = [str(item) for item in items]  # type: ignore[attr-defined]  # a list; others are reported
-    if sum(len(part) + len(str(text)) for part in parts) > _LONGEST:
-        raise TooLarge
+    parts = [_text(item) for item in items]  # type: ignore[attr-defined]  # a list; others are reported
+    _check(sum(len(part) + len(str(text)) for part in parts))
     return str(text).join(parts)
 
 
 def _replace(text: Item, old: Item, new: Item, *most: Item) -> str:
     count = str(text).count(str(old))
-    if count * len(str(new)) > _LONGEST:
-        raise TooLarge
+    _check(count * len(str(new)))
     return str(text).replace(str(old), str(new), *(int(number) for number in most))  # type: ignore[call-overload]  # a number
 
 
 def _listed(items: Item) -> Item:
-    if isinstance(items, range) and len(items) > _LONGEST:
-        raise TooLarge
+    _check(len(items))  # type: ignore[arg-type]  # lists, strings and such; others are reported
     return list(items)  # type: ignore[call-overload]  # lists, strings and such; others are reported
 
 

@@ -6,10 +6,13 @@ import ast
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from irscope.budget import admit, claim
 from irscope.errors import LoadError
 from irscope.frontends.torch_common.archive import Archive
 
 _LARGEST_FILE = 32 << 20
+_PARSED_CODE = 30
+"""Bytes of a syntax tree for a byte of code, as measured on traces."""
 # A syntax tree takes about a hundred bytes for each of these.
 _SEPARATORS = "\n,.(+-*/<=:;["
 _MOST_WORDS = 1_500_000
@@ -126,6 +129,8 @@ class Source:
                     where=str(self._archive.path),
                     hint="the file is damaged or hostile; export the model with torch.export if it is neither",
                 )
+            admit(len(text))
+            claim(_PARSED_CODE * len(text), f"the code in {file}")
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise LoadError(

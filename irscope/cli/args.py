@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.amounts import COUNT, Measure, read_amount, read_size
+from irscope.amounts import COUNT, SECONDS, Measure, parse_bytes, read_amount, read_size
+from irscope.budget import Allowance
 from irscope.errors import UsageError
 from irscope.files import is_stream, link_target, refuse_link
 from irscope.frontends.base import LoadOptions
@@ -37,11 +38,13 @@ def amount_of(measure: Measure) -> Callable[[str], int | float]:
     return convert
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False, optional: bool = False) -> None:
+def add_model_arguments(
+    parser: argparse.ArgumentParser, *, optional: bool = False, reading_budget: Sequence[str] = ("--budget", "--reading-budget")
+) -> None:
     """MODEL and what a user may say about it."""
     count = "?" if optional else None
     parser.add_argument("model", metavar="MODEL", nargs=count, help="a model file, or a name such as torchvision:resnet50 (irscope zoo)")
-    add_input_arguments(parser)
+    add_input_arguments(parser, reading_budget)
     parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
     parser.add_argument(
         "--device", default="", help="device that memory and time are meant for, or a file that describes one; default: h200"
@@ -54,13 +57,20 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, many: bool = False, 
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr")
 
 
-def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a user may say about a model's inputs."""
+def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequence[str] = ("--budget", "--reading-budget")) -> None:
+    """What a user may say about a model's inputs. `reading_budget` are flags, for a command whose --budget is about something else."""
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=TYPE", help="type of an input, such as x=f32[1,3,224,224]; may be given again"
     )
     parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
+    parser.add_argument(
+        *reading_budget,
+        default="",
+        metavar="TIME,SIZE",
+        dest="reading_budget",
+        help="CPU time and memory that reading a file may take, as 60s,4GB; default: 10s, and 500MB beyond ten times the file's size",
+    )
 
 
 def add_step_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,7 +159,11 @@ def selection(args: argparse.Namespace) -> Selection:
 def load_options(args: argparse.Namespace) -> LoadOptions:
     """What the user said about the model."""
     return LoadOptions(
-        inputs=dict(_input(text) for text in args.input), bind=_bindings(args.bind), use_torch=args.use_torch, method=args.method
+        inputs=dict(_input(text) for text in args.input),
+        bind=_bindings(args.bind),
+        use_torch=args.use_torch,
+        method=args.method,
+        allowance=_allowance(args.reading_budget),
     )
 
 
@@ -171,6 +185,19 @@ def open_from(args: argparse.Namespace, *, open_sizes: Iterable[str] = (), **man
 def settings_from(args: argparse.Namespace) -> Settings:
     """What the arguments say about the run besides its passes."""
     return Settings(device=args.device, torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
+
+
+def _allowance(text: str) -> Allowance | None:
+    if not text:
+        return None
+    seconds = size = None
+    for part in filter(None, text.split(",")):
+        time = read_amount(part, SECONDS)
+        if time is not None:
+            seconds = float(time)
+        else:
+            size = parse_bytes(part)
+    return Allowance(seconds, size)
 
 
 def _input(text: str) -> tuple[str, Type]:

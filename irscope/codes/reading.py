@@ -231,7 +231,9 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS106": CodeDoc(
         "The file asks for more than can be read",
-        "Reading it would need more memory or deeper nesting than a model has any use for: the file is damaged or hostile.",
+        "Reading it would need more time, memory or nesting than a model has any use for: the file is damaged or hostile. One budget holds "
+        "for a whole load: 10 CPU seconds (and 4 for each megabyte of structure), and 500 MB beyond ten times the file's size. The message "
+        "names what passed it. --budget 60s,4GB allows more, if you know where the file comes from.",
     ),
     "IRS107": CodeDoc(
         "The file does not have the form of its kind",

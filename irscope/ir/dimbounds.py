@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from irscope.budget import spend
 from irscope.ir.dimsample import falls, sample, sample_points
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class _Search:
             if self._work <= 0:
                 break
             self._work -= len(poly)
+            spend(10 * len(poly), "bounds of a formula of sizes")
             cofactor, rest = _split(poly, atom)
             sign = self._sign(cofactor)
             for alternatives in _replacements(atom, sign):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Literal, NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
+from irscope.budget import spend
 from irscope.errors import UsageError
 from irscope.ir.dimbounds import (
     Interval,
@@ -30,6 +31,7 @@ MAX_LENGTH = 9_000
 MAX_COEFFICIENT_BITS = 4_000
 MAX_PRODUCT_TERMS = 20_000
 HUGE = 2**1_000
+_FORMULA = "a formula of sizes"
 
 # Reentrant, because the collector may run somebody's finaliser in the middle of an insertion.
 _LOCK = threading.RLock()
@@ -369,6 +371,7 @@ def intern_terms(terms: tuple[Term, ...]) -> Dim:
 
 
 def _create(terms: tuple[Term, ...]) -> SymDim:
+    spend(4 + len(terms), _FORMULA)
     lo: int | None = 0
     hi: int | None = 0
     rising = falling = is_unknown = False
@@ -432,6 +435,7 @@ def _multiply(a: SymDim, b: SymDim) -> Dim:
     if len(few.terms) * len(many.terms) > MAX_PRODUCT_TERMS:
         return collapsed("product", sorted((str(a), str(b))), product_interval(a.bounds, b.bounds))
     total: dict[Monomial, int] = {}
+    spend(2 * len(few.terms) * len(many.terms), _FORMULA)
     for left, scale in few.terms:
         for right, coeff in many.terms:
             mono = monomial_product(left, right)

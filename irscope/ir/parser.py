@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import NoReturn
 
+from irscope.budget import spend
 from irscope.errors import UsageError
 from irscope.ir.bodytext import BodyReader
 from irscope.ir.builder import paused_gc
@@ -68,6 +69,7 @@ class _ProgramReader:
         statement = self._statement
         try:
             for number, line in enumerate(lines, 1):  # noqa: B007  # the error below tells the line
+                spend(10 + len(line), "the text")
                 statement(line)
             number, line = self._last_line(lines)
             self._finish(len(line))

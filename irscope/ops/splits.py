@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from irscope.budget import claim
 from irscope.ir.dims import Dim, SymDim, ceildiv, dim_max, dim_min, floordiv, mod
 from irscope.ir.types import TensorType
 from irscope.ops.call import Known, OpCall, RuleError
@@ -16,6 +17,9 @@ from irscope.ops.values import static_shape
 
 _MOST_DROPPED = 4096
 """How many unused trailing parts may lack a result; more are taken for a damaged file."""
+_MOST_PARTS = 1_000_000
+_BYTES_PER_PART = 400
+"""A type, a value and its name, as measured."""
 
 
 def parts_of(call: OpCall, x: TensorType, axis: int, sizes: Sequence[Dim]) -> list[TensorType]:
@@ -37,6 +41,14 @@ def _infer_split(call: OpCall) -> Sequence[TensorType]:
     return parts_of(call, x, axis, split_sizes(call, x.shape[axis]))
 
 
+def _reasonable(call: OpCall, count: int) -> int:
+    """The number of parts, where they can be had: each of them takes memory."""
+    claim(_BYTES_PER_PART * count, f"parts of a tensor ({call.spec.name})")
+    if count > _MOST_PARTS:
+        raise RuleError(f"{call.spec.name}: {count:,} parts are more than any program has")
+    return count
+
+
 def _count(call: OpCall) -> int:
     count = length_of(call, "sizes")
     if count is None:
@@ -46,7 +58,7 @@ def _count(call: OpCall) -> int:
         raise RuleError(f"{call.spec.name}: the number of parts is not known")
     if call.results and count > len(call.results) + _MOST_DROPPED:
         raise RuleError(f"{call.spec.name}: {count} parts, but {len(call.results)} results")
-    return count
+    return _reasonable(call, count)
 
 
 def split_sizes(call: OpCall, whole: Dim) -> list[Dim]:
@@ -80,6 +92,7 @@ def _number_of_parts(call: OpCall, whole: Dim, size: Dim) -> int:
 
 def _equal_parts(call: OpCall, whole: Dim, size: Dim, count: int) -> list[Dim]:
     """Parts of one size, of which the last ones may be smaller or empty."""
+    _reasonable(call, count)
     if not isinstance(whole, SymDim) and not isinstance(size, SymDim):
         return [max(0, min(size, whole - size * index)) for index in range(count)]
     # A part before the last one of `count` can only be short where the formula says that even the last one is missing.
@@ -90,7 +103,7 @@ def _infer_chunk(call: OpCall) -> Sequence[TensorType]:
     x = call.tensor("x")
     chunks = call.int_attr("chunks")
     if x.shape is None:
-        return parts_of(call, x, 0, [0] * (len(call.results) or chunks))
+        return parts_of(call, x, 0, [0] * (len(call.results) or _reasonable(call, chunks)))
     axis = _axis(call, x)
     whole = x.shape[axis]
     if isinstance(whole, SymDim):
@@ -102,7 +115,7 @@ def _infer_chunk(call: OpCall) -> Sequence[TensorType]:
 def _infer_tensor_split(call: OpCall) -> Sequence[TensorType]:
     """The first `whole % sections` parts are one larger than the others."""
     x = call.tensor("x")
-    sections = call.int_attr("sections")
+    sections = _reasonable(call, call.int_attr("sections"))
     if x.shape is None:
         return parts_of(call, x, 0, [0] * sections)
     axis = _axis(call, x)
@@ -121,7 +134,7 @@ def _infer_unbind(call: OpCall) -> Sequence[TensorType]:
             raise RuleError(f"{call.spec.name}: the number of parts is the unbound size {count}")
         call.same(count, len(call.results), "number of parts")
         count = len(call.results)
-    return [x.with_shape(replaced(x.shape, axis))] * count
+    return [x.with_shape(replaced(x.shape, axis))] * _reasonable(call, count)
 
 
 def _evaluate_parts(call: OpCall) -> list[Known] | None:

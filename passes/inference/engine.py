@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from irscope.budget import OverBudget, spend
 from irscope.ir.bind import bindable_elements, element_stem
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
@@ -153,6 +154,7 @@ class Inference(RuleContext):
 
     def node(self, node: Node) -> None:
         """Infer one node; whatever goes wrong costs only its own results."""
+        spend(20, "inference of types")
         outer = self._node
         self._node, self._explained = node, None
         if self.depth:
@@ -203,6 +205,8 @@ class Inference(RuleContext):
                 list_rule(self, node, inferred)
         except RuleError as error:
             return self._give_up(node, str(error), "model")
+        except OverBudget:
+            raise
         except Exception as error:  # one rule's bug must cost one node, not the model
             return self._give_up(node, f"{type(error).__name__}: {error}", "rule")
         return inferred
@@ -228,6 +232,8 @@ class Inference(RuleContext):
             return control(self, node)
         except RuleError as error:
             return self._give_up(node, str(error), "model")
+        except OverBudget:
+            raise
         except Exception as error:  # as above: the model must survive it
             return self._give_up(node, f"{type(error).__name__}: {error}", "rule")
         finally:

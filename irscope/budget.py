@@ -1,0 +1,141 @@
+"""How much work and memory a model file may cost while it is read: one budget for the whole load, shared by every reader.
+
+A file is hostile until proven otherwise. Whatever it can repeat, nest or multiply calls `spend` with the work it is about to do, and
+`claim` with the memory it is about to take; both do nothing where no budget is in force. Honest files stay far below:
+the largest of the zoo use less than a tenth (docs/security.md has the figures).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from irscope.errors import LoadError
+
+DEFAULT_SECONDS: Final = 10.0
+"""CPU seconds for a file whose structure is small."""
+SECONDS_PER_MEGABYTE: Final = 4.0
+"""More for each megabyte of structure (text, JSON, messages; not weights): ten times what honest files of 100,000 nodes take."""
+DEFAULT_BYTES: Final = 500_000_000
+"""Memory beyond ten times the file's size."""
+BYTES_PER_FILE_BYTE: Final = 10
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+BETWEEN_LOOKS: Final = 20_000
+"""Units of work, each about a microsecond, between two looks at the clock and at memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a user allows; None stands for the default."""
+
+    seconds: float | None = None
+    bytes: int | None = None
+
+
+class OverBudget(LoadError):
+    """The file asks for more work or memory than a model has any use for."""
+
+    default_code: ClassVar[str] = "IRS106"
+
+
+class Budget:
+    """What is left of an allowance for one load."""
+
+    def __init__(self, where: str, file_bytes: int, allowance: Allowance) -> None:
+        self._where = where
+        self._seconds = DEFAULT_SECONDS if allowance.seconds is None else allowance.seconds
+        self._grows = allowance.seconds is None
+        self._bytes = DEFAULT_BYTES + BYTES_PER_FILE_BYTE * file_bytes if allowance.bytes is None else allowance.bytes
+        self._started = time.thread_time()
+        self._resident = resident_bytes()
+        self._until_look = BETWEEN_LOOKS
+
+    @property
+    def used_share(self) -> float:
+        """The larger of the shares of time and of memory that were used."""
+        seconds, taken = self._used()
+        return max(seconds / self._seconds, taken / self._bytes)
+
+    def admit(self, structure_bytes: int) -> None:
+        """More time for more structure that is about to be read."""
+        if self._grows:
+            self._seconds += structure_bytes * SECONDS_PER_MEGABYTE / 1e6
+
+    def spend(self, work: int, what: str) -> None:
+        """Count work; OverBudget where too much time or memory is gone."""
+        self._until_look -= work
+        if self._until_look < 0:
+            self._until_look = BETWEEN_LOOKS
+            seconds, taken = self._used()
+            if seconds > self._seconds:
+                raise self._over(f"takes more than {self._seconds:.3g} CPU s", what)
+            if taken > self._bytes:
+                raise self._over(f"takes more than {self._bytes / 1e6:,.0f} MB", what)
+
+    def claim(self, count: int, what: str) -> None:
+        """Refuse bytes that are not there to be had, before they are taken."""
+        if count > self._bytes:
+            raise self._over(f"would take {count / 1e6:,.0f} MB", what)
+        self.spend(count >> 6, what)
+
+    def _used(self) -> tuple[float, int]:
+        return time.thread_time() - self._started, resident_bytes() - self._resident
+
+    def _over(self, how_much: str, what: str) -> OverBudget:
+        hint = "the file is damaged or hostile; if you know where it comes from, --budget 60s,4GB allows more"
+        return OverBudget(f"reading it {how_much}: {what}", where=self._where, hint=hint)
+
+
+_BUDGET: ContextVar[Budget | None] = ContextVar("irscope budget", default=None)
+
+
+@contextmanager
+def reading(where: str, file_bytes: int, allowance: Allowance | None = None) -> Iterator[Budget]:
+    """Put a budget in force for what is read in the block."""
+    made = Budget(where, file_bytes, allowance or Allowance())
+    token = _BUDGET.set(made)
+    try:
+        yield made
+    finally:
+        _BUDGET.reset(token)
+
+
+def admit(structure_bytes: int) -> None:
+    """Tell the budget in force how much structure is about to be read."""
+    budget = _BUDGET.get()
+    if budget is not None:
+        budget.admit(structure_bytes)
+
+
+def spend(work: int, what: str) -> None:
+    """Count work, in microseconds or so, against the budget in force; `what` names the construct that takes it."""
+    budget = _BUDGET.get()
+    if budget is not None:
+        budget.spend(work, what)
+
+
+def claim(count: int, what: str) -> None:
+    """Ask the budget in force for bytes that are about to be taken."""
+    budget = _BUDGET.get()
+    if budget is not None:
+        budget.claim(count, what)
+
+
+def resident_bytes() -> int:
+    """Memory that this process has in use, as far as the system tells; elsewhere the most that it had."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
