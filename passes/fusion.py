@@ -95,7 +95,7 @@ class Fusion(Analysis[Fusions]):
         groups, costs = result.groups, ctx.get(NodeCosts())
         # An operator that nobody knows may well belong to a group.
         complete = not costs.missing
-        shown = sorted(groups, key=lambda one: -scale(one.saved or 0))[: self.top] if self.top else groups
+        shown = sorted(groups, key=lambda one: -scale(0 if one.saved is None else one.saved))[: self.top] if self.top > 0 else groups
         patterns: dict[str, list[Group]] = {}
         for group in groups:
             patterns.setdefault(group.pattern, []).append(group)

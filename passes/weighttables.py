@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from irscope.weights.result import Quantile, Spectrum, TensorStatistics
 
 MULTIPLES = (8, 16, 64, 128)
+_DEEPEST = 1000
 _SEPARATOR = re.compile(r"(?<=[^./])[./]")
 
 _STATISTICS = (
@@ -161,7 +162,7 @@ def module_table(totals: ParameterTotals, depth: int) -> Table:
         numel = weight.type.numel if isinstance(weight.type, TensorType) else None
         size = weight.type.nbytes if isinstance(weight.type, TensorType) else None
         name = weight.name or ""
-        for module in ("", *(name[: cut.start()] for cut in islice(_SEPARATOR.finditer(name), depth))):
+        for module in ("", *(name[: cut.start()] for cut in islice(_SEPARATOR.finditer(name), min(max(depth, 0), _DEEPEST)))):
             share = shares.setdefault(module, [0, 0, 0])
             if numel is None or size is None:
                 partial.add(module)

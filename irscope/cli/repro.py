@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from irscope.budget import reading
+from irscope.errors import UsageError
 from irscope.files import write_stream
 from irscope.ir.parser import parse_program
 from irscope.passes.annotate import Annotate
 from irscope.passkit.manager import Manager
+from irscope.passkit.pipeline import Element, parse_elements
 from irscope.passkit.repro import read_reproducer
+from irscope.passkit.script import is_script_reference
+from irscope.report.printable import one_line
 
 
 class Command:
     """Run a crash reproducer again.
 
-    The file holds a graph without weights and the pass that failed on it. If it names a script, that script runs.
+    The file holds a graph without weights and the pass that failed on it. A reproducer may come from a stranger: a script that it names
+    runs only with --trust, or when --passes names it.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", help="an irscope-crash-*.irs file")
         parser.add_argument("--passes", help="run this pipeline instead of the one in the file")
+        parser.add_argument("--trust", action="store_true", help="you know where the file comes from: run the script that it names")
 
     def run(self, args: argparse.Namespace) -> int:
         found = read_reproducer(Path(args.file))
         pipeline = args.passes or found.pipeline
-        sys.stderr.write(f"running {pipeline}\n")
-        Manager(parse_program(found.text, path=args.file), annotate=Annotate()).run(pipeline)
+        if not (args.passes or args.trust) and (script := _script_in(parse_elements(pipeline))):
+            hint = "look at the script; --trust runs it, --passes names another"
+            raise UsageError(f"the reproducer names a script to run, {script}", code="IRS482", where=args.file, hint=hint)
+        sys.stderr.write(f"{one_line(f'running {pipeline}')}\n")
+        with reading(args.file, len(found.text)):
+            program = parse_program(found.text, path=args.file)
+        Manager(program, annotate=Annotate()).run(pipeline)
         write_stream(sys.stdout, ["the passes ran without an error: not reproduced\n"])
         return 0
+
+
+def _script_in(elements: Iterable[Element]) -> str | None:
+    """The first element of a pipeline that names a file to run."""
+    for element in elements:
+        found = element.reference if is_script_reference(element.reference) else _script_in(element.body)
+        if found is not None:
+            return found
+    return None

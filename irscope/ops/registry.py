@@ -110,7 +110,7 @@ class OpRegistry:
             owner = point.dist.name if point.dist else point.value
             try:
                 specs = point.load()
-            except Exception as error:  # a broken plugin must not take every other operator with it
+            except (Exception, SystemExit) as error:  # a broken plugin must not take every other operator with it
                 message = f"operators of {owner} cannot be imported and are left out: {type(error).__name__}: {error}"
                 self.problems.append(Diagnostic(Severity.WARNING, "IRS101", message))
             else:

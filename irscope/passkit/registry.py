@@ -51,7 +51,7 @@ class PassRegistry:
     def _load_plugin(name: str, point: EntryPoint) -> object:
         try:
             return point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             owner = point.dist.name if point.dist else point.value
             raise UsageError(f"pass {name!r} of {owner} cannot be imported: {type(error).__name__}: {error}", code="IRS101") from error
 

@@ -66,13 +66,13 @@ def _load(path: Path) -> ModuleType:
     except IrscopeError:
         del sys.modules[name]
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise UsageError(f"the script raised {type(error).__name__}: {error}", code="IRS609", where=_origin(error, path)) from error
     return module
 
 
-def _origin(error: Exception, path: Path) -> str:
+def _origin(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"{path}:{error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]

@@ -93,7 +93,7 @@ def load_plugins() -> list[str]:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             found = point.load()
-        except Exception as error:  # whatever a package raises when it is imported
+        except (Exception, SystemExit) as error:  # whatever a package raises when it is imported
             problems.append(f"advice {point.name!r} of {point.value} cannot be imported: {type(error).__name__}: {error}")
             continue
         if isinstance(found, Source):
