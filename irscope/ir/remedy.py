@@ -57,6 +57,19 @@ def input_option(value: Value) -> str:
     return f"--input {shlex.quote(f'{value.name}={dtype}[{sizes}]')}"
 
 
+def open_input_option(inputs: Iterable[Value], name: str) -> str:
+    """`--input x=f32[batch,3,224,224]`: the first input that has such an axis, with the axis open under that name; empty without."""
+    axis = 1 if name in SEQUENCE else 0
+    for value in inputs:
+        type_ = value.type
+        if value.name and isinstance(type_, TensorType) and type_.shape is not None and len(type_.shape) > axis:
+            sizes = [str(size) for size in type_.shape]
+            sizes[axis] = name
+            typed_input = f"{value.name}={type_.dtype}[{','.join(sizes)}]"
+            return f"--input {shlex.quote(typed_input)}"
+    return ""
+
+
 def lacks_shape(type_: Type) -> bool:
     """Whether nothing is known of a tensor's sizes, not even how many there are."""
     return isinstance(type_, TensorType) and type_.shape is None

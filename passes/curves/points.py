@@ -10,6 +10,7 @@ from math import prod
 from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.ir.program import Program
+from irscope.ir.remedy import open_input_option, typed
 from irscope.ir.symbolnames import symbol_named
 
 MOST_POINTS = 100_000
@@ -66,8 +67,12 @@ def find_symbol(program: Program, name: str) -> str:
         raise UsageError(f"there is no symbol {name!r}", code="IRS625", hint=f"symbols: {', '.join(program.symbols)}")
     hint = (
         "export it with dynamic sizes: torch.export.export(model, args, dynamic_shapes=({0: torch.export.Dim('batch')},)), or the same "
-        "dynamic_shapes with torch.onnx.export; where the file leaves sizes open, --input x=f32[batch,3,224,224] names them"
+        "dynamic_shapes with torch.onnx.export"
     )
+    # Files of torch.export have the sizes of the export in their nodes.
+    option = open_input_option(program.graph.inputs, name) if program.format in ("onnx", "torchscript") else ""
+    if option:
+        hint = f"{typed(option)} opens it where the graph allows that; else {hint}"
     raise UsageError(f"there is no symbol {name!r}: every size of this model is a number", code="IRS332", hint=hint)
 
 
