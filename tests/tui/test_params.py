@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.pilot import Pilot
 
 from irscope.errors import PassError
 from irscope.report.printable import display_width
 from irscope.session import Model, open_model
 from irscope.tui.analyses import report_of
+from irscope.tui.app import IrscopeApp
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.command import Source
-from irscope.tui.models.histogram import Bin, bars, size_bins, upright
+from irscope.tui.models.histogram import Bin, bars, linear, size_bins, upright
 from irscope.tui.models.params import PASS, VALUES, Params
 from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from tests.tui.driving import SMALL, drive, press, screen_text
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, TWO_LAYERS, model
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "models" / "net.pt2"
@@ -145,6 +150,95 @@ def test_upright_bars_fit(counts: list[int], width: int, height: int) -> None:
     lines = upright(bins, width, height, UNICODE)
     assert len(lines) <= height
     assert all(display_width(text_of(line)) <= width for line in lines)
+
+
+def octaves(values: np.ndarray) -> list[Bin]:
+    """Bins as the statistics of weights have them: powers of two on both sides of zero."""
+    exponents = np.floor(np.log2(np.abs(values)))
+    return [
+        Bin(*sorted((sign * 2.0**power, sign * 2.0 ** (power + 1))), int(np.sum((exponents == power) & (np.sign(values) == sign))))
+        for sign in (-1, 1)
+        for power in np.unique(exponents)
+    ]
+
+
+def test_a_normal_distribution_has_one_tower() -> None:
+    """Its octaves hold most values around one standard deviation, on both sides; on a linear axis most lie in the middle."""
+    found = linear(octaves(np.random.default_rng(0).normal(size=100_000)), 0, 61)
+    assert found is not None
+    middle = int(-found.low / (found.high - found.low) * 61)
+    assert max(found.counts[middle - 8 : middle + 9]) == max(found.counts)
+    for side in (found.counts[middle + 3 :], found.counts[: middle - 2][::-1]):
+        steps = [before - after for before, after in pairwise(side)]
+        assert min(steps) > -0.12 * max(found.counts), "there is a second tower"
+    assert found.counts[middle] > 4 * found.counts[middle + 30 * 2 // 3]
+
+
+def test_an_even_distribution_is_flat() -> None:
+    found = linear(octaves(np.random.default_rng(0).uniform(-1, 1, size=400_000)), 0, 40)
+    assert found is not None and max(found.counts) < 1.1 * min(found.counts)
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e3), st.integers(0, 10**6)), max_size=20),
+    st.integers(0, 1000),
+    st.integers(1, 90),
+)
+def test_no_value_gets_lost(parts: list[tuple[float, float, int]], zeros: int, columns: int) -> None:
+    bins = [Bin(low, low + wide, count) for low, wide, count in parts]
+    total = sum(one.count for one in bins) + zeros
+    found = linear(bins, zeros, columns)
+    assert (found is None) == (total == 0)
+    if found is not None:
+        assert sum(found.counts) + found.beyond == pytest.approx(total)
+        assert found.beyond <= 2 * (total // 1000)
+
+
+def test_few_values_far_out_are_counted_instead_of_drawn() -> None:
+    bins = [Bin(-1.0, 0.0, 50_000), Bin(0.0, 1.0, 50_000), Bin(65536.0, 131072.0, 3)]
+    found = linear(bins, 0, 10)
+    assert found is not None and (found.low, found.high, found.beyond) == (-1.0, 1.0, 3)
+    assert "3 further out" in "".join(text_of(line) for line in upright(bins, 60, 6, UNICODE))
+
+
+def odd_model(tmp_path: Path) -> Model:
+    torch = pytest.importorskip("torch")
+
+    values = {
+        "good": torch.linspace(-1, 1, 64),
+        "bad": torch.tensor([float("nan"), 1.0]),
+        "none": torch.zeros(6, 2),
+        "wide": torch.tensor([float("inf"), 1.0, 1.0]),
+    }
+    torch.save(values, tmp_path / "odd.pt")
+    return open_model(tmp_path / "odd.pt")
+
+
+def test_what_is_odd_comes_first_and_is_counted(tmp_path: Path) -> None:
+    opened = odd_model(tmp_path)
+    made = params(opened)
+    assert names(made)[0] == "good"
+    assert not text_of(made.odd_lines(80, 1)[0])
+    made.take_values(report_of(opened.manager, VALUES))
+    assert names(made) == ["bad", "wide", "none", "good"]
+    assert text_of(made.odd_lines(80, 1)[0]) == " 4 tensors: 1 with NaN, 1 with Inf, 1 all zero, 0 not read"
+    rows = [text_of(made.table.line(place, 78, selected=False)) for place in range(4)]
+    assert [row.split()[-2:] for row in rows[:3]] == [["1", "NaN"], ["1", "Inf"], ["all", "zero"]]
+    said = {}
+    for name in names(made):
+        made.table.move_to(names(made).index(name))
+        said[made.selected_name] = text_of(made.value_lines(78, 6)[0])
+    assert said["bad"] == "1 NaN of 2" and said["wide"] == "1 Inf of 3" and said["none"] == "all 12 values are zero"
+
+
+def test_the_screen_shows_them_at_80_columns(tmp_path: Path) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "3", "V")
+        lines = screen_text(app).splitlines()
+        at = next(place for place, line in enumerate(lines) if "1 with NaN, 1 with Inf, 1 all zero" in line)
+        assert "values" in lines[at + 1] and "1 NaN" in lines[at + 2] and "1 Inf" in lines[at + 3] and "all zero" in lines[at + 4]
+
+    drive(odd_model(tmp_path), steps, size=SMALL)
 
 
 def test_no_sizes_no_bars() -> None:

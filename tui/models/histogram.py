@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,10 @@ from irscope.tui.models.spans import Line, Span, cut_line
 from irscope.tui.models.symbols import Symbols
 
 _LEAST_BAR = 4
+_FAR = 1000
+"""One in so many values at most is further out than the axis goes."""
+_NARROW = 1e-9
+"""Of a column: a bin that is not wider holds a single value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +65,67 @@ def bars(bins: Sequence[Bin], width: int, symbols: Symbols) -> list[Line]:
     return lines
 
 
-def upright(bins: Sequence[Bin], width: int, height: int, symbols: Symbols) -> list[Line]:
-    """One or more columns for each bin, with the ends of the axis below."""
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """How many values lie in each of several stretches of equal width."""
+
+    low: float
+    high: float
+    counts: tuple[float, ...]
+    beyond: int
+    """Values that are further out than both ends."""
+
+
+def linear(bins: Sequence[Bin], zeros: int, columns: int) -> Linear | None:
+    """Bins of any width as stretches of equal width: what lies in a bin is spread evenly over it, zeros are where zero is.
+
+    Few values far out would leave all others in a single column: up to one in a thousand at each end is left out, whole bins at a time.
+    """
+    kept = sorted((one for one in [*bins, Bin(0.0, 0.0, zeros)] if one.count), key=lambda one: (one.low, one.high))
+    total = sum(one.count for one in kept)
+    beyond = 0
+    for end in (0, -1):
+        room = total // _FAR
+        while len(kept) > 1 and kept[end].count <= room and (kept[end].low < 0 if end == 0 else kept[end].high > 0):
+            room -= kept[end].count
+            beyond += kept.pop(end).count
+    if not kept or columns < 1:
+        return None
+    low, high = kept[0].low, max(one.high for one in kept)
+    if low == high:
+        low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
+    counts = [0.0] * columns
+    for one in kept:
+        first, last = ((end - low) / (high - low) * columns for end in (one.low, one.high))
+        begin = min(int(first), columns - 1)
+        if last - first < _NARROW:
+            counts[begin] += one.count
+            continue
+        for column in range(begin, min(math.ceil(last), columns)):
+            counts[column] += one.count * max(min(last, column + 1) - max(first, column), 0.0) / (last - first)
+    return Linear(low, high, tuple(counts), beyond)
+
+
+def upright(bins: Sequence[Bin], width: int, height: int, symbols: Symbols, zeros: int = 0) -> list[Line]:
+    """Values on a linear axis, a column of the screen each, with the ends of the axis below."""
     rows = height - 2
-    shown = [one for one in bins if one.count] and list(bins)
-    if rows < 1 or width < _LEAST_BAR or not shown:
+    found = linear(bins, zeros, width)
+    if rows < 1 or width < _LEAST_BAR or found is None:
         return []
-    # Bins are joined where there are more than columns.
-    joined = _joined(shown, width)
-    each = max(1, min(width // len(joined), 6))
     blocks = symbols.glyphs.blocks
     steps = len(blocks) - 1
-    most = max(one.count for one in joined)
-    levels = [max(1, round(one.count * rows * steps / most)) if one.count else 0 for one in joined]
+    most = max(found.counts)
+    levels = [max(1, round(count * rows * steps / most)) if count else 0 for count in found.counts]
     lines: list[Line] = []
     for row in range(rows):
-        cells = "".join(blocks[min(max(level - (rows - 1 - row) * steps, 0), steps)] * each for level in levels)
+        cells = "".join(blocks[min(max(level - (rows - 1 - row) * steps, 0), steps)] for level in levels)
         lines.append((Span(cells, "bar"),))
-    used = each * len(joined)
-    left, middle, right = f"{joined[0].low:.3g}", "0", f"{joined[-1].high:.3g}"
-    at = each * sum(1 for one in joined if one.high <= 0)
-    axis = list(f"{left}{' ' * max(used - len(left) - len(right), 1)}{right}")
-    if len(left) < at < used - len(right):
-        axis[at] = middle
-    lines.append((Span(symbols.glyphs.rule * used, "faint"),))
-    tail = f"  most in a bar: {most:,}"
-    lines.append((Span(f"{''.join(axis)}{tail if used + len(tail) <= width else ''}", "faint"),))
+    said = f" {found.beyond:,} further out" if found.beyond else ""
+    lines.append((Span(f"{symbols.glyphs.rule * max(width - len(said), 0)}{said}", "faint"),))
+    left, right = f"{found.low:.3g}", f"{found.high:.3g}"
+    axis = list(f"{left}{' ' * max(width - len(left) - len(right), 1)}{right}")
+    at = int(-found.low * width / (found.high - found.low))
+    if len(left) < at < width - len(right) - 1:
+        axis[at] = "0"
+    lines.append((Span("".join(axis), "faint"),))
     return [cut_line(line, width, symbols) for line in lines]
-
-
-def _joined(bins: Sequence[Bin], most: int) -> list[Bin]:
-    each = -(-len(bins) // most)
-    groups = [bins[start : start + each] for start in range(0, len(bins), each)]
-    return [Bin(group[0].low, group[-1].high, sum(one.count for one in group)) for group in groups]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -39,6 +40,8 @@ class Params:
         self.filter_text = ""
         self._tables: dict[str, Table] = {}
         self._octaves: Mapping[str, list[Bin]] = {}
+        self._oddities: list[Oddity] = []
+        """Of the tensors, in the table's order; empty until the values were read."""
         self.models: dict[str, TableModel] = {name: self._nothing() for name in ("tensors", "modules")}
 
     def _nothing(self) -> TableModel:
@@ -61,13 +64,15 @@ class Params:
         before = self.models["tensors"]
         self.report, self.error, self.values_error = report, None, None
         self._tables = {table.title: table for table in report.tables}
-        self._octaves = _octaves(self._tables.get("histogram"))
+        self._octaves = _octaves(self._tables.get("histogram"), self._tables.get("parameters"))
+        self._oddities = _oddities(self._tables.get("parameters"))
         self.models["tensors"] = self._tensors(self._tables.get("parameters"))
         self.models["modules"] = self._modules(self._tables.get("modules"))
         if before.sorted_by is not None:
             self.models["tensors"].sort(None if before.sorted_by >= 6 else before.sorted_by, reverse=before.reversed)
-        else:
-            self.models["tensors"].sort(_BYTES, reverse=True)
+        if before.sorted_by is None or (before.sorted_by == _BYTES and before.reversed):
+            # The order that nobody chose: first what is odd, then the largest.
+            self.models["tensors"].sort(_ODD if any(self._oddities) else _BYTES, reverse=True)
         self.models["tensors"].move_to(0)
         if before.selected is not None and before.count == self.models["tensors"].count:
             self.models["tensors"].select(before.selected)
@@ -104,6 +109,9 @@ class Params:
             self._column("bytes", data["bytes"], Kind.BYTES, 12),
             TableColumn("share", 6, lambda row: self._share(sizes[row], total), lambda: sizes, right=True, rank=2),
         ]
+        if any(self._oddities):
+            keys = [odd.severity * 2.0**60 + (size or 0) for odd, size in zip(self._oddities, sizes, strict=True)]
+            columns.append(TableColumn("values", 12, lambda row: self._oddities[row].text, lambda: keys, right=True, role="error"))
         for place, key in enumerate(_STATISTICS):
             if key in data:
                 columns.append(self._column(key, data[key], _KINDS.get(key, Kind.NUMBER), 10, rank=6 + place))
@@ -227,6 +235,22 @@ class Params:
             parts.append("V reads values")
         return self.symbols.clean(separator.join(parts))
 
+    def odd_lines(self, width: int, height: int) -> list[Line]:
+        """How many tensors hold what no weight should; empty until the values were read."""
+        if not self.has_values:
+            return filled([], height)
+        odd = self._oddities
+        counts = [
+            ("with NaN", sum(one.nan > 0 for one in odd)),
+            ("with Inf", sum(one.inf > 0 for one in odd)),
+            ("all zero", sum(one.is_zero for one in odd)),
+            ("not read", sum(one.is_unread for one in odd)),
+        ]
+        spans = [Span(f" {len(self._oddities):,} tensors:", "faint")]
+        for at, (words, count) in enumerate(counts):
+            spans.append(Span(f"{',' if at else ''} {count:,} {words}", "error" if count else "faint"))
+        return filled([cut_line(spans, width, self.symbols)], height)
+
     def size_lines(self, width: int, height: int) -> list[Line]:
         """How many tensors there are of which size."""
         if self.error is not None:
@@ -255,14 +279,57 @@ class Params:
             return filled([(Span(f"reading all values {self.symbols.waiting}", "faint"),)], height)
         if not self.has_values:
             return filled([(Span("Nobody has looked at the values yet: V reads them all, once.", "faint"),)], height)
-        octaves = self._octaves.get(self.selected_name)
-        if not octaves:
+        row = self.models["tensors"].selected
+        if row is None or self._oddities[row].is_unread:
             return filled([(Span(f"{self.symbols.unknown} the values of this tensor are not known", "unknown"),)], height)
-        return filled(upright(octaves, width, height, self.symbols), height)
+        odd = self._oddities[row]
+        if odd.is_zero:
+            return filled([(Span(f"all {odd.count:,} values are zero", "error"),)], height)
+        said: list[Line] = [(Span(f"{odd.text} of {odd.count:,}", "error"),)] if odd else []
+        octaves = self._octaves.get(self.selected_name, [])
+        return filled([*said, *upright(octaves, width, height - len(said), self.symbols, odd.zeros)], height)
 
 
-_BYTES = 4
-"""The column of bytes in the table of tensors."""
+_BYTES, _ODD = 4, 6
+"""The columns of bytes and of what is odd in the table of tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """What is odd about the values of a tensor; false where nothing is."""
+
+    nan: int
+    inf: int
+    zeros: int
+    count: int
+    is_unread: bool
+
+    @property
+    def is_zero(self) -> bool:
+        return bool(self.count) and self.zeros == self.count
+
+    @property
+    def severity(self) -> int:
+        """What matters more has the larger number; 0 where nothing is odd."""
+        return 4 if self.nan else 3 if self.inf else 2 if self.is_zero else 1 if self.is_unread else 0
+
+    @property
+    def text(self) -> str:
+        parts = [f"{count:,} {name}" for count, name in ((self.nan, "NaN"), (self.inf, "Inf")) if count]
+        return " ".join(parts) if parts else "all zero" if self.is_zero else "not read" if self.is_unread else ""
+
+    def __bool__(self) -> bool:
+        return bool(self.severity)
+
+
+def _oddities(table: Table | None) -> list[Oddity]:
+    if table is None or "nan" not in (column.key for column in table.columns):
+        return []
+    cells = [[bare(cell) for cell in table.cells(key)] for key in ("nan", "inf", "zeros", "shape")]
+    return [
+        Oddity(_whole(nan), _whole(inf), _whole(zeros), int(_elements(shape) or 0), nan is None)
+        for nan, inf, zeros, shape in zip(*cells, strict=True)
+    ]
 
 
 def _number(cell: object) -> float | None:
@@ -281,18 +348,28 @@ def _elements(shape: object) -> float | None:
     return total
 
 
-def _octaves(table: Table | None) -> dict[str, list[Bin]]:
-    """Bins by tensor: negative magnitudes from the largest down, then positive ones from the smallest up."""
-    if table is None:
+def _whole(cell: object) -> int:
+    return cell if isinstance(cell, int) else 0
+
+
+def _octaves(table: Table | None, parameters: Table | None) -> dict[str, list[Bin]]:
+    """Bins by tensor: negative magnitudes from the largest down, then positive ones from the smallest up, within the tensor's ends."""
+    if table is None or parameters is None:
         return {}
+    keys = (parameters.cells(key) for key in ("name", "min", "max"))
+    ends = {str(bare(name)): (_number(least), _number(most)) for name, least, most in zip(*keys, strict=True)}
     found: dict[str, list[tuple[float, int, int]]] = {}
     for name, low, negative, positive in table.rows():
         if isinstance(low, int | float) and isinstance(negative, int) and isinstance(positive, int):
             found.setdefault(str(bare(name)), []).append((float(low), negative, positive))
-    return {
-        name: [
-            *(Bin(-2 * low, -low, negative) for low, negative, _ in sorted(rows, reverse=True)),
-            *(Bin(low, 2 * low, positive) for low, _, positive in sorted(rows)),
-        ]
-        for name, rows in found.items()
-    }
+    return {name: [*_bins(rows, *ends.get(name, (None, None)))] for name, rows in found.items()}
+
+
+def _bins(rows: Iterable[tuple[float, int, int]], least: float | None, most: float | None) -> Iterator[Bin]:
+    ordered = sorted(rows)
+    for low, negative, _ in reversed(ordered):
+        if negative:
+            yield Bin(-2 * low if least is None else max(-2 * low, least), -low, negative)
+    for low, _, positive in ordered:
+        if positive:
+            yield Bin(low, 2 * low if most is None else min(2 * low, most), positive)

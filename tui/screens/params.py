@@ -46,6 +46,7 @@ class ParamsScreen(ModelScreen):
     def panes(self) -> ComposeResult:
         with Container(id="params-panes"):
             with _Weights(id="weights-pane", classes="frame"):
+                yield Drawn(self.params.odd_lines, id="weights-odd")
                 yield VirtualTable(self.params.table, id="weights")
                 yield from self.prompts()
             with Container(id="params-charts"):
@@ -67,8 +68,9 @@ class ParamsScreen(ModelScreen):
         self._show_row()
 
     def _show_row(self) -> None:
-        for name in ("sizes-chart", "values-chart"):
+        for name in ("weights-odd", "sizes-chart", "values-chart"):
             self.query_one(f"#{name}", Drawn).redraw()
+        self.query_one("#weights-odd", Drawn).display = self.params.has_values
         self.title_of("sizes-chart", "Tensors by size")
         self.title_of("values-chart", self.params.value_title())
         self.show_progress()
