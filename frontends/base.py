@@ -25,6 +25,8 @@ class LoadOptions:
     """Whether torch may be asked for types of operators that irscope does not know."""
     open_sizes: frozenset[str] = frozenset()
     """Sizes of a named model that stay open, such as its batch; others have a default."""
+    keep_calls: bool = False
+    """Whether the program is to hold the calls of PyTorch's operators that its nodes were made of, to be made again."""
     method: str = ""
     """Which method or program of a file that holds several; empty for the usual one."""
     allowance: Allowance | None = None

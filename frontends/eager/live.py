@@ -30,6 +30,7 @@ def capture_program(
     device: str = "cuda",
     target: Target | None = None,
     sizes: OpenSizes | None = None,
+    keep_calls: bool = False,
     sink: DiagnosticSink,
 ) -> Program:
     """Run a module's forward once without data and without gradients, and say what ran; `sizes` are those that stay open."""
@@ -44,7 +45,7 @@ def capture_program(
                 if error.code != "IRS188" or not most_found or not made.recorder.record.guessed:
                     raise
     tell_assumed(record, sink)
-    program = program_of(record, _payloads(made.recorder.values.known))
+    program = program_of(record, _payloads(made.recorder.values.known), keep_calls=keep_calls)
     if sizes is not None:
         sizes.settle(program)
     program.metadata["class"] = type(module).__name__

@@ -16,11 +16,11 @@ from irscope.frontends.torch_common.signatures import Argument, Signature, compl
 from irscope.ir.builder import paused_gc
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Role, Value
+from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.names import Names
 from irscope.ir.observed import Life, Observed, observed_versions
 from irscope.ir.payload import Payload
-from irscope.ir.program import Program
+from irscope.ir.program import Called, Program
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.layouts import row_major
 
@@ -35,10 +35,14 @@ _FORMATS = {
 _SILENT = frozenset({"_assert_scalar", "_assert_tensor_metadata", "_assert_async", "sym_constrain_range", "sym_constrain_range_for_size"})
 
 
-def program_of(record: Record, payload: Callable[[Tensor], Payload | None] = lambda _: None) -> Program:
+def program_of(record: Record, payload: Callable[[Tensor], Payload | None] = lambda _: None, *, keep_calls: bool = False) -> Program:
     """The program of a recording; `payload` gives values of what was there before, where they are known."""
     with paused_gc():
-        return _Lowering(record, payload).program()
+        lowering = _Lowering(record, payload)
+        program = lowering.program()
+    if keep_calls:
+        program.calls = lowering.calls
+    return program
 
 
 def lowered(record: Record) -> tuple[Program, list[int]]:
@@ -58,6 +62,7 @@ class _Lowering:
         self._first: dict[Storage, Value] = {}
         """The value that had each storage first."""
         self._storages: dict[Value, Value] = {}
+        self.calls: dict[Node, Called] = {}
         self._steps: list[int] = []
         """For each operator how many nodes there were before it."""
         devices = {one.device for one in record.tensors}
@@ -140,7 +145,8 @@ class _Lowering:
         if lowered is None:
             inputs, attrs = foreign_attrs(call.args)
             lowered = Lowered(f"{op.namespace}.{op.name}", inputs, attrs)
-        self._append(op, lowered, f"{op.namespace}::{op.name}" + ("" if op.overload in ("", "default") else f".{op.overload}"))
+        node = self._append(op, lowered, f"{op.namespace}::{op.name}" + ("" if op.overload in ("", "default") else f".{op.overload}"))
+        self.calls[node] = call.called
         self._note_storages(op)
 
     def _named(self, op: Op, signature: Signature) -> dict[str, Argument]:
@@ -153,7 +159,7 @@ class _Lowering:
                 given[param.name] = self._argument(op.kwargs[param.name])
         return complete(signature, given)
 
-    def _append(self, op: Op, lowered: Lowered, source: str) -> None:
+    def _append(self, op: Op, lowered: Lowered, source: str) -> Node:
         results = op.results
         slots = lowered.results
         if slots is None or len(slots) != len(results):
@@ -169,6 +175,7 @@ class _Lowering:
         for slot, made in zip(slots, results, strict=True):
             if isinstance(made, Tensor) and slot is not None:
                 self._values[made] = node.outputs[slot]
+        return node
 
     def _note_storages(self, op: Op) -> None:
         for made in op.makes():

@@ -18,8 +18,9 @@ from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
 from irscope.frontends.torch_common.signatures import Argument, Param, Signature, complete, find
 from irscope.ir.dims import unknown
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Value
+from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.names import Names
+from irscope.ir.program import Called
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 
 MOST_NODES: Final = 5_000_000
@@ -61,6 +62,8 @@ class BodyReader:
         """Whether operands are cast to the element type that the results are recorded with."""
         self.origins = array("l")
         """The number of the file's node that each node stands for which this reader appended."""
+        self.calls: dict[Node, Called] | None = None
+        """The calls that nodes were made of, where they are kept."""
         self._unread: dict[str, Type] = {}
 
     def inner(self, graph: Graph) -> BodyReader:
@@ -199,9 +202,11 @@ class BodyReader:
         if lowered is None:
             inputs, attrs = foreign_attrs(call.args)
             lowered = Lowered(f"{namespace}.{name}", inputs, attrs)
-        self.append(node, lowered, types, names, source)
+        made = self.append(node, lowered, types, names, source)
+        if self.calls is not None:
+            self.calls[made] = call.called
 
-    def append(self, node: Json, lowered: Lowered, types: Sequence[Type], names: Sequence[str | None], source: str) -> None:
+    def append(self, node: Json, lowered: Lowered, types: Sequence[Type], names: Sequence[str | None], source: str) -> Node:
         """Make a lowered node and bind its results."""
         slots = lowered.results
         if slots is None or len(slots) != len(types):
@@ -229,6 +234,7 @@ class BodyReader:
         for slot, name in zip(slots, names, strict=True):
             if slot is not None and name:
                 self.env[name] = made.outputs[slot]
+        return made
 
 
 def _plain(kind: str, content: Json) -> Argument:

@@ -90,6 +90,8 @@ class _Model:
         graph = Graph()
         names = Names()
         body = BodyReader(graph, types, names, Scopes(graph.scope), Locations(), self._sink, str(self._archive.path))
+        if self._options.keep_calls:
+            body.calls = {}
         declare_inputs(body, module, self._weights, self._options)
         body.add_nodes(module["graph"])
         results = set_outputs(body, module)
@@ -101,7 +103,9 @@ class _Model:
         }
         if any(kind.startswith("loss_output") for kind in results):
             metadata["outputs"] = json.dumps(results)
-        return Program(graph, {}, dict(symbols.named), "pt2", str(self._archive.path), metadata=metadata, origins=body.origins)
+        return Program(
+            graph, {}, dict(symbols.named), "pt2", str(self._archive.path), metadata=metadata, origins=body.origins, calls=body.calls or {}
+        )
 
     def _check_version(self) -> None:
         version = self._document["schema_version"]

@@ -85,7 +85,10 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
     """The program of a named model."""
     made = make_named(text, options)
     with quiet():
-        program = _opened(made, sink, settings) if made.chosen.open else _captured(made, made.chosen, sink, settings)
+        if made.chosen.open:
+            program = _opened(made, sink, settings)
+        else:
+            program = _captured(made, made.chosen, sink, settings, keep_calls=options.keep_calls)
     program.path = text
     program.assumed[:0] = made.assumed
     for one in made.recipe.assumed:
@@ -95,7 +98,14 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
     return program
 
 
-def _captured(made: Made, chosen: Chosen, sink: DiagnosticSink, settings: Settings, in_python: frozenset[Any] = frozenset()) -> Program:
+def _captured(
+    made: Made,
+    chosen: Chosen,
+    sink: DiagnosticSink,
+    settings: Settings,
+    in_python: frozenset[Any] = frozenset(),
+    keep_calls: bool = False,
+) -> Program:
     target = target_of(settings)
     args, kwargs = make_arguments(chosen)
     device = "cpu" if target.device.kind == "cpu" else "cuda"
@@ -106,7 +116,7 @@ def _captured(made: Made, chosen: Chosen, sink: DiagnosticSink, settings: Settin
         names = [*(one.name for one in chosen.inputs if not one.keyword), *kwargs]
         axes = {id(tensor): _shape(shapes[name], chosen) for name, tensor in zip(names, given, strict=True)}
         sizes = OpenSizes({name: chosen.sizes[name] for name in sorted(chosen.open)}, axes, in_python)
-    return capture_program(made.module, args, kwargs, device=device, target=target, sizes=sizes, sink=sink)
+    return capture_program(made.module, args, kwargs, device=device, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink)
 
 
 def _shape(shape: Sequence[Size], chosen: Chosen) -> list[Size]:

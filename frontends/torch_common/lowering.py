@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from irscope.frontends.torch_common.signatures import Argument, Signature
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
+from irscope.ir.program import Called
 from irscope.ir.types import TensorType
 
 
@@ -40,6 +41,11 @@ class AtenCall:
     @property
     def overload(self) -> str:
         return self.signature.overload
+
+    @property
+    def called(self) -> Called:
+        """As the program keeps it."""
+        return Called(f"{self.signature.name}.{self.overload or 'default'}", cast("Mapping[str, Attr | Value]", self.args))
 
     def __getitem__(self, name: str) -> Argument:
         return self.args.get(name)

@@ -22,6 +22,7 @@ from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.names import Names
 from irscope.ir.payload import Literal
 from irscope.ir.places import Loc, Scope
+from irscope.ir.program import Called
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.call import Known, OpCall, RuleContext, RuleError
 from irscope.ops.registry import find_op
@@ -65,6 +66,8 @@ class Emitter:
         """How many variables the statement sets at once: a list of tensors has as many where nothing else says."""
         self.names = Names()
         self.path = path
+        self.calls: dict[Node, Called] | None = None
+        """The calls that nodes were made of, where they are kept."""
         self._sink = sink
         self._fake = fake
         self._context = _Context()
@@ -136,7 +139,7 @@ class Emitter:
             inputs, attrs = foreign_attrs(call.args)
             lowered = Lowered(f"{namespace}.{name}", inputs, attrs)
             asked = self._fake.ask(namespace, name, args, keywords) if self._fake is not None else None
-        return self._structured(signature, self._make(lowered, signature, source, asked))
+        return self._structured(signature, self._make(lowered, signature, source, asked, call))
 
     def _argument(self, item: Item) -> Argument:
         if isinstance(item, KnownTensor):
@@ -145,7 +148,7 @@ class Emitter:
             return tuple(self._argument(part) for part in item)
         return item
 
-    def _make(self, lowered: Lowered, signature: Signature, source: str, asked: list[Type] | None = None) -> list[Value]:
+    def _make(self, lowered: Lowered, signature: Signature, source: str, asked: list[Type] | None, call: AtenCall) -> list[Value]:
         """The node's values in the order of the ATen operator's results."""
         types = self._infer(lowered, signature) if asked is None else asked
         if lowered.results is not None:
@@ -155,6 +158,8 @@ class Emitter:
             wanted = [_KIND_TYPES.get(kind, UNKNOWN_TYPE) for kind in signature.results if kind != "()"]
             types = [*types[: len(wanted)], *wanted[len(types) :]]
         node = self._append(lowered, types, source)
+        if self.calls is not None:
+            self.calls[node] = call.called
         self._evaluate(lowered, node)
         if lowered.results is None:
             return list(node.outputs)

@@ -103,6 +103,7 @@ class _Run:
         self._path = str(archive.path)
         self._graph = Graph()
         self._emitter = Emitter(self._graph, sink, self._path, FakeTypes(sink) if options.use_torch else None)
+        self._emitter.calls = {} if options.keep_calls else None
         state = State(archive, source, self._emitter, pickles)
         self.module = state.root()
         self.constants = state.constants()
@@ -138,9 +139,8 @@ class _Run:
         self._graph.set_outputs(self._outputs(found))
         dialect = "script" if self._traced is None else "trace"
         metadata = {"producer": "TorchScript", "dialect": dialect, "class": self.module.cls.name}
-        return Program(
-            self._graph, {}, self.inputs.symbols, "torchscript", self._path, metadata=metadata, assumed=list(self.inputs.assumed)
-        )
+        assumed, calls = list(self.inputs.assumed), self._emitter.calls or {}
+        return Program(self._graph, {}, self.inputs.symbols, "torchscript", self._path, metadata=metadata, assumed=assumed, calls=calls)
 
     def _outputs(self, item: Item) -> list[Value]:
         """Tensors of what the model returns, in order."""

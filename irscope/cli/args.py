@@ -39,10 +39,14 @@ def amount_of(measure: Measure) -> Callable[[str], int | float]:
 
 
 def add_model_arguments(
-    parser: argparse.ArgumentParser, *, optional: bool = False, reading_budget: Sequence[str] = ("--budget", "--reading-budget")
+    parser: argparse.ArgumentParser,
+    *,
+    many: bool = False,
+    optional: bool = False,
+    reading_budget: Sequence[str] = ("--budget", "--reading-budget"),
 ) -> None:
     """MODEL and what a user may say about it."""
-    count = "?" if optional else None
+    count = "?" if optional else "+" if many else None
     parser.add_argument("model", metavar="MODEL", nargs=count, help="a model file, or a name such as torchvision:resnet50 (irscope zoo)")
     add_input_arguments(parser, reading_budget)
     parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
@@ -167,14 +171,19 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
     )
 
 
-def open_from(args: argparse.Namespace, *, open_sizes: Iterable[str] = (), **manager_options: object) -> Model:
+def models_from(args: argparse.Namespace, *, keep_calls: bool = False) -> list[Model]:
+    """The models that the arguments name; `keep_calls` as in LoadOptions."""
+    return [open_from(argparse.Namespace(**{**vars(args), "model": path}), keep_calls=keep_calls) for path in args.model]
+
+
+def open_from(args: argparse.Namespace, *, open_sizes: Iterable[str] = (), keep_calls: bool = False, **manager_options: object) -> Model:
     """The model that the arguments name; progress is shown on a terminal. `open_sizes` are those that a named model leaves open."""
     instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
     if sys.stderr.isatty():
         instruments.append(ProgressLine(sys.stderr))
     return open_model(
         Path(args.model),
-        replace(load_options(args), open_sizes=frozenset(open_sizes)),
+        replace(load_options(args), open_sizes=frozenset(open_sizes), keep_calls=keep_calls),
         settings=settings_from(args),
         instruments=instruments,
         reproducers=True,

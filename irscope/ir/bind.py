@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind, symbol
@@ -107,6 +108,9 @@ class _Binder:
                     bound = self.attr(attr)
                     if bound is not attr:
                         body.set_attr(node, key, bound)
+        program.calls = {
+            node: replace(call, args={key: self.attr(arg) for key, arg in call.args.items()}) for node, call in program.calls.items()
+        }
 
     def value(self, value: Value) -> None:
         graph = value.graph

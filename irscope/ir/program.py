@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from irscope.ir.dims import SymDim
-from irscope.ir.graph import Graph, Role, Value
+from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.observed import Observed
 from irscope.ir.places import Scope
 
@@ -39,6 +39,16 @@ class Assumed:
         return f"{self.what}={self.value}{f' ({self.why})' if self.why else ''}"
 
 
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call of one of PyTorch's operators that a node was made of, as the file or the run made it."""
+
+    operator: str
+    """As "linear.default"; with its namespace where that is not ATen's."""
+    args: Mapping[str, Attr | Value]
+    """By name, defaults included: values, numbers, formulas, texts, element types, tuples of these."""
+
+
 @dataclass
 class Program:
     """What a frontend returns and passes work on."""
@@ -65,6 +75,8 @@ class Program:
     """Whether anybody knows what runs; False for files of weights alone, of which everything but the weights is unknown."""
     training: object = None
     """A captured training (irscope.training.trace.Trace), of whose last step the graph is; None for a forward."""
+    calls: dict[Node, Called] = field(default_factory=dict)
+    """The calls that nodes were made of, where they were asked for (`LoadOptions.keep_calls`)."""
     observed: Observed | None = None
     """When a run made and dropped storages, for models that were watched while they ran."""
 

@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 from irscope.errors import IrscopeError, UsageError
+from irscope.ir.graph import Graph, Node
 from irscope.session import Model
+
+
+def labels_of(graph: Graph) -> dict[Node, str]:
+    """What nodes of a model's main graph are called here: by their first result, or by operator and place where results have no names."""
+    return {
+        node: next((output.name for output in node.outputs if output.name is not None), f"{node.op} at {place}")
+        for place, node in enumerate(graph)
+    }
 
 
 class CannotCount(IrscopeError):
@@ -60,8 +69,8 @@ class Peer:
             hint = f"pip install {self.package}, or leave it out of --against"
             raise UsageError(f"{self.package} is not installed", code="IRS404", hint=hint)
         if model.program.format not in self.formats:
-            wanted = " and ".join(self.formats)
-            raise CannotCount(f"{self.name} counts {wanted} files, not {model.program.format}", hint=_EXPORT[self.formats[0]])
+            wanted = " and ".join(_KINDS.get(one, f"{one} files") for one in self.formats)
+            raise CannotCount(f"{self.name} counts {wanted}, not {model.program.format}", hint=_EXPORT[self.formats[0]])
         module, _, name = self.entry.partition(":")
         function: Callable[[Model], Counted] = getattr(importlib.import_module(module), name)
         try:
@@ -72,17 +81,19 @@ class Peer:
             raise CannotCount(f"{self.name} failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
 
 
+_KINDS = {"module": "models by name"}
 _EXPORT = {
     "pt2": "save the model with torch.export to compare it with counters of PyTorch",
     "onnx": "export the model to ONNX to compare it with counters of ONNX",
 }
+_OF_TORCH = ("pt2", "torchscript", "module")
 PEERS: Mapping[str, Peer] = {
     peer.name: peer
     for peer in (
-        Peer("torch", "torch", ("pt2",), "irscope.peers.torch_counter:count"),
-        Peer("fvcore", "fvcore", ("pt2",), "irscope.peers.fvcore:count"),
-        Peer("calflops", "calflops", ("pt2",), "irscope.peers.patching:count_calflops"),
-        Peer("deepspeed", "deepspeed", ("pt2",), "irscope.peers.patching:count_deepspeed"),
+        Peer("torch", "torch", _OF_TORCH, "irscope.peers.torch_counter:count"),
+        Peer("fvcore", "fvcore", _OF_TORCH, "irscope.peers.fvcore:count"),
+        Peer("calflops", "calflops", _OF_TORCH, "irscope.peers.patching:count_calflops"),
+        Peer("deepspeed", "deepspeed", _OF_TORCH, "irscope.peers.patching:count_deepspeed"),
         Peer("onnx-tool", "onnx-tool", ("onnx",), "irscope.peers.onnx_tool:count"),
     )
 }

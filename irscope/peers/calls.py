@@ -1,9 +1,10 @@
-"""Making recorded calls again with torch, on tensors that have sizes but no data."""
+"""The calls of PyTorch's operators that a program was made of, made again with torch on tensors that have sizes but no data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,37 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
+from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
+from irscope.ir.graph import Value
+from irscope.ir.program import Called
 from irscope.ir.types import TensorType
-from irscope.peers.base import Counted
-from irscope.peers.recorded import Call, recording
-from irscope.session import Model
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.shapes import Shapes
+from irscope.peers.base import CannotCount, Counted, labels_of
+from irscope.session import Model, open_model
 
 _DTYPES: dict[DType, torch.dtype] = {
     dtype: getattr(torch, name) for name, dtype in reversed(NAMED_DTYPES.items()) if isinstance(getattr(torch, name, None), torch.dtype)
 }
+_LEFT_OUT = frozenset({"device", "layout", "memory_format", "pin_memory", "non_blocking"})
+"""Arguments that change neither sizes nor arithmetic; without them a call works on tensors of any device."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an ATen operator; tensors are their types."""
+
+    function: Any
+    """torch._ops.OpOverload."""
+    args: tuple[object, ...]
+    named: Mapping[str, object]
+
+    @property
+    def name(self) -> str:
+        """Of the operator, without its overload."""
+        found: str = self.function._schema.name
+        return found.partition("::")[2]
 
 
 @contextmanager
@@ -41,19 +64,22 @@ def as_torch(value: object, device: str = "meta") -> Any:
     return value
 
 
-def function_of(call: Call) -> Any:
-    """The ATen operator of a call."""
-    name, _, overload = call.operator.partition(".")
-    return getattr(getattr(torch.ops.aten, name), overload or "default")
-
-
 def count_calls(model: Model, counter: Callable[[Call], float], unit: str) -> Counted:
     """The answer of a counter that takes one call at a time."""
-    found = recording(Path(model.program.path), model.options.method, dict(model.options.bind))
+    if not model.program.calls:
+        model = open_model(Path(model.program.path), replace(model.options, keep_calls=True), settings=model.manager.settings)
+    types, labels = model.manager.get(Shapes), labels_of(model.graph)
     by_node: dict[str, float] = {}
-    failed: dict[str, str] = {name: f"{target} is not called" for name, target in found.skipped.items()}
-    for call in found.calls:
-        label = call.names[0] if call.names else call.operator
+    failed: dict[str, str] = {}
+    for node, called in model.program.calls.items():
+        label = labels.get(node, node.name)
+        function = _function(called.operator)
+        if function is None:
+            failed[label] = f"{called.operator} is not called"
+            continue
+        if not any("Tensor" in str(result.type) for result in function._schema.returns):
+            continue  # it reads a value, which there is none of
+        call = _call(function, called, types)
         try:
             number = counter(call)
         except Exception as error:  # a call that the counter fails on is one that it does not count
@@ -62,3 +88,51 @@ def count_calls(model: Model, counter: Callable[[Call], float], unit: str) -> Co
         if number:
             by_node[label] = by_node.get(label, 0) + number
     return Counted(sum(by_node.values()), unit, by_node, failed=failed)
+
+
+def _function(operator: str) -> Any:
+    """The ATen operator of a name; None for those of others."""
+    name, _, overload = operator.rpartition(".")
+    return None if "::" in name else getattr(getattr(torch.ops.aten, name, None), overload, None)
+
+
+def _call(function: Any, called: Called, types: Inferred) -> Call:
+    """The call as somebody would write it: without what has its default at the end, and by name only what has to be."""
+    args: list[object] = []
+    named: dict[str, object] = {}
+    wanted = 0
+    for parameter in function._schema.arguments:
+        if parameter.name in _LEFT_OUT:
+            if parameter.name == "device" and not parameter.has_default_value():
+                args.append(torch.device("cpu"))
+            continue
+        given = called.args.get(parameter.name)
+        value = _argument(given, "Tensor" in str(parameter.type), types)
+        if value is None and parameter.has_default_value():
+            value = parameter.default_value
+        is_default = parameter.has_default_value() and value == parameter.default_value
+        if not parameter.kwarg_only:
+            args.append(value)
+            wanted = wanted if is_default else len(args)
+        elif not is_default:
+            named[parameter.name] = value
+    return Call(function, tuple(args[:wanted]), named)
+
+
+def _argument(given: object, is_tensor: bool, types: Inferred) -> object:
+    """An argument with types for tensors and numbers for formulas; raises CannotCount where a size is open."""
+    if isinstance(given, tuple | list):
+        return [_argument(item, is_tensor, types) for item in given]
+    if isinstance(given, SymDim):
+        raise CannotCount(f"the size {given} is open; give it with --bind to compare")
+    if not isinstance(given, Value):
+        return given
+    if not is_tensor:
+        known = types.values.get(given)
+        if known is None:
+            raise CannotCount("a number in the graph depends on data, which this counter would need")
+        return known.item() if known.size == 1 else known.tolist()
+    type_ = types.type_of(given)
+    if not isinstance(type_, TensorType) or type_.shape is None or not type_.is_static:
+        raise CannotCount(f"the size of {given.name or 'a tensor'} is open; give it with --bind or --input to compare")
+    return type_

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from irscope.peers.base import Counted
-from irscope.peers.calls import as_torch, count_calls, function_of
-from irscope.peers.recorded import Call
+from irscope.peers.calls import Call, as_torch, count_calls
 from irscope.session import Model
 
 
@@ -64,7 +63,7 @@ def count(model: Model) -> Counted:
             inputs = tuple(_tensors([*args, *named.values()]))
             if not inputs:
                 return 0
-            found = analysis(_One(function_of(call), args, named), inputs)
+            found = analysis(_One(call.function, args, named), inputs)
             return float(found.unsupported_ops_warnings(False).uncalled_modules_warnings(False).total())
 
     def one(call: Call) -> float:

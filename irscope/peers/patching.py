@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from irscope.peers.base import Counted
-from irscope.peers.calls import as_torch, count_calls, function_of, without_data
-from irscope.peers.recorded import Call
+from irscope.peers.calls import Call, as_torch, count_calls, without_data
 from irscope.session import Model
 
 Counts = list[list[tuple[Any, float]]]
@@ -57,8 +56,7 @@ def _tuples(value: Any) -> Any:
 
 
 def _make(call: Call) -> None:
-    name = call.operator.partition(".")[0]
-    name = _RENAMED.get(name, name)
+    name = _RENAMED.get(call.name, call.name)
     args = [_tuples(as_torch(arg, "cpu")) for arg in call.args]
     named = {key: _tuples(as_torch(arg, "cpu")) for key, arg in call.named.items()}
     public = _public(name)
@@ -67,7 +65,7 @@ def _make(call: Call) -> None:
         given, options = arranged(args, named) if arranged is not None else (args, named)
         public(*given, **options)
     else:
-        function_of(call)(*args, **named)
+        call.function(*args, **named)
 
 
 def _count(model: Model, flops: Counts, patch: Callable[[], None], restore: Callable[[], None]) -> Counted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from irscope.ir.graph import Node
@@ -56,8 +56,11 @@ class Reconciled:
         return self.total - self.theirs - sum(row.difference for row in self.rows)
 
 
-def reconcile(costs: Costs, counted: Counted, peer: str) -> Reconciled:
-    """Explain a counter's total. Costs must be integers: bind the symbols first."""
+def reconcile(costs: Costs, counted: Counted, peer: str, labels: Mapping[Node, str] | None = None) -> Reconciled:
+    """Explain a counter's total; `labels` are names of nodes besides those of their results.
+
+    Costs must be integers: bind the symbols first.
+    """
     factor = 2 if counted.unit == "multiply-adds" else 1
     left = dict(counted.by_node)
     rows: dict[tuple[str, str], Row] = {}
@@ -71,7 +74,8 @@ def reconcile(costs: Costs, counted: Counted, peer: str) -> Reconciled:
 
     total = 0
     for node, cost in _leaves(costs):
-        numbers = [left.pop(output.name) for output in node.outputs if output.name is not None and output.name in left]
+        names = dict.fromkeys(((labels or {}).get(node), *(output.name for output in node.outputs)))
+        numbers = [left.pop(name) for name in names if name is not None and name in left]
         product, whole = cost.matmul, cost.flops
         assert isinstance(product, int)
         assert isinstance(whole, int)
@@ -79,7 +83,7 @@ def reconcile(costs: Costs, counted: Counted, peer: str) -> Reconciled:
         theirs = sum(numbers) * (factor if product else 1)
         total += whole
         theirs_total += theirs
-        if whole and any(output.name in counted.failed for output in node.outputs):
+        if whole and any(name in counted.failed for name in names):
             add(_FAILED, node.op, whole, theirs)
             continue
         for reason, ours, part in _split(product, whole - product, theirs):

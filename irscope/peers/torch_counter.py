@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch.utils.flop_counter import FlopCounterMode
 
 from irscope.peers.base import Counted
-from irscope.peers.calls import as_torch, count_calls, function_of, without_data
-from irscope.peers.recorded import Call
+from irscope.peers.calls import Call, as_torch, count_calls, without_data
 from irscope.session import Model
 
 
@@ -18,7 +17,7 @@ def count(model: Model) -> Counted:
             args = [as_torch(arg, "cpu") for arg in call.args]
             named = {key: as_torch(arg, "cpu") for key, arg in call.named.items()}
             with FlopCounterMode(display=False) as counter:
-                function_of(call)(*args, **named)
+                call.function(*args, **named)
         return float(counter.get_total_flops())
 
     return count_calls(model, one, "FLOPs")

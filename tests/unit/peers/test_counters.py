@@ -9,6 +9,10 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.errors import UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.named import load
+from irscope.frontends.named.recipe import Recipe, Wanted
+from irscope.ir.typetext import parse_type
 from irscope.peers.base import PEERS, CannotCount, find_peers
 from irscope.session import open_model
 from tests.cli.test_bad_input import MODEL
@@ -68,14 +72,43 @@ def test_open_sizes_must_be_bound(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["compare-flops", "--against", "torch", str(path)]) == 2
     assert "--bind" in capsys.readouterr().err
     (symbol,) = open_model(path).program.symbols
-    assert main(["compare-flops", "--against", "torch", "--bind", f"{symbol}=8", str(path)]) == 0
-    assert "320" in capsys.readouterr().out
+    for name in (symbol, "batch"):
+        assert main(["compare-flops", "--against", "torch", "--bind", f"{name}=8", "--strict", str(path)]) == 0
+        assert "320" in capsys.readouterr().out
+    assert main(["compare-flops", "--against", "torch", "--bind", "batch=1", str(path)]) == 0
+
+
+def test_traces_and_models_by_name_are_counted(
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = [torch.nn.Conv2d(3, 8, 3, padding=1, bias=False), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(512, 10, bias=False)]
+    module = torch.nn.Sequential(*layers).eval()
+    traced, scripted = tmp_path / "traced.pt", tmp_path / "scripted.pt"
+    torch.jit.save(torch.jit.trace(module, torch.rand(2, 3, 8, 8)), traced)
+    torch.jit.save(torch.jit.script(module), scripted)
+    assert PEERS["torch"].count(open_model(traced)).printed == PRODUCTS
+    stated = LoadOptions(inputs={"input": parse_type("f32[2,3,8,8]")})
+    assert PEERS["torch"].count(open_model(scripted, stated)).printed == PRODUCTS
+    monkeypatch.setattr(load, "find_recipe", lambda name: Recipe(lambda: module, lambda _: (Wanted("x", ("batch", 3, 8, 8)),)))
+    monkeypatch.setattr(load, "_version", lambda package: "0")
+    monkeypatch.setattr("irscope.session.check_installed", lambda text: None)
+    command = ["compare-flops", "--against", "torch", "--strict", "--format", "json"]
+    assert main([*command, "timm:made", "--bind", "batch=2"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)["reports"]
+    assert report["tables"][0]["rows"][0][4] == PRODUCTS
+    assert main([*command, str(exported), str(traced)]) == 0
+    totals, *own = json.loads(capsys.readouterr().out)["reports"]
+    keys = [column["key"] for column in totals["tables"][0]["columns"]]
+    rows = [dict(zip(keys, row, strict=True)) for row in totals["tables"][0]["rows"]]
+    assert [(row["model"], row["counted"]) for row in rows] == [(str(exported), PRODUCTS), (str(traced), PRODUCTS)]
+    assert all(row["difference_share"] == row["difference"] / row["counted"] > 0 for row in rows)
+    assert [report["options"] for report in own] == [str(exported), str(traced)]
 
 
 def test_a_counter_that_cannot_read_the_file_says_so(tmp_path: Path) -> None:
     path = tmp_path / "model.irs"
     path.write_text(MODEL)
-    with pytest.raises(CannotCount, match="torch counts pt2 files, not irs"):
+    with pytest.raises(CannotCount, match="torch counts pt2 files and torchscript files and models by name, not irs"):
         PEERS["torch"].count(open_model(path))
 
 
