@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from irscope.budget import reading
@@ -13,9 +12,8 @@ from irscope.files import write_stream
 from irscope.ir.parser import parse_program
 from irscope.passes.annotate import Annotate
 from irscope.passkit.manager import Manager
-from irscope.passkit.pipeline import Element, parse_elements
+from irscope.passkit.pipeline import script_in
 from irscope.passkit.repro import read_reproducer
-from irscope.passkit.script import is_script_reference
 from irscope.report.printable import one_line
 
 
@@ -34,7 +32,7 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         found = read_reproducer(Path(args.file))
         pipeline = args.passes or found.pipeline
-        if not (args.passes or args.trust) and (script := _script_in(parse_elements(pipeline))):
+        if not (args.passes or args.trust) and (script := script_in(pipeline)):
             hint = "look at the script; --trust runs it, --passes names another"
             raise UsageError(f"the reproducer names a script to run, {script}", code="IRS482", where=args.file, hint=hint)
         sys.stderr.write(f"{one_line(f'running {pipeline}')}\n")
@@ -43,12 +41,3 @@ class Command:
         Manager(program, annotate=Annotate()).run(pipeline)
         write_stream(sys.stdout, ["the passes ran without an error: not reproduced\n"])
         return 0
-
-
-def _script_in(elements: Iterable[Element]) -> str | None:
-    """The first element of a pipeline that names a file to run."""
-    for element in elements:
-        found = element.reference if is_script_reference(element.reference) else _script_in(element.body)
-        if found is not None:
-            return found
-    return None

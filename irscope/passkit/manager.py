@@ -18,7 +18,7 @@ from irscope.ir.verify import verify
 from irscope.passkit.base import Analysis, Pass, Transform
 from irscope.passkit.events import Instrument, Kind, PassEvent
 from irscope.passkit.options import build
-from irscope.passkit.pipeline import parse_pipeline
+from irscope.passkit.pipeline import parse_pipeline, script_in
 from irscope.passkit.registry import PassRegistry, default_registry
 from irscope.passkit.repro import raised_at, write_reproducer
 from irscope.passkit.settings import Settings
@@ -321,6 +321,7 @@ class Manager:
             if self.reproducers:
                 text = snapshot if snapshot is not None else print_program(self.program)
                 written = write_reproducer(text, subject.text, error)
-                hint = f"reproduce it with `irscope repro {written}`" if written else ""
+                trust = "--trust " if script_in(subject.text) else ""
+                hint = f"reproduce it with `irscope repro {trust}{written}`" if written else ""
             message = f"pass {subject.name!r} failed: {type(error).__name__}: {error}"
             raise PassError(message, where=raised_at(error), hint=hint) from error

@@ -10,6 +10,7 @@ from irscope.errors import IrscopeError, PipelineError
 from irscope.passkit import options
 from irscope.passkit.base import Pass
 from irscope.passkit.registry import PassRegistry, closest
+from irscope.passkit.script import is_script_reference
 
 _REFERENCE = re.compile(r'"(?:\\.|[^"\\])*"(?::[A-Za-z_]\w*)?|[^\s,{}()"]+')
 _KEY = re.compile(r"[A-Za-z_][\w-]*")
@@ -109,6 +110,17 @@ def _element(scanner: _Scanner) -> Element:
         body = _elements(scanner)
         scanner.expect(")")
     return Element(reference, given, body, column)
+
+
+def script_in(text: str) -> str | None:
+    """The first element of a pipeline that names a file to run."""
+    pending = list(parse_elements(text))
+    while pending:
+        element = pending.pop(0)
+        if is_script_reference(element.reference):
+            return element.reference
+        pending[:0] = element.body
+    return None
 
 
 def parse_pipeline(text: str, registry: PassRegistry) -> tuple[Pass, ...]:

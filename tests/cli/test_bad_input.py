@@ -152,7 +152,8 @@ def test_a_failing_pass_leaves_a_reproducer_that_fails_again(model: Path, capsys
     assert "crash.py:6" in err
     (written,) = model.parent.glob("irscope-crash-*.irs")
     assert str(written) in err
-    assert main(["repro", str(written)]) == 4
+    assert f"irscope repro --trust {written}" in err
+    assert main(["repro", "--trust", str(written)]) == 4
     assert main(["repro", str(written), "--passes", "stats"]) == 0
 
 
