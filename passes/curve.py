@@ -18,6 +18,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
+from irscope.report.values import Provenance
 
 
 @dataclass
@@ -29,8 +30,13 @@ class PeakCurve:
     timeline: Timeline
     counted: list[Counted] | None
     """What PyTorch's allocator counts at each point; None where it does not run such a model."""
-    leaves_out: bool = False
-    """Whether there may be more, as the workspaces of cuDNN."""
+    is_modelled: bool = False
+    """Whether what is counted contains sizes that are not exact, as the workspaces of cuDNN."""
+
+    @property
+    def origin(self) -> Provenance:
+        """Where what is counted comes from."""
+        return Provenance.MODELLED if self.is_modelled else Provenance.EXACT
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Curve(Analysis[PeakCurve]):
         peaks = peaks_at(timeline, points)
         replayed = simulator(ctx, self.model) if self.allocator else None
         counted = None if replayed is None else replayed.counted(points)
-        return PeakCurve(points, peaks, timeline, counted, replayed is not None and replayed.leaves_out)
+        return PeakCurve(points, peaks, timeline, counted, replayed is not None and replayed.is_modelled)
 
     def report(self, result: PeakCurve, ctx: PassContext) -> Report:
         points = result.points
@@ -83,7 +89,7 @@ def _columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
     else:
         for counter in ("requested", "allocated", "reserved"):
             cells = [one.worst(counter) for one in result.counted]
-            found[Column(f"{counter}_bytes", Kind.BYTES, counter)] = cells
+            found[Column(f"{counter}_bytes", Kind.BYTES, counter, provenance=result.origin)] = cells
     found[Column("peak_node", Kind.NODE, "activation peak at")] = [steps[step].name if steps else "" for step in peaks.step]
     return found
 
@@ -92,8 +98,8 @@ def _notes(result: PeakCurve, target: str) -> Iterator[str]:
     if result.counted is None:
         yield "sizes as asked for: no rounding by an allocator"
         return
-    if result.leaves_out:
-        yield "memory of unknown size, such as cuDNN's workspaces, is not counted: liveness at one size has the interval"
+    if result.is_modelled:
+        yield "memory of unknown size, such as cuDNN's workspaces, is modelled: liveness at one size has the interval"
     yield f"requested, allocated and reserved are peaks of PyTorch's allocator on {target}, of the worse of two forward passes"
 
 
@@ -109,7 +115,7 @@ def _series(result: PeakCurve) -> tuple[Series, ...]:
     else:
         worst = [one.worst("reserved") for one in result.counted]
         rest = [reserved - resident for reserved, resident in zip(worst, result.peaks.resident, strict=True)]
-        parts[Column("working", Kind.BYTES, "reserved for everything else")] = rest
+        parts[Column("working", Kind.BYTES, "reserved for everything else", provenance=result.origin)] = rest
     data = {x.key: sizes, **{column.key: cells for column, cells in parts.items()}}
     return (Series("memory by size", x, tuple(parts), data, sampled=True),)
 

@@ -253,10 +253,10 @@ def _with_recomputing(sizes: list[Size], kept: int) -> dict[str, object]:
     above = min((size.batch for size in sizes if not size.fits and size.batch > best.batch), default=None)
     return {
         "largest_batch_recomputing": derived(best.batch, *reasons),
-        "recomputing_peak_bytes": best.planned.peak,
+        "recomputing_peak_bytes": derived(best.planned.peak, *reasons),
         "recomputing_extra_seconds": Quantity(best.planned.seconds, Provenance.MODELLED),
         "recomputing_extra_ratio": Quantity(best.planned.seconds / best.step_seconds if best.step_seconds else None, Provenance.MODELLED),
-        "no_plan_found_for_batch": above,
+        "no_plan_found_for_batch": derived(above, *reasons),
     }
 
 
@@ -283,11 +283,11 @@ def _plans(sizes: list[Size]) -> Table:
                 derived(size.fits, size.kept),
                 size.kept,
                 size.room,
-                one.peak if one is not None else None,
+                derived(one.peak if one is not None else None, size.room),
                 one.seconds if one is not None else None,
                 share,
                 size.needed,
-                one.method if one is not None else "the bound",
+                derived(one.method if one is not None else "the bound", size.room),
             )
         )
     return Table.of(rows, columns, "Sizes that were planned")

@@ -11,7 +11,7 @@ from irscope.devices import DeviceProfile
 from irscope.devices.catalogue import all_devices
 from irscope.errors import IrscopeError
 from irscope.ir.graph import Node
-from irscope.passes.cuda.replay import Bytes, Outcome
+from irscope.passes.cuda.result import Moment
 from irscope.passes.ort_memory import OrtMemory
 from irscope.passes.roofline import Roofline
 from irscope.passkit.settings import Settings
@@ -21,6 +21,7 @@ from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 
 COLD, WARM = "cold", "warm"
+_MOMENTS: tuple[tuple[str, Moment], ...] = ((COLD, "cold"), (WARM, "warm"))
 _LIFETIMES = {"pt2": "ssa", "torchscript": "jit", "onnx": "ort"}
 """Lifetime models: an exported graph is run node by node, a live module as Python does it."""
 _CPU = "kernels' workspaces on a processor are not predicted: both sides are without them"
@@ -131,16 +132,11 @@ def _unknown(why: str) -> Quantity:
     return Quantity(None, Provenance.UNKNOWN, note=why)
 
 
-def _plus(baseline: Quantity, delta: object) -> Quantity:
-    if isinstance(baseline.value, int) and isinstance(delta, int):
-        return Quantity(baseline.value + delta)
-    return _unknown("sizes are not known")
-
-
 def _plain(side: Side, made: dict[Node, int]) -> Expected:
     baseline = _resident(side)
-    peak = _plus(baseline, None if side.timeline.unsized else side.timeline.peak)
-    one = Predicted(peak, _unknown("a processor's allocator reserves nothing that is counted"))
+    peak = side.timeline.peak
+    most = baseline + peak if isinstance(peak, int) and not side.timeline.unsized else _unknown("sizes are not known")
+    one = Predicted(most, _unknown("a processor's allocator reserves nothing that is counted"))
     return Expected("requested", baseline, {COLD: one, WARM: one}, _alive(side), made, notes=[_CPU])
 
 
@@ -151,8 +147,7 @@ def _cuda(side: Side, made: dict[Node, int]) -> Expected:
         why = memory.reason if memory is not None and memory.reason else "sizes depend on data"
         nothing = Predicted(_unknown(why), _unknown(why))
         return Expected("allocated", _unknown(why), {COLD: nothing, WARM: nothing}, _alive(side), made, notes=[why])
-    modelled = bool(memory.stream is not None and any(spread.modelled for spread in memory.stream.spreads.values()))
-    runs = {run: _quantities(getattr(central, run), _end(memory.low, run), _end(memory.high, run), modelled) for run in (COLD, WARM)}
+    runs = {run: Predicted(memory.counter(moment, "allocated"), memory.counter(moment, "reserved")) for run, moment in _MOMENTS}
     found = Expected("allocated", Quantity(central.before.allocated), runs, _alive(side), made, device=memory.target.device)
     moments = memory.moments
     if moments is not None:
@@ -160,23 +155,6 @@ def _cuda(side: Side, made: dict[Node, int]) -> Expected:
         by_name = {node.name: sum(parts) for node, *parts in zip(memory.steps, *columns, strict=True)} if columns else {}
         found.workspace = {node: by_name[node.name] for node in side.timeline.steps if by_name.get(node.name)}
     return found
-
-
-def _end(outcome: Outcome | None, run: str) -> Bytes | None:
-    return None if outcome is None else getattr(outcome, run)
-
-
-def _quantities(run: Bytes, low: Bytes | None, high: Bytes | None, modelled: bool) -> Predicted:
-    where = Provenance.MODELLED if modelled else Provenance.EXACT
-    note = "workspaces of convolutions are modelled" if modelled else ""
-
-    def quantity(name: str) -> Quantity:
-        ends = [None if end is None else int(getattr(end, name)) for end in (low, high)]
-        if ends[0] == ends[1]:
-            ends = [None, None]
-        return Quantity(getattr(run, name), where, note=note, lo=ends[0], hi=ends[1])
-
-    return Predicted(quantity("allocated"), quantity("reserved"))
 
 
 _AS_IN_FILE = (

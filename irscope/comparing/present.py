@@ -18,7 +18,7 @@ from irscope.ir.types import TensorType
 from irscope.passes.sizes import CONVENTION, plain, scale
 from irscope.report.report import Report
 from irscope.report.table import Column, Mark, Series, Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind
 
 _MOST_POINTS = 10_000
 _LONGEST = 60
@@ -82,7 +82,7 @@ def _said(total: Total, name: str) -> str:
         return f"{name} the same"
     change = total.change
     if change is None or math.isinf(change):
-        text = f"{humanise(plain(total.a), total.kind)} -> {humanise(plain(total.b), total.kind)}"
+        text = " -> ".join(total.said)
         return f"{name} {text if len(text) <= _LONGEST else 'another formula'}"
     return f"{name} {'+' if change > 0 else ''}{change:.1%}"
 

@@ -11,10 +11,11 @@ from irscope.comparing.runs import Figure, Measured, RunComparison
 from irscope.ir.graph import Node
 from irscope.passes.sizes import CONVENTION
 from irscope.recording import Times
+from irscope.report.celltext import signed
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance, Quantity
+from irscope.report.values import Provenance, Quantity, derived
 
 _ERRORS = "error: predicted less measured, as a share of the measured delta; delta is what the run adds to the baseline"
 _ALIVE = "alive: bytes beyond the baseline, kernels' workspaces left out on both sides"
@@ -118,7 +119,7 @@ def _runs(compared: RunComparison) -> list[str]:
 def _said(figure: Figure, run: str) -> str:
     if figure.predicted.value is None and figure.measured is None:
         return ""
-    predicted, measured = humanise(figure.predicted, Kind.BYTES), humanise(figure.measured, Kind.BYTES)
+    predicted, measured = signed(figure.predicted, Kind.BYTES), humanise(figure.measured, Kind.BYTES)
     error = "" if figure.error is None else f", error {_signed(figure.error)}" + (" of the delta" if figure.name != "delta" else "")
     return f"{figure.name} ({run}): predicted {predicted}, measured {measured}{error}"
 
@@ -134,12 +135,12 @@ def _share(part: int, whole: int) -> str:
 
 
 def _cells(figure: Figure) -> dict[str, object]:
-    where = figure.predicted.provenance
+    measured = Quantity(figure.measured, _MEASURED)
     return {
         "predicted": figure.predicted,
-        "measured": Quantity(figure.measured, _MEASURED),
-        "difference": Quantity(figure.difference, where),
-        "error": Quantity(figure.error, where),
+        "measured": measured,
+        "difference": derived(figure.difference, figure.predicted, measured),
+        "error": derived(figure.error, figure.predicted, measured),
     }
 
 

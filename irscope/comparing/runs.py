@@ -122,7 +122,7 @@ class RunComparison:
         return [
             Figure("baseline", baseline, measured.baseline, delta),
             Figure("peak", predicted.peak, peak, delta),
-            Figure("delta", _less(predicted.peak, baseline), delta, delta),
+            Figure("delta", predicted.peak - baseline, delta, delta),
             Figure("reserved", predicted.reserved, measured.reserved, delta),
         ]
 
@@ -318,11 +318,3 @@ def _open_sizes(compared: RunComparison) -> Iterator[Diagnostic]:
     timeline = compared.side.timeline
     if timeline.unsized:
         yield Diagnostic(Severity.WARNING, "IRS301", f"{len(timeline.unsized)} tensors have no known size and are not counted")
-
-
-def _less(one: Quantity, other: Quantity) -> Quantity:
-    """The difference of two predictions, with the sign of the less sure one."""
-    if not isinstance(one.value, int) or not isinstance(other.value, int):
-        return one if one.value is None else other
-    ends = [None if not isinstance(end, int) else end - other.value for end in (one.lo, one.hi)]
-    return Quantity(one.value - other.value, one.provenance, note=one.note, lo=ends[0], hi=ends[1])

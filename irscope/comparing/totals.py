@@ -10,9 +10,11 @@ from irscope.comparing.models import ModelComparison
 from irscope.comparing.side import Side
 from irscope.ir.dims import Dim, ratio
 from irscope.ir.graph import Role
+from irscope.passes.cuda.result import Counter, Moment
 from irscope.passes.sizes import plain
+from irscope.report.celltext import signed
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity
+from irscope.report.values import Quantity, derived
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Total:
     kind: Kind
     a: Dim | None
     b: Dim | None
-    provenance: Provenance = Provenance.EXACT
+    counters: tuple[Quantity, Quantity] | None = None
+    """Both where they are an allocator's, with where they come from."""
 
     @property
     def difference(self) -> Dim | None:
@@ -42,9 +45,19 @@ class Total:
 
     def cells(self) -> dict[str, object]:
         """As a report's summary has it."""
-        values = {"a": self.a, "b": self.b, "difference": self.difference}
-        found: dict[str, object] = {name: Quantity(plain(value), self.provenance) for name, value in values.items()}
-        return {**found, "change": Quantity(self.change, self.provenance)}
+        if self.counters is not None:
+            a, b = self.counters
+            return {"a": a, "b": b, "difference": b - a, "change": derived(self.change, a, b)}
+        return {
+            **{name: plain(value) for name, value in (("a", self.a), ("b", self.b), ("difference", self.difference))},
+            "change": self.change,
+        }
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """Both for a sentence."""
+        a, b = self.counters or (plain(self.a), plain(self.b))
+        return signed(a, self.kind), signed(b, self.kind)
 
 
 def totals(compared: ModelComparison) -> list[Total]:
@@ -90,12 +103,17 @@ def _is_sized(side: Side) -> bool:
 def _device(compared: ModelComparison) -> Iterator[Total]:
     """What an allocator counts on the device, where PyTorch runs both models."""
     memories = [side.device_memory for side in compared.own or compared.sides]
-    first, second = (None if memory is None or memory.is_open else memory.central for memory in memories)
+    first, second = memories
     if first is None or second is None:
         return
-    for key, one, other in (
-        ("device_before_bytes", first.before.allocated, second.before.allocated),
-        ("device_peak_bytes", first.cold.allocated, second.cold.allocated),
-        ("device_reserved_bytes", first.cold.reserved, second.cold.reserved),
-    ):
-        yield Total(key, Kind.BYTES, one, other, Provenance.MODELLED if "peak" in key or "reserved" in key else Provenance.EXACT)
+    for key, moment, counter in _COUNTERS:
+        one, other = first.counter(moment, counter), second.counter(moment, counter)
+        if isinstance(one.value, int) and isinstance(other.value, int):
+            yield Total(key, Kind.BYTES, one.value, other.value, (one, other))
+
+
+_COUNTERS: tuple[tuple[str, Moment, Counter], ...] = (
+    ("device_before_bytes", "before", "allocated"),
+    ("device_peak_bytes", "cold", "allocated"),
+    ("device_reserved_bytes", "cold", "reserved"),
+)

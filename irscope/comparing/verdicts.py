@@ -7,7 +7,6 @@ from irscope.comparing.models import CHANGED, SAME, ModelComparison
 from irscope.comparing.runs import RunComparison
 from irscope.comparing.thresholds import Measure
 from irscope.comparing.totals import Total, totals
-from irscope.passes.sizes import plain
 from irscope.report.units import Kind, humanise
 
 _TOTALS = {
@@ -45,7 +44,8 @@ def _measure(total: Total | None) -> Measure:
     share = total.change
     if share is None and amount is not None:
         share = float("inf") if amount > 0 else 0.0
-    text = f"A {humanise(plain(total.a), total.kind)}, B {humanise(plain(total.b), total.kind)}"
+    a, b = total.said
+    text = f"A {a}, B {b}"
     if share is not None and total.kind is not Kind.TEXT:
         text += f", {'+' if share > 0 else ''}{share:.1%}"
     return Measure(amount, share, text)

@@ -92,9 +92,9 @@ class Simulator:
         return [found[point] for point in range(len(points))]
 
     @property
-    def leaves_out(self) -> bool:
-        """Whether something is counted as the least that it may be."""
-        return any(spread.high != spread.low for spread in self._stream.spreads.values())
+    def is_modelled(self) -> bool:
+        """Whether something is counted of which the size is not exact."""
+        return not self._stream.is_exact
 
     @cached_property
     def _fixed(self) -> int:

@@ -28,6 +28,13 @@ class Owner:
     category: str
     node: Node | None
     """None for weights and inputs."""
+    modelled: bool = False
+    """Whether its size is a model's."""
+
+    @property
+    def group(self) -> str:
+        """The category, apart where it is modelled."""
+        return f"{self.category} (modelled)" if self.modelled else self.category
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,8 @@ class _Recorder:
             if event < 0:
                 self._drop(~event)
             elif not (again and event in script.kept):
-                found = self._take(script.sizes[event], Owner(stream.labels[event], stream.kinds[event], self._found.steps[step]))
+                owner = Owner(stream.labels[event], stream.kinds[event], self._found.steps[step], event in stream.spreads)
+                found = self._take(script.sizes[event], owner)
                 if found is not None:
                     self._blocks[event] = found
 

@@ -67,7 +67,7 @@ def _entries(number: int, event: Event) -> list[dict[str, Any]]:
             "stream": 0,
             "time_us": number,
             "compile_context": "N/A",
-            "user_metadata": event.owner.category if event.owner is not None else "",
+            "user_metadata": event.owner.group if event.owner is not None else "",
             "pool_id": (0, 0),
             "frames": _frames(event.owner),
         }
@@ -78,5 +78,5 @@ def _entries(number: int, event: Event) -> list[dict[str, Any]]:
 def _frames(owner: Owner | None) -> list[dict[str, object]]:
     if owner is None:
         return []
-    first = {"name": f"{owner.category} {owner.label}".strip(), "filename": owner.category, "line": 0}
+    first = {"name": f"{owner.group} {owner.label}".strip(), "filename": owner.category, "line": 0}
     return [first, *map(dict, frames(owner.node))]

@@ -50,7 +50,7 @@ def _counters(recording: Recording) -> Iterator[dict[str, Any]]:
             counts["reserved"] += sign * event.size
             yield {"ph": "C", "name": "reserved", "pid": 0, "ts": time, "args": {"bytes": counts["reserved"]}}
             continue
-        category = event.owner.category
+        category = event.owner.group
         by_category[category] = by_category.get(category, 0) + sign * event.size
         counts["requested"] += sign * event.size
         counts["allocated"] += sign * event.block

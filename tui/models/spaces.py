@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.memory.caching import Block, CachingAllocator, Segment
+from irscope.report.celltext import signed
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
-from irscope.report.values import bare
+from irscope.report.values import Quantity, bare
 from irscope.tui.models.outline import Ints
 from irscope.tui.models.spans import PARTS, Line, Role, Span, cut_line
 from irscope.tui.models.stack import Stack, fill_of
@@ -35,6 +36,7 @@ class DeviceReplay(Protocol):
     def stream(self) -> Any: ...
     @property
     def script(self) -> Any: ...
+    def counter(self, moment: Any, counter: Any) -> Quantity: ...
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,8 @@ def allocated(found: DeviceReplay) -> AddressMap:
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
     births, deaths, addresses, sizes = (np.array(column, dtype=np.int64) for column in columns[1:])
     buffers = Buffers([str(name) for name in columns[0]], births, deaths, _packed(addresses, segments), sizes, np.arange(len(weights)))
-    title = f"{found.target.device.name}: {len(segments):,} segments, {humanise(top, Kind.BYTES)} reserved, first run"
+    reserved = signed(found.counter("cold", "reserved"), Kind.BYTES)
+    title = f"{found.target.device.name}: {len(segments):,} segments, {reserved} reserved, first run"
     return AddressMap(buffers, end, top, title)
 
 
