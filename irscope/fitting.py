@@ -14,7 +14,7 @@ from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.ir.remedy import bind_option, typed
 from irscope.passes.cuda.replay import BOUNDLESS, Outcome, replay
-from irscope.passes.cuda.result import DeviceMemory
+from irscope.passes.cuda.result import DeviceMemory, bracketed
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.largest import Heights, Largest, largest_by_formula, largest_by_measuring
 from irscope.passes.curves.peaks import check_known, peaks_at
@@ -25,6 +25,7 @@ from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.liveness import Liveness
 from irscope.passkit.settings import Settings
 from irscope.report.report import assumed_json
+from irscope.report.values import Provenance
 from irscope.session import Model, check_target
 
 COUNTERS = ("reserved", "allocated", "requested", "activation")
@@ -36,6 +37,12 @@ _EVENTS = 400_000
 """Replayed in one search: some seconds."""
 _DOUBLINGS = 62
 _UNBOUNDED = 1 << 62
+_COMPUTED = (
+    *("largest", "peak_bytes", "limited_by", "limited_by_scope", "limited_by_location", "limit", "headroom_bytes", "lowest_peak_bytes"),
+    *("highest_peak_bytes", "largest_surely", "surely_peak_bytes", "largest_before_oom", "next_peak_bytes", "next_runs", "next_retries"),
+    *("failing", "exhaustive"),
+)
+"""What an answer has from the sizes that were searched."""
 _End: TypeAlias = Literal["bytes", "most"]
 
 
@@ -155,7 +162,18 @@ class Fit:
             "target": self.target,
             "bind": dict(self.bind),
             "assumed": assumed_json(self.assumed),
+            "provenance": self.provenance,
         }
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """Which parts of the document are modelled."""
+        return dict.fromkeys(_COMPUTED, Provenance.MODELLED.value) if self.is_modelled else {}
+
+    @property
+    def is_modelled(self) -> bool:
+        """Whether the answer hangs on a size that is not exact."""
+        return any(need is not None and need.is_modelled for need in (self.peak, self.following, self.surely_peak))
 
 
 def fit(
@@ -470,8 +488,8 @@ def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]
     if memory.low is None:
         return Need(central, *place, least=central, most=central)
     least, most = min(central, _worst(memory.low, counter)), None if memory.high is None else max(central, _worst(memory.high, counter))
-    is_exact = counter == "requested" and least == most
-    return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=not is_exact)
+    found = bracketed(counter, central, (least, most), memory.unbounded)
+    return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=found.provenance is not Provenance.EXACT)
 
 
 def _worst(outcome: Outcome, counter: str) -> int:

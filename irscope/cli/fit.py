@@ -14,6 +14,7 @@ from irscope.files import write_stream
 from irscope.fitting import COUNTERS, SCHEMA, Fit, Search
 from irscope.passes.curves.points import find_symbol
 from irscope.report.printable import printable
+from irscope.report.values import Provenance
 
 
 class Command:
@@ -72,4 +73,7 @@ def _frontier_json(rows: list[Fit], free: list[str], second: str) -> dict[str, o
     frontier = [
         {free[0]: row.largest, free[1]: row.bind[second], "peak_bytes": row.peak.bytes, "limited_by": row.limited_by.node} for row in rows
     ]
-    return {**best.to_json(), "schema": SCHEMA, "free": ",".join(free), "frontier": frontier}
+    document = {**best.to_json(), "schema": SCHEMA, "free": ",".join(free), "frontier": frontier}
+    if any(row.is_modelled for row in rows):
+        document["provenance"] = {**best.provenance, "frontier": Provenance.MODELLED.value}
+    return document

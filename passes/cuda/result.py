@@ -28,7 +28,7 @@ Counter: TypeAlias = Literal["requested", "allocated", "reserved"]
 Run: TypeAlias = Literal["first", "second"]
 
 
-def bracketed(counter: Counter, central: int, ends: tuple[int, int | None], note: str) -> Quantity:
+def bracketed(counter: str, central: int, ends: tuple[int, int | None], note: str) -> Quantity:
     """A counter of a replay in which some sizes are not exact, between what the least and the most of them give.
 
     What is asked for never falls where a size rises, so that it is exact where both ends are the same. What is allocated and

@@ -122,6 +122,19 @@ def test_a_comparison(capsys: pytest.CaptureFixture[str], devices: tuple[str, st
     assert differs and not found
 
 
+def test_a_fit(capsys: pytest.CaptureFixture[str], devices: tuple[str, str]) -> None:
+    for memory in ("96MiB", "16MiB"):
+        one, other = (
+            json.loads(printed(capsys, "fit", TAGGER, "--memory", memory, "--device", device, "--format", "json")) for device in devices
+        )
+        differing = {key for key in one if one[key] != other[key]} - {"provenance", "is_modelled", "target"}
+        assert differing and all(found["provenance"].get(key) == "modelled" for key in differing for found in (one, other))
+    text = printed(capsys, "fit", TAGGER, "--memory", "96MiB", "--device", devices[0])
+    assert "as modelled" in text and "~" in text
+    plain = json.loads(printed(capsys, "fit", MLP, "--memory", "96MiB", "--device", devices[0], "--format", "json"))
+    assert plain["provenance"] == {} and plain["is_modelled"] is False
+
+
 def test_files_of_the_timeline(capsys: pytest.CaptureFixture[str], devices: tuple[str, str], tmp_path: Path) -> None:
     tables, traces = [], []
     for number, device in enumerate(devices):
