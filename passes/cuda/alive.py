@@ -27,7 +27,9 @@ def footprint(memory: DeviceMemory) -> Footprint | None:
     run = _RUNS[memory.run]
     what = f"torch.cuda.max_memory_allocated() of the {run} on {memory.target.text}, the higher of the first two"
     peak = memory.worst("allocated")
-    return Footprint("device", what, run, memory.steps, moments.columns(), moments.allocated, peak, moments.peak_step, rows.at)
+    return Footprint(
+        "device", what, run, memory.steps, moments.columns(), moments.allocated, peak, moments.peak_step, rows.at, moments.is_sure
+    )
 
 
 class _Rows:

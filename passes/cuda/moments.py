@@ -90,6 +90,14 @@ class Moments:
         """Bytes of a category at the peak."""
         return quantity(self.column(category)[self.peak_step]) if self.allocated else Quantity(0)
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the peak is at this step whatever those sizes are that are not exact: it asks for more than any other step can."""
+        low, high = self.ends
+        if not any(self.uncertain.values()) or not low:
+            return True
+        return high is not None and all(low[self.peak_step] >= most for step, most in enumerate(high) if step != self.peak_step)
+
     def counted(self, column: Sequence[int]) -> list[Quantity | int]:
         """What the allocator counts at each step: from the first size that is not exact on, none is."""
         first = min((min(steps) for steps in self.uncertain.values() if steps), default=len(column))

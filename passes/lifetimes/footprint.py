@@ -15,7 +15,7 @@ from irscope.passes.lifetimes.timeline import Timeline, shares, why_alive
 from irscope.passes.sizes import largest, plain, scale
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity, least_sure
+from irscope.report.values import Provenance, Quantity, derived, least_sure
 
 Of: TypeAlias = Literal["device", "tensor"]
 """Whose peak it is: that of a device's allocator, or of tensors alone, where no allocator's is known."""
@@ -70,6 +70,8 @@ class Footprint:
     peak_step: int
     living: Callable[[int], list[Held]]
     """What is alive at a step: sizes add up to its height."""
+    is_sure: bool = True
+    """Whether the peak is at this step whatever those sizes are that are not exact."""
 
     @property
     def peak_node(self) -> Node | None:
@@ -89,13 +91,20 @@ class Footprint:
     def summary(self) -> dict[str, object]:
         """The peak, its parts and where it is, under names that say whose it is."""
         node = self.peak_node
-        parts = {category: column[self.peak_step] if len(column) else 0 for category, column in self.parts.items()}
+        parts = {category: self._part(column) for category, column in self.parts.items()}
         found: dict[str, object] = {f"{self.of}_peak_bytes": self.peak, f"{self.of}_peak": parts}
         where = self.peak.provenance if self.peak.provenance is not Provenance.UNKNOWN else Provenance.EXACT
         for key, text in (("node", "" if node is None else node.name), ("run", self.run)):
             if text:
                 found[f"{self.of}_peak_{key}"] = text if where is Provenance.EXACT else Quantity(text, where)
         return found
+
+    def _part(self, column: Sequence[object]) -> object:
+        """A part at the peak: where it is not sure which step that is, parts that are others elsewhere are not sure either."""
+        cell = column[self.peak_step] if len(column) else 0
+        if self.is_sure or isinstance(cell, Quantity) or all(one == cell for one in column):
+            return cell
+        return derived(cell, self.peak)
 
     def alive(self, top: int) -> Table:
         """What is alive at the peak, with all that adds up to it; what has no row of its own is counted in the last one."""
@@ -112,7 +121,9 @@ class Footprint:
             (share.scope.path or "(model)", share.scope.cls, plain(share.own), plain(share.total), share.storages)
             for share in found[: top or None]
         ]
-        columns = ["module:text", "class:text", "own:bytes", "with_inner:bytes", "storages:count"]
+        where = Provenance.EXACT if self.is_sure else self.peak.provenance
+        kinds = (("own", Kind.BYTES), ("with_inner", Kind.BYTES), ("storages", Kind.COUNT))
+        columns = [Column("module"), Column("class"), *(Column(key, kind, provenance=where) for key, kind in kinds)]
         return Table.of(rows, columns=columns, title="at the peak by module")
 
     def runners_up(self) -> Table:

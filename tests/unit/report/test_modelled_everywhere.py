@@ -87,12 +87,17 @@ def _unmarked_cells(first: dict[str, Any], second: dict[str, Any]) -> Iterator[s
     marked = {column["key"] for column in first["columns"] if column.get("provenance") == "modelled"}
     noted = {(note["row"], note["column"]) for note in first.get("annotations", ()) if note["provenance"] == "modelled"}
     others = {row[0]: row for row in second["rows"]}
-    by_batch = columns[0] == "batch" and len(others) == len(second["rows"])
+    by_name = columns[0] in ("batch", "tensor", "module", "node") and len(others) == len(second["rows"])
     for row, left in enumerate(first["rows"]):
-        # Which sizes a search looks at is no statement about any of them.
-        right = others.get(left[0], left) if by_batch else second["rows"][row] if row < len(second["rows"]) else left
+        # Which sizes a search looks at, or which tensors are alive at the step that is named, is no statement about any of them.
+        right = others.get(left[0], left) if by_name else second["rows"][row] if row < len(second["rows"]) else left
         for key, a, b in zip(columns, left, right, strict=True):
-            if a != b and key not in marked and (row, key) not in noted:
+            if (
+                a != b
+                and key not in marked
+                and (row, key) not in noted
+                and not (by_name and (isinstance(a, str) or key in ("born", "dies")))
+            ):
                 yield f"{key} in row {row}: {a}, {b}"
 
 
