@@ -115,7 +115,8 @@ class Params:
         for place, key in enumerate(_STATISTICS):
             if key in data:
                 columns.append(self._column(key, data[key], _KINDS.get(key, Kind.NUMBER), 10, rank=6 + place))
-        columns.append(self._column("tied_to", data["tied_to"], Kind.TEXT, 14, rank=4))
+        # Once the values were read, their mean and spread say more than who shares a tensor.
+        columns.append(self._column("tied_to", data["tied_to"], Kind.TEXT, 14, rank=8 if "mean" in data else 4))
         return TableModel(columns, len(table), self.symbols, empty="This model has no parameters.")
 
     def _modules(self, table: Table | None) -> TableModel:
