@@ -104,3 +104,17 @@ def test_views_are_named_in_the_title() -> None:
         assert "activations" in screen_text(app)
 
     drive(model(TWO_LAYERS), steps)
+
+
+def test_what_is_reserved_around_a_modelled_workspace_has_the_sign() -> None:
+    conv = """irscope 1
+        format "pt2"
+        graph @main {
+        input %x: f32[1,64,32,32]
+        param %c.weight: f32[64,64,3,3]
+        %y: f32[1,64,32,32] = nn.conv(%x, %c.weight, _) {groups=1, pads=[1, 1, 1, 1]} !"aten::conv2d"
+        return %y
+        }
+        """
+    titles = [allocated(result_of(model(text).manager, "cuda_memory{model=eager}")).title for text in (TWO_LAYERS, conv)]
+    assert ["~" in title for title in titles] == [False, True]

@@ -136,3 +136,16 @@ def test_the_memory_screen_begins_with_the_step_and_all_screens_open() -> None:
             assert "Traceback" not in screen_text(app)
 
     drive(captured(), steps)
+
+
+def test_a_peak_with_modelled_workspaces_has_the_sign() -> None:
+    import torch
+    from torch import nn
+
+    import irscope
+
+    plain = step_drawing(result_of(captured().manager, "training"))
+    assert "~" not in plain.text + plain.title
+    net = nn.Sequential(nn.Conv2d(32, 8, 3), nn.Flatten())
+    drawn = step_drawing(result_of(irscope.capture_training(net, torch.zeros(2, 32, 16, 16)).manager, "training"))
+    assert drawn.text.count("~") == 3 and drawn.title.startswith("peak ~")
