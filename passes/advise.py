@@ -13,13 +13,13 @@ from irscope.passes.advice.finding import SOURCES, Enquiry, Finding, Source, loa
 from irscope.passes.advice.sources import BUILT_IN
 from irscope.passes.costs.count import NodeCosts
 from irscope.passes.liveness import Liveness
-from irscope.passes.sizes import CONVENTION, plain, scale
+from irscope.passes.sizes import CONVENTION, at_least, plain, scale
 from irscope.passes.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity
+from irscope.report.values import Provenance
 
 _FAILED = "IRS471"
 _NAMED = 4
@@ -139,7 +139,7 @@ class Advise(Analysis[AdviceList]):
 
     def _wholes(self, ask: Enquiry, ctx: PassContext) -> dict[str, Dim | float | None]:
         totals, cost = count_parameters(ctx.program), ctx.get(NodeCosts()).total
-        weights = totals.bytes + totals.buffer_bytes + totals.constant_bytes
+        weights = totals.every_byte
         timeline = ctx.get(Liveness())
         return {
             "weights": weights,
@@ -169,9 +169,9 @@ class Advise(Analysis[AdviceList]):
             summary={
                 "findings_count": len(result.ranked),
                 "device": result.device,
-                "weight_bytes": _cell(wholes["weights"]),
+                "weight_bytes": at_least(wholes["weights"], count_parameters(ctx.program).is_complete()),
                 "activation_peak_bytes": _cell(wholes["activations"]),
-                "least_seconds": Quantity(_cell(wholes["seconds"]), Provenance.MODELLED),
+                "least_seconds": at_least(wholes["seconds"], not ctx.get(NodeCosts()).missing, Provenance.MODELLED),
             },
             units={"findings_count": Kind.COUNT},
             tables=tuple(tables),

@@ -12,7 +12,7 @@ from irscope.passes.cuda import present
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.inference.remedies import size_hint
-from irscope.passes.lifetimes.footprint import of_tensors
+from irscope.passes.lifetimes.footprint import as_far_as_known, of_tensors, unsized_tables
 from irscope.passes.lifetimes.timeline import Timeline, measure
 from irscope.passes.ort import present as ort
 from irscope.passes.ort.alive import arena
@@ -24,7 +24,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series
 from irscope.report.units import Kind
-from irscope.report.values import Quantity
+from irscope.report.values import Provenance, Quantity
 
 _SIZES = "activation peak: tensors beyond weights and inputs, sizes as asked for, no temporary memory of kernels"
 
@@ -65,7 +65,6 @@ class Liveness(Analysis[Timeline]):
         return timeline
 
     def report(self, result: Timeline, ctx: PassContext) -> Report:
-        complete = not result.unsized
         device = _ort_counters(ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
         peak = result.steps[result.peak_step] if result.steps else None
         found = result.footprint
@@ -77,14 +76,14 @@ class Liveness(Analysis[Timeline]):
                 "model": result.model,
                 **device.peak,
                 **found.summary(),
-                "activation_peak_bytes": _peak_cell(result) if complete else None,
-                "peak_node": peak.name if peak is not None else "",
-                "lower_bound_bytes": plain(result.lower_bound) if complete else None,
+                "activation_peak_bytes": _peak_cell(result),
+                "peak_node": "" if peak is None else as_far_as_known(peak.name) if result.unsized else peak.name,
+                "lower_bound_bytes": _bound_cell(result),
                 **{f"{role}_bytes": plain(size) for role, size in result.resident.items()},
                 **device.summary,
             },
             units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **present.UNITS},
-            tables=(found.alive(self.top), found.by_module(self.top), found.runners_up()),
+            tables=(found.alive(self.top), *unsized_tables(result, self.top), found.by_module(self.top), found.runners_up()),
             series=(*found.series(), *_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
             notes=(CONVENTION, found.note, _SIZES, _freed(result, ctx), *_modelled(result, ctx), *device.notes),
@@ -130,12 +129,21 @@ def _ort_counters(ctx: PassContext) -> _Counters:
 
 
 def _peak_cell(result: Timeline) -> object:
+    if result.unsized:
+        low, most = result.peak_limits()
+        note = f"{len(result.unsized)} tensors have no known size"
+        return Quantity(None, Provenance.UNKNOWN, note=note, lo=plain(low), hi=plain(most))
     peak, other = result.peak, result.peak_if_shared
     if other is None or other == peak:
         return plain(peak)
     low, high = sorted((peak, other), key=scale)
     note = f"{result.undecided} results share their operand's storage or copy it, depending on strides that are not known"
     return Quantity(plain(peak), note=note, lo=plain(low), hi=plain(high))
+
+
+def _bound_cell(result: Timeline) -> object:
+    bound = plain(result.lower_bound)
+    return bound if not result.unsized else Quantity(None, Provenance.UNKNOWN, lo=bound)
 
 
 def _series(result: Timeline) -> tuple[Series, ...]:
@@ -147,14 +155,17 @@ def _series(result: Timeline) -> tuple[Series, ...]:
     for one in result.ranges:
         if one.is_output and isinstance(one.size, int):
             outputs[one.born] += one.size
+    unsized = {step for one in result.unsized_ranges for step in range(one.born, min(one.dies, len(numbers) - 1) + 1)}
     kept = 0
     rows: dict[str, list[object]] = {"step": list(range(len(numbers))), "activation": [], "temporary": [], "output": []}
     for step, total in enumerate(numbers):
         kept += outputs[step]
         inside = result.inside.get(step, 0)
         temporary = inside if isinstance(inside, int) else 0
-        rows["activation"].append(total - kept - temporary)
-        rows["temporary"].append(temporary)
-        rows["output"].append(kept)
+        is_open = step in unsized
+        for key, amount in (("activation", total - kept - temporary), ("temporary", temporary), ("output", kept)):
+            # A tensor of unknown size may be of any category: where nothing else is there, nobody knows.
+            rows[key].append(None if is_open and not amount else amount)
     columns = tuple(Column(key, Kind.BYTES) for key in ("output", "activation", "temporary"))
-    return (Series("activations alive", Column("step", Kind.COUNT), columns, rows, marks=(Mark(result.peak_step, "peak"),)),)
+    title = f"activations alive{', tensors of unknown size not counted' if unsized else ''}"
+    return (Series(title, Column("step", Kind.COUNT), columns, rows, marks=(Mark(result.peak_step, "peak"),)),)

@@ -9,8 +9,9 @@ from irscope.ir.graph import Facet, Graph, Value
 from irscope.ir.types import TensorType
 from irscope.passes.alias import Alias
 from irscope.passes.costs.count import NodeCosts
+from irscope.passes.costs.tables import cell
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, plain, scale
+from irscope.passes.sizes import CONVENTION, at_least, plain, scale
 from irscope.passes.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -119,19 +120,21 @@ class PruneReport(Analysis[Pruning]):
         return result
 
     def report(self, result: Pruning, ctx: PassContext) -> Report:
-        savings, sparsity, total = result.savings, result.sparsity, ctx.get(NodeCosts()).total
-        weights = count_parameters(ctx.program)
+        savings, sparsity, costs = result.savings, result.sparsity, ctx.get(NodeCosts())
+        weights, tally = count_parameters(ctx.program), costs.tally
+        # Values that nobody read may be zeros, and behind an operator that nobody knows channels may go.
+        complete = not result.unread and not costs.missing
         unread = [weight.name or "?" for weight in result.unread]
         summary: dict[str, object] = {
-            "dead_count": sum(one.dead for one in result.dead),
-            "removable_count": result.removable,
-            "foldable_count": result.foldable,
-            "weight_bytes": plain(weights.bytes + weights.buffer_bytes + weights.constant_bytes),
-            "saved_weight_bytes": savings.weight_bytes,
-            "flops": plain(total.flops),
-            "saved_flops": plain(savings.total("flops")),
-            "moved_bytes": plain(_moved(total)),
-            "saved_moved_bytes": plain(savings.total("read") + savings.total("written")),
+            "dead_count": at_least(sum(one.dead for one in result.dead), not result.unread),
+            "removable_count": at_least(result.removable, complete),
+            "foldable_count": at_least(result.foldable, complete),
+            "weight_bytes": at_least(weights.every_byte, weights.is_complete()),
+            "saved_weight_bytes": at_least(savings.weight_bytes, complete),
+            "flops": cell(tally.value("flops"), tally.limits("flops")),
+            "saved_flops": at_least(savings.total("flops"), complete),
+            "moved_bytes": cell(tally.moved, tally.moved_limits),
+            "saved_moved_bytes": at_least(savings.total("read") + savings.total("written"), complete),
         }
         if savings.unknown:
             summary["not_counted_again_count"] = len(savings.unknown)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.ir.types import TensorType
+from irscope.passes.sizes import at_least, within
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
@@ -140,16 +141,16 @@ class QuantizeError(Analysis[WeightErrors]):
         rows = [(*_head(one), *(one.decibels[key] for key in keys)) for one in result.tensors]
         before = sum(_size(one.weight) for one in result.tensors)
         after = sum(_size(one.weight) if one.bytes is None else min(one.bytes, _size(one.weight)) for one in result.tensors)
-        known = len(result.tensors)
+        known, complete = len(result.tensors), not result.unread
         return Report(
             pass_name=self.name,
             options=self.text,
             summary={
                 "target_db": self.target,
-                "matrices_count": known,
-                "reached_count": sum(bool(one.smallest) for one in result.tensors),
-                "bytes": before,
-                "smallest_bytes": after,
+                "matrices_count": within(known, len(result.unread)),
+                "reached_count": at_least(sum(bool(one.smallest) for one in result.tensors), complete),
+                "bytes": at_least(before, complete),
+                "smallest_bytes": at_least(after, complete),
             },
             units={"bytes": Kind.BYTES},
             tables=(Table.of(rows, columns, "weight error"),),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from irscope.ir.builder import paused_gc
@@ -39,6 +39,8 @@ class Lifetimes:
     unsized: list[Value]
     undecided: int
     """Results that share or copy depending on strides that are not known."""
+    unsized_ranges: list[LiveRange] = field(default_factory=list)
+    """When storages of unknown size live; their sizes are unknown within the limits there are, and no sum counts them."""
 
     def alive(self) -> list[Dim]:
         """Bytes alive at each step."""
@@ -87,7 +89,7 @@ class Ranges(Analysis[Lifetimes]):
         ranges = body.ranges(holds)
         if model == "eager" and program.watched is not None:
             ranges = as_observed(ranges, program.watched, body.steps)
-        return Lifetimes(model, body.steps, ranges, inside, unsized, len(aliases.undecided))
+        return Lifetimes(model, body.steps, ranges, inside, unsized, len(aliases.undecided), body.unsized_ranges(holds))
 
     def resolved(self, format_: str) -> str:
         """The model, where auto follows the file."""
@@ -113,7 +115,7 @@ def _of_plan(plan: OrtPlan) -> Lifetimes:
     """Lifetimes as ONNX Runtime plans them: the steps are its kernels in its order."""
     steps = plan.steps
     inside = {step: size for step, node in enumerate(steps) if (size := plan.inside.get(node, 0)) != 0}
-    return Lifetimes("ort", steps, plan.ranges, inside, plan.unsized, 0)
+    return Lifetimes("ort", steps, plan.ranges, inside, plan.unsized, 0, plan.unsized_ranges)
 
 
 def _hidden(node: Node, types: Inferred, strides: Strides) -> Dim:

@@ -117,7 +117,7 @@ class Schedule(Analysis[Scheduled]):
             "model": result.model,
             "peak_before_bytes": _at_least(ordering.as_written, missing),
             "peak_after_bytes": _at_least(ordering.peak, missing),
-            "lower_bound_bytes": ordering.bound,
+            "lower_bound_bytes": _at_least(ordering.bound, missing),
             "proven_optimal": ordering.proven and not missing,
             "gain_ratio": None if missing else _gain(ordering),
             "above_bound_ratio": None if missing else _above(ordering.peak, ordering.bound),
@@ -146,7 +146,11 @@ class Schedule(Analysis[Scheduled]):
     def _tables(self, result: Scheduled) -> Iterator[Table]:
         ordering = result.ordering
         orders = {**ordering.baselines, "found": ordering.peak}
-        rows = [(name, name in INDUCTOR_ORDERS, peak, _above(peak, ordering.bound)) for name, peak in orders.items()]
+        missing = len(result.draft.unsized)
+        rows = [
+            (name, name in INDUCTOR_ORDERS, _at_least(peak, missing), None if missing else _above(peak, ordering.bound))
+            for name, peak in orders.items()
+        ]
         above = Column("above_bound", Kind.RATIO)
         yield Table.of(rows, columns=["order", "inductor:bool", "peak:bytes", above], title="orders tried")
         held = [(one.name, one.size, one.why) for one in result.held[: self.top or None]]
@@ -220,7 +224,8 @@ def _series(result: Scheduled) -> tuple[Series, ...]:
     if result.is_new:
         data["scheduled"] = problem.needs(order)
     columns = tuple(Column(key, Kind.BYTES) for key in data if key != "step")
-    return (Series("bytes alive by step", Column("step", Kind.COUNT), columns, data, stacked=False),)
+    what = ", tensors of unknown size not counted" if result.draft.unsized else ""
+    return (Series(f"bytes alive by step{what}", Column("step", Kind.COUNT), columns, data, stacked=False),)
 
 
 def _say_unsized(found: Draft, ctx: PassContext) -> None:

@@ -28,6 +28,14 @@ def at_least(number: Dim | float | None, complete: bool, provenance: Provenance 
     return Quantity(shown or None, provenance, lo=shown)
 
 
+def size_cell(size: Dim) -> Quantity:
+    """A size as reports hold it; one that nobody knows with the limits it has."""
+    if not isinstance(size, SymDim) or not size.is_unknown:
+        return Quantity(plain(size))
+    low, high = bounds(size)
+    return Quantity(None, Provenance.UNKNOWN, lo=low, hi=high)
+
+
 def within(number: int, unknown_count: int) -> object:
     """A count to which so many others may belong."""
     return number if not unknown_count else Quantity(number or None, lo=number, hi=number + unknown_count)

@@ -29,6 +29,11 @@ class ParameterTotals:
     unsized: list[Value] = field(default_factory=list)
     """Weights of unknown size, which the sums leave out: those of their role are lower bounds then."""
 
+    @property
+    def every_byte(self) -> Dim:
+        """Bytes of parameters, buffers and constants."""
+        return self.bytes + self.buffer_bytes + self.constant_bytes
+
     def is_complete(self, role: Role | None = None) -> bool:
         """Whether the sums over a role, or over all weights, leave nothing out."""
         return not any(role is None or weight.role is role for weight in self.unsized)

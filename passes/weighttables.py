@@ -166,7 +166,7 @@ def module_table(totals: ParameterTotals, depth: int) -> Table:
             share = shares.setdefault(module, [0, 0, 0])
             if numel is None or size is None:
                 partial.add(module)
-            for place, amount in enumerate((1, numel or 0, size or 0)):
+            for place, amount in enumerate((1, 0 if numel is None else numel, 0 if size is None else size)):
                 share[place] = share[place] + amount
     whole = None if partial else shares[""][2]
     rows = [

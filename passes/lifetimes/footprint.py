@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
@@ -12,7 +12,7 @@ from irscope.ir.dims import Dim
 from irscope.ir.graph import Node, Value
 from irscope.passes.lifetimes.lives import LiveRange, label_of
 from irscope.passes.lifetimes.timeline import Timeline, shares, why_alive
-from irscope.passes.sizes import largest, plain, scale
+from irscope.passes.sizes import at_least, largest, plain, scale, size_cell
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity, derived, least_sure
@@ -22,6 +22,8 @@ Of: TypeAlias = Literal["device", "tensor"]
 INSIDE = "only exists while the node runs"
 _MOST_POINTS = 10_000
 _RUNNERS_UP = 5
+_MADE = ("output", "activation", "temporary")
+"""Categories of what a run makes."""
 _WHY_RESIDENT = {"input": "given by the caller", "constant": "stored in the model"}
 ROLES = {"param": "parameter", "const": "constant"}
 """Categories of what a graph declares, where they are called otherwise than its role."""
@@ -72,6 +74,8 @@ class Footprint:
     """What is alive at a step: sizes add up to its height."""
     is_sure: bool = True
     """Whether the peak is at this step whatever those sizes are that are not exact."""
+    lacking: Container[int] = ()
+    """Steps at which something of unknown size is alive, so that there is at least so much."""
 
     @property
     def peak_node(self) -> Node | None:
@@ -92,11 +96,16 @@ class Footprint:
         """The peak, its parts and where it is, under names that say whose it is."""
         node = self.peak_node
         parts = {category: self._part(column) for category, column in self.parts.items()}
+        is_unknown = self.peak.shown is None and self.peak.interval is not None
+        if is_unknown:
+            # The highest of the known steps need not be the peak: only what is there all the time is known of that.
+            parts.update((category, Quantity(None, Provenance.UNKNOWN)) for category in _MADE if category in parts)
         found: dict[str, object] = {f"{self.of}_peak_bytes": self.peak, f"{self.of}_peak": parts}
         where = self.peak.provenance if self.peak.provenance is not Provenance.UNKNOWN else Provenance.EXACT
         for key, text in (("node", "" if node is None else node.name), ("run", self.run)):
             if text:
-                found[f"{self.of}_peak_{key}"] = text if where is Provenance.EXACT else Quantity(text, where)
+                exact = as_far_as_known(text) if is_unknown else text
+                found[f"{self.of}_peak_{key}"] = exact if where is Provenance.EXACT else Quantity(text, where)
         return found
 
     def _part(self, column: Sequence[object]) -> object:
@@ -117,8 +126,9 @@ class Footprint:
         made = shares((one.node.scope, one.size) for one in self.at_peak if one.node is not None)
         found = [share for share in made if share.own != 0]
         found.sort(key=lambda share: -scale(share.total))
+        complete = self.peak_step not in self.lacking
         rows = [
-            (share.scope.path or "(model)", share.scope.cls, plain(share.own), plain(share.total), share.storages)
+            (share.scope.path or "(model)", share.scope.cls, at_least(share.own, complete), at_least(share.total, complete), share.storages)
             for share in found[: top or None]
         ]
         where = Provenance.EXACT if self.is_sure else self.peak.provenance
@@ -142,8 +152,7 @@ class Footprint:
         """What there is at a step, as sure as its parts."""
         cells = (column[step] for column in self.parts.values())
         where = least_sure(cell.provenance for cell in cells if isinstance(cell, Quantity))
-        height = plain(self.heights[step])
-        return height if where is Provenance.EXACT else Quantity(height, where)
+        return at_least(self.heights[step], step not in self.lacking, where)
 
     def series(self) -> tuple[Series, ...]:
         """The parts over the steps, one upon the other; with symbols there is no one height to draw."""
@@ -156,6 +165,11 @@ class Footprint:
         columns = tuple(Column(category, Kind.BYTES) for category in self.parts)
         title = f"{self.of} memory by category{f', {self.run}' if self.run else ''}"
         return (Series(title, Column("step", Kind.COUNT), columns, data, marks=(Mark(self.peak_step, "peak"),)),)
+
+
+def as_far_as_known(step: str) -> Quantity:
+    """The name of the highest step where others have parts of unknown size."""
+    return Quantity(step, Provenance.UNKNOWN, note="the highest step as far as sizes are known")
 
 
 def shown_steps(heights: Sequence[int]) -> list[int]:
@@ -184,41 +198,71 @@ def tensor_row(steps: Sequence[Node], one: LiveRange, step: int, size: Dim, show
     return Held(label_of(tenant.value), category, size, tenant.born, tenant.dies, why, held_by, tenant.value.node, tenant.value, shown)
 
 
-def resident_row(category: str, names: Sequence[str], size: Dim, steps: int) -> Held:
+def resident_row(category: str, names: Sequence[str], size: Dim | None, steps: int) -> Held:
     """What is there all the time, of one category."""
     name = names[0] if len(names) == 1 else f"{len(names):,} {category}s"
-    return Held(name, category, size, 0, steps, _WHY_RESIDENT.get(category, "loaded with the model"))
+    shown = Quantity(None, Provenance.UNKNOWN) if size is None else None
+    return Held(name, category, 0 if size is None else size, 0, steps, _WHY_RESIDENT.get(category, "loaded with the model"), shown=shown)
+
+
+def unsized_tables(timeline: Timeline, top: int) -> Iterator[Table]:
+    """What no sum counts, where there is something: when it is alive, and how large it may be."""
+    if not timeline.unsized_ranges:
+        return
+    found = [_unsized_row(timeline.steps, one, one.born) for one in timeline.unsized_ranges]
+    rows = [(one.name, one.cell, one.category, one.born, one.dies, one.held_by) for one in found[: top or None]]
+    columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "held_by:text"]
+    yield Table.of(rows, columns=columns, title="of unknown size")
+
+
+def _unsized_row(steps: Sequence[Node], one: LiveRange, step: int) -> Held:
+    return tensor_row(steps, one, step, 0, size_cell(one.size))
 
 
 def of_tensors(timeline: Timeline, why: str) -> Footprint:
     """Weights, inputs and activations as they are asked for, where no allocator's peak is known."""
     steps, count = timeline.steps, len(timeline.steps)
-    resident = {ROLES.get(role, role): 0 if size is None else size for role, size in timeline.resident.items()}
+    resident = {ROLES.get(role, role): size for role, size in timeline.resident.items()}
     names = {ROLES.get(role, role): given for role, given in timeline.declared.items()}
-    there: Dim = reduce(add, resident.values(), 0)
+    there: Dim = reduce(add, (size for size in resident.values() if size is not None), 0)
     outputs = _outputs(timeline)
     inside = [timeline.inside.get(step, 0) for step in range(count)]
-    parts: dict[str, Sequence[Dim]] = {role: [size] * count for role, size in resident.items()}
-    parts["output"] = outputs
-    parts["activation"] = [alive - out - within for alive, out, within in zip(timeline.alive, outputs, inside, strict=True)]
-    parts["temporary"] = inside
+    activations = [alive - out - within for alive, out, within in zip(timeline.alive, outputs, inside, strict=True)]
+    # A model without steps has its weights all the same.
+    parts: dict[str, Sequence[object]] = {role: [plain(size)] * max(count, 1) for role, size in resident.items()}
+    parts["output"] = _cells(timeline, outputs, outputs=True)
+    parts["activation"] = _cells(timeline, activations, outputs=False)
+    parts["temporary"] = [plain(size) for size in inside]
     heights = [there + alive for alive in timeline.alive]
 
     def living(step: int) -> list[Held]:
-        rows = [resident_row(category, names[category], size, count) for category, size in resident.items() if size != 0]
+        rows = [resident_row(category, names.get(category, ()), size, count) for category, size in resident.items() if size != 0]
         rows += [tensor_row(steps, one, step, one.size) for one in timeline.living(step)] if count else []
+        rows += [_unsized_row(steps, one, step) for one in timeline.unsized_at(step)]
         if timeline.inside.get(step, 0) != 0:
             node = steps[step]
             rows.append(Held("", "temporary", timeline.inside[step], step, step, INSIDE, node.name, node))
         return rows
 
     total, at = largest(heights) if heights else (there, 0)
-    lacking = bool(timeline.unsized) or None in timeline.resident.values()
-    peak = Quantity(None, Provenance.UNKNOWN, lo=plain(total)) if lacking else Quantity(plain(total))
+    lacking: Container[int] = range(count) if None in resident.values() else _unsized_steps(timeline)
+    is_open = bool(timeline.unsized) or None in resident.values()
+    peak = Quantity(None, Provenance.UNKNOWN, lo=plain(total)) if is_open else Quantity(plain(total))
     what = f"weights, inputs and activations as asked for, without an allocator: {why}" if why else "tensors as asked for"
-    return Footprint(
-        "tensor", what, "", steps, {key: [plain(size) for size in column] for key, column in parts.items()}, heights, peak, at, living
-    )
+    return Footprint("tensor", what, "", steps, parts, heights, peak, at, living, lacking=lacking)
+
+
+def _unsized_steps(timeline: Timeline, outputs: bool | None = None) -> set[int]:
+    """Steps at which something of unknown size is alive, of the model's results or of others where that is asked."""
+    last = len(timeline.steps) - 1
+    chosen = (one for one in timeline.unsized_ranges if outputs is None or one.is_output is outputs)
+    return {step for one in chosen for step in range(one.born, min(one.dies, last) + 1)}
+
+
+def _cells(timeline: Timeline, amounts: Sequence[Dim], *, outputs: bool) -> list[object]:
+    """Bytes at each step as a report holds them: a lower bound where something of unknown size belongs to them."""
+    lacking = _unsized_steps(timeline, outputs)
+    return [at_least(amount, step not in lacking) for step, amount in enumerate(amounts)]
 
 
 def _outputs(timeline: Timeline) -> list[Dim]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
 
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim, SymDim, unknown
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
 from irscope.passes.alias import Aliases
@@ -91,6 +91,15 @@ def alive_bytes(ranges: Iterable[LiveRange], inside: dict[int, Dim], steps: int)
     return alive
 
 
+UNLIMITED = unknown("bytes")
+"""The size of a tensor of which not even the number of axes is known."""
+
+
+def is_unknown(size: Dim | None) -> bool:
+    """Whether no binding of symbols tells a size."""
+    return size is None or (isinstance(size, SymDim) and size.is_unknown)
+
+
 class Body:
     """Storages made by the nodes of one graph, and who reads them."""
 
@@ -99,6 +108,8 @@ class Body:
         self.aliases = aliases
         self.born: dict[Value, int] = {}
         self.sizes: dict[Value, Dim] = {}
+        self.unknown_sizes: dict[Value, Dim] = {}
+        """Those that nobody knows, with the limits there are."""
         self.uses: dict[Value, list[tuple[int, Value]]] = {}
         self.last_read: dict[Value, int] = {}
         for step, node in enumerate(steps):
@@ -110,14 +121,17 @@ class Body:
 
     def _make(self, value: Value, step: int, types: Inferred, unsized: list[Value]) -> None:
         type_ = types.type_of(value)
-        size = type_.nbytes if isinstance(type_, TensorType) else 0
-        if size is None or (isinstance(size, SymDim) and size.is_unknown):
-            unsized.append(value)
+        if not isinstance(type_, TensorType):
             return
-        if isinstance(type_, TensorType):
-            self.born[value] = step
+        known = type_.nbytes
+        size = UNLIMITED if known is None else known
+        if is_unknown(size):
+            unsized.append(value)
+            self.unknown_sizes[value] = size
+        else:
             self.sizes[value] = size
-            self.uses[value] = []
+        self.born[value] = step
+        self.uses[value] = []
 
     def _use(self, value: Value, step: int) -> None:
         self.last_read[value] = step
@@ -142,9 +156,14 @@ class Body:
 
     def ranges(self, holds: list[dict[Value, Hold]]) -> list[LiveRange]:
         """Ranges in order of birth."""
-        return [self._range(storage, born, holds) for storage, born in self.born.items()]
+        return [self._range(storage, size, holds) for storage, size in self.sizes.items()]
 
-    def _range(self, storage: Value, born: int, holds: list[dict[Value, Hold]]) -> LiveRange:
+    def unsized_ranges(self, holds: list[dict[Value, Hold]]) -> list[LiveRange]:
+        """Those of storages of unknown size."""
+        return [self._range(storage, size, holds) for storage, size in self.unknown_sizes.items()]
+
+    def _range(self, storage: Value, size: Dim, holds: list[dict[Value, Hold]]) -> LiveRange:
+        born = self.born[storage]
         uses = self.uses[storage]
         last_use = uses[-1][0] if uses else born
         dies, by = last_use, UNUSED
@@ -156,7 +175,7 @@ class Body:
         for hold in held:
             if hold.until > dies:
                 dies, by = hold.until, f"the call of module {hold.by}" if hold.kind == "call" else hold.by
-        return LiveRange(storage, self.sizes[storage], born, dies, by, last_use, uses, held)
+        return LiveRange(storage, size, born, dies, by, last_use, uses, held)
 
 
 def read_values(node: Node) -> list[Value]:

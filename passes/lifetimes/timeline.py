@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 from operator import add
 from typing import TYPE_CHECKING
 
-from irscope.ir.dims import Dim
+from irscope.ir.dims import Dim, bounds, dim_max
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType
@@ -58,6 +58,8 @@ class Timeline:
     """Results that share or copy depending on strides that are not known; they are counted as copies."""
     peak_if_shared: Dim | None = None
     """The peak where all of these share."""
+    unsized_ranges: list[LiveRange] = field(default_factory=list)
+    """When storages of unknown size live, which no sum counts."""
     declared: dict[str, list[str]] = field(default_factory=dict)
     """Names of what `resident` counts, by role."""
     find_footprint: Callable[[], Footprint] | None = field(default=None, repr=False)
@@ -75,6 +77,21 @@ class Timeline:
     def living(self, step: int) -> list[LiveRange]:
         """Storages alive at a step, in order of birth; takes logarithmic time and time for the answer."""
         return self.windows.living(step)
+
+    def unsized_at(self, step: int) -> list[LiveRange]:
+        """Storages of unknown size alive at a step."""
+        return [one for one in self.unsized_ranges if one.born <= step <= one.dies]
+
+    def peak_limits(self) -> tuple[Dim, Dim | None]:
+        """The least and the most that the peak can be for all that is not known; None where there is no most."""
+        most: Dim | None = self.peak
+        if len(self.unsized_ranges) < len(self.unsized):
+            return self.peak, None
+        for step in sorted({one.born for one in self.unsized_ranges}):
+            above = [bounds(one.size)[1] for one in self.unsized_at(step)]
+            highs = [high for high in above if high is not None]
+            most = None if most is None or len(highs) < len(above) else dim_max(most, self.peak + sum(highs))
+        return self.peak, most
 
     def why(self, one: LiveRange, step: int) -> str:
         """Why the tensor in a storage is alive at a step."""
@@ -144,6 +161,7 @@ def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
         _resident(graph),
         lifetimes.unsized,
         declared=_declared(graph),
+        unsized_ranges=lifetimes.unsized_ranges,
     )
 
 

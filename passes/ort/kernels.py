@@ -43,6 +43,8 @@ class Launches:
     """None for what ONNX Runtime makes between two kernels of one node."""
     sizes: list[Dim | None] = field(default_factory=list)
     """Bytes; 0 for what is not a tensor, None where it is unknown."""
+    limits: dict[int, Dim] = field(default_factory=dict)
+    """Of values whose bytes are unknown, the unknown size with its limits, where it has some."""
     likeness: list[object] = field(default_factory=list)
     """Equal where ONNX Runtime takes two tensors to be of one size; None where it never does."""
     reusable: list[bool] = field(default_factory=list)
@@ -63,6 +65,8 @@ class Launches:
         self.values.append(value)
         size, likeness, reusable = _facts(type_)
         self.sizes.append(size)
+        if size is None and isinstance(type_, TensorType) and type_.nbytes is not None:
+            self.limits[number] = type_.nbytes
         self.likeness.append(likeness)
         self.reusable.append(reusable)
         self.is_tensor.append(isinstance(type_, TensorType))

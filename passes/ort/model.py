@@ -13,7 +13,7 @@ from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.lives import OUTPUT, LiveRange, Tenant
+from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
 from irscope.passes.ort.casts import without_double_casts
 from irscope.passes.ort.figures import OrtFigures, Session, simulate
 from irscope.passes.ort.kernels import Launch, Launches, kernel_of, read_launches
@@ -61,6 +61,8 @@ class OrtPlan:
     """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
     inside: Mapping[Node, Dim] = field(default_factory=dict)
     """Bytes that graphs inside nodes take."""
+    unsized_ranges: list[LiveRange] = field(default_factory=list)
+    """Buffers of unknown size."""
 
     @property
     def symbols(self) -> list[SymDim]:
@@ -89,9 +91,10 @@ def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOp
     order = found.launches if options.file_order else execution_order(found, options.execution)
     buffers = plan_buffers(order, found, options.reuse)
     unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
-    ranges = _ranges(order, found, buffers)
+    every = _ranges(order, found, buffers)
+    ranges, unsized_ranges = ([one for one in every if is_unknown(one.size) is wanted] for wanted in (False, True))
     figures = _figures(graph, order, found, buffers, types, options, inside or {})
-    return OrtPlan(order, found, buffers, ranges, unsized, figures, inside=inside or {})
+    return OrtPlan(order, found, buffers, ranges, unsized, figures, inside=inside or {}, unsized_ranges=unsized_ranges)
 
 
 def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[LiveRange]:
@@ -99,9 +102,10 @@ def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[Live
     by_owner: dict[int, LiveRange] = {}
     for step, taken in enumerate(buffers.taken):
         for number in taken:
-            size = found.sizes[number]
-            if size is not None and found.is_tensor[number]:
+            if found.is_tensor[number]:
                 value = found.values[number] or order[step].node.outputs[0]
+                known = found.sizes[number]
+                size = found.limits.get(number, UNLIMITED) if known is None else known
                 by_owner[number] = _range(value, size, step, number, order, buffers)
     last_use: dict[int, int] = {}
     for step, launch in enumerate(order):

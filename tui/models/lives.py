@@ -27,7 +27,8 @@ class Lives:
     """The storages of one answer of the liveness pass."""
 
     def __init__(self, live: LiveTensors, outline: Outline) -> None:
-        ranges = live.ranges
+        # No sum counts storages of unknown size, but they are alive.
+        ranges = (*live.ranges, *live.unsized_ranges)
         self.live = live
         self.ranges: Sequence[LiveRange] = ranges
         self.steps = Steps(outline, live.steps)
@@ -35,7 +36,7 @@ class Lives:
         self.born: Rows = np.array([one.born for one in ranges], dtype=np.int32)
         self.dies: Rows = np.minimum(np.array([one.dies for one in ranges], dtype=np.int64), count).astype(np.int32)
         self.is_output: Mask = np.array([one.held_by == OUTPUT for one in ranges], dtype=np.bool_)
-        self.sizes = Amounts.of(one.size for one in ranges)
+        self.sizes = Amounts.of((*(one.size for one in live.ranges), *(None for _ in live.unsized_ranges)))
         self._inside_steps: Ints = np.array(list(live.inside), dtype=np.int64)
         self._inside = Amounts.of(live.inside.values())
         self._by_birth: Rows = np.argsort(self.born, kind="stable").astype(np.int32)
@@ -78,6 +79,7 @@ class Lives:
         sizes = self.bound(binding)
         total = self.over_steps(sizes) + self.inside(binding)
         lacking = np.isnan(sizes)
+        lacking[len(self.live.ranges) :] = False
         if lacking.any():
             total[self.over_steps(np.ones(len(sizes), dtype=np.float64), lacking) > 0] = np.nan
         return total

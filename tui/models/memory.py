@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import IrscopeError
+from irscope.ir.dims import bounds
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -129,7 +130,7 @@ class Memory:
         if lives.depends(binding):
             binding, self.assumed = example(self.browse.program.symbols, binding)
         self.sizes = lives.bound(binding)
-        self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes).sum())
+        self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes[: len(lives.live.ranges)]).sum())
         window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
         self.stack = Stack(self._parts(lives, binding))
         if window is not None and window[2] == len(self.stack):
@@ -339,7 +340,10 @@ class Memory:
 
         def size(row: int) -> str:
             number = self._size(row)
-            return amount(number, Kind.BYTES, self.symbols) if number is not None else self.symbols.unknown
+            if number is not None:
+                return amount(number, Kind.BYTES, self.symbols)
+            most = bounds(self._range(row).size)[1]
+            return self.symbols.unknown if most is None else f"{self.symbols.at_most}{amount(most, Kind.BYTES, self.symbols)}"
 
         def names() -> Sequence[str]:
             return [self.name_of(self._tensor(row)) for row in range(len(rows))]

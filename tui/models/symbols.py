@@ -23,6 +23,7 @@ class Symbols:
     here: str
     """Marks the selected step on the axis of a chart."""
     at_least: str
+    at_most: str
     """Stands before a sum of which parts are unknown."""
     waiting: str
     """Stands where a number is still being computed."""
@@ -54,6 +55,7 @@ UNICODE = Symbols(
     cursor="▌",
     here="▲",
     at_least="≥",
+    at_most="≤",
     waiting="…",
     ascending="▴",
     descending="▾",
@@ -70,6 +72,7 @@ ASCII = Symbols(
     cursor="|",
     here="^",
     at_least=">",
+    at_most="<",
     waiting="..",
     ascending="^",
     descending="v",
@@ -100,4 +103,4 @@ def symbols_for(encoding: str, environ: Mapping[str, str]) -> Symbols:
             UNICODE.ascending,
         )
     )
-    return UNICODE if can_encode(drawn + UNICODE.at_least, encoding) else ASCII
+    return UNICODE if can_encode(drawn + UNICODE.at_least + UNICODE.at_most, encoding) else ASCII

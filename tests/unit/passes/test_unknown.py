@@ -188,3 +188,66 @@ def test_the_line_about_a_file_of_weights_does_not_count_nodes(tmp_path: Path, c
     assert main(["run", str(checkpoint(tmp_path))]) == 0
     assert "checkpoint · no graph · 16 parameters" in capsys.readouterr().out
     assert main(["run", str(checkpoint(tmp_path)), "--passes", "flops"]) == ExitCode.PARTIAL
+
+
+BOUNDED = """irscope 1
+graph @main {
+  input %x: f32[4,64]
+  param %w: f32[64,64]
+  %h: f32[4,64] = nn.linear(%x, %w)
+  %i: ?[*] = tensor.nonzero(%h)
+  %m: ?[*] = acme.mystery(%h)
+  %y: f32[4,64] = acme.join(%i, %m)
+  return %y
+}
+"""
+
+
+@pytest.mark.parametrize("model", ["ssa", "eager", "jit", "ort"])
+def test_tensors_of_unknown_size_are_listed_with_what_is_known_of_them(model: str) -> None:
+    made = report(BOUNDED, f"liveness{{model={model}}}")
+    rows = {row["tensor"]: row for row in table(made, "of unknown size")}
+    assert set(rows) == {"i", "m"}
+    assert (rows["i"]["size"].shown, rows["i"]["size"].interval) == (None, (0, 4 * 64 * 2 * 8)), "at most every element is not zero"
+    assert rows["m"]["size"].interval == (0, None)
+    assert all(row["born"] < row["dies"] == 3 and row["held_by"] == "y" for row in rows.values())
+    peak = cells(made)["activation_peak_bytes"]
+    assert peak.shown is None and peak.interval == (4 * 64 * 4, None), "h and y are there before and after"
+
+
+@pytest.mark.parametrize("model", ["ssa", "ort"])
+def test_the_peak_is_an_interval_where_every_size_has_a_limit(model: str) -> None:
+    text = BOUNDED.replace("  %m: ?[*] = acme.mystery(%h)\n", "").replace("acme.join(%i, %m)", "acme.join(%i, %h)")
+    low, high = cells(report(text, f"liveness{{model={model}}}"))["activation_peak_bytes"].interval
+    assert low == 2 * 4 * 64 * 4 and high == low + 4 * 64 * 2 * 8
+
+
+def test_parts_and_place_of_a_peak_that_is_not_known_are_not_claimed() -> None:
+    found = cells(report(BOUNDED, "liveness"))
+    assert (found["tensor_peak.parameter"], found["tensor_peak.input"]) == (64 * 64 * 4, 4 * 64 * 4)
+    assert all(bare(found[f"tensor_peak.{part}"]) is None for part in ("output", "activation", "temporary"))
+    assert "as far as" in found["peak_node"].note and "as far as" in found["tensor_peak_node"].note
+
+
+def test_parameters_of_unknown_size_are_a_row_of_the_peak() -> None:
+    made = report(PARTLY, "liveness")
+    (row,) = [row for row in table(made, "alive at the peak") if row["category"] == "parameter"]
+    assert bare(row["size"]) is None and cells(made)["param_bytes"] is None and bare(cells(made)["tensor_peak.parameter"]) is None
+
+
+def test_heights_at_steps_with_something_unknown_are_lower_bounds() -> None:
+    made = report(BOUNDED, "liveness")
+    for row in table(made, "highest steps"):
+        assert row["step"] in (0, 3) or isinstance(row["bytes"], Quantity)
+    alone = BOUNDED.replace("acme.mystery(%h)", "acme.mystery(%i)").replace("acme.join(%i, %m)", "acme.join(%m)")
+    made = report(alone, "liveness")
+    (series,) = [one for one in made.series if one.title.startswith("activations alive")]
+    assert "unknown size" in series.title and series.cells("activation")[2] is None, "only tensors of unknown size are alive then"
+    (series,) = [one for one in made.series if one.title.startswith("tensor memory")]
+    assert bare(series.cells("activation")[2]) is None and series.cells("parameter")[2] == 64 * 64 * 4
+
+
+def test_formulas_of_weights_are_added_up_by_module() -> None:
+    text = "irscope 1\nsymbol n [1,*]\ngraph @main {\n  param %a.w: f32[n,4]\n  param %a.v: f32[4]\n  return %a.w\n}\n"
+    rows = {row["module"]: row for row in table(report(text, "params"), "modules")}
+    assert rows["a"]["bytes"] == "16*n + 16" and rows["a"]["elements"] == "4*n + 4"

@@ -1,4 +1,4 @@
-"""The screens over a file of weights without a graph: what runs is unknown, not nothing."""
+"""The screens over what is unknown: files of weights without a graph, and tensors without a size."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from irscope.tui.models.memory import Memory
 from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import UNICODE
 from tests.tui.models import browse, model
+from tests.tui.test_memory import memory
 
 WEIGHTS = "irscope 1\ngraph @main {\n  param %w: f32[4,4]\n  return %w\n}\n"
 
@@ -29,6 +30,20 @@ def test_the_header_says_that_cost_and_memory_are_unknown(weights: Browse) -> No
 
 def test_an_empty_chart_says_why(weights: Browse) -> None:
     assert "no graph" in " ".join(text_of(line) for line in weights.timeline_lines(80, 5))
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_tensor_of_unknown_size_has_a_row_where_it_is_alive(step: int) -> None:
+    made = memory(
+        "irscope 1\ngraph @main {\n  input %x: f32[4,64]\n  %i: ?[*] = tensor.nonzero(%x)\n  %m: ?[*] = acme.mystery(%i)\n"
+        "  %n: ?[*] = acme.mystery(%m)\n  return %n\n}\n"
+    )
+    made.go_to(step)
+    rows = [made.table.text(row) for row in range(len(made.table))]
+    assert any(row.startswith("%m") and "?" in row for row in rows)
+    made.go_to(0)
+    assert "≤4.00 KiB" in made.table.text(0), "at most every element is not zero"
+    assert made.uncounted == 3
 
 
 def test_nothing_is_said_to_be_alive() -> None:
