@@ -1,4 +1,4 @@
-"""What every test shares: which tests run here, and how many cases a property test tries."""
+"""What every test shares: which tests run here, how many cases a property test tries, and an environment that is the same everywhere."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+ASKED = ("IRSCOPE_TEST_FULL", "IRSCOPE_UPDATE_DOCS", "IRSCOPE_UPDATE_SNAPSHOTS", "IRSCOPE_CACHE")
+"""Variables by which whoever runs the tests asks for something. All others of irscope would change what is tested."""
+FIXED = {"TERM": "xterm-256color", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+UNSET = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 FULL = os.environ.get("IRSCOPE_TEST_FULL", "") not in ("", "0")
 
 # The machine may be busy: a slow example is not a failure.
@@ -47,8 +53,21 @@ def _reason_to_skip(item: pytest.Item, full: bool) -> str | None:
     return None
 
 
+def _fix_environment(config: pytest.Config) -> None:
+    """Take the terminal, the time zone, the locale and the user's own files out of the tests and of the programs that they start."""
+    for name in [name for name in os.environ if name in UNSET or (name.startswith("IRSCOPE_") and name not in ASKED)]:
+        del os.environ[name]
+    home = tempfile.TemporaryDirectory(prefix="irscope-home-")
+    config.add_cleanup(home.cleanup)
+    os.environ.update(FIXED, IRSCOPE_HOME=home.name)
+    if hasattr(time, "tzset"):
+        time.tzset()
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Build the sample models that tests and documentation use, once: before other processes are started that need them too."""
+    """Fix the environment. Build the sample models that tests and documentation use, once: before other processes are started that
+    need them too."""
+    _fix_environment(config)
     samples = Path(__file__).parents[1] / "samples"
     if not hasattr(config, "workerinput") and not (samples / "models" / "control_flow.onnx").exists():
         subprocess.run([sys.executable, str(samples / "build_samples.py")], check=True, capture_output=True)

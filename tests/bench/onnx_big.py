@@ -139,7 +139,7 @@ def write_model(path: Path, nodes: int, hidden: int = 16, heads: int = 2, extern
 def peak_mb() -> int:
     """Most memory this process ever held."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

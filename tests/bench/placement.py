@@ -23,7 +23,7 @@ Buffers: TypeAlias = tuple[list[int], list[int], list[int]]
 
 def buffers(path: Path) -> Buffers:
     """The buffers of a file."""
-    with path.open(newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         rows = [(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in csv.DictReader(file)]
     lower, upper, size = (list(column) for column in zip(*rows, strict=True))
     return lower, upper, size

@@ -18,7 +18,7 @@ DEFAULT = 'default "batch" "1" "--bind batch=N"\n'
 def write(path: Path, lines: str) -> str:
     """The model with lines of its head added."""
     first, rest = MODEL.split("\n", 1)
-    path.write_text(f"{first}\n{lines}{rest}")
+    path.write_text(f"{first}\n{lines}{rest}", encoding="utf-8")
     return str(path)
 
 

@@ -66,7 +66,7 @@ def test_an_input_type_replaces_the_declared_one(model: Path, capsys: pytest.Cap
 
 
 def test_strict_fails_on_what_is_unknown(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model.write_text(MODEL.replace("nn.relu", "vendor.magic"))
+    model.write_text(MODEL.replace("nn.relu", "vendor.magic"), encoding="utf-8")
     assert main(["run", "--passes", "flops", str(model)]) == 0
     assert main(["run", "--passes", "flops", "--strict", str(model)]) == 5
     assert main(["run", "--passes", "flops", "--fail-on", "warning", str(model)]) == 1
@@ -75,7 +75,7 @@ def test_strict_fails_on_what_is_unknown(model: Path, capsys: pytest.CaptureFixt
 
 def test_a_script_pass_has_options_json_and_csv(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     convs = MODEL.replace("[batch,8]", "[batch,8,9,9]").replace("[4,8]", "[4,8,3,3]").replace("nn.linear", "nn.conv")
-    model.write_text(convs)
+    model.write_text(convs, encoding="utf-8")
     reference = f"{SAMPLE_PASS}:NarrowConvs"
     assert main(["run", "--format", "json", "--passes", f"{reference}{{below=9}}", str(model)]) == 0
     reports = document(capsys)["reports"]
@@ -121,7 +121,7 @@ def test_results_follow_a_transform_that_writes_fields(tmp_path: Path, capsys: p
 
 
 def test_show_prints_inferred_types_and_reads_back(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model.write_text(MODEL.replace("%z: f32[batch,4]", "%z: ?[*]"))
+    model.write_text(MODEL.replace("%z: f32[batch,4]", "%z: ?[*]"), encoding="utf-8")
     assert main(["show", str(model)]) == 0
     text = capsys.readouterr().out
     assert "%z: f32[batch,4] = nn.relu(%y)" in text
@@ -133,7 +133,7 @@ def test_show_prints_inferred_types_and_reads_back(model: Path, capsys: pytest.C
 
 
 def test_timing_and_dumps(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model.write_text(MODEL.replace("return %z", "return %y"))
+    model.write_text(MODEL.replace("return %z", "return %y"), encoding="utf-8")
     folder = model.parent / "dump"
     assert main(["run", "--passes", "cleanup,stats", "--timing", "--verify-each", "--dump-ir", str(folder), str(model)]) == 0
     captured = capsys.readouterr()
@@ -161,7 +161,7 @@ def test_ops_lists_explains_and_covers(model: Path, capsys: pytest.CaptureFixtur
     assert len(capsys.readouterr().out.splitlines()) >= 120
     assert main(["ops", "view.reshape"]) == 0
     assert "may share" in capsys.readouterr().out
-    model.write_text(MODEL.replace("nn.relu", "vendor.magic"))
+    model.write_text(MODEL.replace("nn.relu", "vendor.magic"), encoding="utf-8")
     assert main(["ops", "--coverage", str(model)]) == 0
     assert "no record" in capsys.readouterr().out
 
@@ -186,7 +186,7 @@ def test_doctor_names_a_broken_install(installed: dict[str, str | None], whole: 
 
 
 def test_control_characters_in_names_are_shown_escaped(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model.write_text(MODEL.replace("%z", '%"z\\u001b[31m\\u202e"'))
+    model.write_text(MODEL.replace("%z", '%"z\\u001b[31m\\u202e"'), encoding="utf-8")
     assert main(["run", str(model)]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out and "\\x1b[31m" in out

@@ -50,9 +50,9 @@ def test_a_closed_stderr_changes_nothing_else(command: str, model: Path) -> None
 
 @posix
 def test_closed_input_and_output_do_not_hand_their_numbers_to_the_model(model: Path) -> None:
-    before = model.read_text()
+    before = model.read_text(encoding="utf-8")
     assert shell("run MODEL <&- >&- 2>&-", model).returncode == 2
-    assert model.read_text() == before
+    assert model.read_text(encoding="utf-8") == before
 
 
 @posix

@@ -77,7 +77,7 @@ def load_suite() -> list[Case]:
     except (OSError, ValueError):
         pass
     cases = list(_build())
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
         json.dump([_packed(case) for case in cases], file)
     os.replace(file.name, path)
     return cases

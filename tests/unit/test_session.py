@@ -35,7 +35,7 @@ def test_types_are_on_the_values_once_a_model_is_loaded(path: Path) -> None:
 
 
 def test_binding_replaces_symbols_everywhere(path: Path) -> None:
-    path.write_text(MODEL.replace("nn.relu(%y)", "view.reshape(%y, _) {shape=[2*batch, -1]}"))
+    path.write_text(MODEL.replace("nn.relu(%y)", "view.reshape(%y, _) {shape=[2*batch, -1]}"), encoding="utf-8")
     model = irscope.load(path, bind={"batch": 3})
     last = model.graph.last
     assert last is not None
@@ -50,7 +50,8 @@ def test_an_input_may_be_named_by_position(path: Path) -> None:
 
 def test_elements_of_integer_inputs_can_be_bound(path: Path) -> None:
     path.write_text(
-        "irscope 1\ngraph @main {\n  input %x: f32[6,4]\n  input %to: i64[2]\n  %y: ?[*] = view.reshape(%x, %to)\n  return %y\n}\n"
+        "irscope 1\ngraph @main {\n  input %x: f32[6,4]\n  input %to: i64[2]\n  %y: ?[*] = view.reshape(%x, %to)\n  return %y\n}\n",
+        encoding="utf-8",
     )
     assert str(irscope.load(path, bind={"to_0": 3, "to_1": 8}).graph.outputs[0].type) == "f32[3,8]"
     with pytest.raises(UsageError, match="no symbol 'to_2'"):
@@ -65,7 +66,7 @@ def test_errors_have_a_code_and_an_exit_code(tmp_path: Path) -> None:
 
 
 def test_symbols_keep_their_bounds(path: Path) -> None:
-    path.write_text(MODEL.replace("[1,*]", "[2,16]"))
+    path.write_text(MODEL.replace("[1,*]", "[2,16]"), encoding="utf-8")
     assert irscope.load(path).program.symbols == {"batch": symbol("batch", 2, 16)}
     with pytest.raises(UsageError, match="batch"):
         irscope.load(path, bind={"batch": 17})

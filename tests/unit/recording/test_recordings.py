@@ -209,7 +209,7 @@ def test_sample_recordings_are_of_the_published_schema(path: Path) -> None:
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(line_schema())
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         validator.validate(json.loads(line))
     try:
         assert not read_recording(path).notes
