@@ -22,6 +22,7 @@ from irscope.passes.lifetimes.traced import TracedLocals
 from irscope.passes.ort import OrtPlan
 from irscope.passes.ort_memory import OrtMemory
 from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import size_cell
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Table
@@ -96,12 +97,13 @@ class Ranges(Analysis[Lifetimes]):
         return default_model(format_) if self.model == "auto" else self.model
 
     def report(self, result: Lifetimes, ctx: PassContext) -> Report:
-        rows = [(label_of(one.value), one.size, one.born, one.dies, one.last_use, one.held_by) for one in result.ranges]
+        every = (*result.ranges, *result.unsized_ranges)
+        rows = [(label_of(one.value), size_cell(one.size), one.born, one.dies, one.last_use, one.held_by) for one in every]
         columns = ["storage:value", "size:bytes", "born:index", "dies:index", "last_use:index", "held_by:node"]
         return Report(
             pass_name=self.name,
             options=self.text,
-            summary={"model": result.model, "storages": len(result.ranges), "undecided": result.undecided},
+            summary={"model": result.model, "storages": len(every), "undecided": result.undecided},
             tables=(Table.of(rows, columns=columns, title="storages"),),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
@@ -220,9 +220,14 @@ def _series(result: Scheduled) -> tuple[Series, ...]:
     problem, order = result.draft.problem, result.ordering.order
     if not order:
         return ()
-    data = {"step": [*range(len(order))], "as_written": problem.needs(range(len(order)))}
+    missing = bool(result.draft.unsized)
+
+    def heights(needs: Sequence[int]) -> list[int | None]:
+        return [None if missing and not size else size for size in needs]
+
+    data: dict[str, Sequence[object]] = {"step": [*range(len(order))], "as_written": heights(problem.needs(range(len(order))))}
     if result.is_new:
-        data["scheduled"] = problem.needs(order)
+        data["scheduled"] = heights(problem.needs(order))
     columns = tuple(Column(key, Kind.BYTES) for key in data if key != "step")
     what = ", tensors of unknown size not counted" if result.draft.unsized else ""
     return (Series(f"bytes alive by step{what}", Column("step", Kind.COUNT), columns, data, stacked=False),)

@@ -251,3 +251,18 @@ def test_formulas_of_weights_are_added_up_by_module() -> None:
     text = "irscope 1\nsymbol n [1,*]\ngraph @main {\n  param %a.w: f32[n,4]\n  param %a.v: f32[4]\n  return %a.w\n}\n"
     rows = {row["module"]: row for row in table(report(text, "params"), "modules")}
     assert rows["a"]["bytes"] == "16*n + 16" and rows["a"]["elements"] == "4*n + 4"
+
+
+def test_orders_of_tensors_of_unknown_size_claim_no_least() -> None:
+    made = report(WHOLLY, "schedule")
+    found = cells(made)
+    for key in ("peak_before_bytes", "peak_after_bytes", "lower_bound_bytes", "gain_ratio", "above_bound_ratio"):
+        assert bare(found[key]) is None, key
+    assert all(bare(row["peak"]) is None and row["above_bound"] is None for row in table(made, "orders tried"))
+    assert made.series[0].cells("as_written") == [None, None]
+
+
+def test_storages_of_unknown_size_are_storages() -> None:
+    made = report(BOUNDED, "ranges")
+    rows = {row["storage"]: row for row in table(made, "storages")}
+    assert cells(made)["storages"] == 4 and rows["i"]["size"].interval == (0, 4096) and rows["i"]["held_by"] == "y"
