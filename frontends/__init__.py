@@ -1,1 +1,1 @@
-"""Readers of model files. Each turns one kind of file into a Program without executing anything in it."""
+"""Where programs come from: readers of model files, which execute nothing in them, and captures of live modules and models by name."""

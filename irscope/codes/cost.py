@@ -8,7 +8,8 @@ from irscope.codes.record import CodeDoc
 
 CODES: Final[dict[str, CodeDoc]] = {
     "IRS401": CodeDoc(
-        "The cost of an operator is unknown", "Its FLOPs and bytes are not part of the totals; the coverage line counts such nodes."
+        "The cost of an operator is unknown",
+        "Its FLOPs and bytes are not in the totals, which are then lower bounds; the coverage line counts such nodes.",
     ),
     "IRS402": CodeDoc(
         "There is nothing to explain",
@@ -33,7 +34,8 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS422": CodeDoc(
         "This machine has not been measured",
-        "The device `this` stands for the calibration that `irscope calibrate` makes in 10 seconds and keeps in your settings folder.",
+        "The device `this` stands for this machine as `irscope calibrate` measures it, in about 10 seconds; the result is kept "
+        "in your settings folder.",
     ),
     "IRS424": CodeDoc(
         "The time of a node is unknown",
@@ -83,7 +85,8 @@ CODES: Final[dict[str, CodeDoc]] = {
         "Record in a process that holds the model once.",
     ),
     "IRS493": CodeDoc(
-        "A recording reports a problem", "What happened while the model was recorded; the numbers are to be read with it in mind."
+        "A recording reports a problem",
+        "Something happened while the model was recorded that may affect the numbers; the message says what.",
     ),
     "IRS494": CodeDoc("A recording is not complete", "It was cut short or the run failed; what was recorded before is compared."),
     "IRS495": CodeDoc(
@@ -103,7 +106,7 @@ CODES: Final[dict[str, CodeDoc]] = {
         "The run did not come to its end",
         "The recording holds what was seen until then: operators, memory that was in use, and at which operator it stopped.",
     ),
-    "IRS481": CodeDoc("The run ended before there was anything to record", "The model could not be loaded, or its process was ended."),
+    "IRS481": CodeDoc("The run ended before anything was recorded", "The model could not be loaded, or its process was ended."),
     "IRS482": CodeDoc(
         "Running a file needs --trust",
         "irscope reads files without executing anything in them; `record` hands them to PyTorch or ONNX Runtime, which run them. A .pt2 or "

@@ -9,15 +9,15 @@ from irscope.codes.record import CodeDoc
 CODES: Final[dict[str, CodeDoc]] = {
     "IRS364": CodeDoc(
         "Recomputing without sizes",
-        "What recomputing a tensor saves is its size, and those of some tensors depend on data.",
+        "Recomputing a tensor saves its size, and the sizes of some tensors depend on data.",
     ),
     "IRS365": CodeDoc(
         "No solver to place buffers with",
         "engine=cpsat asks Google's CP-SAT whether an arena of a given height is possible. It is optional: pip install irscope[solver].",
     ),
     "IRS366": CodeDoc(
-        "Nodes that wait for one another",
-        "What each node needs to have run before it forms a cycle, so that no order is possible. irscope says which nodes these are.",
+        "A cycle of dependences",
+        "The dependences between nodes form a cycle, so that there is no topological order. The message names the nodes.",
     ),
     "IRS301": CodeDoc(
         "Tensors of unknown size are not counted",
@@ -51,19 +51,17 @@ CODES: Final[dict[str, CodeDoc]] = {
     "IRS351": CodeDoc("An impossible alignment", "Offsets are multiples of the alignment, which must be at least 1."),
     "IRS352": CodeDoc(
         "A schedule or plan needs numbers",
-        "Which order or address is best depends on sizes, so every symbol has to be bound: --bind batch=8.",
+        "The best order and the best addresses depend on sizes, so every symbol has to be bound: --bind batch=8.",
     ),
     "IRS353": CodeDoc(
         "Tensors without a size in a schedule",
-        "Their sizes depend on data. The order is for all other tensors, peaks are lower limits, and nothing is proven.",
+        "Their sizes depend on data. The order is for all other tensors, peaks are lower bounds, and optimality is not proven.",
     ),
     "IRS354": CodeDoc(
         "An impossible search for a schedule", "Seconds are at least 0, and the share by which latency may grow is one such as 5%."
     ),
     "IRS355": CodeDoc("Tensors without a size in a plan", "Addresses need sizes, and those of some tensors depend on data."),
-    "IRS356": CodeDoc(
-        "A plan that does not hold", "Two buffers that are alive together were given the same bytes. This is a fault of irscope."
-    ),
+    "IRS356": CodeDoc("An invalid plan", "Two buffers whose live ranges overlap were given the same bytes. This is a fault of irscope."),
     "IRS357": CodeDoc(
         "A file whose nodes have no order of their own",
         "ONNX and .pt2 files list their nodes, so that a copy can list them in another order. Other formats do not, or the name of the "
@@ -75,7 +73,7 @@ CODES: Final[dict[str, CodeDoc]] = {
         "torch does not use.",
     ),
     "IRS359": CodeDoc(
-        "A lifetime model that no file has",
+        "A lifetime model that does not apply to files",
         "Programs in files free tensors after their last use, as schedule{model=ssa} says. model=eager is about Python's own variables.",
     ),
     "IRS361": CodeDoc(
@@ -107,14 +105,15 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS378": CodeDoc(
         "A training step that depends on data",
-        "The model reads values of tensors to decide what to run. Nothing is computed while a step is captured, so they are unknown.",
+        "The model reads values of tensors to decide what to run, and they do not follow from inputs whose values are known. Nothing else "
+        "is computed while a step is captured.",
     ),
     "IRS379": CodeDoc(
         "The training step fails", "The model, its loss or its optimizer raised an error while the step was captured, as it would in a run."
     ),
     "IRS380": CodeDoc(
         "Recurrent layers without cuDNN",
-        "How much cuDNN keeps of a recurrent layer for the backward is known on the device only. "
+        "How much cuDNN saves of a recurrent layer for the backward is known on the device only. "
         "The step is counted with PyTorch's own kernels.",
     ),
     "IRS381": CodeDoc(
@@ -128,7 +127,8 @@ CODES: Final[dict[str, CodeDoc]] = {
     "IRS383": CodeDoc("A training step does not fit", "The numbers are those of a device with enough memory."),
     "IRS384": CodeDoc(
         "Training needs a live module",
-        "A file holds a forward. A name such as torchvision:resnet50, or a function in a script (./train.py:build), gives a module.",
+        "A model file usually holds a forward only. A name such as torchvision:resnet50, or a function in a script (./train.py:build), "
+        "gives a module; a .pt2 file is taken where it holds forward and backward in one graph.",
     ),
     "IRS385": CodeDoc(
         "A script that gives no training step",
@@ -146,7 +146,7 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS390": CodeDoc(
         "A budget of memory below what any plan of checkpointing needs",
-        "Whatever is recomputed, some operator needs its operands, its results and what nothing can make again at once. "
+        "Whatever is recomputed, some operator needs its operands, its results and what cannot be recomputed at the same time. "
         "The message names it and the bytes.",
     ),
     "IRS391": CodeDoc("A checkpoint plan for another model", "The plan names submodules that this module does not have."),
@@ -172,7 +172,10 @@ CODES: Final[dict[str, CodeDoc]] = {
         "Some tensors have sizes that depend on data, so no binding of symbols tells what they need. "
         "`irscope run --passes shapes` names them, with what would make them known.",
     ),
-    "IRS334": CodeDoc("The model cannot be bound anew", "Only a model that was read from a file can be read again with other sizes."),
+    "IRS334": CodeDoc(
+        "The model cannot be bound anew",
+        "Only a model from a file, or by name, can be read again with other sizes; a live module is captured again instead.",
+    ),
     "IRS335": CodeDoc(
         "The model does not fit",
         "Not even the smallest size fits into the memory there is. The message says how much would be enough; "

@@ -13,7 +13,7 @@ CODES: Final[dict[str, CodeDoc]] = {
         "A pass built a table whose columns differ in length, whose kinds do not exist, or that holds something that cannot be shown.",
     ),
     "IRS530": CodeDoc("Interrupted", "The work was stopped before it ended. Nothing was written."),
-    "IRS501": CodeDoc("An analysis needs its own result", "Analyses ask one another in a circle. The message shows the way round."),
+    "IRS501": CodeDoc("An analysis needs its own result", "Analyses depend on one another in a cycle. The message shows it."),
     "IRS502": CodeDoc(
         "A pass says wrongly whether it changed the graph",
         "`apply` of a transform must return True when it changed anything, since results would go stale otherwise, and False when it did"

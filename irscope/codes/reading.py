@@ -10,7 +10,7 @@ CODES: Final[dict[str, CodeDoc]] = {
     "IRS100": CodeDoc("The model cannot be read", "The file is missing, unreadable or of a kind irscope has no reader for."),
     "IRS101": CodeDoc(
         "A plugin cannot be imported",
-        "An installed package offers passes, frontends or operators through an entry point, but importing it failed. It was skipped.",
+        "An installed package offers passes, operators, devices or advice through an entry point, but importing it failed. It was skipped.",
     ),
     "IRS120": CodeDoc(
         "The graph breaks a rule of the IR", "A value is used before it is defined, defined twice, or belongs to another graph."
@@ -47,7 +47,8 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS145": CodeDoc(
         "External tensor data must not be used",
-        "External data must be a regular file, without other names, in the folder of the model (or where a link to the model leads). "
+        "External data must be a regular file, without other names, in the folder of the model (or, in the cache of a hub, in that "
+        "repository's own blobs). "
         "Paths that lead elsewhere are refused, and so are offsets and lengths that do not fit. Nothing outside is opened.",
     ),
     "IRS146": CodeDoc("An ONNX function cannot be inlined", "It calls itself, or it is defined twice."),
@@ -74,7 +75,7 @@ CODES: Final[dict[str, CodeDoc]] = {
     "IRS155": CodeDoc(
         "ONNX inputs that have a value in the file", "Old exporters list weights as inputs too. They are analysed as weights."
     ),
-    "IRS156": CodeDoc("External data are missing", "Shapes, memory and cost do not need them; passes that look at values do."),
+    "IRS156": CodeDoc("External data are missing", "Shapes, memory and cost do not need them; passes that read values do."),
     "IRS157": CodeDoc("Training information was not read", "The ONNX file describes a training step besides the inference graph."),
     "IRS130": CodeDoc(
         "A damaged or hostile archive",
@@ -125,7 +126,7 @@ CODES: Final[dict[str, CodeDoc]] = {
     ),
     "IRS170": CodeDoc(
         "An operator without a record",
-        "irscope has no rules for this operator: sizes that depend on it stay unknown, and its cost is not counted.",
+        "irscope has no rules for this operator: sizes that depend on it stay unknown, and so does its cost: totals are then lower bounds.",
     ),
     "IRS171": CodeDoc(
         "A higher-order operator is not understood",
@@ -189,13 +190,17 @@ CODES: Final[dict[str, CodeDoc]] = {
         "An operator cannot run without data",
         "An extension's operator says nothing about the sizes of its results. torch.library.register_fake adds what is missing.",
     ),
-    "IRS191": CodeDoc("This is no module that can be captured", "`irscope.capture` takes an nn.Module all of whose parameters have sizes."),
+    "IRS191": CodeDoc(
+        "This is no module that can be captured",
+        "`irscope.capture` takes an nn.Module all of whose parameters have sizes, and of which this process holds the whole: a module that "
+        "is sharded over processes or devices (FSDP, DTensor, DeepSpeed, device_map) is refused, as is a TorchScript module.",
+    ),
     "IRS192": CodeDoc("Live models need torch", "Install torch to capture modules; model files are read without it."),
     "IRS193": CodeDoc(
         "A size depends on values",
         "How much an operator such as nonzero finds depends on values that a captured model does not have. "
-        "A number was taken, at most 256, "
-        "so what follows is modelled. Arguments that are real tensors make sizes exact that follow from them alone.",
+        "A number was taken, at most 256, and every number that follows from it is marked as assumed. "
+        "Sizes that follow from arguments alone are exact where these are real tensors.",
     ),
     "IRS195": CodeDoc(
         "A package for models by name is not installed",

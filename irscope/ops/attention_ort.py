@@ -256,7 +256,7 @@ OPS = (
         Family.ATTENTION,
         infer=_infer_grouped,
         cost=Absent.UNKNOWN,
-        summary="Attention over the blocks of keys that a table names; the table's values decide the cost.",
+        summary="Attention over the blocks of keys that a table names; the cost depends on the table's values.",
     ),
     op(
         "nn.paged_attention(Tensor q, Tensor? k, Tensor? v, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor cumulative_lengths, "
@@ -264,7 +264,7 @@ OPS = (
         Family.ATTENTION,
         infer=_infer_paged,
         cost=Absent.UNKNOWN,
-        summary="Attention over a cache kept in pages; the sequences' lengths, and so the cost, depend on values.",
+        summary="Attention over a paged cache; the sequences' lengths, and so the cost, depend on values.",
     ),
     op(
         "nn.packed_attention(Tensor x, Tensor? w, Tensor? v, Tensor? b, Tensor[] more, *, int num_heads, int[] qkv_hidden_sizes=[], "

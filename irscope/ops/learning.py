@@ -122,7 +122,7 @@ def _scaled(call: OpCall) -> Cost:
     return per_element(2)(call)
 
 
-_PATHS = "which way an example takes, and so the cost, depends on values"
+_PATHS = "the path of an example through a tree, and so the cost, depends on values"
 
 OPS = (
     _record(
@@ -142,13 +142,13 @@ OPS = (
         "(Tensor label, Tensor? scores)",
         _infer_svm,
         Absent.UNKNOWN,
-        "Support vector machine: classes and scores. How the support vectors are stored decides the cost.",
+        "Support vector machine: classes and scores. The number of support vectors decides the cost, which is unknown.",
     ),
     _record(
         "learn.svm_regressor(Tensor x, Tensor[] kept, *, int targets=1, str kernel_type='LINEAR') -> Tensor",
         _infer_targets,
         Absent.UNKNOWN,
-        "Support vector machine: a number for each example. How the support vectors are stored decides the cost.",
+        "Support vector machine: a number for each example. The number of support vectors decides the cost, which is unknown.",
     ),
     _record(
         "learn.tree_classifier(Tensor x, Tensor[] kept, *, any labels=[], str post_transform='NONE') -> (Tensor label, Tensor? scores)",

@@ -284,7 +284,7 @@ OPS = (
         "linalg.lstsq(Tensor a, Tensor b) -> Tensor",
         _infer_lstsq,
         Absent.UNKNOWN,
-        "Least squares solutions; the method decides the cost.",
+        "Least squares solutions; the cost depends on LAPACK's driver, and is unknown.",
         temporaries=solver_rule,
     ),
     _matrix_op("linalg.pinv(Tensor x) -> Tensor", _infer_pinv, Absent.UNKNOWN, f"Pseudo-inverses; {_EIGEN_NOTE}.", temporaries=solver_rule),

@@ -112,6 +112,6 @@ OPS = (
         Family.REDUCTION,
         infer=_infer_ctc,
         cost=Absent.UNKNOWN,
-        summary="Likelihood of a label sequence over all alignments; the lengths' values decide the cost.",
+        summary="Likelihood of a label sequence over all alignments; the cost depends on the lengths' values.",
     ),
 )

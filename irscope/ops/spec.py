@@ -48,7 +48,7 @@ class Absent(enum.Enum):
     """A rule that an operator knowingly does not have."""
 
     UNKNOWN = "unknown"
-    """Nobody has worked it out: results count as unknown, never as zero."""
+    """There is no rule: results count as unknown, never as zero."""
     CONTROL = "control"
     """The pass that walks the graph handles the operator's regions itself."""
 

@@ -78,6 +78,6 @@ OPS = (
         Family.LEARNING,
         infer=_infer_gradient,
         cost=Absent.UNKNOWN,
-        summary="Gradients for the first `count` tensors of a value computed from them; what is differentiated decides the cost.",
+        summary="Gradients for the first `count` tensors of a value computed from them; the cost is unknown.",
     ),
 )

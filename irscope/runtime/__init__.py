@@ -1,1 +1,1 @@
-"""Measuring real runs on this machine; the only part of irscope that executes anything."""
+"""Calibrates this machine and records real runs: the only part of irscope that executes a model file."""

@@ -1,1 +1,1 @@
-"""The predicted timeline of memory in the formats of other viewers: PyTorch's memory_viz, Perfetto, spreadsheets."""
+"""Predicted timelines and plans of memory in the formats of other viewers: memory_viz, Perfetto, speedscope, Netron, spreadsheets."""

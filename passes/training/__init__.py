@@ -1,1 +1,1 @@
-"""Shared by `training` and `activations`: allocator requests of whole training steps, in order."""
+"""Shared by `training`, `activations` and `checkpoint`: allocator requests of whole training steps, in order."""
