@@ -21,6 +21,7 @@ from irscope.tui.models.aliases import AliasSets
 from irscope.tui.models.columns import ByteSizes, known, sum_up
 from irscope.tui.models.filter import Matcher
 from irscope.tui.models.folds import find_folds
+from irscope.tui.models.footprint import measured
 from irscope.tui.models.lives import Lives
 from irscope.tui.models.outline import Outline
 from irscope.tui.models.results import (
@@ -90,7 +91,7 @@ class Analyses:
 
     def liveness(self) -> Update:
         live, diagnostics = self.found("liveness")
-        return Alive(Lives(live, self.outline), diagnostics)
+        return Alive(Lives(live, self.outline), diagnostics, measured(live))
 
     def shapes(self) -> Update:
         return Explained(*self.found("shapes"))

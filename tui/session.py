@@ -11,14 +11,15 @@ import numpy as np
 from irscope.errors import IrscopeError
 from irscope.ir.graph import Node
 from irscope.session import Model
-from irscope.tui.analyses import Analyses
+from irscope.tui.analyses import Analyses, result_of
 from irscope.tui.collector import free_dropped, look_again
 from irscope.tui.models.binding import Binding
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.command import Source
+from irscope.tui.models.footprint import measured
 from irscope.tui.models.history import Bookmarks, History, Place
 from irscope.tui.models.overlay import Overlay
-from irscope.tui.models.results import Failed, Finished, Folded, Results, Update
+from irscope.tui.models.results import Failed, Finished, Folded, Results, Summed, Update
 from irscope.tui.models.symbols import Symbols
 from irscope.tui.queue import LATER, NOW, SOON, Queue, Request
 
@@ -39,6 +40,7 @@ class Session:
         self.browse = Browse(model.program, source, symbols)
         self.browse.results.diagnostics.extend(model.diagnostics)
         self.browse.later = self._bind_later
+        self.browse.summed = self._sum_up
         self.queue = Queue(self.manager.cancelled)
         self.history = History(Place(FIRST_SCREEN, 0))
         self.bookmarks = Bookmarks()
@@ -97,6 +99,18 @@ class Session:
         browse = self.browse
         key = f"sizes.{binding.text}"
         self.ask(key, lambda: browse.results.prepared(binding), browse.show_bound, lambda error: None, urgency=NOW)
+
+    def _sum_up(self, binding: Binding) -> None:
+        """All memory for sizes that were put in: an allocator needs a number for every symbol, so the model is read again."""
+        if self.browse.node_count > _MOST_KEPT or self.results.sum_for(binding) is not None:
+            return
+        env = dict(binding.env)
+
+        def answer() -> Summed:
+            live = self.results.live
+            return Summed(env, measured(result_of(self.model_for(env).manager, "liveness"), None if live is None else live.steps))
+
+        self.ask(f"sum.{binding.text}", answer, self._take, lambda error: None, urgency=SOON)
 
     def _fail(self, part: str, error: IrscopeError) -> None:
         self._take(Failed(part, error))

@@ -10,7 +10,7 @@ from irscope.passes.cuda.replay import Script
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda.scripts import Load
 from irscope.passes.cuda.stream import Stream
-from irscope.passes.lifetimes.footprint import INSIDE, Footprint, Held, resident_row, tensor_row
+from irscope.passes.lifetimes.footprint import INSIDE, Footprint, Held, resident_row, tensor_row, unsized_row
 from irscope.passes.sizes import scale
 from irscope.report.values import Provenance, Quantity
 
@@ -36,11 +36,20 @@ class _Rows:
     """What is alive at a step, as rows."""
 
     def __init__(self, memory: DeviceMemory, moments: Moments, load: Load, stream: Stream, script: Script) -> None:
+        self._basis = memory.basis
         self._moments = moments
         self._is_second = memory.run == "second"
         self._stream = stream
         self._script = script
         self._steps = memory.steps
+        events = np.array(moments.stretch.events, dtype=np.int64)
+        takes, gives = events >= 0, events < 0
+        # Slots that the forward never takes were taken before it, where they are kept, or not at all.
+        self._begins = np.full(len(script.sizes), len(events), dtype=np.int64)
+        self._begins[events[takes]] = np.flatnonzero(takes)
+        self._begins[sorted(script.kept) if self._is_second else []] = -1
+        self._ends = np.full(len(script.sizes), len(events), dtype=np.int64)
+        self._ends[~events[gives]] = np.flatnonzero(gives)
         self._names: dict[str, list[str]] = {}
         for kind, name in zip(load.kinds, load.names, strict=True):
             self._names.setdefault(kind, []).append(name)
@@ -54,10 +63,11 @@ class _Rows:
         rows = [resident_row(category, self._names[category], held[category], count) for category in RESIDENT if held[category]]
         if not count:
             return rows
-        done = np.array(moments.stretch.events[: moments.places[step]], dtype=np.int64)
-        taken = np.setdiff1d(done[done >= 0], ~done[done < 0])
-        kept = sorted(self._script.kept) if self._is_second else []
-        rows += [self._row(slot, step) for slot in (*kept, *taken.tolist()) if self._script.sizes[slot]]
+        place = moments.places[step]
+        alive = np.flatnonzero((self._begins < place) & (self._ends >= place))
+        rows += [self._row(slot, step) for slot in alive.tolist() if self._script.sizes[slot]]
+        unsized = self._basis.lifetimes.unsized_ranges if self._basis is not None else ()
+        rows += [unsized_row(self._steps, one, step) for one in unsized if one.born <= step <= one.dies]
         rounding = moments.column(ROUNDING)[step]
         size = moments.allocated[step] - sum(scale(row.size) for row in rows)
         if size:

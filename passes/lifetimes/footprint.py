@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import add
 from typing import Literal, TypeAlias
 
@@ -40,13 +40,19 @@ class Held:
     born: int
     dies: int
     """The last step that needs it; the number of steps for what outlives the run."""
-    why: str
+    reason: str | Callable[[], str]
+    """Why it is alive; worked out when asked for where there may be very many."""
     held_by: str = ""
     node: Node | None = None
     """What made it."""
     value: Value | None = None
     shown: Quantity | None = None
     """The size where it is not exact."""
+
+    @property
+    def why(self) -> str:
+        """Why it is alive."""
+        return self.reason if isinstance(self.reason, str) else self.reason()
 
     @property
     def cell(self) -> object:
@@ -194,7 +200,7 @@ def tensor_row(steps: Sequence[Node], one: LiveRange, step: int, size: Dim, show
     tenant = one.at(step)
     held_by = tenant.held_by.removeprefix("the ").replace("call of module ", "call of ").removeprefix("local variable ")
     category = "output" if one.is_output else "activation"
-    why = why_alive(steps, one, step)
+    why = partial(why_alive, steps, one, step)
     return Held(label_of(tenant.value), category, size, tenant.born, tenant.dies, why, held_by, tenant.value.node, tenant.value, shown)
 
 
@@ -209,13 +215,14 @@ def unsized_tables(timeline: Timeline, top: int) -> Iterator[Table]:
     """What no sum counts, where there is something: when it is alive, and how large it may be."""
     if not timeline.unsized_ranges:
         return
-    found = [_unsized_row(timeline.steps, one, one.born) for one in timeline.unsized_ranges]
+    found = [unsized_row(timeline.steps, one, one.born) for one in timeline.unsized_ranges]
     rows = [(one.name, one.cell, one.category, one.born, one.dies, one.held_by) for one in found[: top or None]]
     columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "held_by:text"]
     yield Table.of(rows, columns=columns, title="of unknown size")
 
 
-def _unsized_row(steps: Sequence[Node], one: LiveRange, step: int) -> Held:
+def unsized_row(steps: Sequence[Node], one: LiveRange, step: int) -> Held:
+    """A tensor of unknown size that is alive at a step: no sum counts it."""
     return tensor_row(steps, one, step, 0, size_cell(one.size))
 
 
@@ -238,7 +245,7 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
     def living(step: int) -> list[Held]:
         rows = [resident_row(category, names.get(category, ()), size, count) for category, size in resident.items() if size != 0]
         rows += [tensor_row(steps, one, step, one.size) for one in timeline.living(step)] if count else []
-        rows += [_unsized_row(steps, one, step) for one in timeline.unsized_at(step)]
+        rows += [unsized_row(steps, one, step) for one in timeline.unsized_at(step)]
         if timeline.inside.get(step, 0) != 0:
             node = steps[step]
             rows.append(Held("", "temporary", timeline.inside[step], step, step, INSIDE, node.name, node))

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from irscope.errors import PassError
+from irscope.frontends.base import LoadOptions
+from irscope.passkit.settings import Settings
 from irscope.report.printable import display_width
+from irscope.report.units import Kind, humanise
+from irscope.report.values import bare
+from irscope.session import open_model
 from irscope.tui.analyses import analysis_of, report_of
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.command import Source
 from irscope.tui.models.counters import Counters, counters_of
+from irscope.tui.models.footprint import measured
 from irscope.tui.models.lives import Lives
 from irscope.tui.models.memory import Found, Memory
+from irscope.tui.models.results import Alive
 from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
+SAMPLES = Path(__file__).parents[2] / "samples"
 ALL = [TWO_LAYERS, SYMBOLIC, FOREIGN, HOSTILE, NESTED, EMPTY]
 
 
@@ -25,7 +35,7 @@ def memory(text: str, *, symbols: Symbols = UNICODE, lifetime: str = "auto") -> 
     made = Memory(Browse(opened.program, Source("m.irs", settings=opened.manager.settings), symbols))
     made.lifetime = lifetime
     found = opened.manager.run_one(analysis_of(opened.manager, made.question))
-    made.take(Found(lifetime, "", Lives(found.value, made.browse.outline), counters_of(found.report())))
+    made.take(Found(lifetime, "", Lives(found.value, made.browse.outline), counters_of(found.report()), measured(found.value)))
     return made
 
 
@@ -35,7 +45,12 @@ def test_the_stack_adds_up_to_what_the_pass_says(text: str, lifetime: str) -> No
     made = memory(text, lifetime=lifetime)
     assert made.stack is not None
     assert made.found is not None
-    assert made.stack.total.tolist() == list(made.found.live.alive)
+    found = made.found.live.footprint
+    assert made.stack.total.tolist() == list(found.heights)
+    assert made.stack.total.max() == (found.peak.lo if found.peak.value is None else found.peak.value)
+    made.toggle_resident()
+    there = [found.parts[key][0] for key in ("parameter", "buffer", "constant", "input") if key in found.parts]
+    assert made.stack.total.tolist() == [height - sum(there) for height in found.heights]
 
 
 def test_the_first_answer_goes_to_the_peak() -> None:
@@ -48,10 +63,13 @@ def test_the_first_answer_goes_to_the_peak() -> None:
 def test_the_table_lists_what_is_alive_largest_first() -> None:
     made = memory(TWO_LAYERS)
     made.go_to(0)
-    assert made.table.text(int(made.table.shown[0])).startswith("%hidden")
-    assert "made here" in made.table.text(0)
-    assert "4.00 KiB" in made.table.text(0)
-    assert "1 tensor, 4.00 KiB" in made.table_title()
+    sizes = [made.size_of(one) for one in made.held()]
+    assert sizes == sorted(sizes, reverse=True)
+    rows = {made.table.columns[0].text(row): made.table.text(row) for row in range(len(made.table.shown))}
+    assert set(rows) == {"3 parameters", "x", "%hidden"}
+    assert "made here" in rows["%hidden"]
+    assert "4.00 KiB" in rows["%hidden"]
+    assert f"{made.stack.text_at(0)} in 3 rows" in made.table_title()
 
 
 def test_the_sum_of_the_table_is_the_height_of_the_chart() -> None:
@@ -59,9 +77,7 @@ def test_the_sum_of_the_table_is_the_height_of_the_chart() -> None:
     assert made.stack is not None
     for step in range(len(made.stack)):
         made.go_to(step)
-        parts = {name: part[step] for name, part in made.stack.parts.items()}
-        sizes = int(made.sizes[made.living()].sum())
-        assert sizes == parts["outputs"] + parts["activations"]
+        assert sum(made.size_of(one) or 0 for one in made.held()) == made.stack.total[step]
 
 
 def test_steps_outside_are_taken_for_the_nearest() -> None:
@@ -111,15 +127,18 @@ def test_a_range_says_what_was_made_and_freed() -> None:
 def test_weights_and_inputs_are_drawn_on_request() -> None:
     made = memory(TWO_LAYERS)
     assert made.stack is not None
-    assert "weights" not in made.stack.parts
-    made.toggle_resident()
+    assert "without weights and inputs" not in made.chart_title()
     assert made.stack.parts["weights"].tolist() == [(256 * 64 + 256 + 64 * 256) * 4] * 4
     assert made.stack.parts["inputs"].tolist() == [4 * 64 * 4] * 4
+    made.toggle_resident()
+    assert "weights" not in made.stack.parts and "inputs" not in made.stack.parts
+    assert "without weights and inputs" in made.chart_title()
 
 
 def test_the_curve_moves_with_the_sizes() -> None:
     made = memory(SYMBOLIC)
     assert made.assumed == "batch=1"
+    made.toggle_resident()
     assert made.stack is not None
     one = made.stack.total.tolist()
     assert made.browse.set_sizes("batch=8") == ""
@@ -209,9 +228,13 @@ def test_unknown_sizes_are_counted_not_taken_for_zero() -> None:
 def test_the_row_leads_to_its_node() -> None:
     made = memory(TWO_LAYERS)
     made.go_to(0)
+    names = [made.table.columns[0].text(row) for row in range(len(made.table.shown))]
+    assert made.export().cells("tensor") == names
+    made.table.index = names.index("%hidden")
     assert made.row_of_selected() == 2
     assert made.selected_name() == "%hidden"
-    assert made.export().cells("tensor") == ["%hidden"]
+    made.table.index = names.index("x")
+    assert made.row_of_selected() is None
 
 
 def test_counters_with_and_without_numbers() -> None:
@@ -249,11 +272,12 @@ def test_a_row_is_the_tensor_that_has_the_buffer_at_the_cursor() -> None:
     made = memory(IN_PLACE, lifetime="ort")
     made.go_to(2)
     texts = {made.table.columns[0].text(row): made.table.text(row) for row in range(len(made.table.shown))}
-    assert set(texts) == {"%b", "%c"}
+    assert set(texts) == {"x", "%b", "%c"}
     assert "read here, in the buffer of a" in texts["%b"]
     assert "second" in texts["%b"]
     table = made.export()
     assert set(zip(*(table.cells(key) for key in ("tensor", "born", "dies", "made_by")), strict=True)) == {
+        ("x", 0, 3, ""),
         ("%b", 1, 2, "second"),
         ("%c", 2, 3, "third"),
     }
@@ -264,3 +288,27 @@ def test_a_row_is_the_tensor_that_has_the_buffer_at_the_cursor() -> None:
     made.toggle_mark()
     made.go_to(2)
     assert "made and freed in the range, a buffer of 2 tensors in turn" in " ".join(made.table.text(row) for row in made.table.shown)
+
+
+@pytest.mark.parametrize("device", ["", "rtx3090", "xeon-8480"])
+@pytest.mark.parametrize("name", ["tagger.irs", "mlp.irs", "models/cnn.onnx", "models/lstm.onnx", "models/net.pt", "models/net.pt2"])
+def test_header_chart_and_table_say_what_the_report_says(name: str, device: str) -> None:
+    opened = open_model(SAMPLES / name, LoadOptions())
+    if opened.program.symbols:
+        opened = opened.rebound(dict.fromkeys(opened.program.symbols, 4))
+    opened.manager.settings = Settings(device=device)
+    made = Memory(Browse(opened.program, Source(name, settings=opened.manager.settings), UNICODE))
+    made.device = device
+    run = opened.manager.run_one(analysis_of(opened.manager, made.question))
+    made.take(Found("auto", device, Lives(run.value, made.browse.outline), counters_of(run.report()), measured(run.value)))
+    summary = run.report().summary
+    of = "tensor" if "tensor_peak_bytes" in summary else "device"
+    peak = bare(summary[f"{of}_peak_bytes"])  # type: ignore[arg-type]  # a cell
+    assert isinstance(peak, int)
+    assert made.go_to_peak() and made.stack is not None
+    assert made.stack.total.max() == made.stack.total[made.step] == peak == sum(made.size_of(one) or 0 for one in made.held())
+    text = humanise(peak, Kind.BYTES)
+    assert f"{text} in {made.count}" in made.table_title() and f"{text} at step {made.step}" in made.chart_title()
+    Alive(Lives(run.value, made.browse.outline), (), measured(run.value)).apply(made.browse.results)
+    (peaks,) = [span.text for line in made.browse.header(300, 2) for span in line if " peak " in span.text]
+    assert peaks.removeprefix(f"{of} peak ").lstrip("~") == f"{text} at step {made.step}"

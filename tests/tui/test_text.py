@@ -89,7 +89,7 @@ def test_operands_that_are_left_out_are_shown_as_such() -> None:
 
 def test_header_of_a_known_model() -> None:
     shown = text(browse(TWO_LAYERS).header(200, 2))
-    assert shown.startswith("two.irs · irs, 4 nodes · 33,024 parameters (129.00 KiB) · 264.45 KFLOPs · activation peak ")
+    assert shown.startswith("two.irs · irs, 4 nodes · 33,024 parameters (129.00 KiB) · 264.45 KFLOPs · tensor peak ")
     assert "known: costs 4/4, sizes 4/4" in shown
 
 
@@ -97,7 +97,7 @@ def test_header_of_a_model_about_which_something_was_guessed() -> None:
     told = TWO_LAYERS.replace("irscope 1\n", 'irscope 1\nguess "x" "f32[4,64]" "from its use"\n', 1)
     exact, shown = text(browse(TWO_LAYERS).header(200, 2)), text(browse(told).header(200, 2))
     assert "assumed x=f32[4,64]" in shown and "assumed" not in exact
-    assert "*264.45 KFLOPs" in shown and "activation peak *" in shown
+    assert "*264.45 KFLOPs" in shown and "tensor peak *" in shown
     assert "*" not in exact
 
 
@@ -110,14 +110,14 @@ def test_header_before_any_answer_waits_and_shows_no_zero() -> None:
 def test_header_of_a_partly_unknown_model() -> None:
     shown = text(browse(FOREIGN).header(200, 2))
     assert "≥6 FLOPs" in shown
-    assert "activation peak ≥24 B" in shown
+    assert "tensor peak ≥48 B" in shown
     assert "known: costs 1/3, sizes 1/3" in shown
 
 
 def test_header_where_nothing_is_known() -> None:
     shown = text(browse("irscope 1\ngraph @main {\n  input %x: f32[2]\n  %y: ?[*] = acme.op(%x)\n  return %y\n}\n").header(200, 2))
     assert "? FLOPs" in shown
-    assert "activation peak ?" in shown
+    assert "peak ?" in shown
 
 
 def test_header_of_formulas() -> None:

@@ -54,21 +54,21 @@ def test_four_questions_in_two_minutes(size: tuple[int, int], tmp_path: Path, mo
             await settle(app, pilot)
             # The peak is a formula at the top, and the title says how to put in a size.
             first = words(screen_text(app))
-            assert "activation peak" in first
+            assert "tensor peak" in first
             assert "c puts in sizes, such as batch=32" in first
             # What happens at batch 32?
             await press(app, pilot, "c", *"batch=32", "enter")
-            assert "activation peak 61.25 MiB at step" in words(screen_text(app))
+            assert "device peak 95.82 MiB at step" in words(screen_text(app))
             # What is my peak? The footer has p.
             assert "p Peak" in first
             await press(app, pilot, "p")
-            assert "61.25 MiB at step" in words(screen_text(app))
+            assert "95.82 MiB at step" in words(screen_text(app))
             # What is alive there, and why? The tabs have 2.
             assert "2 Memory" in first
             await press(app, pilot, "2", "p")
             alive = words(screen_text(app))
             assert "why alive" in alive
-            assert "2 tensors, 61.25 MiB" in alive
+            assert "95.82 MiB in 6 rows" in alive
             assert "made here" in alive
             # Which layer costs most? The tabs have 4; the first row is the model, the second its dearest part.
             await press(app, pilot, "4")

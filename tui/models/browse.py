@@ -52,6 +52,8 @@ class Browse:
         self.wanted = self.results.binding
         """The sizes that were last asked for; with very many formulas they are shown a little later."""
         self.later: Callable[[Binding], None] | None = None
+        self.summed: Callable[[Binding], None] | None = None
+        """Asks for what an allocator makes of sizes that were put in."""
         """Has numbers prepared in the worker's thread; set by the session."""
         self.table = TreeTable(self.outline, self.results, self.symbols)
 
@@ -122,6 +124,8 @@ class Browse:
         if bound.binding is not self.wanted:
             return
         self.results.show(bound)
+        if self.summed is not None and bound.binding.env:
+            self.summed(bound.binding)
         if self.filter_text:
             self.set_filter(self.filter_text)
 

@@ -12,6 +12,7 @@ from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, plain
 from irscope.tui.models.columns import amount
+from irscope.tui.models.footprint import peak_text
 from irscope.tui.models.results import Results
 from irscope.tui.models.spans import Line, Span, cut_line
 from irscope.tui.models.symbols import Symbols
@@ -48,7 +49,7 @@ def _items(program: Program, nodes: int, results: Results, symbols: Symbols) -> 
         yield Span(f"assumed {symbols.clean(f'{one.what}={one.value}')}", "unknown")
     yield _parameters(results, symbols)
     if not program.has_graph:
-        yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "activation peak"))
+        yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "peak"))
         return
     sign = SIGNS[Provenance.ASSUMED] if program.guesses else ""
     yield _flops(results, sign, symbols)
@@ -84,13 +85,26 @@ def _peak(results: Results, assumed: str, symbols: Symbols) -> Span:
     live, timeline = results.live, results.timeline
     if live is None or timeline is None:
         return _waiting("peak", results.has_failed("liveness"), symbols)
-    sign = f"{symbols.at_least if live.unsized else ''}{assumed}"
     if live.unsized and not live.ranges:
-        return Span(f"activation peak {symbols.unknown}", "unknown")
+        return Span(f"peak {symbols.unknown}", "unknown")
+    found = results.sum_for(results.binding)
+    if found is not None and timeline.peak is not None:
+        sign = assumed or SIGNS.get(found.found.peak.provenance, "")
+        return Span(f"{found.found.of} peak {peak_text(found.found, sign, symbols.at_least)} at step {timeline.peak:,}")
+    sign = f"{symbols.at_least if live.unsized else ''}{assumed}"
     if timeline.peak is not None and not results.assumed and not timeline.has_unknown:
-        return Span(f"activation peak {sign}{timeline.text_at(timeline.peak, symbols)} at step {timeline.peak:,}")
-    text = _short(results.binding.of(live.peak), Kind.BYTES, symbols)
-    return Span(f"activation peak {sign}{text}" if text is not None else f"activation peak depends on {_names(results, symbols)}")
+        return Span(f"tensor peak {sign}{timeline.text_at(timeline.peak, symbols)} at step {timeline.peak:,}")
+    text = _short(_bound_peak(results), Kind.BYTES, symbols)
+    return Span(f"tensor peak {sign}{text}" if text is not None else f"tensor peak depends on {_names(results, symbols)}")
+
+
+def _bound_peak(results: Results) -> Dim | None:
+    """Weights, inputs and activations at their most, as a formula."""
+    assert results.live is not None
+    total: Dim = results.live.peak
+    for size in results.live.resident.values():
+        total = total + (0 if size is None else size)
+    return results.binding.of(total)
 
 
 def _short(value: Dim | None, kind: Kind, symbols: Symbols) -> str | None:

@@ -84,6 +84,11 @@ class Lives:
             total[self.over_steps(np.ones(len(sizes), dtype=np.float64), lacking) > 0] = np.nan
         return total
 
+    def resident(self, binding: Binding, roles: Sequence[str] | None = None) -> int:
+        """What is there all the time, of all or some roles, as far as it is known."""
+        sizes: Mapping[str, Dim | None] = self.live.resident
+        return sum(size for role in (sizes if roles is None else roles) if isinstance(size := binding.of(sizes.get(role, 0)), int))
+
     def alive(self, first: int, last: int | None = None) -> Ints:
         """The storages alive at a step, or at any of several, by their number."""
         found: Ints = np.flatnonzero((self.born <= (first if last is None else last)) & (self.dies >= first))
@@ -107,12 +112,6 @@ class Lives:
                 return one, one.at(step)
             place += 1
         return self._moved_in.get(value)
-
-
-def resident_bytes(live: LiveTensors, roles: Sequence[str], binding: Binding) -> int:
-    """What is there all the time of some roles, as far as it is known."""
-    resident: Mapping[str, Dim | None] = live.resident
-    return sum(size for role in roles if isinstance(size := binding.of(resident.get(role, 0)), int))
 
 
 def category_of(one: LiveRange) -> str:

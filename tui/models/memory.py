@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from irscope.errors import IrscopeError
 from irscope.ir.dims import bounds
+from irscope.ir.graph import Node
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -19,11 +21,12 @@ from irscope.tui.models.binding import Binding, example
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.columns import amount
 from irscope.tui.models.counters import Counters
-from irscope.tui.models.lives import OUTPUT, Lives, category_of, maker_of, resident_bytes
+from irscope.tui.models.footprint import RESIDENT, Held, Measured
+from irscope.tui.models.lives import OUTPUT, Lives, category_of, maker_of
 from irscope.tui.models.memoryviews import TITLES, Drawings, Wanted
 from irscope.tui.models.names import RowTexts
 from irscope.tui.models.outline import Ints
-from irscope.tui.models.overlay import Tenant
+from irscope.tui.models.overlay import Tenant, rows_by_name
 from irscope.tui.models.results import LiveRange, LiveTensors
 from irscope.tui.models.rows import TableColumn, TableModel
 from irscope.tui.models.spaces import AddressMap
@@ -38,6 +41,31 @@ _MOST_COUNTED = 20_000
 """Nodes of a model that is read again whenever other sizes are put in, to count what its allocator does."""
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table."""
+
+    name: str
+    size: int | None
+    born: int
+    dies: int
+    kind: str
+    why: Callable[[], str]
+    node: Node | None
+    most: int | None = None
+    """The most that it may take, where its size is unknown."""
+
+    @property
+    def made_by(self) -> str:
+        """The module that made it, else the operator."""
+        return "" if self.node is None else self.node.scope.path or self.node.op
+
+    def has(self, word: str, *, with_reason: bool) -> bool:
+        """Whether a word stands in the row."""
+        texts = (self.name, self.kind, self.made_by, self.why() if with_reason else "")
+        return any(word in text.lower() for text in texts)
+
+
 @dataclass(frozen=True)
 class Found:
     """The answer to one question: liveness under a model, on a device."""
@@ -46,6 +74,8 @@ class Found:
     device: str
     lives: Lives
     counters: Counters | None
+    measured: Measured | None = None
+    """All memory over the steps, where every size is a number."""
 
     @property
     def live(self) -> LiveTensors:
@@ -66,7 +96,7 @@ class Memory:
         self.step = 0
         self.mark: int | None = None
         """The other end of a range of steps that is looked at."""
-        self.with_resident = False
+        self.with_resident = True
         """Whether weights and inputs, which are there all the time, are drawn."""
         self.stack: Stack | None = None
         self.assumed = ""
@@ -74,10 +104,14 @@ class Memory:
         self.sizes: NDArray[np.float64] = np.zeros(0, dtype=np.float64)
         self._rows: Ints = np.zeros(0, dtype=np.int64)
         """The storages of the table by their number."""
+        self.shown_for = Binding()
+        """The sizes that are shown, those among them that nobody gave too."""
+        self._held: Sequence[Held] = ()
+        """What the table shows of one step, the largest first."""
         self._names: RowTexts | None = None
         self.table = self._table_of()
         self._env: dict[str, int] = {}
-        self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None] | None = None
+        self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None, Measured | None] | None = None
         self.by_size: Stack | None = None
         """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
         self.drawings = Drawings(self.symbols, of_training=browse.program.training is not None)
@@ -129,6 +163,7 @@ class Memory:
         self.assumed = ""
         if lives.depends(binding):
             binding, self.assumed = example(self.browse.program.symbols, binding)
+        self.shown_for = binding
         self.sizes = lives.bound(binding)
         self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes[: len(lives.live.ranges)]).sum())
         window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
@@ -151,9 +186,20 @@ class Memory:
             return False
         return bool(self.browse.results.binding.env) and (self._counted is None or self._counted[0] != self.counted_for)
 
-    def take_counters(self, asked: tuple[object, ...], found: Counters | IrscopeError | None) -> None:
-        """The allocator's counters for the entered sizes, or why they are unknown."""
-        self._counted = (asked, found)
+    def take_counters(self, asked: tuple[object, ...], found: Counters | IrscopeError | None, summed: Measured | None = None) -> None:
+        """The allocator's counters for the entered sizes, or why they are unknown; and all memory over the steps."""
+        self._counted = (asked, found, summed)
+        if asked == self.counted_for:
+            self.update()
+
+    @property
+    def measured(self) -> Measured | None:
+        """All memory over the steps for the sizes that are shown, where it is known."""
+        if self.found is None:
+            return None
+        if not self.browse.results.binding.env:
+            return self.found.measured
+        return self._counted[2] if self._counted is not None and self._counted[0] == self.counted_for else None
 
     @property
     def sizes_question(self) -> str:
@@ -203,11 +249,14 @@ class Memory:
         return self._env != self.browse.results.binding.env
 
     def _parts(self, lives: Lives, binding: Binding) -> Mapping[str, NDArray[np.float64]]:
+        measured = self.measured
+        if measured is not None:
+            return {name: part for name, part in measured.parts.items() if self.with_resident or name not in RESIDENT}
         count = len(lives.steps)
         parts: dict[str, NDArray[np.float64]] = {}
         if self.with_resident:
-            for name, roles in (("weights", ("param", "buffer", "constant")), ("inputs", ("input",))):
-                parts[name] = np.full(count, float(resident_bytes(lives.live, roles, binding)))
+            for name, roles in (("weights", ("param", "buffer", "const")), ("inputs", ("input",))):
+                parts[name] = np.full(count, float(lives.resident(binding, roles)))
         parts["outputs"] = lives.over_steps(self.sizes, lives.is_output)
         parts["activations"] = lives.over_steps(self.sizes, ~lives.is_output)
         parts["temporary"] = lives.inside(binding)
@@ -281,9 +330,25 @@ class Memory:
         order = np.argsort(-np.nan_to_num(self.sizes[found]), kind="stable")
         return found[order]
 
+    def held(self) -> Sequence[Held]:
+        """All that is alive at the cursor, the largest first: it adds up to the height of the step."""
+        if self.found is None or self.range is not None or not len(self.found.lives.steps):
+            return ()
+        measured = self.measured
+        found = self.found.live.footprint.living(self.step) if measured is None else measured.living(self.step)
+        return sorted(found, key=lambda one: -(self.size_of(one) or 0))
+
+    def size_of(self, one: Held) -> int | None:
+        """The size of something that is alive; None where it has none with the sizes that are shown."""
+        if one.shown is not None and one.shown.value is None:
+            return None
+        size = self.shown_for.of(one.size)
+        return size if isinstance(size, int) else None
+
     def _show_living(self) -> None:
         before = self.table
         self._rows = self.living()
+        self._held = self.held()
         self.table = self._table_of()
         if before.sorted_by is not None:
             self.table.sort(before.sorted_by, reverse=before.reversed)
@@ -297,14 +362,18 @@ class Memory:
         if not words or self.found is None:
             self.table.filter(None)
             return ""
-        kept = np.ones(len(self._rows), dtype=np.bool_)
+        count = self.count
+        kept = np.ones(count, dtype=np.bool_)
         # Why each of very many is alive takes too long to say for one key.
-        reasons = [self.why(self._range(row)).lower() for row in range(len(self._rows))] if len(self._rows) <= _MOST_REASONS else None
+        rows = [self._row(row) for row in range(count)] if self.range is None or count <= _MOST_REASONS else None
         for word in words:
             negated, wanted = word[:1] == "!" and len(word) > 1, word.removeprefix("!") if len(word) > 1 else word
-            hit = self.names.containing(wanted)[self._rows]
-            if reasons is not None:
-                hit |= np.array([wanted in reason for reason in reasons], dtype=np.bool_)
+            if rows is None:
+                hit = self.names.containing(wanted)[self._rows]
+            else:
+                hit = np.array([one.has(wanted, with_reason=count <= _MOST_REASONS) for one in rows], dtype=np.bool_)
+                if self.range is not None:
+                    hit |= self.names.containing(wanted)[self._rows]
             kept &= ~hit if negated else hit
         self.table.filter(kept)
         return ""
@@ -326,64 +395,73 @@ class Memory:
         assert self.found is not None
         return self.found.lives.ranges[int(self._rows[row])]
 
-    def _size(self, row: int) -> int | None:
+    def _row(self, row: int) -> Row:
+        """What stands in a row: something alive at the cursor, for a range of steps a storage."""
+        if self.range is None:
+            one = self._held[row]
+            most = None if one.shown is None or not isinstance(one.shown.hi, int) else one.shown.hi
+            return Row(self._name(one), self.size_of(one), one.born, one.dies, one.category, lambda: one.why, one.node, most)
+        storage = self._range(row)
         size = float(self.sizes[self._rows[row]])
-        return None if np.isnan(size) else int(size)
+        node, kind = storage.value.node, category_of(storage)
+        number = None if np.isnan(size) else int(size)
+        what = partial(self.what_happens, storage)
+        return Row(self.name_of(storage), number, storage.born, storage.dies, kind, what, node, bounds(storage.size)[1])
+
+    def _name(self, one: Held) -> str:
+        if one.value is None or one.value.name is None:
+            shown = one.value is not None and one.node in self.browse.outline.row_of
+            return self.browse.results.names[one.value] if shown and one.value is not None else self.symbols.clean(one.name or one.category)
+        return f"%{self.symbols.clean(one.value.name)}"
 
     def _total(self, chosen: NDArray[np.bool_] | None = None) -> int:
         """Bytes of what the table shows, or of a part of it."""
+        if self.range is None:
+            return sum(self.size_of(one) or 0 for one in self._held)
         sizes = self.sizes[self._rows] if len(self._rows) else np.zeros(0, dtype=np.float64)
         return int(np.nansum(sizes if chosen is None else sizes[chosen]))
 
+    @property
+    def count(self) -> int:
+        """Rows of the table without a filter."""
+        return len(self._held) if self.range is None else len(self._rows)
+
     def _table_of(self) -> TableModel:
-        clean, rows, found = self.symbols.clean, self._rows, self.found
+        clean, row_of, found, count = self.symbols.clean, self._row, self.found, self.count
 
         def size(row: int) -> str:
-            number = self._size(row)
-            if number is not None:
-                return amount(number, Kind.BYTES, self.symbols)
-            most = bounds(self._range(row).size)[1]
-            return self.symbols.unknown if most is None else f"{self.symbols.at_most}{amount(most, Kind.BYTES, self.symbols)}"
+            one = row_of(row)
+            if one.size is not None:
+                return amount(one.size, Kind.BYTES, self.symbols)
+            return self.symbols.unknown if one.most is None else f"{self.symbols.at_most}{amount(one.most, Kind.BYTES, self.symbols)}"
 
         def names() -> Sequence[str]:
-            return [self.name_of(self._tensor(row)) for row in range(len(rows))]
+            return [row_of(row).name for row in range(count)]
 
-        def steps_of(read: Callable[[LiveRange | Tenant], int]) -> Callable[[], NDArray[Any]]:
-            return lambda: np.array([read(self._tensor(row)) for row in range(len(rows))], dtype=np.int64)
-
-        def array(read: Callable[[Lives], NDArray[Any]]) -> Callable[[], NDArray[Any]]:
-            return lambda: np.zeros(0) if found is None else read(found.lives)[rows]
+        def numbers(read: Callable[[Row], int | None]) -> Callable[[], NDArray[Any]]:
+            return lambda: np.array([np.nan if (found := read(row_of(row))) is None else found for row in range(count)], dtype=np.float64)
 
         columns = (
-            TableColumn("tensor", 18, lambda row: self.name_of(self._tensor(row)), names, grows=True, role="name"),
-            TableColumn("size", 12, size, array(lambda lives: self.sizes), right=True),
-            TableColumn("born", 7, lambda row: f"{self._tensor(row).born:,}", steps_of(lambda one: one.born), right=True, rank=2),
-            TableColumn("dies", 7, lambda row: self._dies(self._tensor(row)), steps_of(lambda one: one.dies), right=True, rank=1),
-            TableColumn("kind", 10, lambda row: category_of(self._range(row)), rank=4),
-            TableColumn("why alive", 30, lambda row: clean(self.why(self._range(row))), grows=True),
-            TableColumn("made by", 16, lambda row: clean(maker_of(self._tensor(row))), rank=3, role="operator"),
+            TableColumn("tensor", 18, lambda row: row_of(row).name, names, grows=True, role="name"),
+            TableColumn("size", 12, size, numbers(lambda one: one.size), right=True),
+            TableColumn("born", 7, lambda row: f"{row_of(row).born:,}", numbers(lambda one: one.born), right=True, rank=2),
+            TableColumn("dies", 7, lambda row: self._dies(row_of(row)), numbers(lambda one: one.dies), right=True, rank=1),
+            TableColumn("kind", 10, lambda row: row_of(row).kind, rank=4),
+            TableColumn("why alive", 30, lambda row: clean(row_of(row).why()), grows=True),
+            TableColumn("made by", 16, lambda row: clean(row_of(row).made_by), rank=3, role="operator"),
         )
         nothing = "Nothing is alive here." if self.browse.program.has_graph else "The file has no graph, so lifetimes are unknown."
         empty = nothing if found is not None else "computing"
-        return TableModel(columns, len(rows), self.symbols, empty=empty)
-
-    def _tensor(self, row: int) -> LiveRange | Tenant:
-        """What stands in a row: the tensor that has the storage at the cursor, for a range of steps the storage itself."""
-        one = self._range(row)
-        return one.at(self.step) if self.range is None else one
+        return TableModel(columns, count, self.symbols, empty=empty)
 
     def name_of(self, one: LiveRange | Tenant) -> str:
         """A tensor by its name; a storage by that of the first that has it."""
         value = one.value
         return f"%{self.symbols.clean(value.name)}" if value.name is not None else self.browse.results.names[value]
 
-    def why(self, one: LiveRange) -> str:
-        """Why a storage is alive at the cursor, or what happens to it in the range."""
-        if self.found is None:
-            return ""
-        if self.range is None:
-            return self.found.live.why(one, self.step)
-        start, stop = self.range
+    def what_happens(self, one: LiveRange) -> str:
+        """What happens to a storage in the range of steps that is looked at."""
+        start, stop = self.range or (self.step, self.step)
         made, freed = one.born >= start, one.dies <= stop and one.held_by != OUTPUT
         what = {(True, True): "made and freed in the range", (True, False): "made in the range", (False, True): "freed in the range"}.get(
             (made, freed), "alive all the time"
@@ -391,28 +469,28 @@ class Memory:
         tensors = sum(tensor.born <= stop and tensor.dies >= start for tensor in one.tenants)
         return what if tensors < 2 else f"{what}, a buffer of {tensors:,} tensors in turn"
 
-    def _dies(self, one: LiveRange | Tenant) -> str:
-        return "end" if one.held_by == OUTPUT else f"{one.dies:,}"
+    def _dies(self, one: Row) -> str:
+        return "end" if self.found is not None and one.dies >= len(self.found.live.steps) else f"{one.dies:,}"
 
     def row_of_selected(self) -> int | None:
         """The row of the outline that made what is selected in the table."""
-        if self.table.selected is None:
+        node = None if self.table.selected is None else self._row(self.table.selected).node
+        if node is None:
             return None
-        node = self._tensor(self.table.selected).value.node
-        return None if node is None else self.browse.outline.row_of.get(node)
+        found = self.browse.outline.row_of.get(node)
+        # A model that was read again for other sizes has nodes of its own, under the same names.
+        return rows_by_name(self.browse.outline).get(node.name) if found is None else found
 
     def selected_name(self) -> str:
         """The name of what is selected in the table."""
-        return "" if self.table.selected is None else self.name_of(self._tensor(self.table.selected))
+        return "" if self.table.selected is None else self._row(self.table.selected).name
 
     def export(self) -> Table:
         """What the table shows."""
-        binding = self.browse.results.binding
         rows = [
-            (self.name_of(one), binding.of(storage.size), one.born, one.dies, self.why(storage), maker_of(one))
-            for storage, one in ((self._range(row), self._tensor(row)) for row in self.table.shown.tolist())
+            (one.name, one.size, one.born, one.dies, one.kind, one.why(), one.made_by) for one in map(self._row, self.table.shown.tolist())
         ]
-        return Table.of(rows, ["tensor:value", "size:bytes", "born:index", "dies:index", "why", "made_by"], "alive")
+        return Table.of(rows, ["tensor:value", "size:bytes", "born:index", "dies:index", "category", "why", "made_by"], "alive")
 
     # -- text --------------------------------------------------------------------------------------------------
 
@@ -467,11 +545,13 @@ class Memory:
     def chart_title(self) -> str:
         """What stands above the chart."""
         separator = self.symbols.glyphs.separator
-        parts = [TITLES[self.drawings.view]]
+        measured = self.measured
+        parts = [TITLES[self.drawings.view] if self.drawings.view != "steps" or measured is None else measured.title.capitalize()]
         if self.drawings.title:
             parts.append(self.drawings.title)
         elif self.stack is not None and len(self.stack):
             parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")
+            parts += [] if self.with_resident else ["without weights and inputs"]
         parts.append(f"model {self.lifetime if self.found is None else self._model_text()}")
         if self.device:
             parts.append(f"device {self.device}")
@@ -493,10 +573,11 @@ class Memory:
 
     def table_title(self) -> str:
         """What stands above the table."""
-        count = len(self._rows)
         if self.range is None or self.found is None:
-            tensors = f"{count:,} {'tensor' if count == 1 else 'tensors'}"
-            return f"Alive at step {self.step:,}{self._node_text()}: {tensors}, {humanise(self._total(), Kind.BYTES)}"
+            count = len(self._held)
+            rows = f"{count:,} {'row' if count == 1 else 'rows'}"
+            return f"Alive at step {self.step:,}{self._node_text()}: {humanise(self._total(), Kind.BYTES)} in {rows}"
+        count = len(self._rows)
         (start, stop), lives = self.range, self.found.lives
         made = self._total(lives.born[self._rows] >= start)
         freed = self._total((lives.dies[self._rows] <= stop) & ~lives.is_output[self._rows])

@@ -132,7 +132,7 @@ def node_rows(outline: Outline, table: Table) -> Mapping[int, int]:
         if named is None:
             return {}
         keys = [bare(cell) for cell in table.cells(named.key)]
-    names = _rows_by_name(outline) if any(isinstance(key, str) for key in keys) else {}
+    names = rows_by_name(outline) if any(isinstance(key, str) for key in keys) else {}
     found: dict[int, int] = {}
     taken: set[int] = set()
     for place, key in enumerate(keys):
@@ -143,7 +143,8 @@ def node_rows(outline: Outline, table: Table) -> Mapping[int, int]:
     return found
 
 
-def _rows_by_name(outline: Outline) -> Mapping[str, int]:
+def rows_by_name(outline: Outline) -> Mapping[str, int]:
+    """The row of each node, by its name and those of its results."""
     names: dict[str, int] = {}
     for node, row in outline.row_of.items():
         for name in (node.name, *(output.name for output in node.outputs)):

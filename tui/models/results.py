@@ -18,6 +18,7 @@ from irscope.tui.models.aliases import AliasSets
 from irscope.tui.models.binding import Binding, example
 from irscope.tui.models.columns import Column
 from irscope.tui.models.folds import Folds
+from irscope.tui.models.footprint import Measured
 from irscope.tui.models.lives import Lives
 from irscope.tui.models.overlay import Life, Overlay
 from irscope.tui.models.timeline import Timeline
@@ -86,6 +87,8 @@ class LiveTensors(Protocol):
     def unsized(self) -> Sequence[Value]: ...
     @property
     def unsized_ranges(self) -> Sequence[LiveRange]: ...
+    @property
+    def footprint(self) -> Any: ...
 
 
 class Device(Protocol):
@@ -155,6 +158,10 @@ class Results:
     params: Report | None = None
     live: LiveTensors | None = None
     lives: Lives | None = None
+    measured: Measured | None = None
+    """All memory over the steps, where every size is a number without anything put in."""
+    summed: tuple[Mapping[str, int], Measured | None] = field(default_factory=lambda: ({}, None))
+    """The same for sizes that were put in, and these sizes."""
     aliases: AliasSets | None = None
     folds: Folds | None = None
     formulas_of: dict[Node, Mapping[str, str]] = field(default_factory=dict)
@@ -204,13 +211,21 @@ class Results:
         self.raw_overlay = overlay
         self.overlay = None if overlay is None else overlay.bound(self.binding)
 
+    def sum_for(self, binding: Binding) -> Measured | None:
+        """All memory over the steps for these sizes, where it is known."""
+        env, found = self.summed
+        return self.measured if not binding.env else found if env == binding.env else None
+
     def _timeline(self, binding: Binding) -> tuple[Timeline | None, str]:
         if self.lives is None:
             return None, ""
+        found = self.sum_for(binding)
+        if found is not None and not self.lives.live.unsized:
+            return Timeline(found.heights, Kind.BYTES), ""
         assumed = ""
         if self.lives.depends(binding):
             binding, assumed = example(self.symbols, binding)
-        return Timeline(self.lives.heights(binding), Kind.BYTES), assumed
+        return Timeline(self.lives.heights(binding) + self.lives.resident(binding), Kind.BYTES), assumed
 
     @property
     def free_symbols(self) -> list[str]:
@@ -312,10 +327,23 @@ class Alive:
 
     lives: Lives
     diagnostics: Sequence[Diagnostic]
+    measured: Measured | None = None
 
     def apply(self, results: Results) -> None:
-        results.live, results.lives = self.lives.live, self.lives
+        results.live, results.lives, results.measured = self.lives.live, self.lives, self.measured
         results.remark(self.diagnostics)
+        results.refresh()
+
+
+@dataclass(frozen=True)
+class Summed:
+    """All memory over the steps for sizes that were put in."""
+
+    env: Mapping[str, int]
+    measured: Measured | None
+
+    def apply(self, results: Results) -> None:
+        results.summed = (self.env, self.measured)
         results.refresh()
 
 

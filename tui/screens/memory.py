@@ -16,6 +16,7 @@ from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import analysis_of, report_of, result_of
 from irscope.tui.models.command import run_command
 from irscope.tui.models.counters import Counters, counters_of
+from irscope.tui.models.footprint import Measured, measured
 from irscope.tui.models.lives import Lives
 from irscope.tui.models.memory import LIFETIMES, Found, Memory
 from irscope.tui.models.memoryviews import VIEWS, Drawing, View
@@ -60,7 +61,13 @@ class MemoryScreen(ModelScreen):
         Action("memory", "hill(-1)", ("N",), "Peak before", "Go to the local peak before."),
         Action("memory", "lifetime", ("m",), "Model", "Choose the lifetime model: Python, ONNX Runtime, TorchScript.", footer=True),
         Action("memory", "device", ("D",), "Device", "Choose the device whose allocator counts."),
-        Action("memory", "resident", ("r",), "Weights", "Draw weights and inputs too, which are there all the time, or leave them out."),
+        Action(
+            "memory",
+            "resident",
+            ("r",),
+            "Weights",
+            "Leave weights and inputs, which are there all the time, out of the chart, or draw them too.",
+        ),
         Action("memory", "grow(1)", ("greater_than_sign",), "Size up", "Make the first symbol larger by one, as batch=2 after batch=1."),
         Action("memory", "grow(-1)", ("less_than_sign",), "Size down", "Make the first symbol smaller by one."),
         Action("memory", "scale(2)", ("right_curly_bracket",), "Double", "Make the first symbol twice as large."),
@@ -100,7 +107,7 @@ class MemoryScreen(ModelScreen):
             found = manager.run_one(analysis_of(manager, question))
             shared = results.lives
             lives = shared if shared is not None and shared.live is found.value else Lives(found.value, outline)
-            return Found(lifetime, device, lives, counters_of(found.report()))
+            return Found(lifetime, device, lives, counters_of(found.report()), measured(found.value))
 
         question = memory.question
         self.session.ask(f"memory.{lifetime}.{device}", answer, memory.take, memory.fail, urgency=NOW)
@@ -111,15 +118,18 @@ class MemoryScreen(ModelScreen):
         if not memory.lacks_counters or memory.found is None:
             return
         asked, question, env = memory.counted_for, memory.question, dict(self.browse.results.binding.env)
+        steps = memory.found.live.steps
 
-        def answer() -> Counters | None:
-            # Only the numbers go on: the report would keep the whole model that was read for it.
-            return counters_of(report_of(session.model_for(env).manager, question))
+        def answer() -> tuple[Counters | None, Measured | None]:
+            manager = session.model_for(env).manager
+            found = manager.run_one(analysis_of(manager, question))
+            return counters_of(found.report()), measured(found.value, steps)
 
-        def take(found: Counters | IrscopeError | None) -> None:
-            memory.take_counters(asked, found)
+        def take(found: tuple[Counters | None, Measured | None]) -> None:
+            memory.take_counters(asked, *found)
+            self.show()
 
-        session.ask("memory.counters", answer, take, take)
+        session.ask("memory.counters", answer, take, lambda error: memory.take_counters(asked, error))
 
     def _ask_sizes(self) -> None:
         memory, manager, question = self.memory, self.session.manager, self.memory.sizes_question
