@@ -134,7 +134,8 @@ class ModelJson(TypedDict):
     path: str
     format: Annotated[str, "onnx, pt2, torchscript, irs, checkpoint, module, or what a plugin calls its own."]
     sha256: Annotated[str, "Of the file's content; empty where the model is not a file."]
-    nodes: Annotated[int | None, "null for a file of weights without a graph."]
+    nodes: int
+    has_graph: Annotated[bool, "false for a file of weights: it has no nodes, and nothing that depends on them is known."]
     parameters: Annotated[int | None, "null where it is unknown."]
     parameter_bytes: Annotated[int | None, "null where it is unknown."]
     bind: Annotated[dict[str, int], "The symbols that were given a value."]

@@ -17,6 +17,7 @@ def test_the_documents_shape() -> None:
         "format": "onnx",
         "sha256": "ab" * 32,
         "nodes": 12,
+        "has_graph": True,
         "parameters": 1000,
         "parameter_bytes": 4000,
         "bind": {"batch": 8},
