@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from irscope.ir.dim_poly import evaluate
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max, less_equal, unknown
-from irscope.ir.dimsample import evaluate
 from irscope.report.values import Provenance, Quantity
 
 CONVENTION = "a multiply-add is 2 FLOPs; MiB = 2^20 bytes"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from irscope.ir.bind import substitute_symbols
-from irscope.ir.dimbounds import Interval
+from irscope.ir.dim_poly import Interval
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Value
 from irscope.ir.program import Program

@@ -5,16 +5,30 @@ A `Dim` is an int or a `SymDim`. Comparisons are three-valued: None means undeci
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from typing import NoReturn, TypeVar
 
 from irscope.errors import UsageError
-from irscope.ir.dimatoms import symbol, unknown
-from irscope.ir.dimbounds import Interval, interval_of
-from irscope.ir.dimcompare import broadcast, dim_max, dim_min, equal, less, less_equal
-from irscope.ir.dimdiv import ceildiv, exact_div, floordiv, mod, substitute
-from irscope.ir.dimpoly import Atom, Dim, SymDim, as_dim, atom_dim
-from irscope.ir.dimtext import parse_dim
+from irscope.ir.dim_algebra import (
+    broadcast,
+    ceildiv,
+    dim_max,
+    dim_min,
+    equal,
+    exact_div,
+    floordiv,
+    less,
+    less_equal,
+    mod,
+    substitute,
+    symbol,
+    unknown,
+)
+from irscope.ir.dim_poly import MAX_DEGREE, Atom, Dim, Interval, SymDim, as_dim, atom_dim, interval_of
 
 __all__ = [
     "Dim",
@@ -125,3 +139,223 @@ def _limits(atom: Atom) -> str:
     if atom.lo is None or atom.hi is None:
         return f"it is at most {atom.hi}" if atom.lo is None else f"it is at least {atom.lo}"
     return f"it is from {atom.lo} to {atom.hi}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Reading dimension formulas, as irscope prints them and as exporters write them. Nothing is evaluated as code.
+
+T = TypeVar("T")
+
+MAX_LENGTH = 10_000
+MAX_NESTING = 200
+MAX_BITS = 4_000
+SHOWN_AROUND_ERROR = 60
+
+_ROUNDINGS: dict[str, Callable[[Dim, Dim], Dim]] = {"floor": floordiv, "ceil": ceildiv, "ceiling": ceildiv}
+_PAIRS: dict[str, Callable[[Dim, Dim], Dim]] = {"mod": mod, "floordiv": floordiv, "ceildiv": ceildiv}
+_EXTREMES: dict[str, Callable[..., Dim]] = {"max": dim_max, "min": dim_min}
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d+)?)"
+    rf"|(?P<call>(?i:{'|'.join((*_ROUNDINGS, *_PAIRS, *_EXTREMES))}))\s*\("
+    r"|(?P<name>\??[A-Za-z_][A-Za-z0-9_.]*)"
+    r"|(?P<mark>\*\*|//|[-+*/%(),]))"
+)
+_STRENGTH = {"+": 1, "-": 1, "*": 2, "//": 2, "/": 2, "%": 2, "negate": 3, "**": 4}
+
+
+def parse_dim(text: str, symbols: Callable[[str], Dim] | None = None) -> Dim:
+    """The size a formula stands for; `symbols` finds the Dim of a name, which starts with ? for unknown sizes.
+
+    A single slash is a true quotient until a whole number is needed; then it rounds down, or up inside ceil().
+    """
+    if len(text) > MAX_LENGTH:
+        raise UsageError(f"a dimension formula of {len(text)} characters is too long; up to {MAX_LENGTH} are read", code="IRS621")
+    return _Reader(text, symbols or _default_symbol).read()
+
+
+def _default_symbol(name: str) -> Dim:
+    return unknown(name) if name.startswith("?") else symbol(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """A quotient that has not been rounded yet."""
+
+    over: Dim
+    under: Dim = 1
+
+    def whole(self) -> Dim:
+        return floordiv(self.over, self.under)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An operator, call or parenthesis that waits for what stands right of it."""
+
+    mark: str
+    column: int
+    arguments: int = 1
+
+    @property
+    def strength(self) -> int:
+        return _STRENGTH.get(self.mark, 0)
+
+
+class _Reader:
+    """Precedence parser with stacks of its own, so that nesting costs no Python frames."""
+
+    def __init__(self, text: str, symbols: Callable[[str], Dim]) -> None:
+        self._text = text
+        self._symbols = symbols
+        self._known: dict[str, Dim] = {}
+        self._values: list[_Ratio] = []
+        self._pending: list[_Pending] = []
+        self._nesting = 0
+
+    def read(self) -> Dim:
+        text = self._text
+        end = len(text.rstrip())
+        at = 0
+        wants_operand = True
+        while at < end:
+            token = _TOKEN.match(text, at)
+            if token is None or token.lastgroup is None:
+                column = end - len(text[at:end].lstrip())
+                self._fail(column, f"{text[column]!r} means nothing here")
+            column = token.start(token.lastgroup)
+            content = token[token.lastgroup]
+            wants_operand = (self._operand if wants_operand else self._operator)(token.lastgroup, content, column)
+            at = token.end()
+        if wants_operand:
+            self._fail(end, "a number, a name or ( is missing at the end" if end else "there is nothing to read")
+        self._reduce(1)
+        if self._pending:
+            self._fail(self._pending[-1].column, "this is never closed with )")
+        return self._guarded(end, self._values.pop().whole)
+
+    def _operand(self, kind: str, content: str, column: int) -> bool:
+        """Take a token where an operand may start; tells whether one may still follow."""
+        if kind == "number":
+            self._values.append(self._number(content, column))
+            return False
+        if kind == "name":
+            self._values.append(_Ratio(self._symbol(content, column)))
+            return False
+        if kind == "call" or content == "(":
+            self._nesting += 1
+            if self._nesting > MAX_NESTING:
+                self._fail(column, f"parentheses are nested more than {MAX_NESTING} deep")
+            self._pending.append(_Pending(content.lower(), column))
+        elif content == "-":
+            self._pending.append(_Pending("negate", column))
+        elif content != "+":
+            self._fail(column, f"a number, a name or ( is missing before {content}")
+        return True
+
+    def _operator(self, kind: str, content: str, column: int) -> bool:
+        """Take a token where an operand has just ended; tells whether another one must follow."""
+        if kind != "mark" or content == "(":
+            what = "what stands before this is no function; there are floor, ceil, max, min and mod"
+            self._fail(column, what if content == "(" else "an operator is missing")
+        if content in _STRENGTH:
+            # Powers group from the right: a tower is only worked out once it ends.
+            self._reduce(_STRENGTH[content] + (content == "**"))
+            self._pending.append(_Pending(content, column))
+            return True
+        self._reduce(1)
+        if not self._pending or (content == "," and self._pending[-1].mark == "("):
+            self._fail(column, f"{content} has no call or ( that it belongs to")
+        if content == ",":
+            self._pending[-1].arguments += 1
+            return True
+        self._close(self._pending.pop())
+        return False
+
+    def _close(self, opened: _Pending) -> None:
+        self._nesting -= 1
+        if opened.mark == "(":
+            return
+        args = self._values[-opened.arguments :]
+        del self._values[-opened.arguments :]
+        if opened.mark not in _EXTREMES and len(args) != (1 if opened.mark in _ROUNDINGS else 2):
+            wanted = "one argument" if opened.mark in _ROUNDINGS else "two arguments"
+            self._fail(opened.column, f"{opened.mark} takes {wanted}, not {len(args)}")
+        self._push(self._guarded(opened.column, partial(_call, opened.mark, args)), opened.column)
+
+    def _reduce(self, strength: int) -> None:
+        while self._pending and self._pending[-1].strength >= strength:
+            operator = self._pending.pop()
+            right = self._values.pop()
+            if operator.mark == "negate":
+                self._values.append(_Ratio(-right.over, right.under))
+                continue
+            left = self._values.pop()
+            if operator.mark == "**":
+                self._check_power(left, right, operator.column)
+            self._push(self._guarded(operator.column, partial(_apply, operator.mark, left, right)), operator.column)
+
+    def _push(self, value: _Ratio, column: int) -> None:
+        if any(isinstance(part, int) and part.bit_length() > MAX_BITS for part in (value.over, value.under)):
+            self._fail(column, "the number becomes too large here")
+        self._values.append(value)
+
+    def _number(self, content: str, column: int) -> _Ratio:
+        if len(content) * 3 > MAX_BITS:
+            self._fail(column, f"a number of {len(content)} digits is too large")
+        whole, _, fraction = content.partition(".")
+        return _Ratio(int(whole + fraction), 10 ** len(fraction))
+
+    def _symbol(self, name: str, column: int) -> Dim:
+        if name not in self._known:
+            try:
+                self._known[name] = as_dim(self._guarded(column, partial(self._symbols, name)))
+            except KeyError:
+                self._fail(column, f"there is no dimension named {name}")
+        return self._known[name]
+
+    def _check_power(self, base: _Ratio, exponent: _Ratio, column: int) -> None:
+        power = exponent.over
+        if not isinstance(power, int) or exponent.under != 1 or not 0 <= power <= MAX_DEGREE:
+            self._fail(column, f"a power must be a number from 0 to {MAX_DEGREE}")
+        bits = max(part.bit_length() if isinstance(part, int) else 0 for part in (base.over, base.under))
+        if bits * power > MAX_BITS:
+            self._fail(column, "the number becomes too large here")
+
+    def _guarded(self, column: int, compute: Callable[[], T]) -> T:
+        try:
+            return compute()
+        except UsageError as error:
+            self._fail(column, error.message)
+
+    def _fail(self, column: int, what: str) -> NoReturn:
+        start = max(0, column - SHOWN_AROUND_ERROR)
+        shown = "".join(char if char.isprintable() else " " for char in self._text[start : column + SHOWN_AROUND_ERROR])
+        caret = " " * (column - start) + "^"
+        raise UsageError(f"cannot read the dimension, column {column + 1}: {what}\n  {shown}\n  {caret}", code="IRS621")
+
+
+def _call(name: str, args: list[_Ratio]) -> _Ratio:
+    if name in _ROUNDINGS:
+        return _Ratio(_ROUNDINGS[name](args[0].over, args[0].under))
+    whole = [arg.whole() for arg in args]
+    return _Ratio(_EXTREMES[name](*whole) if name in _EXTREMES else _PAIRS[name](*whole))
+
+
+def _apply(mark: str, a: _Ratio, b: _Ratio) -> _Ratio:
+    if mark == "*":
+        return _Ratio(a.over * b.over, a.under * b.under)
+    if mark == "/":
+        if isinstance(b.over, int) and b.over == 0:
+            raise UsageError("this divides by zero", code="IRS622")
+        return _Ratio(a.over * b.under, a.under * b.over)
+    if mark == "//":
+        return _Ratio(floordiv(a.over * b.under, a.under * b.over))
+    if mark == "%":
+        return _Ratio(mod(a.whole(), b.whole()))
+    if mark == "**":
+        assert isinstance(b.over, int)
+        return _Ratio(a.over**b.over, a.under**b.over)
+    sign = -1 if mark == "-" else 1
+    if a.under == b.under:
+        return _Ratio(a.over + sign * b.over, a.under)
+    return _Ratio(a.over * b.under + sign * b.over * a.under, a.under * b.under)

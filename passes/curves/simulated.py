@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from irscope.devices import Target
 from irscope.ir.bind import type_binder
-from irscope.ir.dimarrays import Evaluator, Numbers
+from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import Type

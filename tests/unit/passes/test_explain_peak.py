@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from irscope.ir.bind import bind_program
-from irscope.ir.dimarrays import Evaluator
+from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.passes.alias import Alias

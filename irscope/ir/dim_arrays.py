@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import UsageError
-from irscope.ir.dimpoly import Atom, Dim, Monomial, SymDim, atom_dim
+from irscope.ir.dim_poly import Atom, Dim, Monomial, SymDim, atom_dim
 from irscope.ir.remedy import bind_option, typed
 
 Numbers: TypeAlias = "NDArray[Any]"
