@@ -14,7 +14,7 @@ from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.entries import Arithmetic
 from irscope.passes.costs.explain import explanation
 from irscope.passes.costs.tables import cell, certainties, modules_table, nodes_table, operators_table, top_table, unknown_table
-from irscope.passes.costs.tally import Sum
+from irscope.passes.costs.tally import Sum, Tally
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least
 from irscope.passkit.base import Analysis, PassContext
@@ -61,6 +61,13 @@ class Flops(Analysis[Costs]):
         )
 
 
+def _by_arithmetic(tally: Tally) -> dict[str, object]:
+    """FLOPs by what computes them. What may be of any kind is among the limits of each, and a part of its own: the parts add up."""
+    parts = {kind.value: cell(tally.flops_in(kind), tally.flops_limits(kind)) for kind in Arithmetic if kind is not Arithmetic.UNKNOWN}
+    unknown = tally.flops_in(Arithmetic.UNKNOWN)
+    return parts if unknown == 0 else {**parts, Arithmetic.UNKNOWN.value: unknown}
+
+
 def _summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
     tally = result.tally
     total = Sum()
@@ -86,9 +93,7 @@ def _summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
         "total_flops": shown("flops"),
         "macs": shown("macs"),
         "by_class": {name: shown(name) for name in FLOP_CLASSES},
-        "by_arithmetic": {
-            kind.value: cell(tally.flops_in(kind), tally.flops_limits(kind)) for kind in Arithmetic if kind is not Arithmetic.UNKNOWN
-        },
+        "by_arithmetic": _by_arithmetic(tally),
         "causal": {
             "masked": at_least(masked, all_masked),
             "matmul_counted": shown("matmul"),

@@ -91,7 +91,8 @@ class BodyReader:
     def number(self, kind: str, content: Json) -> Argument:
         """A size, number or truth value that may be symbolic."""
         if "as_name" not in content:
-            return next(iter(content.values()))
+            ((_, plain),) = content.items()
+            return _tuple(plain)
         name = content["as_name"]
         if name in self.env:
             return self.env[name]

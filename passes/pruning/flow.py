@@ -132,7 +132,9 @@ class Flow:
 
     def _node(self, node: Node) -> None:
         rule = self._rules.get(node.op)
-        made = rule(self, node) if rule is not None and not node.regions else None
+        # Rules are for operands that fit the operator; where they do not, nobody knows what comes out.
+        fits = all(self.type(output) is not None for output in node.outputs)
+        made = rule(self, node) if rule is not None and fits and not node.regions else None
         if made is None:
             self._block_all(node)
             return

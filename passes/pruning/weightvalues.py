@@ -30,9 +30,10 @@ class WeightConstants:
 
     def slices(self, weight: Value) -> tuple[Floats | None, ...]:
         """By axis the number that each slice holds everywhere, NaN where that is not one number or not known."""
-        shape = _sizes(weight)
-        if not shape or weight not in self._look.statistics:
-            return (None,) * len(shape)
+        declared = (weight.type.shape or ()) if isinstance(weight.type, TensorType) else ()
+        shape = [size for size in declared if isinstance(size, int)]
+        if len(shape) < len(declared) or weight not in self._look.statistics:
+            return (None,) * len(declared)
         held: list[Floats | None] = [None] * len(shape)
         wide = [axis for axis, size in enumerate(shape) if size != 1]
         if len(wide) <= 1:
@@ -59,11 +60,6 @@ class WeightConstants:
             return read_all(tensor, self._files).astype(np.float64).reshape(-1)
         except Unreadable:
             return None
-
-
-def _sizes(weight: Value) -> tuple[int, ...]:
-    shape = weight.type.shape if isinstance(weight.type, TensorType) else None
-    return tuple(size for size in shape or () if isinstance(size, int)) if shape is not None else ()
 
 
 def _with_zeros(size: int, dead: npt.NDArray[np.int32]) -> Floats:

@@ -80,6 +80,15 @@ def test_integer_and_quantised_work_stand_apart() -> None:
     assert sum(by_arithmetic.values()) == total(report)
 
 
+def test_arithmetic_on_elements_of_an_unknown_type_is_a_part_of_its_own() -> None:
+    body = "  %a: f32[2,3] = math.add(%x, %x)\n  %y: ?[5] = math.add(%u, %u)"
+    report = counted(text(body, "input %x: f32[2,3]\n  input %u: ?[5]"))
+    by_arithmetic = report.summary["by_arithmetic"]
+    assert isinstance(by_arithmetic, dict)
+    assert by_arithmetic["unknown"] == 5
+    assert sum(part.value if isinstance(part, Quantity) else part for part in by_arithmetic.values()) == total(report) == 11
+
+
 def test_causal_attention_has_two_numbers() -> None:
     body = "  %y: f32[1,2,8,4] = nn.sdpa(%x, %x, %x, _) {is_causal=true}"
     report = counted(text(body, "input %x: f32[1,2,8,4]"))

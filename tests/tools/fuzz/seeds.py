@@ -1,0 +1,237 @@
+"""Sound files to start from: small ones, for a mutant costs what its seed costs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import struct
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.load import load_program
+from irscope.ir.printer import print_program
+from irscope.passes import PASSES
+from tests.tools.fuzz.mutants import Seed
+
+ROOT = Path(__file__).parents[3]
+_LARGEST_NODE_MODEL = 12_000
+_NODE_MODELS = 400
+"""Of the thousand and more models that test one ONNX operator each."""
+
+
+def quick_seeds(format: str) -> list[Seed]:
+    """A few seeds that take no time to make."""
+    if format in _SAMPLES:
+        codec, names = _SAMPLES[format]
+        paths = [path for path in (ROOT / "samples" / "models" / name for name in names) if path.exists()]
+        return [Seed(path.stem, codec, {path.name: path.read_bytes()}) for path in paths]
+    if format == "onnx":
+        return [*(Seed(name, "onnx", {"model.onnx": data}) for name, data in _whole_models()), _external()]
+    return list(FORMATS[format]())
+
+
+def seeds_of(format: str, folder: Path) -> list[Seed]:
+    """The seeds of a format; they are made once and kept, each in a folder named name.codec."""
+    place = folder / format
+    if not (place / "complete").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for seed in FORMATS[format]():
+                _write(place, seed)
+        (place / "complete").touch()
+    return [_read(path) for path in sorted(place.iterdir()) if path.is_dir()]
+
+
+def _write(place: Path, seed: Seed) -> None:
+    folder = place / f"{seed.name}.{seed.codec}"
+    folder.mkdir(exist_ok=True)
+    for name, data in seed.files.items():
+        (folder / name).write_bytes(data)
+    (folder / "seed.json").write_text(json.dumps({"files": list(seed.files), "companion": seed.companion}))
+
+
+def _read(folder: Path) -> Seed:
+    name, _, codec = folder.name.rpartition(".")
+    told = json.loads((folder / "seed.json").read_text())
+    return Seed(name, codec, {file: (folder / file).read_bytes() for file in told["files"]}, told["companion"])
+
+
+# -- ONNX ------------------------------------------------------------------------------------------------------------
+
+
+def _onnx() -> Iterator[Seed]:
+    from tests.conformance.suite import load_suite
+
+    fitting = [case for case in load_suite() if len(case.model) < _LARGEST_NODE_MODEL]
+    random.Random(1).shuffle(fitting)
+    for case in fitting[:_NODE_MODELS]:
+        yield Seed(case.name, "onnx", {"model.onnx": case.model})
+    for name, data in _whole_models():
+        yield Seed(name, "onnx", {"model.onnx": data})
+    yield _external()
+
+
+def _whole_models() -> Iterator[tuple[str, bytes]]:
+    """The samples with fewer weights: their initializers are declared, but not there."""
+    import onnx
+
+    for path in sorted((ROOT / "samples" / "models").glob("*.onnx")):
+        model = onnx.load(path)
+        for tensor in model.graph.initializer:
+            if len(tensor.raw_data) > 4096:
+                tensor.ClearField("raw_data")
+                tensor.data_location = onnx.TensorProto.EXTERNAL
+                tensor.external_data.add(key="location", value="absent.bin")
+        yield path.stem, model.SerializeToString()
+
+
+def _external() -> Seed:
+    from onnx import TensorProto, helper
+
+    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(4, 8), data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "w.bin"), ("offset", "64"), ("length", "128")):
+        weight.external_data.add(key=key, value=value)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8])]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, [weight]), opset_imports=[helper.make_opsetid("", 17)])
+    return Seed("external", "onnx", {"model.onnx": model.SerializeToString(), "w.bin": bytes(range(256))})
+
+
+# -- torch ------------------------------------------------------------------------------------------------------------
+
+
+def _exported() -> Iterator[Seed]:
+    import torch
+
+    from tests.frontends.torch.helpers import save_exported
+    from tests.frontends.torch.models import SAMPLES, Cond
+    from tests.frontends.torch.test_higher_order import older
+
+    with TemporaryDirectory() as scratch:
+        path = Path(scratch) / "model.pt2"
+        for name, sample in SAMPLES.items():
+            for decompose in (False, True):
+                save_exported(path, sample.model(), sample.inputs(), sample.dynamic, decompose)
+                yield Seed(f"{name}{'-decomposed' * decompose}", "zip", {"model.pt2": path.read_bytes()})
+        save_exported(path, Cond().eval(), (torch.randn(2, 4),))
+        yield Seed("cond", "zip", {"model.pt2": path.read_bytes()})
+        older(path, torch.export.export(SAMPLES["mlp"].model(), SAMPLES["mlp"].inputs()))
+        yield Seed("older", "zip", {"model.pt2": path.read_bytes()})
+
+
+def _torchscript() -> Iterator[Seed]:
+    from tests.frontends.torch.helpers import save_scripted, save_traced
+    from tests.frontends.torch.models import SAMPLES
+    from tests.frontends.torch.scripted import MODELS
+
+    with TemporaryDirectory() as scratch:
+        path = Path(scratch) / "model.pt"
+        for name, sample in SAMPLES.items():
+            save_traced(path, sample.model(), sample.inputs())
+            yield Seed(f"traced-{name}", "zip", {"model.pt": path.read_bytes()})
+        for name, scripted in MODELS.items():
+            save_scripted(path, scripted.make().eval())
+            with suppress(LoadError):
+                load_program(path, LoadOptions(), DiagnosticSink())  # some do not say what they are called with
+                yield Seed(name.replace(" ", "-"), "zip", {"model.pt": path.read_bytes()})
+
+
+def _safetensors() -> bytes:
+    header = {
+        "__metadata__": {"format": "pt"},
+        "a.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+        "a.bias": {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]},
+        "b": {"dtype": "I64", "shape": [], "data_offsets": [32, 40]},
+    }
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(range(40))
+
+
+def _checkpoints() -> Iterator[Seed]:
+    shard = _safetensors()
+    yield Seed("plain", "safetensors", {"model.safetensors": shard})
+    index = {"metadata": {"total_size": 40}, "weight_map": {name: "m-1.safetensors" for name in ("a.weight", "a.bias", "b")}}
+    yield Seed("index", "json", {"model.safetensors.index.json": json.dumps(index).encode(), "m-1.safetensors": shard})
+    if importlib.util.find_spec("torch") is None:
+        return
+    import torch
+
+    from tests.frontends.torch.models import SAMPLES
+
+    with TemporaryDirectory() as scratch:
+        path = Path(scratch) / "model.pt"
+        for name in ("mlp", "cnn"):
+            model = SAMPLES[name].model()
+            optimizer = torch.optim.Adam(model.parameters())
+            model(*SAMPLES[name].inputs()).sum().backward()
+            optimizer.step()
+            for kind, content in (
+                ("state", model.state_dict()),
+                ("nested", {"model": model.state_dict(), "epoch": 3, "args": ["x", 1.5, None]}),
+                ("module", model),
+                ("optimizer", {"state": optimizer.state_dict()}),
+            ):
+                for codec in ("zip", "legacy"):
+                    torch.save(content, path, _use_new_zipfile_serialization=codec == "zip")
+                    yield Seed(f"{name}-{kind}", codec, {"model.pt": path.read_bytes()})
+
+
+# -- texts and JSON ---------------------------------------------------------------------------------------------------
+
+
+def _programs() -> Iterator[tuple[str, str]]:
+    """Programs in the text form: the samples', and what a few small models of other formats print as."""
+    for path in sorted([*(ROOT / "samples").glob("*.irs"), *(ROOT / "tui" / "samples").glob("*.irs")]):
+        yield path.stem, path.read_text()
+    for path in sorted((ROOT / "samples" / "models").iterdir()):
+        yield path.name, print_program(load_program(path, LoadOptions(), DiagnosticSink()))
+
+
+def _irs() -> Iterator[Seed]:
+    for name, text in _programs():
+        yield Seed(name, "text", {"model.irs": text.encode()})
+
+
+def _reproducers() -> Iterator[Seed]:
+    chance = random.Random(2)
+    programs = list(_programs())
+    pipelines = [name for name in PASSES if name not in ("fixpoint", "schedule", "plan", "checkpoint", "reorder")]
+    pipelines += ["fixpoint{max=4}(fold,dce)", "liveness{top=5 model=ssa},verify", "schedule{seconds=0.1}", "plan{seconds=0.1}"]
+    for number, pipeline in enumerate(pipelines):
+        name, text = programs[number % len(programs)] if chance.random() < 0.5 else chance.choice(programs)
+        head = f"# irscope 0.1, Python 3.12.0, Linux\n# RUN: {pipeline}\n# Traceback (most recent call last):\n"
+        yield Seed(f"{number}-{name}", "text", {"irscope-crash.irs": (head + text).encode()})
+
+
+def _recordings() -> Iterator[Seed]:
+    models = {"cnn_onnx": "cnn.onnx", "net_pt2": "net.pt2"}
+    for path in sorted((ROOT / "samples" / "recordings").glob("*.jsonl")):
+        model = models.get(path.name.partition(".")[0], "net.pt2")
+        yield Seed(path.stem, "jsonl", {"run.jsonl": path.read_bytes()}, str(ROOT / "samples" / "models" / model))
+
+
+def _devices() -> Iterator[Seed]:
+    for path in sorted((ROOT / "irscope" / "devices" / "data").glob("*.json")):
+        yield Seed(path.stem, "json", {"device.json": path.read_bytes()}, str(ROOT / "samples" / "mlp.irs"))
+
+
+FORMATS: dict[str, Callable[[], Iterator[Seed]]] = {
+    "onnx": _onnx,
+    "pt2": _exported,
+    "torchscript": _torchscript,
+    "checkpoint": _checkpoints,
+    "irs": _irs,
+    "recording": _recordings,
+    "device": _devices,
+    "reproducer": _reproducers,
+}
+_SAMPLES = {"pt2": ("zip", ("net.pt2",)), "torchscript": ("zip", ("net.pt",))}

@@ -1,0 +1,285 @@
+"""Files as trees of dictionaries, lists and leaves, and back: a changed tree becomes a file whose containers and checksums hold."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pickletools
+import re
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+Tree = Any
+"""None, truth values, numbers, texts, bytes, and lists and dictionaries of trees."""
+Files = dict[str, bytes]
+"""A case: the main file first, then what lies beside it."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How one kind of file is taken apart and put together."""
+
+    take: Callable[[bytes], Tree]
+    make: Callable[[Tree], bytes]
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _json_bytes(tree: Tree) -> bytes:
+    return json.dumps(tree, default=str).encode("utf-8", "surrogatepass")
+
+
+def _lines(data: bytes) -> Tree:
+    return {"lines": [json.loads(line) for line in data.splitlines()]}
+
+
+def _jsonl_bytes(tree: Tree) -> bytes:
+    return b"".join(_json_bytes(line) + b"\n" for line in _items(tree, "lines"))
+
+
+def _items(tree: Tree, key: str) -> list[Tree]:
+    found = tree.get(key) if isinstance(tree, dict) else None
+    return found if isinstance(found, list) else []
+
+
+# -- protocol buffers ----------------------------------------------------------------------------------------------
+
+
+def _message_tree(message: Message) -> dict[str, Tree]:
+    found: dict[str, Tree] = {}
+    for field, value in message.ListFields():
+        convert: Callable[[Any], Tree] = _message_tree if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE else lambda item: item
+        found[field.name] = [convert(item) for item in value] if field.is_repeated else convert(value)
+    return found
+
+
+def _fill(message: Message, tree: Tree) -> None:
+    """Set what the tree says; what a field cannot hold is left out, for no file could say it either."""
+    if not isinstance(tree, dict):
+        return
+    fields = {field.name: field for field in message.DESCRIPTOR.fields}
+    for name, value in tree.items():
+        field = fields.get(name)
+        if field is None:
+            continue
+        items = value if isinstance(value, list) else [value]
+        for item in items if field.is_repeated else items[:1]:
+            with contextlib.suppress(TypeError, ValueError, AttributeError):
+                if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+                    inner = getattr(message, name).add() if field.is_repeated else getattr(message, name)
+                    inner.SetInParent()  # an empty shape is that of a scalar, no shape at all is unknown
+                    _fill(inner, item)
+                elif field.is_repeated:
+                    getattr(message, name).append(item)
+                else:
+                    setattr(message, name, item)
+
+
+def _onnx_tree(data: bytes) -> Tree:
+    return _message_tree(onnx.ModelProto.FromString(data))
+
+
+def _onnx_bytes(tree: Tree) -> bytes:
+    model = onnx.ModelProto()
+    _fill(model, tree)
+    return model.SerializeToString()
+
+
+# -- text: lines of words, each under the kind of word that it is ----------------------------------------------------
+
+_KINDS = (
+    ("blank", r"[ \t]+"),
+    ("quoted", r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\''),
+    ("number", r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"),
+    ("value", r"%[\w.]+"),
+    ("element", r"\b(?:[fiu](?:8|16|32|64)|bf16|bool|c64|c128)\b"),
+    ("operator", r"[A-Za-z_]\w*(?:\.\w+)+(?=\()"),
+    ("call", r"[A-Za-z_][\w.]*(?=\()"),
+    ("dotted", r"[A-Za-z_]\w*(?:\.\w+)+"),
+    ("word", r"[A-Za-z_]\w*"),
+    ("mark", r"->|==|//|."),
+)
+_WORD = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS))
+
+
+def _text_tree(text: str) -> Tree:
+    return {"text": [{"line": [{str(match.lastgroup): match[0]} for match in _WORD.finditer(line)]} for line in text.split("\n")]}
+
+
+def _text_of(tree: Tree) -> str:
+    return "\n".join("".join(_flat(line)) for line in _items(tree, "text"))
+
+
+def _flat(tree: Tree) -> Iterator[str]:
+    if isinstance(tree, dict | list):
+        for item in tree.values() if isinstance(tree, dict) else tree:
+            yield from _flat(item)
+    elif tree is not None:
+        yield tree.decode("latin-1") if isinstance(tree, bytes) else str(tree)
+
+
+# -- pickles: lists of operations ------------------------------------------------------------------------------------
+
+_OPCODES = {opcode.name: opcode for opcode in pickletools.opcodes}
+_NUMBERS = {"uint1": "<B", "uint2": "<H", "int4": "<i", "uint4": "<I", "uint8": "<Q", "float8": ">d"}
+_PREFIXES = {"unicodestring1": "<B", "unicodestring4": "<I", "unicodestring8": "<Q", "bytes1": "<B", "bytes4": "<I", "string1": "<B"}
+
+
+def _pickle_tree(data: bytes) -> tuple[Tree, int]:
+    """The operations of the first pickle, and where it ends."""
+    found: list[Tree] = []
+    end = 0
+    stream = io.BytesIO(data)
+    for opcode, argument, _ in pickletools.genops(stream):
+        end = stream.tell()
+        found.append({opcode.name: argument})
+    return found, end
+
+
+def _pickle_bytes(tree: Tree) -> bytes:
+    return b"".join(_operation(op) for op in (tree if isinstance(tree, list) else []))
+
+
+def _operation(op: Tree) -> bytes:
+    if not isinstance(op, dict) or len(op) != 1:
+        return b""
+    ((name, argument),) = op.items()
+    opcode = _OPCODES.get(str(name))
+    if opcode is None:
+        return b""
+    code = opcode.code.encode("latin-1")
+    return code if opcode.arg is None else code + _argument(opcode.arg.name, argument)
+
+
+def _argument(kind: str, value: Tree) -> bytes:
+    if kind in _NUMBERS:
+        layout = struct.Struct(_NUMBERS[kind])
+        if kind == "float8":
+            return layout.pack(float(value) if isinstance(value, int | float) and abs(value) < 1e300 else 0.0)
+        number = int(value) if isinstance(value, int | float) and value == value and abs(value) != float("inf") else 0
+        return (number % (1 << 8 * layout.size)).to_bytes(layout.size, "little")
+    if kind in ("long1", "long4"):
+        number = value if isinstance(value, int) else 0
+        raw = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
+        return (bytes([min(len(raw), 255)]) + raw[:255]) if kind == "long1" else struct.pack("<i", len(raw)) + raw
+    raw = value if isinstance(value, bytes) else "".join(_flat(value)).encode("utf-8", "surrogatepass")
+    if kind in _PREFIXES:
+        size = struct.calcsize(_PREFIXES[kind])
+        return struct.pack(_PREFIXES[kind], min(len(raw), (1 << 8 * size) - 1)) + raw[: (1 << 8 * size) - 1]
+    # GLOBAL and its like: pairs of lines that pickletools joins with a blank.
+    return raw.replace(b"\n", b"").replace(b" ", b"\n", 1) + b"\n"
+
+
+# -- archives ---------------------------------------------------------------------------------------------------------
+
+
+def _zip_tree(data: bytes) -> Tree:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        return {"entries": [_entry(info.filename, file.read(info)) for info in file.infolist()]}
+
+
+def _entry(name: str, data: bytes) -> Tree:
+    if name.endswith(".json") and data[:1] in (b"{", b"["):
+        return {"name": name, "json": json.loads(data)}
+    if name.endswith(".pkl"):
+        operations, end = _pickle_tree(data)
+        return {"name": name, "pickle": operations, "raw": data[end:]}
+    if name.endswith(".py"):
+        return {"name": name, "code": _text_tree(data.decode())}
+    if data[:4] == b"PK\x03\x04":
+        return {"name": name, "archive": _zip_tree(data)}
+    return {"name": name, "raw": data}
+
+
+def _zip_bytes(tree: Tree) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for number, entry in enumerate(_items(tree, "entries")):
+            if isinstance(entry, dict):
+                name = "".join(_flat(entry.get("name"))).encode("utf-8", "replace").decode()[:60_000]
+                # A fixed date, so that the same tree is the same file.
+                info = zipfile.ZipInfo(name or str(number))
+                if info.filename in file.namelist():
+                    file.NameToInfo.pop(info.filename)
+                file.writestr(info, _content(entry))
+    return buffer.getvalue()
+
+
+_CONTENTS: dict[int, tuple[dict[str, Tree], bytes]] = {}
+"""Contents of entries that were made before, which most mutants share with their seed; an entry is kept so that its id stays its own."""
+_MOST_CONTENTS = 2000
+
+
+def _content(entry: dict[str, Tree]) -> bytes:
+    known = _CONTENTS.get(id(entry))
+    if known is None:
+        if len(_CONTENTS) >= _MOST_CONTENTS:
+            _CONTENTS.clear()
+        known = _CONTENTS[id(entry)] = entry, _made_content(entry)
+    return known[1]
+
+
+def _made_content(entry: dict[str, Tree]) -> bytes:
+    parts: list[bytes] = []
+    for key, value in entry.items():
+        if key == "json":
+            parts.append(_json_bytes(value))
+        elif key == "pickle":
+            parts.append(_pickle_bytes(value))
+        elif key == "code":
+            parts.append(_text_of(value).encode("utf-8", "surrogatepass"))
+        elif key == "archive":
+            parts.append(_zip_bytes(value))
+        elif key == "raw" and isinstance(value, bytes):
+            parts.append(value)
+    return b"".join(parts)
+
+
+# -- other checkpoints --------------------------------------------------------------------------------------------------
+
+
+def _safetensors_tree(data: bytes) -> Tree:
+    length = int.from_bytes(data[:8], "little")
+    return {"header": json.loads(data[8 : 8 + length]), "raw": data[8 + length :]}
+
+
+def _safetensors_bytes(tree: Tree) -> bytes:
+    header = _json_bytes(tree.get("header") if isinstance(tree, dict) else tree)
+    raw = tree.get("raw") if isinstance(tree, dict) else b""
+    return struct.pack("<Q", len(header)) + header + (raw if isinstance(raw, bytes) else b"")
+
+
+def _legacy_tree(data: bytes) -> Tree:
+    """torch.save before archives: five pickles behind one another, then the storages."""
+    pickles: list[Tree] = []
+    for _ in range(5):
+        operations, end = _pickle_tree(data)
+        pickles.append({"pickle": operations})
+        data = data[end:]
+    return {"pickles": pickles, "raw": data}
+
+
+def _legacy_bytes(tree: Tree) -> bytes:
+    raw = tree.get("raw") if isinstance(tree, dict) else b""
+    pickles = [item for item in _items(tree, "pickles") if isinstance(item, dict)]
+    return b"".join(_pickle_bytes(item.get("pickle")) for item in pickles) + (raw if isinstance(raw, bytes) else b"")
+
+
+CODECS: dict[str, Codec] = {
+    "json": Codec(json.loads, _json_bytes),
+    "jsonl": Codec(_lines, _jsonl_bytes),
+    "onnx": Codec(_onnx_tree, _onnx_bytes),
+    "text": Codec(lambda data: _text_tree(data.decode()), lambda tree: _text_of(tree).encode("utf-8", "surrogatepass")),
+    "zip": Codec(_zip_tree, _zip_bytes),
+    "safetensors": Codec(_safetensors_tree, _safetensors_bytes),
+    "legacy": Codec(_legacy_tree, _legacy_bytes),
+}
