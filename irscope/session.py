@@ -149,7 +149,9 @@ def open_model(
             program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers, annotate=types
         )
         manager.apply(types)
-    return Model(manager, (*sink, *default_registry().problems), options)
+    model = Model(manager, (*sink, *default_registry().problems), options)
+    manager.reopened = lambda sizes: model.rebound(sizes).manager
+    return model
 
 
 def _budget_of(path: Path, options: LoadOptions) -> AbstractContextManager[object]:

@@ -27,6 +27,8 @@ class PeakCurve:
 
     points: Points
     peaks: Peaks
+    nodes: list[str]
+    """The node at each peak of activations."""
     timeline: Timeline
     counted: list[Counted] | None
     """What PyTorch's allocator counts at each point; None where it does not run such a model."""
@@ -37,6 +39,13 @@ class PeakCurve:
     def origin(self) -> Provenance:
         """Where what is counted comes from."""
         return Provenance.MODELLED if self.is_modelled else Provenance.EXACT
+
+    def take(self, number: int, other: PeakCurve) -> None:
+        """Put the one point of another curve in the place of one of these."""
+        self.peaks.activation[number], self.peaks.resident[number] = other.peaks.activation[0], other.peaks.resident[0]
+        self.nodes[number] = other.nodes[0]
+        if self.counted is not None and other.counted is not None:
+            self.counted[number] = other.counted[0]
 
 
 @dataclass(frozen=True)
@@ -55,11 +64,20 @@ class Curve(Analysis[PeakCurve]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> PeakCurve:
         points = parse_points([self.over], ctx.program)
+        found = self._curve(ctx, points)
+        for number, point in points.apart(ctx.program).items():
+            own = ctx.at(next(iter(point)))
+            if own is not None:
+                found.take(number, self._curve(own, point))
+        return found
+
+    def _curve(self, ctx: PassContext, points: Points) -> PeakCurve:
         timeline = ctx.get(Liveness(model=self.model))
         peaks = peaks_at(timeline, points)
         replayed = simulator(ctx, self.model) if self.allocator else None
         counted = None if replayed is None else replayed.counted(points)
-        return PeakCurve(points, peaks, timeline, counted, replayed is not None and replayed.is_modelled)
+        nodes = [timeline.steps[step].name if timeline.steps else "" for step in peaks.step]
+        return PeakCurve(points, peaks, nodes, timeline, counted, replayed is not None and replayed.is_modelled)
 
     def report(self, result: PeakCurve, ctx: PassContext) -> Report:
         points = result.points
@@ -80,7 +98,7 @@ class Curve(Analysis[PeakCurve]):
 
 def _columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
     """What is known at each point."""
-    points, peaks, steps = result.points, result.peaks, result.timeline.steps
+    points, peaks = result.points, result.peaks
     found: dict[Column, Sequence[object]] = {Column(points.names[symbol], Kind.COUNT): sizes for symbol, sizes in points.columns.items()}
     found[Column("activation_peak_bytes", Kind.BYTES, "activation peak")] = peaks.activation
     found[Column("resident_bytes", Kind.BYTES, "weights and inputs")] = peaks.resident
@@ -90,7 +108,7 @@ def _columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
         for counter in ("requested", "allocated", "reserved"):
             cells = [one.worst(counter) for one in result.counted]
             found[Column(f"{counter}_bytes", Kind.BYTES, counter, provenance=result.origin)] = cells
-    found[Column("peak_node", Kind.NODE, "activation peak at")] = [steps[step].name if steps else "" for step in peaks.step]
+    found[Column("peak_node", Kind.NODE, "activation peak at")] = result.nodes
     return found
 
 

@@ -49,6 +49,16 @@ class Swept:
     missing: int
     """Nodes without a known cost."""
 
+    def take(self, number: int, other: Swept) -> None:
+        """Put the one point of another sweep in the place of one of these."""
+        peaks, own = self.peaks, other.peaks
+        for column, found in (
+            *((peaks.activation, own.activation), (peaks.step, own.step), (peaks.resident, own.resident)),
+            *((self.flops, other.flops), (self.bytes, other.bytes), (self.seconds, other.seconds)),
+        ):
+            if column is not None and found is not None:
+                column[number] = found[0]  # type: ignore[assignment]
+
 
 @dataclass(frozen=True)
 class Sweep(Analysis[Swept]):
@@ -68,6 +78,14 @@ class Sweep(Analysis[Swept]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> Swept:
         points = parse_points([self.over], ctx.program)
+        found = self._swept(ctx, points)
+        for number, point in points.apart(ctx.program).items():
+            own = ctx.at(next(iter(point)))
+            if own is not None:
+                found.take(number, self._swept(own, point))
+        return found
+
+    def _swept(self, ctx: PassContext, points: Points) -> Swept:
         timeline = ctx.get(Liveness(model=self.model))
         costs = ctx.get(NodeCosts())
         device = find_device(self.device) if self.device else target_of(ctx.settings).device

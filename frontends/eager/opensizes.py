@@ -22,6 +22,8 @@ from irscope.ir.program import Program
 
 Size: TypeAlias = "int | torch.SymInt"
 _FAR = 1 << 62
+_LEAST = 2
+"""What torch takes an open size to be at least: one of 1 is spread over others, and its axis may lie anywhere in memory."""
 
 
 def number(size: Size) -> int:
@@ -113,6 +115,8 @@ class OpenSizes:
         for own, name in self._names.items():
             made[own] = symbol(name, *self._limits(self._sizes[name].node._expr))
             program.symbols[own] = self._symbols.get(own)
+            if made[own].bounds[0] == 1:
+                program.formulas_from[own] = _LEAST
         substitute_symbols(program, made)
         observed = program.observed
         if observed is not None:
@@ -123,4 +127,4 @@ class OpenSizes:
         """What the model's own comparisons leave; a size of 1 is among the others, whatever torch assumes."""
         limits = self.shapes.var_to_range[variable]
         low, high = (int(limit) if limit.is_Integer and abs(limit) < _FAR else None for limit in (limits.lower, limits.upper))
-        return 1 if low is None or low <= 2 else low, high
+        return 1 if low is None or low <= _LEAST else low, high

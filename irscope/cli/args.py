@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from irscope.budget import Allowance
 from irscope.errors import UsageError
 from irscope.files import is_stream, link_target, refuse_link
 from irscope.frontends.base import LoadOptions
+from irscope.frontends.named.names import is_name
 from irscope.ir.types import Type
 from irscope.ir.typetext import parse_type
 from irscope.passkit.instruments import ProgressLine
@@ -176,8 +177,21 @@ def models_from(args: argparse.Namespace, *, keep_calls: bool = False) -> list[M
     return [open_from(argparse.Namespace(**{**vars(args), "model": path}), keep_calls=keep_calls) for path in args.model]
 
 
-def open_from(args: argparse.Namespace, *, open_sizes: Iterable[str] = (), keep_calls: bool = False, **manager_options: object) -> Model:
-    """The model that the arguments name; progress is shown on a terminal. `open_sizes` are those that a named model leaves open."""
+def open_from(
+    args: argparse.Namespace,
+    *,
+    open_sizes: Iterable[str] | Mapping[str, Sequence[int]] = (),
+    keep_calls: bool = False,
+    **manager_options: object,
+) -> Model:
+    """The model that the arguments name; progress is shown on a terminal.
+
+    `open_sizes` are those that a named model leaves open, with the sizes that they will have where these are known.
+    """
+    if isinstance(open_sizes, Mapping) and is_name(str(args.model)):
+        for name, sizes in open_sizes.items():
+            if min(sizes) < 1:
+                raise UsageError(f"{name}={min(sizes)} leaves nothing to run", code="IRS671", where=args.model, hint="sizes are at least 1")
     instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
     if sys.stderr.isatty():
         instruments.append(ProgressLine(sys.stderr))

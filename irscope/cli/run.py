@@ -113,13 +113,13 @@ def _draw(document: Document, picture: Path) -> None:
     write_plot(panels, picture, document.model.path)
 
 
-def _sizes_in(sweep: list[str]) -> list[str]:
-    """What --sweep calls the sizes that it is about."""
+def _sizes_in(sweep: list[str]) -> dict[str, list[int]]:
+    """The sizes that --sweep gives, by the names that it has for symbols."""
     if not sweep:
-        return []
-    from irscope.passes.curves.points import symbols_in
+        return {}
+    from irscope.passes.curves.points import sizes_in
 
-    return symbols_in([",".join(sweep)])
+    return sizes_in([",".join(sweep)])
 
 
 def _sweeps(sweep: list[str], passes: str, registry: PassRegistry) -> tuple[Pass, ...]:

@@ -12,7 +12,7 @@ from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.files import write_stream
 from irscope.ir.remedy import over_option, typed
-from irscope.passes.curves.points import find_symbol, symbols_in
+from irscope.passes.curves.points import find_symbol, sizes_in
 from irscope.passes.sweep import Sweep, curves
 from irscope.report.braille import line_chart
 from irscope.report.options import RenderOptions
@@ -45,13 +45,14 @@ class Command:
             example = f"for example {typed(over_option(next(iter(symbols.values()))))}" if symbols else "the model has no open size"
             raise UsageError("--over says which sizes to look at", hint=example)
         picture = plot_from(args)
-        model = open_from(args, open_sizes=symbols_in([",".join(args.over)]))
+        sizes = sizes_in([",".join(args.over)])
+        model = open_from(args, open_sizes=sizes)
         wanted = Sweep(over=",".join(args.over), dtype=args.dtype)
         [result] = model.manager.run([wanted])
         series = curves(result.value)
         if picture is not None:
             if not series:
-                symbol = find_symbol(model.program, symbols_in(args.over)[0])
+                symbol = find_symbol(model.program, next(iter(sizes)))
                 example = f"for example {typed(over_option(model.program.symbols[symbol]))}"
                 raise UsageError("a plot needs one symbol with several sizes", code="IRS430", hint=example)
             panels = [panel for one in series for panel in panels_of(one)]

@@ -60,6 +60,7 @@ def substitute_symbols(program: Program, made: Mapping[str, SymDim]) -> None:
         _Binder(made).program(program)
         kept = [made.get(old, known) for old, known in program.symbols.items()]
         program.symbols = {str(one): one for one in kept}
+        program.formulas_from = {str(made.get(name, name)): size for name, size in program.formulas_from.items()}
 
 
 def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:

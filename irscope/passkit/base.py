@@ -13,7 +13,7 @@ class Widest(Analysis[int]):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
 
@@ -110,6 +110,10 @@ class PassContext(Protocol):
 
     def tick(self, done: int, total: int | None, what: str) -> None:
         """Say how far long work has come that is no loop over items; raises Cancelled when the run was cancelled."""
+        ...
+
+    def at(self, sizes: Mapping[str, int]) -> PassContext | None:
+        """The same model read again with numbers for symbols, where formulas do not hold; None where it cannot be."""
         ...
 
     def apply(self, transform: Transform) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
@@ -88,6 +88,8 @@ class Manager:
         """What writes inferred types onto the graph. It runs after every other transform that changed something: types follow from that."""
         self.cancelled = threading.Event()
         """Set it from any thread to stop the run at the next item of a long loop."""
+        self.reopened: Callable[[Mapping[str, int]], Manager] | None = None
+        """Reads the model again with numbers for symbols."""
         self._general = DiagnosticSink()
         self._cache: dict[Analysis[Any], _Cached] = {}
         self._running: list[_Frame] = []
@@ -142,6 +144,10 @@ class Manager:
             if done % _TICK == 0:
                 self.tick(done, total, what)
             yield item
+
+    def at(self, sizes: Mapping[str, int]) -> Manager | None:
+        """The same model read again with numbers for symbols; None where it cannot be."""
+        return None if self.reopened is None else self.reopened(sizes)
 
     def tick(self, done: int, total: int | None, what: str) -> None:
         """Tell the instruments how far long work has come, and check for cancellation."""

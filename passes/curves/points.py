@@ -34,28 +34,42 @@ class Points:
         for sizes in zip(*self.columns.values(), strict=True):
             yield dict(zip(symbols, sizes, strict=True))
 
+    def apart(self, program: Program) -> dict[int, Points]:
+        """Points at which the formulas of a program do not hold, each by its number."""
+        least = {name: size for name, size in program.formulas_from.items() if name in self.columns}
+        return {
+            number: Points({name: [size] for name, size in sizes.items()}, self.names)
+            for number, sizes in enumerate(self if least else ())
+            if any(sizes[name] < size for name, size in least.items())
+        }
+
 
 def parse_points(texts: Iterable[str], program: Program) -> Points:
     """Every combination of the sizes that the texts give; the last symbol changes fastest."""
     sizes: dict[str, list[int]] = {}
     names: dict[str, str] = {}
-    for name, spec in _parts(texts):
+    for name, wanted in sizes_in(texts).items():
         symbol = find_symbol(program, name)
         if symbol in sizes:
             raise UsageError(f"{name!r} is given sizes twice", code="IRS331", hint=_EXAMPLE)
-        names[symbol], sizes[symbol] = name, _sizes(name, spec)
+        names[symbol], sizes[symbol] = name, wanted
         for size in sizes[symbol]:
             check_size(program, symbol, size)
-    total = prod(map(len, sizes.values()))
-    if total > MOST_POINTS:
-        raise UsageError(f"{total:,} combinations of sizes are too many", code="IRS331", hint=f"up to {MOST_POINTS:,} are computed")
     columns = zip(*product(*sizes.values()), strict=True)
     return Points(dict(zip(sizes, map(list, columns), strict=True)), names)
 
 
-def symbols_in(texts: Iterable[str]) -> list[str]:
-    """What the texts call the symbols that they give sizes for."""
-    return [name for name, _ in _parts(texts)]
+def sizes_in(texts: Iterable[str]) -> dict[str, list[int]]:
+    """The sizes that the texts give, by what they call the symbols. Nothing of a model is needed for that."""
+    found: dict[str, list[int]] = {}
+    for name, spec in _parts(texts):
+        if name in found:
+            raise UsageError(f"{name!r} is given sizes twice", code="IRS331", hint=_EXAMPLE)
+        found[name] = _sizes(name, spec)
+    total = prod(map(len, found.values()))
+    if total > MOST_POINTS:
+        raise UsageError(f"{total:,} combinations of sizes are too many", code="IRS331", hint=f"up to {MOST_POINTS:,} are computed")
+    return found
 
 
 def find_symbol(program: Program, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -12,10 +13,12 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import irscope  # noqa: E402
+from irscope.cli.main import main  # noqa: E402
 from irscope.errors import IrscopeError  # noqa: E402
 from irscope.frontends.named import load  # noqa: E402
 from irscope.frontends.named.names import Name  # noqa: E402
 from irscope.frontends.named.recipe import Recipe, Wanted  # noqa: E402
+from irscope.ir.dims import bind  # noqa: E402
 from irscope.ir.dtypes import DType  # noqa: E402
 from irscope.passes.cuda_memory import CudaMemory  # noqa: E402
 from irscope.passes.curves.points import Points  # noqa: E402
@@ -123,7 +126,7 @@ def test_formulas_are_of_what_runs(
     replayed = simulator(model.manager, "auto")
     assert replayed is not None
     for size in SIZES:
-        if isinstance(made(), SequenceFirst) and size == 1:
+        if size < model.program.formulas_from[symbol] and made is SequenceFirst:
             continue
         alone = model.rebound({symbol: size})
         central = alone.manager.get(CudaMemory()).central
@@ -144,3 +147,39 @@ def test_what_fixes_a_size_is_not_taken_for_a_formula(named: Callable[..., str],
     with pytest.raises(IrscopeError) as caught:
         irscope.load(named(module, WORDS), open_sizes=["seq"])
     assert caught.value.code == "IRS673"
+
+
+def test_sweeps_from_one_are_right_where_formulas_do_not_hold(named: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    name = named(SequenceFirst(), IMAGE)
+    model = irscope.load(name, open_sizes=["batch"])
+    for command, key in (
+        (["sweep", name, "--over", "batch=1..3"], "activation_peak_bytes"),
+        (["run", name, "--sweep", "batch=1..3"], "reserved_bytes"),
+    ):
+        assert main([*command, "--format", "json"]) == 0
+        table = json.loads(capsys.readouterr().out)["reports"][-1]["tables"][0]
+        keys = [column["key"] for column in table["columns"]]
+        rows = [dict(zip(keys, row, strict=True)) for row in table["rows"]]
+        assert [row["batch"] for row in rows] == [1, 2, 3]
+        for row in rows:
+            alone = model.rebound({"batch": row["batch"]})
+            assert row["activation_peak_bytes"] == alone.manager.get(Liveness()).peak
+            central = alone.manager.get(CudaMemory()).central
+            assert central is not None
+            if key == "reserved_bytes":
+                assert row[key] == max(central.cold.reserved, central.warm.reserved)
+    # A batch of one is not copied: the formula, which is of larger ones, would count the copy.
+    assert model.rebound({"batch": 1}).manager.get(Liveness()).peak != bind(model.manager.get(Liveness()).peak, {"batch": 1})
+
+
+@pytest.mark.parametrize(
+    ("over", "code"), [("batch=0,1", "IRS671"), ("batch=4..1", "IRS331"), ("batch=1,batch=2", "IRS331"), ("batch=x", "IRS331")]
+)
+@pytest.mark.parametrize("command", [["sweep", "--over"], ["run", "--sweep"]])
+def test_sizes_are_checked_before_anything_runs(
+    named: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str], over: str, code: str
+) -> None:
+    name = named(Decoder(), WORDS)
+    monkeypatch.setattr(load, "find_recipe", None)
+    assert main([*command, over, name]) == 2
+    assert code in capsys.readouterr().err
