@@ -13,6 +13,7 @@ from irscope.errors import PassError, UsageError
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.ir.remedy import bind_option, typed
+from irscope.memory.caching import OutOfMemory
 from irscope.passes.cuda.replay import BOUNDLESS, Outcome, replay
 from irscope.passes.cuda.result import DeviceMemory, bracketed
 from irscope.passes.cuda_memory import CudaMemory
@@ -101,6 +102,8 @@ class Fit:
     """The largest size at which what is asked for fits: no larger one can. None where nothing bounds it."""
     before_oom: int | None
     """The largest size that PyTorch can run if it may free its cache and retry; None where no allocator is simulated."""
+    runs_between: bool
+    """Whether no size between the largest and that one was seen to run out of memory."""
     context: tuple[int, int] | None
     """What a CUDA context takes besides, which is not in these numbers."""
     target: str
@@ -152,6 +155,7 @@ class Fit:
             "largest_surely": self.surely,
             "surely_peak_bytes": None if self.surely_peak is None else self.surely_peak.most,
             "largest_before_oom": self.before_oom,
+            "runs_between": self.runs_between,
             "next_peak_bytes": None if self.following is None else self.following.bytes,
             "next_runs": self.following_runs,
             "next_retries": None if self.following_retries is None else list(self.following_retries),
@@ -209,6 +213,9 @@ class Search:
         self._wanted = counter
         self._needs: dict[tuple[tuple[str, int], ...], Need] = {}
         self._looks_done = 0
+        self._is_faithful = True
+        """Whether replays find what analyses at numbers find, as far as that was seen."""
+        self._memories: dict[tuple[tuple[str, int], ...], DeviceMemory] = {}
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -266,6 +273,8 @@ class Search:
         at = span.low if size is None else size
         following = self.need(symbol, at + 1, others) if size is not None and (span.high is None or size < span.high) else None
         asks_device = self._is_replayed and self.counter == "reserved" and not (size is None and span.high is None)
+        retries = self._retries(memory, span, at + 1) if asks_device and following is not None else None
+        last = self._before_oom(memory, span, bound) if asks_device else None
         return Fit(
             model=self.model.program.path,
             free=free,
@@ -277,14 +286,15 @@ class Search:
             limit="nothing" if unlimited else found.limit,
             peak=self.need(symbol, at, others),
             following=following,
-            following_retries=self._retries(memory, span, at + 1) if asks_device and following is not None else None,
+            following_retries=retries,
             surely=None if unlimited else sure.size or 0,
             surely_peak=None if not sure.size else self.need(symbol, sure.size, others),
             failing=found.failing,
             formula=self.formula(others),
             exhaustive=found.exhaustive,
             bound=bound.size,
-            before_oom=self._before_oom(memory, span, bound, found) if asks_device else None,
+            before_oom=None if last is None else max(last.size or 0, size or 0),
+            runs_between=last is not None and retries is not None and all(one <= (size or 0) for one in last.failing),
             context=self.target.device.context_bytes,
             target=self.target.text,
             bind={**self.model.options.bind, **others},
@@ -320,7 +330,7 @@ class Search:
     def need(self, symbol: str, size: int, others: Mapping[str, int]) -> Need:
         """What the model needs at one size, from an analysis of its own at exactly that size."""
         sizes = {**others, symbol: size}
-        key = tuple(sorted(sizes.items()))
+        key = _key(sizes)
         found = self._needs.get(key)
         if found is None:
             found = self._needs[key] = self._measured(sizes)
@@ -335,6 +345,7 @@ class Search:
             found = largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks)
             if measure is analysed or all(measure(size) == analysed(size) for size in span.around(found.size)):
                 break
+            self._is_faithful = False
         return replace(found, exhaustive=found.exhaustive and bound.exhaustive)
 
     def _sure(self, memory: int, span: _Span, found: Largest) -> Largest:
@@ -389,19 +400,27 @@ class Search:
         """How often PyTorch empties its cache with just so much memory; None where it runs out."""
         assert self.simulator is not None
         self._tick()
-        (counted,) = self.simulator.under(span.at(size), memory)
-        return None if counted is None else counted.retries
+        if self._is_faithful:
+            (counted,) = self.simulator.under(span.at(size), memory)
+            return None if counted is None else counted.retries
+        self.need(span.symbol, size, span.others)
+        found = self._memories[_key({**span.others, span.symbol: size})]
+        assert found.script is not None
+        try:
+            return replay(found.script, found.target, memory).retries
+        except OutOfMemory:
+            return None
 
-    def _before_oom(self, memory: int, span: _Span, bound: Largest, found: Largest) -> int:
+    def _before_oom(self, memory: int, span: _Span, bound: Largest) -> Largest:
         """Where PyTorch itself runs out of memory: not before what fits without emptying the cache."""
         if bound.size is None:
-            return 0
+            return bound
 
         def overflow(size: int) -> int:
             return memory if self._retries(memory, span, size) is not None else memory + 1
 
-        last = largest_by_measuring(overflow, memory, bound.size, span.low, span.high, self._looks)
-        return max(last.size or 0, found.size or 0)
+        looks = self._looks if self._is_faithful else _ANALYSES
+        return largest_by_measuring(overflow, memory, bound.size, span.low, span.high, looks)
 
     def _heights(self, symbol: str, others: Mapping[str, int]) -> Heights:
         def heights(sizes: Sequence[int]) -> Sequence[int]:
@@ -445,11 +464,16 @@ class Search:
         location = "" if node is None or node.loc is None else str(user_line(node.loc))
         place = (node.name, node.scope.path, location) if node is not None else ("", "", "")
         if cuda is not None:
+            self._memories[_key(sizes)] = cuda
             return _device_need(cuda, self.counter, place)
         if self.counter == "activation":
             return Need(peak, *place, least=peak, most=peak)
         total = peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
         return Need(total, *place, least=total, most=total)
+
+
+def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(sizes.items()))
 
 
 @dataclass(frozen=True)
@@ -481,7 +505,7 @@ def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]
             f"what is {counter} is not known: {memory.reason}", code="IRS333", hint="choose another counter: `--counter activation`"
         )
     outcome = memory.central
-    if outcome.retries and memory.script is not None:
+    if any(outcome.retries) and memory.script is not None:
         # What is needed is asked, not what there is after the cache was given back.
         outcome = replay(memory.script, memory.target, BOUNDLESS)
     central = _worst(outcome, counter)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import sympy  # type: ignore[import-untyped, unused-ignore]
@@ -118,10 +117,6 @@ class OpenSizes:
             if made[own].bounds[0] == 1:
                 program.formulas_from[own] = _LEAST
         substitute_symbols(program, made)
-        observed = program.observed
-        if observed is not None:
-            lives = {value: replace(life, size=bind(life.size, made)) for value, life in observed.lives.items()}
-            program.observed = replace(observed, lives=lives)
 
     def _limits(self, variable: Any) -> tuple[int, int | None]:
         """What the model's own comparisons leave; a size of 1 is among the others, whatever torch assumes."""

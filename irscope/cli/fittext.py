@@ -36,7 +36,8 @@ def fit_lines(found: Fit) -> list[str]:
     if found.following is not None:
         lines.append(f"  one further   {_needed(found.following)} at {found.largest + 1:,}{_goes_on(found)}")
     if found.before_oom is not None and found.before_oom > found.largest + 1:
-        lines.append(f"  runs          up to {found.before_oom:,}: PyTorch gives its cache back and tries again, which is slow")
+        size = f"up to {found.before_oom:,}" if found.runs_between else f"{found.before_oom:,}, though not all in between"
+        lines.append(f"  runs          {size}: PyTorch gives its cache back and tries again, which is slow")
     lines += [
         f"  limited by    {_place(found)}",
         f"  formula       {found.formula} bytes asked for",

@@ -9,6 +9,7 @@ from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind, symbol
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr, Value
+from irscope.ir.observed import observed_versions
 from irscope.ir.program import Program
 from irscope.ir.symbolnames import symbol_named
 from irscope.ir.types import (
@@ -55,9 +56,13 @@ def rename_symbols(program: Program, names: Mapping[str, str]) -> None:
 
 
 def substitute_symbols(program: Program, made: Mapping[str, SymDim]) -> None:
-    """Put other symbols, with limits of their own, in the place of some."""
+    """Put other symbols, with limits of their own, in the place of some; what a run showed still holds."""
     if made:
+        observed = program.observed if program.observed is not None and program.observed.holds(program.graph) else None
         _Binder(made).program(program)
+        if observed is not None:
+            lives = {value: replace(life, size=bind(life.size, made)) for value, life in observed.lives.items()}
+            program.observed = replace(observed, lives=lives, versions=observed_versions(program.graph))
         kept = [made.get(old, known) for old, known in program.symbols.items()]
         program.symbols = {str(one): one for one in kept}
         program.formulas_from = {str(made.get(name, name)): size for name, size in program.formulas_from.items()}

@@ -62,7 +62,7 @@ class Outcome:
     """The peaks of the first forward."""
     warm: Bytes
     """The peaks of the second."""
-    retries: int = 0
+    retries: tuple[int, int] = (0, 0)
     """How often either forward found no memory and got it once the allocator had given its cache back to the device."""
     first: Watched = field(default_factory=Watched)
     """The first forward, event by event."""
@@ -87,11 +87,12 @@ def replay(script: Script, target: Target, total_memory: int | None) -> Outcome:
     found = Outcome(Bytes(before.requested, before.allocated, before.reserved), _NOTHING, _NOTHING)
     blocks: list[Block | None] = [None] * len(script.sizes)
     found.cold = _forward(gpu, script, blocks, script.events, found.first)
+    middle = gpu.counters().retries
     found.inactive_split, found.segments = gpu.counters().inactive_split, gpu.segments()
     _give_back(gpu, script, blocks)
     gpu.reset_peaks()
     found.warm = _forward(gpu, script, blocks, script.again, found.second)
-    found.retries = gpu.counters().retries - before.retries
+    found.retries = (middle - before.retries, gpu.counters().retries - middle)
     return found
 
 

@@ -123,6 +123,7 @@ def test_formulas_are_of_what_runs(
     monkeypatch.setattr(load, "_exported", None)
     model = irscope.load(named(made(), wanted), open_sizes=[symbol])
     assert model.program.symbols[symbol].bounds[0] == 1
+    assert model.program.observed is not None and model.program.observed.holds(model.graph)
     replayed = simulator(model.manager, "auto")
     assert replayed is not None
     for size in SIZES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,8 +21,9 @@ from irscope.passes.cuda.replay import replay
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.largest import largest_by_formula, largest_by_measuring
 from irscope.passes.curves.peaks import peaks_at
-from irscope.passes.curves.points import parse_points
-from irscope.passes.curves.simulated import simulator
+from irscope.passes.curves.points import Points, parse_points
+from irscope.passes.curves.replaying import Counted
+from irscope.passes.curves.simulated import Simulator, simulator
 from irscope.passes.liveness import Liveness
 from irscope.passkit.events import Instrument, PassEvent
 from irscope.passkit.settings import Settings
@@ -162,14 +164,47 @@ def test_whether_the_next_size_runs_is_said(capsys: pytest.CaptureFixture[str]) 
     assert alone.script is not None
     outcome = replay(alone.script, alone.target, memory)
     assert found.following_runs and found.following_retries is not None
-    assert outcome.retries == sum(found.following_retries) > 0
+    assert outcome.retries == found.following_retries != (0, 0)
     assert max(outcome.cold.reserved, outcome.warm.reserved) <= memory
     with pytest.raises(OutOfMemory):
         replay(model.rebound({"batch": (found.before_oom or 0) + 1}).manager.get(CudaMemory()).script, alone.target, memory)  # type: ignore[arg-type]
     assert main(["fit", "--memory", "300MiB", str(TAGGER)]) == 0
-    assert "at 29, which runs: PyTorch gives its cache back once in the second forward" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "at 29, which runs: PyTorch gives its cache back once in the second forward" in said
+    assert "  runs          up to 30: " in said
     assert main(["fit", "--memory", "8GiB", str(TAGGER)]) == 0
     assert "at 995, where PyTorch runs out of memory" in capsys.readouterr().out
+
+
+def test_where_replays_find_something_else_all_answers_come_from_analyses(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = 300 << 20
+    right = fit(open_model(TAGGER), memory)
+    honest = Simulator.needed
+
+    def wrong(self: Simulator, points: Points) -> list[Counted]:
+        return [replace(one, cold=replace(one.cold, reserved=one.cold.reserved // 2), warm=one.cold) for one in honest(self, points)]
+
+    def nothing(self: Simulator, points: Points, memory: int) -> list[Counted | None]:
+        return [None] * len(points)
+
+    monkeypatch.setattr(Simulator, "needed", wrong)
+    monkeypatch.setattr(Simulator, "under", nothing)
+    found = fit(open_model(TAGGER), memory)
+    assert (found.largest, found.surely, found.before_oom) == (right.largest, right.surely, right.before_oom)
+    assert found.following_retries == right.following_retries
+
+
+def test_sizes_that_run_above_one_that_does_not_are_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    honest = Simulator.under
+
+    def under(self: Simulator, points: Points, memory: int) -> list[Counted | None]:
+        return [None if sizes["batch"] == 29 else one for sizes, one in zip(points, honest(self, points, memory), strict=True)]
+
+    monkeypatch.setattr(Simulator, "under", under)
+    assert main(["fit", "--memory", "300MiB", str(TAGGER)]) == 0
+    said = capsys.readouterr().out
+    assert "at 29, where PyTorch runs out of memory" in said
+    assert "  runs          30, though not all in between: " in said
 
 
 def test_what_is_needed_is_not_what_is_left_once_the_cache_was_given_back() -> None:
