@@ -1,4 +1,4 @@
-"""The device's memory at each step of a forward: what adds up to what the allocator has handed out."""
+"""The device's memory at each step of a forward: the parts that add up to the allocated bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUNDED = "blocks of 512 bytes, large ones with a rest"
 
 
 def footprint(memory: DeviceMemory) -> Footprint | None:
-    """What the allocator hands out in the forward with the higher peak; None where it is not known."""
+    """Allocated bytes in the forward with the higher peak; None where unknown."""
     moments, load, stream, script = memory.highest, memory.load, memory.stream, memory.script
     if moments is None or load is None or stream is None or script is None:
         return None
@@ -33,7 +33,7 @@ def footprint(memory: DeviceMemory) -> Footprint | None:
 
 
 class _Rows:
-    """What is alive at a step, as rows."""
+    """What is allocated at a step, as rows."""
 
     def __init__(self, memory: DeviceMemory, moments: Moments, load: Load, stream: Stream, script: Script) -> None:
         self._basis = memory.basis
@@ -91,7 +91,7 @@ class _Rows:
         return Held(label, category, size, born, len(self._steps), f"kept once {node.name} has asked for it", "", node, None, shown)
 
     def _shown(self, slot: int, size: int) -> Quantity | None:
-        """A size that is not exact."""
+        """The size as a quantity, where it is not exact."""
         asked, spread = self._stream.sizes[slot], self._stream.spreads.get(slot)
         if isinstance(asked, SymDim):
             low, high = bounds(asked)

@@ -11,7 +11,7 @@ from irscope.passes.inference.engine import Inferred
 
 
 def as_run(program: Program, types: Inferred, target: Target) -> Program | None:
-    """A copy of the program as a run in inference has it; None where that is what the file says."""
+    """A copy of the program as Python runs it in inference; None where the exported one is the same."""
     graph = program.graph
     if program.format != "pt2" or program.functions or any(node.regions for node in graph):
         return None

@@ -1,4 +1,4 @@
-"""What Python runs instead of what a file says, and the copy of a program with such changes."""
+"""Differences between the exported program and the one that Python runs, and a copy of the program with them applied."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Fused:
 
 @dataclass
 class Changes:
-    """Collected while the program is looked at."""
+    """Differences, collected while the program is analysed."""
 
     instead: dict[Value, Value] = field(default_factory=dict)
     """Results that are no longer computed, with the values that replace them."""
     dropped: dict[Node, tuple[dict[int, None], dict[str, Attr]]] = field(default_factory=dict)
     """Nodes that run without some operands and with other attributes."""
     fused: dict[Node, Fused] = field(default_factory=dict)
-    """By the last node of those that it stands for."""
+    """By the last node of those that they replace."""
     absorbed: set[Node] = field(default_factory=set)
-    """Nodes that fused operators stand for."""
+    """Nodes that fused operators replace."""
     may_go: set[Node] = field(default_factory=set)
-    """Nodes that do not run where nothing reads their results, though nothing reads them in the file either."""
+    """Nodes removed when dead, though they are dead in the file too (other dead nodes run)."""
 
     relays: bool = False
-    """Whether there are results that lie otherwise on the device."""
+    """Whether some results have another layout on the device."""
 
     def __bool__(self) -> bool:
         return bool(self.instead or self.dropped or self.fused or self.relays)
@@ -65,7 +65,7 @@ class _Copy:
         self._graph = Graph(program.graph.name, scope=program.graph.scope)
         self._values: dict[Value, Value] = {}
         self._relaid: set[Value] = set()
-        """Values of the original that lie otherwise in the copy."""
+        """Values of the original that have another layout in the copy."""
 
     def made(self) -> Program:
         program, graph, copy, values = self._program, self._program.graph, self._graph, self._values
@@ -122,7 +122,7 @@ class _Copy:
                 self._note_layout(original)
 
     def _type(self, node: Node, index: int, inputs: list[Value | None]) -> Type:
-        """The type of a result whose operands lie otherwise than the file says."""
+        """The type of a result whose operands have another layout than the file says."""
         type_, spec = node.outputs[index].type, find_op(node.op)
         if not isinstance(type_, TensorType) or type_.shape is None or spec is None:
             return type_
@@ -163,12 +163,12 @@ class _Copy:
         return unused
 
     def _may_go(self, node: Node) -> bool:
-        """A node that nothing reads in the file runs nevertheless; one that lost its readers does not."""
+        """A node that is dead in the file runs nevertheless; one that became dead by the changes does not."""
         return "inplace" not in node.attrs and (node in self._changes.may_go or any(output.users for output in node.outputs))
 
 
 def lies_otherwise(node: Node) -> bool:
-    """Whether a result lies otherwise than the exporter says: it does not know that dropout gives back its operand in inference, nor
+    """Whether a result's layout differs from the exporter's, which does not know that dropout returns its operand in inference, nor
     which stride a view gives an axis of size 1."""
     operand = node.inputs[0] if node.inputs else None
     if operand is None or _layout(operand) is None:

@@ -1,4 +1,4 @@
-"""How results lie that CUDA's attention kernels make: not as those of the CPU, on which models are exported."""
+"""Layouts of the results of CUDA's attention kernels, which differ from those of the CPU, on which models are exported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from irscope.ops.temporaries import NeedsNumbers
 
 
 def attention_layout(call: OpCall, target: Target, stated: Layout) -> Layout:
-    """Strides of an attention's result; `stated` where they cannot be told."""
+    """Strides of an attention's result; `stated` where they are unknown."""
     q, k, v = (call.types[place] if place < len(call.types) else None for place in range(3))
     result = call.results[0]
     if (
@@ -35,13 +35,13 @@ def attention_layout(call: OpCall, target: Target, stated: Layout) -> Layout:
         return None
     if kernel == "flash" and q.shape is not None and _fills_a_block(q):
         return q.layout
-    # The kernels write the heads of one position side by side.
+    # The kernels write the heads of one position contiguously.
     batch, heads, length, width = shape
     return tuple(row_major((batch, length, heads, width))[axis] for axis in (0, 2, 1, 3))
 
 
 def _fills_a_block(type_: TensorType) -> bool:
-    """Whether the elements lie in one piece without gaps, in whatever order."""
+    """Whether the strides are dense, in any order of axes."""
     if not isinstance(type_.layout, tuple) or type_.shape is None:
         return True
     expected = 1

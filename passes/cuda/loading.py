@@ -1,4 +1,4 @@
-"""The order in which `Module.to(device)` moves a model's tensors: it decides how they fill the allocator's segments."""
+"""The order in which `Module.to(device)` moves a model's tensors, which determines how they fill the allocator's segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from irscope.ir.types import TensorType
 
 @dataclass
 class _Module:
-    """A module as the names of its tensors tell."""
+    """A module, reconstructed from the names of its tensors."""
 
     parameters: list[Value] = field(default_factory=list)
     buffers: list[Value] = field(default_factory=list)
@@ -20,7 +20,7 @@ class _Module:
 
 
 def moved_weights(graph: Graph) -> Iterator[Value]:
-    """Parameters and buffers in the order in which they come to the device: those of inner modules first, tied ones once.
+    """Parameters and buffers in the order in which they are moved to the device: inner modules first, tied ones once.
 
     Constants are no part of a module's state, so `Module.to` leaves them where they are.
     """
@@ -33,7 +33,7 @@ def moved_weights(graph: Graph) -> Iterator[Value]:
 
 
 def is_on_host(type_: TensorType, graph: Graph) -> bool:
-    """Whether a tensor stays with the host: the file says so, and that others are on a CUDA device."""
+    """Whether a tensor stays on the host: the file places it there, and others on a CUDA device."""
     return type_.device.startswith("cpu") and any(
         isinstance(value.type, TensorType) and value.type.device.startswith("cuda") for value in (*graph.weights, *graph.inputs)
     )
@@ -58,7 +58,7 @@ def _tree(graph: Graph) -> _Module:
 
 
 def _register(children: dict[str, _Module], name: str, module: _Module) -> None:
-    """A module that only has buffers is named after all with parameters; among numbered ones it goes where its number says."""
+    """Modules with buffers only follow all those with parameters; numbered ones are inserted by their number."""
     children[name] = module
     if not name.isdecimal():
         return
@@ -80,7 +80,7 @@ def _children_first(root: _Module) -> Iterator[Value]:
 
 
 def _storage(graph: Graph, value: Value) -> str:
-    """What identifies the memory behind a weight; empty where the file does not tell."""
+    """Identifies the memory behind a weight; empty where the file does not record it."""
     data = graph.data.get(value)
     if isinstance(data, FileRegion):
         return data.storage or f"{data.path}:{data.offset}"

@@ -1,4 +1,4 @@
-"""Attention masks that transformers makes while it exports, and leaves out in a run where they mask nothing but the future.
+"""Attention masks that transformers materialises for the exporter, and omits in a run where they mask nothing, or only the future.
 
 See `_ignore_bidirectional_mask_sdpa` and `_ignore_causal_mask_sdpa` in its masking_utils.py. Attention has other kernels then.
 """
@@ -28,7 +28,7 @@ def leave_out_masks(graph: Graph, types: Inferred, changes: Changes) -> None:
     statements: dict[tuple[Scope, Loc], list[Node]] = {}
     known: dict[int, Loc | None] = {}
     for node in graph:
-        # A statement's nodes share its place, so that it is looked at once.
+        # A statement's nodes share one location, so that it is analysed once.
         key = id(node.loc)
         statement = known[key] if key in known else known.setdefault(key, _masking_statement(node))
         if statement is not None:
@@ -64,7 +64,7 @@ def _leave_out(mask: Value, types: Inferred, changes: Changes) -> bool:
 
 
 def _values(mask: Value, types: Inferred) -> Known | None:
-    """The values of a mask that depends on nothing but positions."""
+    """The values of a mask that depends on positions only."""
     found, node = types.values.get(mask), mask.node
     if found is not None or node is None:
         return found
@@ -84,7 +84,7 @@ def _is_causal(known: Known) -> bool:
 
 
 class _Follower:
-    """Everything that depends on one mask."""
+    """The forward slice of one mask: everything that depends on it."""
 
     def __init__(self, types: Inferred, causal: bool) -> None:
         self._types = types
@@ -92,7 +92,7 @@ class _Follower:
         self.instead: dict[Value, Value] = {}
         self.unmasked: list[Node] = []
         self._zeros: set[Value] = set()
-        """Masks of numbers that are added to scores."""
+        """Additive masks."""
 
     def follow(self, mask: Value) -> bool:
         """False where something needs the mask."""
@@ -124,7 +124,7 @@ class _Follower:
         return other is not None
 
     def _choose(self, user: Node, pending: list[Value]) -> bool:
-        """Where everything may be seen, a choice between scores and very small numbers is the scores."""
+        """Where nothing is masked, a select between scores and large negative numbers is the scores."""
         shown = user.inputs[1] if len(user.inputs) > 1 else None
         if shown is not None and not self._is_zero(shown):
             self.instead[user.outputs[0]] = shown

@@ -1,4 +1,4 @@
-"""Bytes by category at the highest moment of each step of a stretch that was replayed: a forward, or a training step."""
+"""Bytes by category at the highest moment of each step of a replayed interval: a forward, or a training step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from irscope.report.values import Provenance, Quantity, quantity
 RESIDENT = ("parameter", "buffer", "input")
 CATEGORIES = (*RESIDENT, OUTPUT, ACTIVATION, TEMPORARY, WORKSPACE)
 ROUNDING = "rounding"
-"""What blocks are larger than what was asked for."""
+"""Category of the bytes by which blocks exceed the requests."""
 _Numbers: TypeAlias = NDArray[np.int64]
 
 
@@ -31,13 +31,13 @@ class Stretch:
     blocks: Sequence[int]
     """By how many bytes `allocated` changed at each event."""
     allocated: int
-    """Before the first event."""
+    """Allocated bytes before the first event."""
     reserved: Sequence[tuple[int, int]]
-    """Events at which `reserved` grew, with the value from there on; the first is the value before."""
+    """Events at which `reserved` grew, with the new value; the first entry is the initial value."""
     held: Mapping[str, int] = field(default_factory=dict)
     """Bytes that are there before the first event, by category."""
     follows: bool = False
-    """Whether another stretch of the same tape was replayed before it, so that blocks depend on its sizes from the beginning."""
+    """Whether another interval of the same tape was replayed before it, so that blocks depend on its sizes from the beginning."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +46,27 @@ class Moments:
 
     stretch: Stretch
     by_category: dict[str, list[int]]
-    """Bytes as asked for."""
+    """Requested bytes."""
     allocated: list[int]
-    """What the allocator has handed out."""
+    """Allocated bytes."""
     reserved: list[int]
     total: list[int]
-    """The most bytes asked for in the step, which may be at another moment."""
+    """The most requested bytes in the step, which may be at another moment."""
     remaining: list[int]
-    """Bytes asked for that are alive once the step is done."""
+    """Requested bytes that are alive after the step."""
     places: list[int]
-    """Events done at the moment."""
+    """Events before the moment."""
     peak_step: int
     """The first step that reaches the most bytes allocated."""
     modelled: int
-    """Bytes alive when most is asked for whose size is a model's."""
+    """Bytes of modelled size that are alive when most is requested."""
     uncertain: dict[str, frozenset[int]]
-    """Steps in which something is taken whose size is not exact, by category."""
+    """Steps in which something of inexact size is allocated, by category."""
     ends: tuple[list[int], list[int] | None]
-    """The least and the most bytes asked for at each step; no most where nothing bounds it."""
+    """Lower and upper bound of requested bytes at each step; None without an upper bound."""
 
     def column(self, category: str) -> list[Quantity | int]:
-        """Bytes of a category at each step; those that are not exact say so, with what they may be where nothing else is in doubt."""
+        """Bytes of a category at each step; inexact ones with provenance, and with an interval where only they are uncertain."""
         if category == ROUNDING:
             return self.counted([allocated - self._asked(step) for step, allocated in enumerate(self.allocated)])
         found: list[Quantity | int] = [*self.by_category[category]]
@@ -82,7 +82,7 @@ class Moments:
         return {category: self.column(category) for category in (*self.by_category, ROUNDING)}
 
     def requested(self) -> list[Quantity]:
-        """The most bytes asked for at each step."""
+        """The most requested bytes at each step."""
         modelled = frozenset[int]().union(*self.uncertain.values())
         return [self._within(size, step, 0) if step in modelled else Quantity(size) for step, size in enumerate(self.total)]
 
@@ -92,14 +92,14 @@ class Moments:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the peak is at this step whatever those sizes are that are not exact: it asks for more than any other step can."""
+        """Whether the peak is at this step whatever the inexact sizes are: its lower bound exceeds every other step's upper bound."""
         low, high = self.ends
         if not any(self.uncertain.values()) or not low:
             return True
         return high is not None and all(low[self.peak_step] >= most for step, most in enumerate(high) if step != self.peak_step)
 
     def counted(self, column: Sequence[int]) -> list[Quantity | int]:
-        """What the allocator counts at each step: from the first size that is not exact on, none is."""
+        """The allocator's counters at each step: from the first inexact size on they are inexact."""
         first = min((min(steps) for steps in self.uncertain.values() if steps), default=len(column))
         if self.stretch.follows and first < len(column):
             first = 0
@@ -109,7 +109,7 @@ class Moments:
         return sum(parts[step] for parts in self.by_category.values())
 
     def _within(self, size: int, step: int, rest: int) -> Quantity:
-        # The ends are those of the moment at which most is asked for, which is this one in all but rare cases.
+        # The bounds are those of the moment at which most is requested, which is this one in all but rare cases.
         low, high = self.ends
         most = None if high is None else max(high[step] - rest, size)
         return Quantity(size, Provenance.MODELLED, lo=min(low[step] - rest, size), hi=most)
@@ -118,7 +118,7 @@ class Moments:
 def moments(
     tape: Tape, stretch: Stretch, categories: Sequence[str], sizes: Sequence[int], low: Sequence[int] | None, high: Sequence[int] | None
 ) -> Moments:
-    """Sum up a stretch; `low` and `high` are the least and the most sizes, None where these are no others, or have no bound."""
+    """Sum up an interval; `low` and `high` are bounds of the sizes, None where sizes are exact, or unbounded."""
     events = np.array(stretch.events, dtype=np.int64)
     slots = np.where(events >= 0, events, ~events)
     signs = np.where(events >= 0, 1, -1)
@@ -134,7 +134,7 @@ def moments(
         category: _list(stretch.held.get(category, 0) + _sums(np.where(kinds == place, changes, 0))[places])
         for place, category in enumerate(categories)
     }
-    # Growth at event n is there once n + 1 events are done.
+    # Growth at event n takes effect after n + 1 events.
     grown = np.array([0, *(event + 1 for event, _ in stretch.reserved[1:])], dtype=np.int64)
     values = np.array([value for _, value in stretch.reserved], dtype=np.int64)
     reserved = values[np.searchsorted(grown, places, "right") - 1]
@@ -161,7 +161,7 @@ def moments(
 
 
 def _uncertain(tape: Tape, events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:
-    """Steps in which something is there whose size is not exact, by category."""
+    """Steps in which something of inexact size is allocated, by category."""
     slots = {slot for slot, spread in tape.spreads.items() if spread.low != spread.high}
     slots.update(slot for slot, size in enumerate(tape.sizes) if isinstance(size, SymDim))
     places = {event: place for place, event in enumerate(events.tolist())}
@@ -174,7 +174,7 @@ def _uncertain(tape: Tape, events: _Numbers, starts: _Numbers) -> dict[str, froz
 
 
 def _sums(changes: _Numbers) -> _Numbers:
-    """What there is before the first event, and after each."""
+    """Totals before the first event, and after each."""
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(changes)))
 
 
@@ -187,7 +187,7 @@ def _highest(total: _Numbers, starts: _Numbers) -> _Numbers:
         return places
     tops = np.maximum.reduceat(total[1:], first[busy])
     owners = np.repeat(np.arange(len(busy)), (end - first)[busy])
-    # Steps without events take no room, so the windows of the busy ones lie side by side.
+    # Steps without events have empty windows, so the windows of the others are adjacent.
     hits = np.flatnonzero(total[1:] == tops[owners])
     _, at = np.unique(owners[hits], return_index=True)
     rises = tops > total[first[busy]]

@@ -1,4 +1,4 @@
-"""The prediction as a report shows it: summary, timeline, segments."""
+"""The report of a prediction: summary, timeline, segments."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def summary(memory: DeviceMemory) -> dict[str, object]:
 
 
 def notes(memory: DeviceMemory) -> tuple[str, ...]:
-    """What the numbers stand for."""
+    """Notes on the meaning of the numbers."""
     if memory.central is None:
         hint = f"; {typed(memory.fix)} makes them known" if memory.fix else ""
         return (f"no counters of the allocator: {memory.reason}{hint}",)
@@ -116,7 +116,7 @@ def tables(memory: DeviceMemory) -> tuple[Table, ...]:
 
 
 def series(memory: DeviceMemory) -> tuple[Series, ...]:
-    """What the allocator hands out by category over the steps of the forward with the higher peak, and the allocator's counters there."""
+    """Allocated bytes by category over the steps of the forward with the higher peak, with the allocator's counters."""
     found, moments = memory.footprint, memory.highest
     if found is None or moments is None or not memory.steps:
         return ()

@@ -23,16 +23,16 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Script:
-    """What is asked for, with every size a number: event `n` takes `sizes[n]` bytes, event `~n` gives them back."""
+    """Requests with numeric sizes: event `n` allocates `sizes[n]` bytes, event `~n` frees them."""
 
     resident: Sequence[int]
-    """Parameters, buffers and inputs, in the order in which they come to the device."""
+    """Parameters, buffers and inputs, in the order in which they are moved to the device."""
     events: Sequence[int]
     sizes: Sequence[int]
     kept: frozenset[int]
-    """Slots that only the first forward takes."""
+    """Slots that only the first forward allocates."""
     outputs: Sequence[int]
-    """Slots given back after a forward."""
+    """Slots freed after a forward."""
 
     @property
     def again(self) -> Sequence[int]:
@@ -49,7 +49,7 @@ class Watched:
     blocks: list[int] = field(default_factory=list)
     """For each event by how many bytes `allocated` changed."""
     reserved: list[tuple[int, int]] = field(default_factory=list)
-    """Events at which `reserved` grew, with the value from there on; the first is the value before."""
+    """Events at which `reserved` grew, with the new value; the first entry is the initial value."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Outcome:
     warm: Bytes
     """The peaks of the second."""
     retries: tuple[int, int] = (0, 0)
-    """How often either forward found no memory and got it once the allocator had given its cache back to the device."""
+    """How often either forward succeeded only after the allocator had returned its cache to the device."""
     first: Watched = field(default_factory=Watched)
     """The first forward, event by event."""
     second: Watched = field(default_factory=Watched)

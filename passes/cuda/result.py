@@ -29,7 +29,7 @@ Run: TypeAlias = Literal["first", "second"]
 
 
 def bracketed(counter: str, central: int, ends: tuple[int, int | None], note: str) -> Quantity:
-    """A counter of a replay in which some sizes are not exact, between what the least and the most of them give.
+    """A counter of a replay with inexact sizes, between its values for their lower and upper bounds.
 
     What is asked for never falls where a size rises, so that it is exact where both ends are the same. What is allocated and
     reserved depends on the order of sizes: where a size is modelled these are modelled too, whatever the ends say.
@@ -41,7 +41,7 @@ def bracketed(counter: str, central: int, ends: tuple[int, int | None], note: st
 
 
 def fitting(fits: bool, target: Target, low: int | None, high: int | None, reserved: Quantity) -> Quantity:
-    """Whether something fits on a device; modelled where that may be otherwise between the least and the most it reserves."""
+    """Whether something fits on a device; modelled where the answer differs within the interval of reserved memory."""
     room = target.device.room_bytes
     is_sure = room is None or low is None or all(end is not None and (end <= room) == fits for end in (low, high))
     return Quantity(fits) if is_sure else derived(fits, reserved)
@@ -52,15 +52,15 @@ class Shortage:
     """A model that is too large for the device."""
 
     needed: Quantity
-    """Bytes that it needs, the context of CUDA included."""
+    """Bytes that it needs, the CUDA context included."""
     missing: Quantity
     fitting: tuple[DeviceProfile, ...]
-    """Known devices that have enough, the smallest first."""
+    """Known devices with enough memory, the smallest first."""
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What the requests were found from: the program as Python runs it, which may not be quite the one in the file."""
+    """The program that the requests are derived from: as Python runs it, which may differ from the one in the file."""
 
     lifetimes: Lifetimes
     aliases: Aliases
@@ -69,7 +69,7 @@ class Basis:
 
 @dataclass
 class DeviceMemory:
-    """What the allocator of a CUDA device counts for a model, as far as that can be known."""
+    """Counters of a CUDA device's allocator for a model, as far as they can be predicted."""
 
     model: str
     """Lifetime model."""
@@ -85,18 +85,18 @@ class DeviceMemory:
     script: Script | None = None
     central: Outcome | None = None
     low: Outcome | None = None
-    """The least that is possible, where something is not known or modelled; None where everything is exact."""
+    """Lower bound, where something is unknown or modelled; None where everything is exact."""
     high: Outcome | None = None
-    """The most; None where nothing bounds it."""
+    """Upper bound; None where there is none."""
     is_open: bool = False
-    """Whether sizes depend on data, so that there is no number, only an interval."""
+    """Whether sizes are data-dependent, so that there is only an interval."""
     unbounded: str = ""
     """Why there is no upper end."""
     shortage: Shortage | None = None
     findings: list[Diagnostic] = field(default_factory=list)
 
     def counter(self, moment: Moment, counter: Counter) -> Quantity:
-        """What one of the allocator's counters says, with the interval it lies in."""
+        """One of the allocator's counters, with its interval."""
         if self.central is None:
             hint = f"; {typed(self.fix)} makes it known" if self.fix else ""
             return Quantity(None, Provenance.UNKNOWN, note=f"{self.reason}{hint}")
@@ -112,12 +112,12 @@ class DeviceMemory:
         return largest([self.counter("cold", counter), self.counter("warm", counter)])
 
     def computed(self, value: object) -> Quantity:
-        """What follows from the allocator's work as a whole, such as the free part of a segment."""
+        """A quantity derived from the whole replay, such as the free part of a segment."""
         return derived(None if self.is_open else value, self.counter("cold", "allocated"), self.counter("cold", "reserved"))
 
     @property
     def fits(self) -> Quantity:
-        """Whether the device has enough; modelled where it may be otherwise within what is possible."""
+        """Whether the device has enough memory; modelled where the answer differs within the interval."""
         low, high = (None if one is None else max(one.cold.reserved, one.warm.reserved) for one in (self.low, self.high))
         return fitting(self.shortage is None, self.target, low, high, self.worst("reserved"))
 
@@ -130,12 +130,12 @@ class DeviceMemory:
 
     @property
     def run(self) -> Run:
-        """The forward with the higher peak of what is allocated."""
+        """The forward with the higher peak of allocated bytes."""
         return "second" if self.central is not None and self.central.warm.allocated > self.central.cold.allocated else "first"
 
     @cached_property
     def moments(self) -> Moments | None:
-        """The first forward step by step, worked out when first asked for."""
+        """The first forward step by step, computed on first use."""
         return self._moments("first")
 
     @cached_property
@@ -154,7 +154,7 @@ class DeviceMemory:
             held[kind] += size
         events, starts, watched = script.events, [*stream.starts, len(script.events)], outcome.first
         if run == "second":
-            # A later forward finds the workspaces that the first one took.
+            # A later forward finds the workspaces that the first one allocated.
             for slot in script.kept:
                 held[stream.kinds[slot]] += script.sizes[slot]
             gone = [0, *accumulate(event in script.kept for event in events)]

@@ -1,4 +1,4 @@
-"""Streams with every size a number: what is predicted, and the least and the most where something is not known."""
+"""Streams with numeric sizes: the prediction, and lower and upper bounds where something is unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from irscope.passes.cuda.tape import End, number
 
 @dataclass(frozen=True)
 class Load:
-    """What is on the device for good: sizes with their category, in the order in which they come."""
+    """Resident memory: sizes with their category, in the order of allocation."""
 
     sizes: Sequence[Dim]
     kinds: Sequence[str]
@@ -38,7 +38,7 @@ def _symbolic(load: Load, stream: Stream) -> Iterable[SymDim]:
 
 
 def script_of(load: Load, stream: Stream, end: End) -> Script:
-    """The script of one end; raises Unbounded where the highest is not bounded."""
+    """The script of one bound; raises Unbounded where there is no upper bound."""
     return Script(
         resident=[number(size, end) for size in load.sizes],
         events=stream.events,

@@ -1,4 +1,4 @@
-"""What a forward pass asks the allocator for and gives back, in order."""
+"""The allocator requests of a forward pass, in order."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Stream(Tape):
     kept: list[int] = field(default_factory=list)
     """Slots that the first forward allocates and never frees: workspaces."""
     outputs: list[int] = field(default_factory=list)
-    """Slots that the caller gives back after the forward."""
+    """Slots that the caller frees after the forward."""
     tensors: dict[int, LiveRange] = field(default_factory=dict)
-    """Slots of tensors; the others are what kernels and libraries take for themselves."""
+    """Slots of tensors; the others are temporary memory of kernels and libraries."""
 
 
 def forward_stream(
@@ -42,7 +42,7 @@ def forward_stream(
     target: Target,
     known: Mapping[Node, Sequence[MemoryEvent]] | None = None,
 ) -> Stream:
-    """The requests of a forward pass whose tensors live as `lifetimes` says; `known` has those of some nodes, worked out elsewhere."""
+    """The requests of a forward pass with the given live ranges; `known` has precomputed requests of some nodes."""
     return _Builder(lifetimes, aliases, types, target, known or {}).build()
 
 
@@ -118,7 +118,7 @@ class _Builder:
         return stream
 
     def _find_host_values(self) -> None:
-        """Constants that Python makes without naming a device stay in the host's memory, and what is computed of them alone."""
+        """Constants that Python creates without a device stay in host memory, and so does what is computed from them alone."""
         found, steps = self._on_host, self._lifetimes.steps
         graph = steps[0].graph if steps else None
         if graph is None or not _may_be_on_host(graph):
@@ -144,7 +144,7 @@ class _Builder:
             self._kernels.write(self._asked(node, spec) if found is None else found, made)
 
     def _asked(self, node: Node, spec: OpSpec) -> Sequence[MemoryEvent]:
-        """What a call asks for; layers that repeat are worked out once."""
+        """The requests of a call; repeated layers are computed once."""
         types, values, strides = self._types, self._types.values, self._aliases.strides
         operands = [
             None if value is None else (strides.type_of(value), value.role is Role.PARAMETER, value in values) for value in node.inputs
@@ -164,7 +164,7 @@ class _Builder:
         return made
 
     def _inside(self, step: int, made: list[int]) -> None:
-        """The most that is alive inside regions, as one piece."""
+        """The peak inside regions, as one allocation."""
         size = self._lifetimes.inside.get(step, 0)
         events = self._stream.events
         slot = self._stream.slot(size, TEMPORARY, "regions")

@@ -1,4 +1,4 @@
-"""What is asked of the allocator, in order, and what kernels add to it: one rule for a forward pass and for training steps."""
+"""Allocator requests in order, those of kernels included: one rule for a forward pass and for training steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ End: TypeAlias = Literal["central", "low", "high"]
 
 
 class Unbounded(Exception):
-    """Raised where a size has no upper bound."""
+    """A size has no upper bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,15 @@ class Spread:
 
     low: Dim
     high: Dim | None
-    """None where nothing bounds it."""
+    """None without an upper bound."""
     reason: str
     modelled: bool = False
-    """Whether the size that counts is what a model says, not the least."""
+    """Whether the counted size is modelled, not the lower bound."""
 
 
 @dataclass
 class Tape:
-    """Requests in order. Each is a slot with a size; event `n` takes slot n, event `~n` gives it back."""
+    """Requests in order. Each is a slot with a size; event `n` allocates slot n, event `~n` frees it."""
 
     events: list[int] = field(default_factory=list)
     sizes: list[Dim] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Tape:
     starts: list[int] = field(default_factory=list)
     """The first event of each step."""
     spreads: dict[int, Spread] = field(default_factory=dict)
-    """Slots whose size is not known; what counts for them is the size in `sizes`."""
+    """Slots of unknown size, with intervals; the size in `sizes` is the one that is counted."""
 
     def slot(self, size: Dim, kind: str, label: str) -> int:
         """A new slot."""
@@ -53,21 +53,21 @@ class Tape:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every size is what it is said to be."""
+        """Whether every size is exact."""
         return not any(spread.low != spread.high for spread in self.spreads.values())
 
     @property
     def is_passing(self) -> bool:
-        """Whether all of which the size is not exact is given back."""
+        """Whether every slot of inexact size is freed."""
         given_back = {~event for event in self.events if event < 0}
         return self.spreads.keys() <= given_back
 
     def numbers(self, end: End) -> list[int]:
-        """Every size as a number: what counts, the least or the most; raises Unbounded where there is no most."""
+        """Every size as a number: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
         return [size if type(size) is int else number(size, end) for size in self.formulas(end)]
 
     def formulas(self, end: End) -> list[Dim]:
-        """Every size: what counts, the least or the most; raises Unbounded where there is no most."""
+        """Every size: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
         sizes = list(self.sizes)
         if end != "central":
             for slot, spread in self.spreads.items():
@@ -77,7 +77,7 @@ class Tape:
         return sizes
 
     def most(self) -> list[int] | None:
-        """The most that every size may be; None where one has no bound."""
+        """Upper bounds of every size; None where one is unbounded."""
         try:
             return self.numbers("high")
         except Unbounded:
@@ -85,7 +85,7 @@ class Tape:
 
 
 def number(size: Dim, end: End) -> int:
-    """One size as a number; of one that depends on data the least counts."""
+    """One size as a number; for a data-dependent one its lower bound."""
     if not isinstance(size, SymDim):
         return size
     low, high = bounds(size)
@@ -97,16 +97,16 @@ def number(size: Dim, end: End) -> int:
 
 
 class KernelWriter:
-    """Writes on a tape what kernels take besides their results, and when in between the results are made."""
+    """Records the temporary memory of kernels on a tape, interleaved with the allocation of their results."""
 
     def __init__(self, tape: Tape, target: Target) -> None:
         self._tape = tape
         self._policy = workspace_policy(target)
         self.kept: dict[str, int] = {}
-        """Slots of workspaces that stay once they are there, by label."""
+        """Slots of workspaces that are kept after their first allocation, by label."""
 
     def write(self, found: Sequence[MemoryEvent], made: Mapping[int, int]) -> None:
-        """What one call asks for; `made` has the slots of results that have memory of their own, by index."""
+        """The requests of one call; `made` has the slots of results with their own storage, by index."""
         tape, events = self._tape, self._tape.events
         open_: dict[str, int] = {}
         waiting = dict(made)
@@ -135,7 +135,7 @@ class KernelWriter:
         events.extend([~slot for slot in open_.values()])
 
     def _multiply(self, event: Gemm) -> None:
-        """Workspaces that stay are taken once; the others live for the call."""
+        """Persistent workspaces are allocated once; the others live for the call."""
         tape = self._tape
         own: list[int] = []
         for buffer in self._policy.buffers(event.path):

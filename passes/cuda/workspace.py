@@ -1,4 +1,4 @@
-"""cuBLAS and cuBLASLt workspaces: how large, and whether they stay, by version of torch and by architecture.
+"""cuBLAS and cuBLASLt workspaces: their sizes, and whether they are kept, by version of torch and by architecture.
 
 Read from aten/src/ATen/cuda/CublasHandlePool.cpp and seen in the allocator's own traces of each version.
 """
@@ -18,17 +18,17 @@ _LT = 1024 * _KIB
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Scratch memory that a library is given for a matrix product."""
+    """Scratch memory passed to a library for a matrix product."""
 
     label: str
     size: int
     kept: bool
-    """Whether it stays once it is there, else each call takes and drops its own."""
+    """Whether it is kept after its first allocation; otherwise each call allocates and frees its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePolicy:
-    """What a matrix product takes, in order, by the library that computes it."""
+    """Workspaces of a matrix product, in order, by the library that computes it."""
 
     cublas: tuple[Buffer, ...]
     lt: tuple[Buffer, ...]

@@ -1,4 +1,4 @@
-"""Which Python functions ran while a model was traced, and which of their statements, from the places that the archive keeps."""
+"""The Python call stack and the executed statements of a traced model, reconstructed from the source locations in the archive."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from irscope.ir.places import CALLED_MODULE, Loc, Scope
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """One time that a statement of a function ran."""
+    """One execution of a statement of a function."""
 
     line: int
     first: int
     last: int
     place: int = 0
-    """How many statements of the function ran before."""
+    """How many statements of the function were executed before."""
     makes: list[Value] = field(default_factory=list)
-    """What it made that later statements of the function read."""
+    """Its results that later statements of the function use."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,11 +37,11 @@ class Call:
     runs: list[Run] = field(default_factory=list)
     lines: set[int] = field(default_factory=set)
     child: Scope | None = None
-    """The module that the running statement called last."""
+    """The module that the current statement called last."""
     binds: dict[int | str, list[int]] = field(default_factory=dict)
-    """Places of the runs that bind something, by line and by the variable's name."""
+    """Indices of the executions that bind a variable, by line and name."""
     times: dict[int, int] = field(default_factory=dict)
-    """How often each line ran."""
+    """How often each line was executed."""
 
     def run_at(self, step: int) -> Run:
         """The statement that ran at a step."""
@@ -56,7 +56,7 @@ class Call:
 
 
 def calls_of(steps: Sequence[Node]) -> list[Call | None]:
-    """The innermost call at each step; None where the file does not say."""
+    """The innermost call at each step; None where the file does not record it."""
     return _Calls(steps).found
 
 
@@ -94,7 +94,7 @@ class _Calls:
 
 
 def _begins_again(call: Call, line: int) -> bool:
-    """Whether a function that is no module's runs its first line after others: then a loop of its caller calls it another time."""
+    """Whether a function that belongs to no module starts again at its first line: then a loop in its caller calls it again."""
     return call.runs[0].line == line != call.runs[-1].line
 
 
@@ -109,7 +109,7 @@ def _advance(call: Call, line: int, step: int, child: Scope | None) -> None:
         return
     first = step
     if line not in call.lines:
-        # A line that comes after later ones without having run before ends a statement that spans them.
+        # An earlier line that follows later ones and was not executed before ends a statement that spans them.
         while runs and runs[-1].line > line:
             first = runs.pop().first
     call.lines.add(line)
@@ -117,7 +117,7 @@ def _advance(call: Call, line: int, step: int, child: Scope | None) -> None:
 
 
 def _is_next_round(before: Scope, child: Scope) -> bool:
-    """Whether a call of a module by the line that called another begins the next round of a loop."""
+    """Whether a call of a module by the line that called another begins the next iteration of a loop."""
     if before is child:
         return False
     if before.name == child.name:
@@ -149,7 +149,7 @@ def _scopes(frames: list[Loc], scope: Scope) -> list[Scope | None]:
 
 
 def common_call(maker: Call, reader: Call) -> tuple[Call | None, list[Call]]:
-    """The innermost call around both, and those inside it that were given what the reader reads."""
+    """The innermost call that contains definition and use, and the calls inside it to which the value was passed."""
     given: list[Call] = []
     above: Call | None = maker
     below: Call | None = reader

@@ -41,9 +41,9 @@ class Edit:
     storage: int
     """By its place in the list of ranges."""
     dies: int | None = None
-    """The last step it would live in."""
+    """The new end of its live range."""
     over: int | None = None
-    """The storage that it would be written over."""
+    """The storage that it would overwrite."""
     factor: int = 1
     """Its bytes divided by this."""
 
@@ -59,7 +59,7 @@ class Change:
     node: Node | None
     edits: list[Edit] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    """Steps whose scratch memory goes."""
+    """Steps that then need no scratch memory."""
 
 
 class Heights:
@@ -92,7 +92,7 @@ class Heights:
         return alive
 
     def touches(self, change: Change, step: int) -> bool:
-        """Whether a change is about something that is alive at a step."""
+        """Whether a change concerns a storage that is alive at a step."""
         return step in change.steps or any(self.born[edit.storage] <= step <= self.dies[edit.storage] for edit in change.edits)
 
     def _apply(self, edits: list[Edit], sizes: Numbers, dies: Numbers) -> None:
@@ -122,7 +122,7 @@ class Finder:
         self._found: dict[tuple[object, ...], Change] = {}
 
     def changes(self, inside: Mapping[int, int]) -> list[Change]:
-        """Every change, in the order in which they first matter."""
+        """Every change, ordered by the first step it concerns."""
         for step, node in enumerate(self._steps):
             self._over_operand(step, node)
             if node.op in _COPIES:
@@ -137,7 +137,7 @@ class Finder:
         return [*self._found.values(), *self.narrower()]
 
     def narrower(self) -> list[Change]:
-        """Half the width for every tensor that has more than it needs, where there is one."""
+        """Half the width for every tensor of more than 16 bits, where there is one."""
         change = Change(NARROW, "half the width: f16 or bf16", "changes results", None)
         for place, one in enumerate(self._ranges):
             type_ = self._types.type_of(one.value)
@@ -155,7 +155,7 @@ class Finder:
         return found
 
     def _over_operand(self, step: int, node: Node) -> None:
-        """An elementwise result may reuse the storage of an operand that is not read afterwards."""
+        """An elementwise result may reuse the storage of an operand that is dead afterwards."""
         spec = find_op(node.op)
         if spec is None or spec.family is not Family.ELEMENTWISE or len(node.outputs) != 1 or written_operand(node) is not None:
             return
@@ -173,7 +173,7 @@ class Finder:
                 return
 
     def _replaceable(self, operand: Value | None, result: Value, step: int) -> int | None:
-        """The storage of an operand that could hold the result: as large, all of it the operand, and read here for the last time."""
+        """The storage of an operand that could hold the result: of the same size, not shared with a larger tensor, and last used here."""
         if operand is None:
             return None
         place = self._index.get(self._aliases.storage(operand))
@@ -195,7 +195,7 @@ class Finder:
         self._add(COPY, node, what, _LAYOUT).edits.append(Edit(made, over=source))
 
     def _earlier(self, place: int, one: LiveRange, hold: Hold) -> None:
-        """What is held after its last use, freed right after it; other holders keep theirs."""
+        """A storage that a reference keeps after its last use is freed right after it; other references stay."""
         rest = max((other.until for other in one.holds if other is not hold), default=0)
         dies = max(one.last_use, rest)
         if dies >= hold.until:
@@ -234,7 +234,7 @@ def user_line(loc: Loc) -> Loc:
 
 
 def _module_key(hold: Hold) -> str:
-    """Calls of modules that differ only in a number are one kind of call."""
+    """Calls of modules whose paths differ only in numbers count as one."""
     return "/".join("*" if part.isdecimal() else part.rstrip("0123456789") for part in hold.by.split("/"))
 
 

@@ -18,12 +18,12 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity, derived, least_sure
 
 Of: TypeAlias = Literal["device", "tensor"]
-"""Whose peak it is: that of a device's allocator, or of tensors alone, where no allocator's is known."""
+"""Which peak it is: a device allocator's, or that of tensors alone where no allocator's is known."""
 INSIDE = "only exists while the node runs"
 _MOST_POINTS = 10_000
 _RUNNERS_UP = 5
 _MADE = ("output", "activation", "temporary")
-"""Categories of what a run makes."""
+"""Categories of memory allocated during a run."""
 _WHY_RESIDENT = {"input": "given by the caller", "constant": "stored in the model"}
 ROLES = {"param": "parameter", "const": "constant"}
 """Categories of what a graph declares, where they are called otherwise than its role."""
@@ -31,20 +31,20 @@ ROLES = {"param": "parameter", "const": "constant"}
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Something that is alive at a step: a tensor, what a kernel takes for itself, or what is there all the time."""
+    """Memory that is in use at a step: a tensor, a kernel's temporary memory, or weights and inputs."""
 
     name: str
     category: str
     size: Dim
-    """What it adds to the height of the step."""
+    """What it contributes to the total of the step."""
     born: int
     dies: int
-    """The last step that needs it; the number of steps for what outlives the run."""
+    """The last step of its live range; the number of steps for what outlives the run."""
     reason: str | Callable[[], str]
     """Why it is alive; worked out when asked for where there may be very many."""
     held_by: str = ""
     node: Node | None = None
-    """What made it."""
+    """The node that allocates it."""
     value: Value | None = None
     shown: Quantity | None = None
     """The size where it is not exact."""
@@ -62,7 +62,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Memory over the steps of one run: at each step parts that add up to its height, the highest of which is the peak."""
+    """Memory over the steps of one run: at each step parts that add up to the total, and the largest total is the peak."""
 
     of: Of
     what: str
@@ -74,14 +74,14 @@ class Footprint:
     """Cells by category, one for each step."""
     heights: Sequence[Dim]
     peak: Quantity
-    """The most that there is at any step of any run."""
+    """The largest total over all steps of all runs."""
     peak_step: int
     living: Callable[[int], list[Held]]
-    """What is alive at a step: sizes add up to its height."""
+    """What is in use at a step: sizes add up to its total."""
     is_sure: bool = True
     """Whether the peak is at this step whatever those sizes are that are not exact."""
     lacking: Container[int] = ()
-    """Steps at which something of unknown size is alive, so that there is at least so much."""
+    """Steps at which something of unknown size is alive, so that their total is a lower bound."""
 
     @property
     def peak_node(self) -> Node | None:
@@ -90,7 +90,7 @@ class Footprint:
 
     @property
     def note(self) -> str:
-        """What the peak is the peak of."""
+        """The quantity whose peak it is."""
         return f"{self.of} peak: {self.what}"
 
     @cached_property
@@ -115,20 +115,20 @@ class Footprint:
         return found
 
     def _part(self, column: Sequence[object]) -> object:
-        """A part at the peak: where it is not sure which step that is, parts that are others elsewhere are not sure either."""
+        """A part at the peak: where the peak's step is modelled, parts that differ between the possible steps are modelled too."""
         cell = column[self.peak_step] if len(column) else 0
         if self.is_sure or isinstance(cell, Quantity) or all(one == cell for one in column):
             return cell
         return derived(cell, self.peak)
 
     def alive(self, top: int) -> Table:
-        """What is alive at the peak, with all that adds up to it; what has no row of its own is counted in the last one."""
+        """Everything that adds up to the peak; the last row sums up what has no row of its own."""
         rows = [(one.name, one.cell, one.category, one.born, one.dies, one.why, one.held_by) for one in self.at_peak]
         columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "why:text", "held_by:text"]
         return Table.of(rows, columns=columns, title="alive at the peak", whole="size").first(top)
 
     def by_module(self, top: int) -> Table:
-        """What the run has made and is alive at the peak, by the module call that made it; calls that only pass on are left out."""
+        """Bytes alive at the peak by the module call that allocated them; calls that allocate nothing themselves are left out."""
         made = shares((one.node.scope, one.size) for one in self.at_peak if one.node is not None)
         found = [share for share in made if share.own != 0]
         found.sort(key=lambda share: -scale(share.total))
@@ -143,7 +143,7 @@ class Footprint:
         return Table.of(rows, columns=columns, title="at the peak by module")
 
     def runners_up(self) -> Table:
-        """The highest points over the steps, one for each hill."""
+        """The highest local maxima over the steps."""
         heights = [scale(size) for size in self.heights]
         hills = [
             step
@@ -155,13 +155,13 @@ class Footprint:
         return Table.of(rows, columns=["node", "step:index", "bytes"], title="highest steps")
 
     def height(self, step: int) -> object:
-        """What there is at a step, as sure as its parts."""
+        """The total of a step, with the least certain provenance of its parts."""
         cells = (column[step] for column in self.parts.values())
         where = least_sure(cell.provenance for cell in cells if isinstance(cell, Quantity))
         return at_least(self.heights[step], step not in self.lacking, where)
 
     def series(self) -> tuple[Series, ...]:
-        """The parts over the steps, one upon the other; with symbols there is no one height to draw."""
+        """The parts over the steps, stacked; nothing where sizes are symbolic."""
         numbers = [size for size in self.heights if isinstance(size, int)]
         if not numbers or len(numbers) < len(self.heights):
             return ()
@@ -179,7 +179,7 @@ def as_far_as_known(step: str) -> Quantity:
 
 
 def shown_steps(heights: Sequence[int]) -> list[int]:
-    """All steps, or of many the highest in each stretch."""
+    """All steps, or of many the highest in each interval."""
     count = len(heights)
     if count <= _MOST_POINTS:
         return list(range(count))
@@ -205,14 +205,14 @@ def tensor_row(steps: Sequence[Node], one: LiveRange, step: int, size: Dim, show
 
 
 def resident_row(category: str, names: Sequence[str], size: Dim | None, steps: int) -> Held:
-    """What is there all the time, of one category."""
+    """What is resident during the whole run, of one category."""
     name = names[0] if len(names) == 1 else f"{len(names):,} {category}s"
     shown = Quantity(None, Provenance.UNKNOWN) if size is None else None
     return Held(name, category, 0 if size is None else size, 0, steps, _WHY_RESIDENT.get(category, "loaded with the model"), shown=shown)
 
 
 def unsized_tables(timeline: Timeline, top: int) -> Iterator[Table]:
-    """What no sum counts, where there is something: when it is alive, and how large it may be."""
+    """Tensors of unknown size, where there are any: their live ranges, and bounds of their sizes."""
     if not timeline.unsized_ranges:
         return
     found = [unsized_row(timeline.steps, one, one.born) for one in timeline.unsized_ranges]

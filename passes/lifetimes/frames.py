@@ -28,7 +28,7 @@ class _Frame:
 
     scope: Scope
     loc: Loc | None = None
-    """The statement that runs."""
+    """The current statement."""
     since: int = 0
     """The first step of that statement."""
     before: int = 0
@@ -44,19 +44,19 @@ class _Frame:
     places: dict[str, str] = field(default_factory=dict)
     """Where each variable was bound."""
     spare: list[Value] = field(default_factory=list)
-    """What the running statement may have got as further results of a call, which nothing reads."""
+    """Further results of a call that the current statement may have received and that have no reader."""
     offered: dict[str, list[Value]] = field(default_factory=dict)
-    """Variables of the function that was called last, at its end."""
+    """The variables of the function that returned last, when it returned."""
     returned: list[Value] = field(default_factory=list)
-    """What the function may return in this way itself."""
+    """Such further results that the function may return itself."""
     kept: list[Value] = field(default_factory=list)
-    """Storages that a list holds, independently of the variable they were in."""
+    """Storages that a list references, independently of the variable they were bound to."""
     seen: set[str] = field(default_factory=set)
-    """Words of the statements so far that may be variables."""
+    """Identifiers of the statements so far that may be variables."""
     pending: dict[Value, Loc] = field(default_factory=dict)
-    """Results of lines that bind nothing: parts of a statement, or its last line."""
+    """Results of lines without an assignment: parts of a statement, or its last line."""
     nameless: dict[Value, Loc] = field(default_factory=dict)
-    """Those of them that a statement has left in variables whose names the file does not show, until a reader tells."""
+    """Those of them bound to variables whose names the file does not show; a later use may reveal the name."""
 
 
 def call_spans(steps: Sequence[Node]) -> dict[Scope, tuple[int, int]]:
@@ -76,7 +76,7 @@ def call_spans(steps: Sequence[Node]) -> dict[Scope, tuple[int, int]]:
 
 
 def held_by_calls(facts: Facts, reads: Iterable[tuple[int, Value]]) -> dict[Value, Hold]:
-    """Tensors that enter a module call from outside live until it returns."""
+    """Arguments of a module call live until it returns."""
     spans = call_spans(facts.steps)
     holds = Holds()
     for step, storage in reads:
@@ -85,7 +85,7 @@ def held_by_calls(facts: Facts, reads: Iterable[tuple[int, Value]]) -> dict[Valu
             continue
         outermost: Scope | None = None
         scope: Scope | None = facts.steps[step].scope
-        # A call that began before the tensor was made has it as no input, and so have the calls around it.
+        # A tensor defined after a call began is no argument of it, nor of the calls around it.
         while scope is not None and scope.parent is not None and spans[scope][0] > born:
             outermost = scope
             scope = scope.parent
@@ -95,7 +95,7 @@ def held_by_calls(facts: Facts, reads: Iterable[tuple[int, Value]]) -> dict[Valu
 
 
 class Locals:
-    """Follows the statements of the functions that run, and what their variables are bound to."""
+    """Follows the executed statements and the bindings of their variables."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -104,7 +104,7 @@ class Locals:
         self._chains: dict[tuple[Scope, Loc], tuple[tuple[Scope, Loc], ...]] = {}
 
     def holds(self) -> dict[Value, Hold]:
-        """How long variables keep each storage."""
+        """Until when variables keep each storage alive."""
         steps = self._facts.steps
         for step, node in enumerate(steps):
             if node.loc is not None:
@@ -145,7 +145,7 @@ class Locals:
             if frame.loc is None or (frame.loc.line, frame.loc.file) != (loc.line, loc.file):
                 self._begin(frame, loc, step)
             elif _runs_again(frame, child):
-                # A round of a loop begins with as many operators before the call as the first round did.
+                # An iteration of a loop begins with as many operators before the call as the first one did.
                 self._begin(frame, loc, max(step - frame.lead, frame.since + 1))
             _enter(frame, child, step)
         for depth in range(kept, len(chain)):
@@ -155,13 +155,13 @@ class Locals:
             _enter(made, chain[depth + 1][0] if depth + 1 < len(chain) else None, step)
 
     def _begin(self, frame: _Frame, loc: Loc, step: int) -> None:
-        """A statement ends before this step, and one begins."""
+        """One statement ends before this step, and the next begins."""
         self._bind(frame, step - 1)
         frame.loc, frame.before, frame.since, frame.called = loc, frame.since, step, []
         self._begin_bound(frame, loc, step)
 
     def _begin_bound(self, frame: _Frame, loc: Loc, step: int) -> None:
-        """A statement that binds something begins with its first line: what lines above it have made is in variables, if it is read."""
+        """An assignment starts at its first line: results of lines above it are bound to variables, if they have a reader."""
         if not frame.pending or not targets_of(loc.statement):
             return
         for storage, made in list(frame.pending.items()):
@@ -189,12 +189,12 @@ class Locals:
             self._holds.add(storage, step, "local", f"local variable `{name}` at {frame.places[name]}")
 
     def _is_collected(self, storage: Value, end: int) -> bool:
-        """Whether tensors that a variable no longer holds are joined later: then a list keeps them."""
+        """Whether tensors that are no longer bound to a variable are concatenated later: then a list keeps them."""
         last = self._facts.last_use(storage)
         return end < last < len(self._facts.steps) and self._facts.steps[last].op in _JOINS
 
     def _hold_hidden(self, frame: _Frame, end: int) -> None:
-        """A statement that calls a function of its own, whose lines the file does not show: operators' results are variables there."""
+        """A statement that calls a function whose lines the file does not show: results of operators are local variables there."""
         if frame.loc is None or any(_is_named(name, frame.loc) for name in frame.called):
             return
         steps = self._facts.steps
@@ -206,7 +206,7 @@ class Locals:
         frame.spare = function.spare or frame.spare
 
     def _bind(self, frame: _Frame, end: int) -> None:
-        """A statement has ended: its variables let go of what they had and take its results."""
+        """A statement has ended: its variables are rebound to its results, which drops their old references."""
         self._hold_hidden(frame, end)
         names = targets_of(frame.loc.statement) if frame.loc is not None else ()
         if frame.loc is not None:
@@ -239,7 +239,7 @@ class Locals:
                 frame.places.setdefault(container, _place(frame))
 
     def _look_at(self, frame: _Frame, loc: Loc, names: Sequence[str], end: int) -> None:
-        """What the words of a statement tell."""
+        """What follows from the identifiers of a statement."""
         self._name(frame, loc, names, end)
         if _PUTS_IN_CACHE(loc.statement):
             self._keep_in_cache(frame, end)
@@ -247,12 +247,12 @@ class Locals:
             frame.pending.update((storage, loc) for group in self._results(frame.since, end) for storage in group)
 
     def _keep_in_cache(self, frame: _Frame, end: int) -> None:
-        """A cache of keys and values lives as long as the function that goes through the layers, where the model does not return it."""
+        """A cache of keys and values that the model does not return lives as long as the function that iterates over the layers."""
         owner = next((one for one in self._open if one.called and _is_item(one.called[-1])), frame)
         owner.kept.extend(storage for group in self._results(frame.since, end) for storage in group)
 
     def _name(self, frame: _Frame, loc: Loc, names: Sequence[str], end: int) -> None:
-        """A statement that reads a variable without a name tells the name: a word that was not there before, or one that it binds anew."""
+        """A use of a variable of unknown name reveals the name: an identifier that is new, or that the statement rebinds."""
         words = variables_in(loc.statement)
         for storage, made in list(frame.nameless.items()):
             if not any(frame.since <= used <= end for used, _ in self._facts.uses[storage]):
@@ -269,7 +269,7 @@ class Locals:
         frame.seen.update(words, names)
 
     def _name_again(self, frame: _Frame, other: str, words: Sequence[str], end: int) -> None:
-        """A statement that reads what a variable holds by a word that was not there before: an assignment without an operator bound it."""
+        """A use of a variable's value by a new identifier: an assignment without an operator has bound it (an alias)."""
         read = [
             storage
             for name, storages in frame.names.items()
@@ -282,7 +282,7 @@ class Locals:
             frame.places.setdefault(other, _place(frame))
 
     def _also_returned(self, frame: _Frame, names: Sequence[str]) -> list[Value]:
-        """What a call may have returned for variables that nothing reads: a variable of the same name there, or an attention's weights."""
+        """What a call may have returned to variables without a reader: a variable of the same name there, or attention weights."""
         if any(word in name for name in names for word in _ATTENTION):
             for storages in frame.offered.values():
                 if any(storage.node is not None and storage.node.op == "nn.softmax" for storage in storages):
@@ -303,7 +303,7 @@ class Locals:
                 return
 
     def _kept_items(self, frame: _Frame, container: str, end: int) -> list[Value]:
-        """Items of a list that are not replaced: which one is cannot be seen, so those that were just read for the last time."""
+        """Items of a list that are not replaced. Which item is replaced is not recorded; it is taken to be one whose last use is here."""
         items = frame.names.get(container, [])
         replaced = [item for item in items if frame.since <= self._facts.last_use(item) <= end]
         if replaced:
@@ -311,7 +311,7 @@ class Locals:
         return [item for item in items if item not in replaced]
 
     def _results(self, start: int, end: int) -> list[list[Value]]:
-        """Storages of a statement's results: what is read after it, and what it made last."""
+        """Storages of a statement's results: what is used after it, and its last result."""
         facts = self._facts
         found: dict[Value, None] = {}
         for step in range(start, end + 1):
@@ -326,12 +326,12 @@ class Locals:
 
 
 def _holds_several(names: tuple[str, ...]) -> bool:
-    """Whether a statement's one variable is called as tuples of results are."""
+    """Whether a statement's single target is named as tuples of results usually are."""
     return len(names) == 1 and names[0].endswith("outputs")
 
 
 def _runs_again(frame: _Frame, child: Scope | None) -> bool:
-    """Whether a call begins another round of a loop: its module is none that the statement names, or was called by it before."""
+    """Whether a call begins another iteration of a loop: the statement does not name its module, or has called it before."""
     if child is None or child is frame.child or not frame.called or _calls_method(frame):
         return False
     if child.name in frame.called:
@@ -342,7 +342,7 @@ def _runs_again(frame: _Frame, child: Scope | None) -> bool:
 
 
 def _calls_method(frame: _Frame) -> bool:
-    """Whether a statement calls a method of the module, in which the modules are called: that is no loop in the statement."""
+    """Whether a statement calls a method of the module that in turn calls the modules: the statement is then no loop."""
     found = _methods(frame.loc.statement) if frame.loc is not None else frozenset()
     return bool(found) and frame.called[0].partition(".")[0] not in found
 
@@ -371,7 +371,7 @@ def _is_named(name: str, loc: Loc) -> bool:
 
 
 def _place(frame: _Frame) -> str:
-    """File and line of the statement that runs; the folder says little."""
+    """File name and line of the current statement, without the folder."""
     return "" if frame.loc is None else _place_of(frame.loc)
 
 
@@ -392,7 +392,7 @@ def _enter(frame: _Frame, child: Scope | None, step: int) -> None:
 
 
 def _shared_out(names: tuple[str, ...], results: list[list[Value]]) -> list[tuple[str, list[Value]]]:
-    """Which variable gets which results: in order; the rest go to the last."""
+    """Which variable is bound to which results: in order, the rest to the last."""
     if len(names) == 1:
         return [(names[0], [storage for group in results for storage in group])]
     shared = [(name, results[index] if index < len(results) else []) for index, name in enumerate(names)]

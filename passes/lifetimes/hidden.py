@@ -1,4 +1,4 @@
-"""Variables of functions whose lines the file does not record: their operators are attributed to the calling statement."""
+"""Live ranges of local variables in functions whose lines the file does not record (their operators are attributed to the caller)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class HiddenFunction:
         self._by = f"a local variable of a function called at {place}"
         self._scope = facts.steps[direct[0]].scope if direct else None
         self._alike: dict[object, list[int]] = {}
-        """Steps by the type and shape of what they make."""
+        """Steps by type and shape of their results."""
         self.spare: list[Value] = []
-        """What the function may return besides what is read: the last of its variables that nothing else keeps."""
+        """What the function may return besides what has a reader: the last of its variables to which there is no other reference."""
 
     def hold(self, holds: Holds) -> None:
-        """Note how long its variables keep what it makes."""
+        """Record until when its variables keep its results alive."""
         made = [(step, output) for step in self._direct for output in self._facts.steps[step].outputs]
         for step, output in made:
             self._alike.setdefault(_likeness(output), []).append(step)
@@ -36,7 +36,7 @@ class HiddenFunction:
             self._hold_waiting(holds, output, step)
 
     def _hold_given(self, holds: Holds, value: Value, step: int) -> None:
-        """What it gives to a module, to a product of matrices or to a projection was in a variable."""
+        """Operands of a module, a matrix product or a projection were bound to a variable."""
         for used, _ in self._facts.uses.get(value, ()):
             if not step < used <= self._end:
                 continue
@@ -49,19 +49,19 @@ class HiddenFunction:
                 holds.add(value, self._bound_again(value, used), "local", self._by)
 
     def _hold_waiting(self, holds: Holds, value: Value, step: int) -> None:
-        """What waits for its reader while something runs that the reader does not need was in a variable."""
+        """A result is bound to a variable if, before its use, operators run on which that use does not depend."""
         used = self._readers(value)
         if not used or not step + 1 < used[0] <= self._end or not self._runs_between(step, used[0]):
             return
         last = self._facts.last_use(value)
         if last > self._end:
             return
-        # What is made of one tensor alone most often takes its name.
+        # The result of an operator with one tensor operand is usually bound to the operand's name.
         if len([one for one in self._facts.steps[last].inputs if one is not None]) > 1:
             holds.add(value, self._bound_again(value, last), "local", self._by)
 
     def _hold_converted(self, holds: Holds, value: Value) -> None:
-        """A softmax that is rounded at once is one statement, whose variable is bound anew only after it."""
+        """A softmax with an immediate cast is one statement, whose variable is rebound only after both."""
         used, steps = self._readers(value), self._facts.steps
         if len(used) != 1 or used[0] >= min(self._end, len(steps) - 1):
             return
@@ -74,7 +74,7 @@ class HiddenFunction:
         return [step for step, read in self._facts.uses.get(value, ()) if read is value]
 
     def _runs_between(self, step: int, reader: int) -> bool:
-        """Whether something runs between two steps that the second does not need."""
+        """Whether something runs between two steps on which the second does not depend."""
         needed = set(self._facts.steps[reader].inputs)
         for between in range(reader - 1, step, -1):
             node = self._facts.steps[between]
@@ -84,14 +84,14 @@ class HiddenFunction:
         return False
 
     def _bound_again(self, value: Value, used: int) -> int:
-        """The step after which a variable is most likely bound to another tensor: that of the next result as large, from its reader on."""
+        """The step after which a variable is most likely rebound: that of the next result of the same size, from its use on."""
         steps = self._alike[_likeness(value)]
         place = bisect_left(steps, used)
         return steps[place] if place < len(steps) else self._end
 
 
 def function_name(node: Node) -> str:
-    """How a statement spells a call of the operator."""
+    """How source code spells a call of the operator."""
     return f"{node.source.rpartition('::')[2].partition('.')[0]}("
 
 

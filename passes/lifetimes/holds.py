@@ -1,4 +1,4 @@
-"""References that keep storages alive after their last use, and use-def information about storages."""
+"""References that keep storages alive after their last use, and def-use information about storages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from irscope.passes.alias import Aliases
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Something that keeps a storage after its last use."""
+    """A reference that keeps a storage alive after its last use."""
 
     until: int
     """The last step at whose end it is still held."""
@@ -23,7 +23,7 @@ class Hold:
 
 @dataclass
 class Facts:
-    """What is known of the storages before frames are looked at."""
+    """Def-use information about storages, before Python frames are considered."""
 
     steps: Sequence[Node]
     aliases: Aliases
@@ -35,13 +35,13 @@ class Facts:
     """Steps that read each storage, each with the value that is read."""
 
     def last_use(self, storage: Value) -> int:
-        """The last step that reads a storage; the step that makes it where none does."""
+        """The last use of a storage; its definition where it has no use."""
         uses = self.uses[storage]
         return uses[-1][0] if uses else self.born[storage]
 
 
 class Holds:
-    """The longest hold of each storage."""
+    """The longest-lived reference to each storage."""
 
     def __init__(self) -> None:
         self.found: dict[Value, Hold] = {}

@@ -1,4 +1,4 @@
-"""Bytes that only exist inside a node: the peak of its regions, or of the function it calls."""
+"""Peak bytes inside a node: of its regions, or of the function it calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def inner_peaks(program: Program, aliases: Aliases, types: Inferred, unsized: li
 
 
 def _callees_first(program: Program) -> Iterator[Graph]:
-    """Functions before those that call them, the main graph last. A function that calls itself comes before its own call."""
+    """Callees before callers, the main graph last; a recursive function comes before its own call."""
     done: set[str] = set()
     for first in program.functions:
         pending = [(first, False)]
@@ -66,7 +66,7 @@ class _Inside:
             self.called[body.name] = self._peak(body)
 
     def _peak(self, graph: Graph) -> Dim:
-        """The most bytes alive at once of what a graph makes."""
+        """The peak of the bytes that a graph's nodes allocate."""
         body = Body(list(graph), self.aliases, self.types, self.unsized)
         body.read(graph.outputs)
         inside = {step: self.extra[node] for step, node in enumerate(body.steps) if node in self.extra}
@@ -80,7 +80,7 @@ class _Inside:
             self.extra[node] = found
 
     def _beyond_results(self, node: Node, peak: Dim) -> Dim:
-        """What is alive at the end inside is the node's results, which count already; a loop has those of the last round beside it."""
+        """The peak inside less the node's results, which are counted outside; in a loop the previous iteration's state remains."""
         types = (self.types.type_of(output) for output in node.outputs if self.aliases.storage(output) is output)
         sizes = [size for type_ in types if isinstance(type_, TensorType) and (size := type_.nbytes) is not None]
         return dim_max(peak - reduce(add, sizes, 0), 0)

@@ -1,4 +1,4 @@
-"""Storages that the nodes of one graph make, who reads them, and the bytes alive at each step."""
+"""Storages defined by the nodes of one graph, their uses and live ranges, and the bytes alive at each step."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ UNUSED = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A tensor in a storage that it may share with others, one after another."""
+    """A tensor in a storage that several tensors may occupy in turn."""
 
     value: Value
     born: int
     dies: int
-    """The last step that needs it."""
+    """The last step of its live range."""
     held_by: str
-    """What needs it last."""
+    """The node of its last use."""
 
 
 @dataclass(slots=True)
 class LiveRange:
-    """One storage: from the step that makes it to the last that it lives in."""
+    """The live range of one storage: from its definition to the last step at which it is alive."""
 
     value: Value
     """The value that had the storage first."""
@@ -41,25 +41,25 @@ class LiveRange:
     born: int
     dies: int
     held_by: str
-    """What keeps it to the end: a node that reads it, the call of a module, a variable, or "output"."""
+    """What ends its live range: a use by a node, the return of a module call, a variable, or "output"."""
     last_use: int
-    """The last step that reads it; the number of steps for what the model returns."""
+    """The last use; the number of steps for what the model returns."""
     uses: list[tuple[int, Value]] = field(default_factory=list)
     """Steps that read it, each with the value that is read, which may be a view."""
     holds: tuple[Hold, ...] = ()
-    """What else keeps it: the longest call and the longest variable."""
+    """Other references: the longest call and the longest variable."""
     rank: int = 0
-    """Among storages that are let go of after the same step, those with lower numbers go first."""
+    """Among storages freed after the same step, those with lower numbers are freed first."""
     tenants: tuple[Tenant, ...] = ()
-    """Tensors that have it one after another, in order of birth, where an allocation plan gives it to several."""
+    """Tensors that occupy it in turn, in order of birth, where an allocation plan assigns it to several."""
 
     def at(self, step: int) -> Tenant:
-        """The tensor that has the storage at a step; between two of them the one that had it last."""
+        """The tensor that occupies the storage at a step; between two of them the earlier one."""
         place = bisect_right(self.tenants, step, key=_birth) - 1
         return self.tenants[place] if place >= 0 else Tenant(self.value, self.born, self.dies, self.held_by)
 
     def after(self, step: int) -> Tenant | None:
-        """The next tensor that gets the storage."""
+        """The next tensor to which the storage is assigned."""
         place = bisect_right(self.tenants, step, key=_birth)
         return self.tenants[place] if place < len(self.tenants) else None
 
@@ -92,16 +92,16 @@ def alive_bytes(ranges: Iterable[LiveRange], inside: dict[int, Dim], steps: int)
 
 
 UNLIMITED = unknown("bytes")
-"""The size of a tensor of which not even the number of axes is known."""
+"""The size of a tensor of unknown rank."""
 
 
 def is_unknown(size: Dim | None) -> bool:
-    """Whether no binding of symbols tells a size."""
+    """Whether no binding of symbols determines a size."""
     return size is None or (isinstance(size, SymDim) and size.is_unknown)
 
 
 class Body:
-    """Storages made by the nodes of one graph, and who reads them."""
+    """Storages defined by the nodes of one graph, with their uses."""
 
     def __init__(self, steps: list[Node], aliases: Aliases, types: Inferred, unsized: list[Value]) -> None:
         self.steps = steps
@@ -109,7 +109,7 @@ class Body:
         self.born: dict[Value, int] = {}
         self.sizes: dict[Value, Dim] = {}
         self.unknown_sizes: dict[Value, Dim] = {}
-        """Those that nobody knows, with the limits there are."""
+        """Sizes that are unknown, with their bounds where there are any."""
         self.uses: dict[Value, list[tuple[int, Value]]] = {}
         self.last_read: dict[Value, int] = {}
         for step, node in enumerate(steps):
@@ -141,7 +141,7 @@ class Body:
                 found.append((step, value))
 
     def read(self, outputs: Iterable[Value]) -> None:
-        """What the graph returns is read after its last step."""
+        """Results of the graph are used after its last step."""
         for value in outputs:
             self._use(value, len(self.steps))
 
@@ -151,7 +151,7 @@ class Body:
         return ((step, storage) for storage, uses in self.uses.items() for step, _ in uses if step < end)
 
     def facts(self) -> Facts:
-        """What the frames need to know."""
+        """Def-use information for the analysis of Python frames."""
         return Facts(self.steps, self.aliases, self.born, self.last_read, self.uses)
 
     def ranges(self, holds: list[dict[Value, Hold]]) -> list[LiveRange]:

@@ -12,7 +12,7 @@ OUTLIVES = "Python beyond the end of the run"
 
 
 def as_observed(ranges: Iterable[LiveRange], watched: Observed, steps: Sequence[Node]) -> list[LiveRange]:
-    """The same storages with the births and deaths that were seen; those that no run made stay as they are."""
+    """The same storages with observed live ranges; storages that the run did not allocate keep theirs."""
     found = []
     for one in ranges:
         life = watched.lives.get(one.value)
@@ -35,7 +35,7 @@ def _observed(one: LiveRange, life: Life, steps: Sequence[Node]) -> LiveRange:
 
 
 def _holder(one: LiveRange, died: int, steps: Sequence[Node]) -> str:
-    """What kept a storage until it went: a reader, a call or a variable that ends there, else Python for a reason that was not seen."""
+    """What kept a storage alive until it was freed: a use, a call or a variable that ends there, else Python for an unknown reason."""
     if one.last_use == died or one.is_output:
         return steps[died].name if one.uses and not one.is_output else one.held_by
     for hold in one.holds:

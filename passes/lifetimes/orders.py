@@ -1,4 +1,4 @@
-"""In which order PyTorch lays out the axes of a result, decided from its operands' strides."""
+"""The memory layout that PyTorch gives a result, derived from its operands' strides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def in_order(shape: Sequence[Dim], order: Sequence[int]) -> Strides:
 
 
 def channels_last(shape: Sequence[Dim]) -> Strides:
-    """Strides with the second axis innermost."""
+    """Strides of the channels-last layout: the second axis innermost."""
     return in_order(shape, (0, *range(2, len(shape)), 1))
 
 
@@ -38,12 +38,12 @@ def known_sizes(dims: Sequence[Dim]) -> TypeGuard[Sequence[int]]:
 
 
 def is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements lie one after another in the order of the axes."""
+    """Whether strides are contiguous (row-major)."""
     return all(size == 1 or a == b for a, b, size in zip(strides, row_major(shape), shape, strict=True))
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements fill a block without gaps and without overlap, in whatever order."""
+    """Whether strides are dense and without overlap, in any order of axes."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size != 1):
         if stride != step:
@@ -84,7 +84,7 @@ def _is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _spread(own: Sequence[int], strides: Sequence[int], shape: Sequence[int]) -> list[int]:
-    """Strides of an operand over the axes of the result; 0 where it is repeated."""
+    """Strides of an operand over the axes of the result; 0 where it is broadcast."""
     missing = len(shape) - len(own)
     found = [0] * missing
     for axis, (size, stride) in enumerate(zip(own, strides, strict=True)):
@@ -93,7 +93,7 @@ def _spread(own: Sequence[int], strides: Sequence[int], shape: Sequence[int]) ->
 
 
 def _sorted_axes(strides: Sequence[Sequence[int]], shape: Sequence[int]) -> list[int]:
-    """Axes from the outermost in: by falling strides, the earlier operand deciding; a repeated axis decides nothing."""
+    """Axes from the outermost in: by decreasing strides, earlier operands first; broadcast axes do not count."""
     perm = list(range(len(shape) - 1, -1, -1))
 
     def compare(a: int, b: int) -> int:

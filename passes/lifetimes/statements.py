@@ -54,7 +54,7 @@ def targets_of(statement: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def variables_in(statement: str) -> tuple[str, ...]:
-    """Words that a statement may read variables by, each once: none that it calls, and no attributes."""
+    """Identifiers that a statement may read as variables, each once: no called names, and no attributes."""
     words = _WORD(statement[:_LONGEST].partition("  # ")[0])
     return tuple(dict.fromkeys(word for word in words if word not in _NO_VARIABLES))
 

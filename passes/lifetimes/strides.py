@@ -17,7 +17,7 @@ _KEEP_CHANNELS_LAST = frozenset({Family.CONVOLUTION, Family.POOLING, Family.NORM
 
 
 class Strides:
-    """Types with strides. Files that state strides are believed; for others they are followed from node to node."""
+    """Types with strides: those that the file states, else propagated from node to node."""
 
     def __init__(self, types: Inferred, follow: bool) -> None:
         self._types = types
@@ -88,7 +88,7 @@ def result_layout(node: Node, spec: OpSpec, operands: Sequence[TensorType | None
 
 
 def _is_known_dense(shape: tuple[Dim, ...], strides: tuple[Dim, ...]) -> bool:
-    """Whether all sizes are numbers and the elements lie side by side."""
+    """Whether all sizes are numbers and the strides are contiguous."""
     return known_sizes(shape) and known_sizes(strides) and is_dense(_ints(shape), _ints(strides))
 
 
@@ -106,7 +106,7 @@ def _dense_like(first: TensorType, shape: tuple[Dim, ...]) -> Layout:
 
 
 def _attention(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
-    """Flash attention's result is laid out as the queries are; without it the last step is a product of matrices."""
+    """Flash attention's result has the layout of the queries; without it the last step is a matrix product."""
     shapes = [type_.shape for type_ in operands[:3] if type_.shape is not None and len(type_.shape) == 4]
     if len(shapes) < 3 or index > 0:
         return None
@@ -127,7 +127,7 @@ def _joined(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], 
 
 
 def _stacked(node: Node, operands: Sequence[TensorType], shape: tuple[Dim, ...], index: int) -> Layout:
-    """Parts are joined along an axis that is cut up then."""
+    """Parts are concatenated along an axis that is then split."""
     axis = node.attrs.get("axis", 0)
     if not isinstance(axis, int) or len(shape) not in (5, 6) or not all(suggests_channels_last(type_) is True for type_ in operands):
         return None
@@ -280,7 +280,7 @@ def _reshaped(node: Node, old: _Strides, strides: _Strides, shape: _Strides) -> 
         run *= sizes[axis]
         if axis and (sizes[axis - 1] == 1 or steps[axis - 1] == run * step):
             continue
-        # A run of axes that lie densely ends here: new axes cut it up, or there is no such view.
+        # A contiguous group of axes ends here: new axes subdivide it, or there is no such view.
         while place >= 0 and (covered < run or wanted[place] == 1):
             found[place] = covered * step
             covered *= wanted[place]

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class ModuleShare:
-    """Bytes that one module call has made."""
+    """Bytes that one module call has allocated."""
 
     scope: Scope
     own: Dim = 0
-    """Made by the call itself."""
+    """Allocated by the call itself."""
     total: Dim = 0
-    """Made by it or by calls inside it."""
+    """Allocated by it or by calls inside it."""
     storages: int = 0
     """Storages in the total."""
 
@@ -48,34 +48,34 @@ class Timeline:
     inside: dict[int, Dim]
     """Bytes that only exist within a step; `alive` counts them."""
     peak: Dim
-    """Formulas where sizes are; the largest of several where none is the largest for every binding."""
+    """Formulas where sizes are symbolic; a maximum of several where none is the largest for every binding."""
     peak_step: int
     lower_bound: Dim
     resident: dict[str, Dim | None]
-    """Bytes that are there all the time: parameter, buffer, constant, input."""
+    """Resident bytes: parameter, buffer, constant, input."""
     unsized: list[Value]
     undecided: int = 0
-    """Results that share or copy depending on strides that are not known; they are counted as copies."""
+    """Results that are views or copies depending on unknown strides; they are counted as copies."""
     peak_if_shared: Dim | None = None
     """The peak where all of these share."""
     unsized_ranges: list[LiveRange] = field(default_factory=list)
-    """When storages of unknown size live, which no sum counts."""
+    """Live ranges of storages of unknown size, which no sum counts."""
     declared: dict[str, list[str]] = field(default_factory=dict)
     """Names of what `resident` counts, by role."""
     find_footprint: Callable[[], Footprint] | None = field(default=None, repr=False)
 
     @cached_property
     def footprint(self) -> Footprint | None:
-        """All memory over the steps, that of a device where an allocator's is known; worked out when first asked for."""
+        """All memory over the steps, a device's where an allocator is simulated; computed on first use."""
         return None if self.find_footprint is None else self.find_footprint()
 
     @cached_property
     def windows(self) -> Windows:
-        """Where to look for what is alive; made when first asked for."""
+        """The index of what is alive at each step; built on first use."""
         return windows(self.ranges, len(self.steps))
 
     def living(self, step: int) -> list[LiveRange]:
-        """Storages alive at a step, in order of birth; takes logarithmic time and time for the answer."""
+        """Storages alive at a step, in order of birth, in time logarithmic in the steps and linear in the answer."""
         return self.windows.living(step)
 
     def unsized_at(self, step: int) -> list[LiveRange]:
@@ -83,7 +83,7 @@ class Timeline:
         return [one for one in self.unsized_ranges if one.born <= step <= one.dies]
 
     def peak_limits(self) -> tuple[Dim, Dim | None]:
-        """The least and the most that the peak can be for all that is not known; None where there is no most."""
+        """Lower and upper bound of the peak where sizes are unknown; None where there is no upper bound."""
         most: Dim | None = self.peak
         if len(self.unsized_ranges) < len(self.unsized):
             return self.peak, None
@@ -99,7 +99,7 @@ class Timeline:
 
 
 def why_alive(steps: Sequence[Node], one: LiveRange, step: int) -> str:
-    """Why the tensor in a storage is alive at a step: who reads it, who holds it when nobody reads it any more, or that it is
+    """Why the tensor in a storage is alive at a step: its next use, the reference that keeps it after the last use, or that it is
     returned. Where another tensor had the storage first, in whose buffer it is."""
     tenant = one.at(step)
     where = "" if tenant.value is one.value else f", in the buffer of {label_of(one.value)}"
@@ -119,7 +119,7 @@ def _why(steps: Sequence[Node], one: LiveRange, tenant: Tenant, step: int) -> st
 
 
 def shares(parts: Iterable[tuple[Scope, Dim]]) -> list[ModuleShare]:
-    """Bytes by the module call that made them, outer calls before inner, each with what those inside it made."""
+    """Bytes by the module call that allocated them, outer calls before inner, each with the calls inside it."""
     found: dict[Scope, ModuleShare] = {}
     for made_in, size in parts:
         for scope in (*_outside(made_in), made_in):
@@ -145,7 +145,7 @@ def _step_of(use: tuple[int, Value]) -> int:
 
 
 def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
-    """The timeline of lifetimes."""
+    """The timeline of given live ranges."""
     alive = lifetimes.alive()
     peak, at = largest(alive)
     bound = lower_bound(lifetimes, aliases)
@@ -166,7 +166,7 @@ def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
 
 
 def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
-    """No order of the nodes can need less than its largest node: results, operands and what exists only inside it, together."""
+    """A lower bound for every order: the node with the largest sum of results, operands and bytes inside it."""
     sizes = {one.value: one.size for one in lifetimes.ranges}
     needs: list[Dim] = []
     for step, node in enumerate(lifetimes.steps):

@@ -1,4 +1,4 @@
-"""What Python's variables held while a model was traced: the archive tells which line of which function ran, not its text.
+"""Bindings of Python variables while a model was traced: the archive records which line of which function ran, not its text.
 
 A tensor that one line makes and another reads was in a variable of their function. Which variables a line binds again is not
 in the file: names that the tracer saw tell it for some, for the others it is modelled.
@@ -27,23 +27,23 @@ _NUMBER = re.compile(r"\.\d+$")
 
 @dataclass(eq=False, slots=True)
 class _Variable:
-    """A tensor that a function keeps from one statement to another."""
+    """A tensor bound to a variable of a function across statements."""
 
     value: Value
     call: Call
     bound: int
-    """The step that made it, or the first of the function for what it was given."""
+    """The step that defines it, or the first of the function for an argument."""
     reads: list[Run]
     name: str = ""
     """Its name, where the tracer saw it in this function."""
     slots: list[tuple[Run, tuple[int, int]]] = field(default_factory=list)
-    """Where each statement reads it first: how many steps from its beginning, and which operand."""
+    """Each statement's first use of it: how many steps from the statement's beginning, and which operand."""
     heir: _Variable | None = None
-    """What the same line reads in the next round of a loop."""
+    """What the same line uses in the next iteration of a loop."""
 
 
 class TracedLocals:
-    """How long variables keep each storage."""
+    """Until when variables keep each storage alive."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -54,10 +54,10 @@ class TracedLocals:
         self._same: dict[Value, Value] = {}
         self._read_by: dict[Run, list[_Variable]] = {}
         self._ending: dict[int, int] = {}
-        """How many variables are read by one statement only, by that statement."""
+        """How many variables have one statement as their only use, by that statement."""
 
     def holds(self) -> dict[Value, Hold]:
-        """The longest hold of each storage."""
+        """The longest-lived reference to each storage."""
         self._find_all()
         self._note_same()
         if self._same:
@@ -74,7 +74,7 @@ class TracedLocals:
         return self._holds
 
     def _hold_accumulated(self) -> None:
-        """What is joined to an empty tensor is the first part of what an object gathers over calls, such as a cache of keys and values."""
+        """A concatenation with an empty tensor is the first entry of an accumulating object, such as a cache of keys and values."""
         end = len(self._facts.steps) - 1
         for node in self._facts.steps:
             if node.op == "tensor.concat" and any(_is_empty(value) for value in node.inputs):
@@ -111,7 +111,7 @@ class TracedLocals:
                         call.binds.setdefault(key, []).append(place)
 
     def _note_heirs(self) -> None:
-        """A line that reads one tensor in one round of a loop and a later one in the next reads one variable, bound again in between."""
+        """A line that uses one tensor in one iteration of a loop and a later one in the next uses one variable, rebound in between."""
         for variable in self._variables.values():
             for run in variable.reads:
                 self._read_by.setdefault(run, []).append(variable)
@@ -127,16 +127,16 @@ class TracedLocals:
             known[key] = (run, variable)
 
     def _is_given(self, variable: _Variable) -> bool:
-        """Whether a function got the tensor as an argument."""
+        """Whether the tensor is an argument of the function."""
         return self._born(variable) < variable.call.first
 
     def _is_temporary(self, variable: _Variable) -> bool:
-        """Whether the statement that made a tensor also was the only one to read it."""
+        """Whether the only use of a tensor is in the statement that defines it."""
         made = variable.call.run_at(variable.bound)
         return all(run is made for run in variable.reads)
 
     def _find(self, uses: Sequence[tuple[int, Value]]) -> None:
-        """Note in which functions the values of a storage are variables."""
+        """Record in which functions the values of a storage are bound to variables."""
         named: set[Value] = set()
         for step, read in uses:
             value = self._tensor(read)
@@ -166,7 +166,7 @@ class TracedLocals:
         return value
 
     def _note_same(self) -> None:
-        """Operators with nothing to do return what they are given, which the tracer then knows by the result's name."""
+        """Operators that are no-ops return their operand itself, which the tracer then names as the result."""
         for (value, call), variable in self._variables.items():
             node = value.node
             if (
@@ -180,7 +180,7 @@ class TracedLocals:
             operand = node.inputs[0]
             if operand is None or self._facts.aliases.storage(operand) is not self._facts.aliases.storage(value):
                 continue
-            # A statement that makes something else did this on the way to it: the result is bound to no variable.
+            # In a statement that defines something else this is an intermediate result, bound to no variable.
             makes = call.run_at(variable.bound).makes
             if any(self._facts.aliases.storage(other) is not self._facts.aliases.storage(value) for other in makes):
                 self._same[value] = operand
@@ -208,8 +208,8 @@ class TracedLocals:
         self._hold_to(variable.value, end, by)
 
     def _returned_until(self, variable: _Variable, end: int) -> int:
-        """Weights of attention that a function of their own makes are returned beside its result: modelled, since the trace drops what
-        nothing reads. The module's function has them in a variable, and so has the one that called the module."""
+        """Attention weights computed in a separate function are returned beside its result: modelled, since the trace drops values without
+        a use. They are bound to a variable in the module's function and in its caller."""
         call = variable.call
         if end < call.last or call.scope is not None or call.caller is None or not self._is_softmax(variable.value):
             return end
@@ -230,7 +230,7 @@ class TracedLocals:
         return self._step_of[variable.value.node] if variable.value.node is not None else -1
 
     def _until(self, variable: _Variable) -> int:
-        """The last step before a variable lets go."""
+        """The last step before a variable drops its reference."""
         call, last = variable.call, variable.reads[-1]
         made = call.run_at(variable.bound)
         if variable.heir is not None:
@@ -244,8 +244,8 @@ class TracedLocals:
         return call.runs[min(places)].last if places else call.last
 
     def _has_alias(self, variable: _Variable) -> bool:
-        """Whether what a loop starts with has a second name: the first tensor of its kind, after which statements ran that made nothing,
-        as `hidden = embedded` does."""
+        """Whether the initial value of a loop has a second name: the first tensor of its type, followed by statements without operators,
+        such as `hidden = embedded`."""
         call, made = variable.call, variable.call.run_at(variable.bound)
         maker = self._maker(variable.value)
         if maker is None or maker[1] is call or self._continues(variable, made):
@@ -258,11 +258,11 @@ class TracedLocals:
         return bool(following) and following[0].line - last.line > _MOST_LINES
 
     def _adds_to_given(self, result: Value, variable: _Variable) -> bool:
-        """Whether a tensor and what the function was given are joined, in this order: `hidden = attended + hidden`."""
+        """Whether a tensor and an argument of the function are combined, in this order: `hidden = attended + hidden`."""
         maker = self._maker(variable.value)
         operands = result.node.inputs if result.node is not None and result.node.op == "math.add" else ()
         if _is_pointwise(variable.value.node):
-            # A scale or a sum made it, which bind again what they work on.
+            # It was defined by a scale or a sum, which usually rebind their operand.
             return False
         if maker is None or maker[1] is variable.call or len(operands) < 2:
             return False
@@ -275,7 +275,7 @@ class TracedLocals:
         return is_given and not is_same and _shape(given) == _shape(variable.value)
 
     def _likely_name(self, variable: _Variable) -> str:
-        """The name of the one variable of the same kind that the statement that made a tensor read last: it was bound again then."""
+        """The name of the one variable of the same type with its last use in the statement that defines a tensor: it was rebound there."""
         if variable.name:
             return variable.name
         made, kind = variable.call.run_at(variable.bound), _kind(variable.value)
@@ -284,7 +284,7 @@ class TracedLocals:
         return read[0].name if len(read) == 1 and read[0] is not variable else ""
 
     def _later_name(self, value: Value, call: Call) -> str:
-        """The name of a tensor, or of what an operator with nothing to do made of it in a statement of its own."""
+        """The name of a tensor, or of the result of a no-op on it in a separate statement."""
         found = self._variables.get((value, call))
         if found is None or found.name:
             return found.name if found is not None else ""
@@ -292,16 +292,16 @@ class TracedLocals:
         return next(iter(names)) if len(names) == 1 else ""
 
     def _is_itself(self, value: Value, operand: Value) -> bool:
-        """Whether an operator with nothing to do made one value of the other."""
+        """Whether one value is a no-op's result on the other."""
         node = value.node
         return node is not None and node.op in _RETURNS_OPERAND and bool(node.inputs) and node.inputs[0] is operand
 
     def _continues(self, variable: _Variable, made: Run) -> bool:
-        """Whether the statement that made a tensor read another of the same kind."""
+        """Whether the statement that defines a tensor uses another of the same type."""
         kind = _kind(variable.value)
         if any(other is not variable and _kind(other.value) == kind for other in self._read_by.get(made, ())):
             return True
-        # What a model is given is no variable here: the first operand is what an operator works on, the others may be weights.
+        # Inputs of the model do not count: the first operand is the data of an operator, the others may be weights.
         working = (node for node in self._facts.steps[made.first : made.last + 1] if not node.op.startswith("view."))
         firsts = (node.inputs[0] for node in working if node.inputs)
         return any(first is not None and first.role is Role.INPUT and _kind(first) == kind for first in firsts)
@@ -326,19 +326,19 @@ class TracedLocals:
             return False
         if any(self._adds_to_given(result, variable) for result in results):
             return False
-        # A line binds no more variables again than it has results; which of several it is cannot be told.
+        # A line rebinds no more variables than it has results; which one of several is not recorded.
         if len(variable.reads) > 1 or self._ending.get(id(run), 0) > len(results):
             return False
         return any(_dtype(result) is _dtype(variable.value) for result in results) and not self._waits(variable, run)
 
     def _waits(self, variable: _Variable, run: Run) -> bool:
-        """Whether other statements ran between the one that made a tensor and a loop: then it is more than where the loop starts."""
+        """Whether other statements ran between the definition of a tensor and a loop: then it is not only the loop's initial value."""
         made = variable.call.run_at(variable.bound)
         return variable.call.times[run.line] > 1 and run.place - made.place > 1
 
 
 def _after(places: Sequence[int], place: int) -> int | None:
-    """The first of ascending places behind one."""
+    """The first of ascending positions after a given one."""
     found = bisect_right(places, place)
     return places[found] if found < len(places) else None
 

@@ -11,14 +11,14 @@ from irscope.passes.lifetimes.lives import LiveRange
 
 @dataclass(frozen=True)
 class Windows:
-    """Stretches of steps, each with all storages that are alive anywhere in it, in order of birth.
+    """Intervals of steps, each with all storages that are alive anywhere in it, in order of birth.
 
-    A stretch ends before it holds more than twice as many storages as its emptiest step has alive (at least one). So a step's own
-    stretch holds little besides what is alive there, and all stretches together hold at most four entries for each storage.
+    An interval ends before it holds more than twice as many storages as its emptiest step has alive (at least one). So a step's own
+    interval holds little besides what is alive there, and all intervals together hold at most four entries for each storage.
     """
 
     starts: list[int]
-    """The first step of each stretch."""
+    """The first step of each interval."""
     members: list[list[LiveRange]]
 
     def living(self, step: int) -> list[LiveRange]:
@@ -30,7 +30,7 @@ class Windows:
 
 
 def windows(ranges: Sequence[LiveRange], steps: int) -> Windows:
-    """The stretches of a timeline."""
+    """The intervals of a timeline."""
     births: list[list[LiveRange]] = [[] for _ in range(steps)]
     deaths = [0] * (steps + 1)
     for one in ranges:

@@ -18,7 +18,7 @@ _BLOCK = "the second run's block has room for tensors of other steps"
 
 
 def arena(plan: OrtPlan, timeline: Timeline) -> Footprint | None:
-    """What a session on the CPU has in use in the run with the higher peak; None where sizes or kernels are not known."""
+    """Memory in use by a session on the CPU in the run with the higher peak; None where sizes or kernels are unknown."""
     figures = plan.figures
     sizes = {ROLES.get(role, role): size for role, size in timeline.resident.items()}
     numbers = {category: size for category, size in sizes.items() if isinstance(size, int)}
@@ -36,7 +36,7 @@ def arena(plan: OrtPlan, timeline: Timeline) -> Footprint | None:
 
 
 class _Rows:
-    """What is there at a step, as rows."""
+    """Everything in use at a step, as rows."""
 
     def __init__(self, plan: OrtPlan, resident: Mapping[str, int], names: Mapping[str, Sequence[str]]) -> None:
         assert plan.figures is not None
@@ -74,7 +74,7 @@ class _Rows:
         return {category: [*column] for category, column in found.items()}
 
     def at(self, step: int) -> list[Held]:
-        """All that adds up to what there is at a step."""
+        """Everything that adds up to the total of a step."""
         steps, figures = self._plan.steps, self._figures
         count = len(steps)
         rows = [resident_row(category, self._names[category], size, count) for category, size in self._resident.items() if size]

@@ -1,4 +1,4 @@
-"""Casts of casts, which ONNX Runtime takes out of every graph, also with graph optimisations off."""
+"""Consecutive casts, which ONNX Runtime merges in every graph, also with graph optimisations off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLOATS: Final = frozenset({DType.BF16, DType.F16, DType.F32, DType.F64})
 
 
 def without_double_casts(found: Launches, types: Inferred) -> Launches:
-    """The kernels without casts whose results are only cast again, where that loses nothing that the second one would not lose."""
+    """The kernels without casts whose only uses are other casts, where the first does not lose more precision than the second."""
     if sum(launch.name == _CAST for launch in found.launches) > 1:
         _Casts(found, types).take_out()
     return found
@@ -64,7 +64,7 @@ class _Casts:
             self._remove(cast)
 
     def _replace(self, old: int, new: int) -> None:
-        """Let all that read one value read another one."""
+        """Replace all uses of one value by another."""
         readers = self.readers.pop(old, [])
         for reader in readers:
             reader.inputs = [new if value == old else value for value in reader.inputs]

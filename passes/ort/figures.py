@@ -17,7 +17,7 @@ class OrtUsage:
     requested: int
     """In use, as asked for: mem_bytes_requested_in_use. As a peak, the most after any kernel."""
     allocated: int
-    """In use, as chunks of the arena: mem_bytes_in_use. As a peak, mem_in_use_peak, which also sees what kernels take while they run."""
+    """In use, as chunks of the arena: mem_bytes_in_use. As a peak, mem_in_use_peak, which includes temporary memory of kernels."""
     reserved: int
     """Held by the arena: mem_arena_held."""
 
@@ -34,36 +34,36 @@ class OrtRun:
     peak_step: int
     """The step after which most bytes are in use, as asked for."""
     highest: list[int] = field(repr=False)
-    """The most bytes in use while each kernel runs, as chunks of the arena, with what it takes for itself."""
+    """Peak bytes in use while each kernel runs, as chunks of the arena, its temporary memory included."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrtFigures:
-    """What a session holds before it runs, and what its first and second run add."""
+    """Memory of a session before it runs, and in its first and second run."""
 
     before: OrtUsage
     cold: OrtRun
     warm: OrtRun
     pattern: int
-    """Bytes of the block that the second run takes for all that it does not return; 0 without a memory pattern."""
+    """Bytes of the memory-pattern block of the second run, for all values but the outputs; 0 without a pattern."""
     takes: Sequence[int] = field(default=(), repr=False)
-    """Bytes that each kernel takes while it runs."""
+    """Temporary memory of each kernel, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a session has besides its buffers."""
+    """Memory of a session besides its buffers."""
 
     packed: Sequence[int]
-    """Bytes of weights that it packs or copies before it runs."""
+    """Bytes of weights that are packed or copied before the first run."""
     takes: Sequence[int]
-    """Bytes that each kernel takes while it runs."""
+    """Temporary memory of each kernel, in bytes."""
     strategy: Strategy
     pattern: bool
 
 
 def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], session: Session) -> OrtFigures:
-    """Pack weights, then run twice. `sizes` are bytes of values; those that `traced` marks have a place in the second run's block."""
+    """Pack weights, then run twice. `sizes` are bytes of values; those that `traced` marks have an offset in the second run's block."""
     arena = BfcArena(session.strategy)
     for size in session.packed:
         arena.reserve(size)

@@ -30,7 +30,7 @@ class Launch:
     inputs: list[int]
     """Numbers of values; ABSENT where an optional one is not given."""
     captured: list[int]
-    """Values that graphs inside the node read from around it."""
+    """Values captured by subgraphs of the node."""
     outputs: list[int]
 
 
@@ -40,18 +40,18 @@ class Launches:
 
     launches: list[Launch] = field(default_factory=list)
     values: list[Value | None] = field(default_factory=list)
-    """None for what ONNX Runtime makes between two kernels of one node."""
+    """None for intermediate values of a node that ONNX Runtime runs as several kernels."""
     sizes: list[Dim | None] = field(default_factory=list)
     """Bytes; 0 for what is not a tensor, None where it is unknown."""
     limits: dict[int, Dim] = field(default_factory=dict)
-    """Of values whose bytes are unknown, the unknown size with its limits, where it has some."""
+    """The symbolic size of values whose bytes are unknown, with its bounds where it has some."""
     likeness: list[object] = field(default_factory=list)
-    """Equal where ONNX Runtime takes two tensors to be of one size; None where it never does."""
+    """Equal where ONNX Runtime considers two tensors to be of the same size; None where it never does."""
     reusable: list[bool] = field(default_factory=list)
-    """Whether the value may take over the buffer of a dead one: tensors with at least one axis."""
+    """Whether the value may reuse the buffer of a dead one: tensors with at least one axis."""
     is_tensor: list[bool] = field(default_factory=list)
     traced: list[bool] = field(default_factory=list)
-    """Whether the block of the memory pattern has a place for the value: tensors, but not of strings."""
+    """Whether the value has an offset in the memory pattern's block: tensors other than strings."""
     given: int = 0
     """The first so many values are inputs and weights: their memory is not the run's."""
     inputs: int = 0
@@ -126,7 +126,7 @@ class _Reader:
                 outputs.append(number)
         kernel = _kernel(last.op, name)
         if kernel.halves and inputs and inputs[0] != ABSENT and outputs:
-            # ONNX Runtime adds the nodes of a function behind all others.
+            # ONNX Runtime appends the nodes of a function after all others.
             between = found.add(None, self.types.type_of(made[0]))
             self.halved.append(Launch(last, name, PLAIN, inputs, [], [between]))
             self.halved.append(Launch(last, name, PLAIN, [inputs[0], between], [], outputs))
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def _continues(node: Node) -> bool:
-    """Whether the file's node goes on with the next one: its results have no names, and only the same file node reads them."""
+    """Whether the next node belongs to the same node of the file: the results have no names, and all their uses are in that node."""
     following = node.next
     if following is None or not node.source or following.source != node.source:
         return False
@@ -146,7 +146,7 @@ def _continues(node: Node) -> bool:
 
 
 def kernel_of(node: Node) -> OrtKernel:
-    """What ONNX Runtime's kernel for a node does with memory."""
+    """Memory behaviour of ONNX Runtime's kernel for a node."""
     return _kernel(node.op, _op_type(node.source))
 
 

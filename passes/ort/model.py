@@ -36,22 +36,22 @@ class OrtOptions:
     reuse: bool = True
     """enable_mem_reuse: results take over dead buffers of the same shape."""
     file_order: bool = False
-    """Kernels run in the order of the file. It is that of the session that wrote the file as its optimised model."""
+    """Kernels run in the order of the file, as in the session that wrote the file as its optimised model."""
     execution: ExecutionOrder = "default"
     """execution_order: how the session sorts kernels."""
     threads: int = 1
-    """intra_op_num_threads: some kernels take working memory for each thread."""
+    """intra_op_num_threads: some kernels have a working buffer per thread."""
 
 
 @dataclass(slots=True)
 class OrtPlan:
-    """What ONNX Runtime makes of a graph."""
+    """ONNX Runtime's execution of a graph: order, buffers and figures."""
 
     order: list[Launch]
     found: Launches
     buffers: Buffers
     ranges: list[LiveRange]
-    """Buffers that the run takes, in order of birth; each lives from its first tensor to the last that takes it over."""
+    """Buffers that the run allocates, in order of birth; each lives from its first tensor to the last that reuses it."""
     unsized: list[Value]
     figures: OrtFigures | None
     """None where a size is a formula or unknown."""
@@ -60,7 +60,7 @@ class OrtPlan:
     on_cpu: bool = True
     """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
     inside: Mapping[Node, Dim] = field(default_factory=dict)
-    """Bytes that graphs inside nodes take."""
+    """Peak bytes of subgraphs inside nodes."""
     unsized_ranges: list[LiveRange] = field(default_factory=list)
     """Buffers of unknown size."""
 
@@ -87,7 +87,7 @@ def launches_of(graph: Graph, types: Inferred) -> Launches:
 
 
 def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
-    """The same for kernels that may stand in another order than in the graph."""
+    """The same for kernels in an order that may differ from the graph's."""
     order = found.launches if options.file_order else execution_order(found, options.execution)
     buffers = plan_buffers(order, found, options.reuse)
     unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
@@ -121,7 +121,7 @@ def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[Live
 def _tenants(
     by_owner: Mapping[int, LiveRange], order: list[Launch], found: Launches, buffers: Buffers, last_use: Mapping[int, int]
 ) -> Iterator[tuple[LiveRange, tuple[Tenant, ...]]]:
-    """For each buffer the tensors that have it in turn. `last_use` is the last step that reads a value or a view of it."""
+    """For each buffer the tensors that occupy it in turn. `last_use` is the last use of a value or of a view of it."""
     made: dict[int, list[tuple[int, int]]] = {}
     for step, launch in enumerate(order):
         for number in launch.outputs:
@@ -134,7 +134,7 @@ def _tenants(
 def _tenant(one: LiveRange, number: int, born: int, order: list[Launch], found: Launches, dies: int | None) -> Tenant:
     value = found.values[number] or order[born].node.outputs[0]
     if dies is None:
-        # Nothing reads it: it lives until its buffer is given back or taken over.
+        # It has no use: it lives until its buffer is freed or reused.
         return Tenant(value, born, one.dies, one.held_by)
     return Tenant(value, born, dies, order[dies].node.name if dies < len(order) else OUTPUT)
 
@@ -183,20 +183,20 @@ def _figures(
 
 
 def _small_weights(graph: Graph) -> list[int]:
-    """Weights that the session copies into the arena: those that are too small to be worth leaving where they are."""
+    """Weights that the session copies into the arena: those below a size limit."""
     weights = (weight for body in graph.graphs() for weight in body.weights if weight.users and not _in_attributes(weight))
     sizes = (weight.type.nbytes for weight in weights if isinstance(weight.type, TensorType))
     return [size for size in sizes if isinstance(size, int) and 0 < size <= LARGEST_COPIED]
 
 
 def _in_attributes(weight: Value) -> bool:
-    """Whether the file has it in an attribute of the node: then the kernel has it in memory of its own, outside the arena."""
+    """Whether the file stores it in an attribute of the node: then the kernel keeps its own copy, outside the arena."""
     specs = [find_op(user.op) if isinstance(user, Node) else None for user in weight.users or ()]
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
 def _packed_weights(graph: Graph, types: Inferred) -> list[int]:
-    """Weights that kernels put into another order when the session is made, also those of kernels inside regions."""
+    """Weights that kernels pack into another layout when the session is created, also of kernels inside regions."""
     packed: list[int] = []
     for node in graph.walk():
         packs = kernel_of(node).packs

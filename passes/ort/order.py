@@ -1,4 +1,4 @@
-"""The order in which ONNX Runtime runs the kernels of a graph: it sorts them itself, in one of several ways."""
+"""The topological order in which ONNX Runtime runs the kernels of a graph, by the session's setting."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from irscope.memory.ordering.sorting import sorted_by
 from irscope.passes.ort.kernels import Launch, Launches
 
 ExecutionOrder: TypeAlias = Literal["default", "priority_based"]
-"""SessionOptions.execution_order, as far as the packages on PyPI have it."""
+"""Values of SessionOptions.execution_order that the packages on PyPI support."""
 EXECUTION_ORDERS: Final[tuple[ExecutionOrder, ...]] = ("default", "priority_based")
 REFUSED_ORDER: Final = "memory_efficient"
-"""The setting that only builds with training have. Others make no session with it."""
+"""The setting that only builds with training support; others fail to create a session."""
 _EARLY: Final = frozenset({"Shape", "Size"})
-"""Kernels that the priority-based order runs before all others that could run: they let go of what they read."""
+"""Kernels that the priority-based order runs before all other ready ones, since they free their operands."""
 
 
 def execution_order(found: Launches, setting: ExecutionOrder = "default") -> list[Launch]:
@@ -24,7 +24,7 @@ def execution_order(found: Launches, setting: ExecutionOrder = "default") -> lis
 
 
 def makers_of(found: Launches) -> list[list[int]]:
-    """For each kernel, those that make what it reads."""
+    """For each kernel, its predecessors: the kernels that define its operands."""
     maker = [-1] * len(found.values)
     for index, launch in enumerate(found.launches):
         for value in launch.outputs:
@@ -39,14 +39,14 @@ def makers_of(found: Launches) -> list[list[int]]:
 
 
 def _backwards(makers: list[list[int]]) -> list[int]:
-    """Backwards and depth first from what nothing reads, later nodes of the file before earlier ones."""
+    """Reverse depth-first search from the kernels without readers, later nodes of the file first."""
     is_read = bytearray(len(makers))
     for needed in makers:
         for index in needed:
             is_read[index] = 1
     order: list[int] = []
     seen = bytearray(len(makers))
-    # A negative number stands for a node whose makers have all been visited.
+    # A negative number stands for a node whose predecessors have all been visited.
     pending = [index for index in range(len(makers)) if not is_read[index]]
     while pending:
         index = pending.pop()
@@ -60,5 +60,5 @@ def _backwards(makers: list[list[int]]) -> list[int]:
 
 
 def _by_priority(launches: list[Launch], makers: list[list[int]]) -> list[int]:
-    """Always the kernel that comes first in the file of those that could run, but what reads only a shape before all else."""
+    """Always the ready kernel that comes first in the file, but kernels that only read shapes before all others."""
     return sorted_by([launch.name not in _EARLY for launch in launches], makers)

@@ -1,4 +1,4 @@
-"""The memory pattern: where each buffer lies in the one block that ONNX Runtime takes from the second run on."""
+"""The memory pattern: the offset of each buffer in the one block that ONNX Runtime allocates from the second run on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALIGNMENT = 256
 
 
 def pattern_bytes(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool]) -> int:
-    """The size of the block: buffers go into the tightest gap between those that are alive, or behind the last of them."""
+    """The size of the block: each buffer goes into the smallest sufficient gap between live ones (best fit), or behind the last."""
     packing = _Packing()
     for taken, dropped in zip(buffers.taken, buffers.dropped, strict=True):
         for value in taken:
@@ -23,7 +23,7 @@ def pattern_bytes(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool]
 
 
 def aligned(size: int) -> int:
-    """What a tensor takes in the block."""
+    """Aligned bytes of a tensor in the block."""
     return (size + ALIGNMENT - 1) & -ALIGNMENT
 
 
@@ -46,7 +46,7 @@ class _Piece:
 
 
 class _Packing:
-    """Pieces that tile the block up to the last buffer alive; gaps also by size."""
+    """Buffers and gaps that tile the block up to the last live buffer; gaps also sorted by size."""
 
     def __init__(self) -> None:
         self.height = 0

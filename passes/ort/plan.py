@@ -16,19 +16,19 @@ class Buffers:
     """Columns by number of value, and by step."""
 
     owner: list[int]
-    """The value whose buffer a value has: itself where it has one of its own."""
+    """The value whose buffer a value occupies: itself where it has its own."""
     source: list[int]
-    """The value of whose elements a value is a view: itself where it has elements of its own."""
+    """The value of which a value is a view: itself where it is none."""
     is_output: list[bool]
-    """Whether the buffer goes to the caller; it is never reused and lives to the end."""
+    """Whether the buffer is returned to the caller; it is never reused and lives to the end."""
     born: list[int]
-    """The step that takes the buffer, NEVER for those that take none."""
+    """The step that allocates the buffer, NEVER for values without an allocation."""
     released: list[int]
-    """The step after which the buffer is given back, NEVER for those that live until the run ends."""
+    """The step after which the buffer is freed, NEVER for those that live until the run ends."""
     taken: list[list[int]]
-    """Buffers that each step takes, in order."""
+    """Buffers that each step allocates, in order."""
     dropped: list[list[int]]
-    """Buffers that each step gives back."""
+    """Buffers that each step frees."""
 
 
 def plan_buffers(order: Sequence[Launch], found: Launches, reuse: bool = True) -> Buffers:
@@ -49,9 +49,9 @@ class _Planner:
         self.source = list(range(count))
         self.is_output = [False] * count
         self.uses = uses = [0] * count
-        """Reads and the making that are still to come, of all the values that share a buffer; one more for what others own."""
+        """Reference counts of buffers: outstanding uses and definitions of all values that share them; one more for what others own."""
         self.free: defaultdict[object, list[int]] = defaultdict(list)
-        """Dead buffers by what they are like, the one that died last at the end."""
+        """Dead buffers by shape and type, the most recently freed last."""
         self.born = [NEVER] * count
         self.taken: list[list[int]] = [[] for _ in order]
         for value in range(found.given):
@@ -67,7 +67,7 @@ class _Planner:
             self.is_output[value] = value >= found.given
 
     def place(self, step: int, launch: Launch) -> None:
-        """Decide where the results of a step go."""
+        """Assign buffers to the results of a step."""
         for position, value in enumerate(launch.outputs):
             if not self.is_output[value]:
                 source = self._source(launch, position, value)
@@ -82,7 +82,7 @@ class _Planner:
             self.taken[step].append(value)
 
     def _source(self, launch: Launch, position: int, value: int) -> int:
-        """A value whose buffer the result takes over, or NEVER."""
+        """A value whose buffer the result reuses, or NEVER."""
         found = self.found
         kernel, inputs = launch.kernel, launch.inputs
         if position == 0 and inputs:
@@ -93,7 +93,7 @@ class _Planner:
                 likeness = found.likeness[value]
                 if operand >= 0 and self.uses[self.owner[operand]] == 1 and likeness is not None and likeness == found.likeness[operand]:
                     return operand
-        # What nobody reads gets a buffer of its own.
+        # A value without a use gets its own buffer.
         if self.reuse and found.reusable[value] and self.uses[value] > 1:
             dead = self.free.get(found.likeness[value])
             if dead:
@@ -101,7 +101,7 @@ class _Planner:
         return NEVER
 
     def settle(self, launch: Launch) -> None:
-        """Count what a step has read and made; buffers that nothing needs any more are free for later results."""
+        """Decrement the reference counts of a step's operands and results; dead buffers become free for later results."""
         for value in (*launch.inputs, *launch.captured, *launch.outputs):
             if value >= 0:
                 owner = self.owner[value]
@@ -110,7 +110,7 @@ class _Planner:
                     self.free[self.found.likeness[owner]].append(owner)
 
     def release(self, order: Sequence[Launch]) -> Buffers:
-        """When each buffer is given back: after the last step that reads it. What nothing reads stays until the run ends."""
+        """When each buffer is freed: after its last use. Buffers without a use stay until the run ends."""
         released = [NEVER] * len(self.owner)
         for step, launch in enumerate(order):
             for value in (*launch.inputs, *launch.captured):

@@ -1,4 +1,4 @@
-"""The plan as a report shows it: summary, kernels, timeline."""
+"""The report of a plan: summary, kernels, timeline."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def summary(plan: OrtPlan) -> dict[str, object]:
 
 
 def notes(plan: OrtPlan) -> tuple[str, ...]:
-    """What the numbers stand for."""
+    """Notes on the meaning of the numbers."""
     if plan.figures is None or not plan.on_cpu:
         return (f"no counters of ONNX Runtime's arena: {why_unknown(plan)}",)
     return (
@@ -107,7 +107,7 @@ def _buffers(plan: OrtPlan) -> Table:
 
 
 def _tensors(plan: OrtPlan) -> Table:
-    """Each tensor with the buffer that it has, which others may have before and after it."""
+    """Each tensor with its buffer, which others may occupy before and after it."""
     rows = [
         (label_of(tenant.value), plain(one.size), tenant.born, tenant.dies, tenant.held_by, label_of(one.value))
         for one in plan.ranges
@@ -135,7 +135,7 @@ def series(plan: OrtPlan) -> tuple[Series, ...]:
 
 
 def _shown(figures: OrtFigures) -> list[int]:
-    """All steps, or of many the highest in each stretch."""
+    """All steps, or of many the highest in each interval."""
     height = figures.cold.requested
     count = len(height)
     if count <= _MOST_POINTS:
