@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from irscope.ir.graph import Facet, Graph, Node, Value
-from irscope.ir.observed import Observed
+from irscope.ir.program import Observed
 from irscope.ir.types import TensorType, Type
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op

@@ -10,7 +10,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Value
-from irscope.ir.naming import value_names
+from irscope.ir.printer import value_names
 from irscope.ir.program import Program
 from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type
 from irscope.passes.inference.engine import Inference, Inferred, Problem

@@ -10,7 +10,7 @@ from irscope.diagnostics import Diagnostic
 from irscope.errors import IrscopeError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
-from irscope.ir.naming import value_names
+from irscope.ir.printer import value_names
 from irscope.passkit.base import Analysis
 from irscope.passkit.events import Instrument, PassEvent
 from irscope.passkit.manager import Manager

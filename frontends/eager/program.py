@@ -18,9 +18,8 @@ from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.names import Names
-from irscope.ir.observed import Life, Observed, observed_versions
 from irscope.ir.payload import Payload
-from irscope.ir.program import Called, Program
+from irscope.ir.program import Called, Life, Observed, Program, observed_versions
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.layouts import row_major
 

@@ -11,8 +11,7 @@ from irscope.cli.args import add_model_arguments, add_output_file, amount_of, op
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.files import write_stream, write_text
 from irscope.ir.graph import Node
-from irscope.ir.naming import value_names
-from irscope.ir.printer import print_node, print_program
+from irscope.ir.printer import print_node, print_program, value_names
 
 
 class Command:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
-from irscope.ir.graph import Attr, Facet, Graph, Node, Value
-from irscope.ir.naming import ValueNames, value_names
+from irscope.ir.graph import Attr, Facet, Graph, Node, Run, Value, runs
 from irscope.ir.payload import Literal, Payload
 from irscope.ir.places import Loc, Scope
-from irscope.ir.printer import print_node
+from irscope.ir.printer import ValueNames, print_node, value_names
 from irscope.ir.program import Program
-from irscope.ir.runs import Run, runs
 from irscope.ir.spelling import attr_text, loc_text, payload_text, scope_text
 
 

@@ -11,10 +11,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from irscope.ir.graph import Facet, Graph, Node, Value
+from irscope.ir.graph import Facet, Graph, Node, Run, Value, runs
 from irscope.ir.places import Scope
 from irscope.ir.program import Program
-from irscope.ir.runs import Run, runs
 
 Column: TypeAlias = NDArray[np.int32]
 

@@ -6,10 +6,52 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from irscope.ir.dims import SymDim
-from irscope.ir.graph import Attr, Graph, Node, Role, Value
-from irscope.ir.observed import Observed
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
 from irscope.ir.places import Scope
+from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, TupleType, Type
+
+# ----------------------------------------------------------------------------------------------------
+# When a run of the model made each storage and when it let go of it: known for models that were watched, not for files.
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One storage that the run made; positions count the nodes of the main graph."""
+
+    born: int
+    died: int | None
+    """The last node at whose end it was still there; None where it outlived the run."""
+    rank: int
+    """The place among all storages that were let go of: several may go after one node."""
+    size: Dim
+    """Bytes of the whole storage, which may be more than those of the value that had it first."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Lifetimes and sizes that hold until the graph's nodes, their attributes or its declarations change."""
+
+    graph: Graph
+    versions: tuple[int, ...]
+    """The graph's versions when it was recorded, those that it depends on."""
+    lives: Mapping[Value, Life]
+    """By the value that had the storage first."""
+    storages: Mapping[Value, Value]
+    """For each result the value that had its storage first: a result, or something that the graph declares."""
+
+    def holds(self, graph: Graph) -> bool:
+        """Whether it still says how this graph runs."""
+        return graph is self.graph and observed_versions(graph) == self.versions
+
+
+def observed_versions(graph: Graph) -> tuple[int, ...]:
+    """Versions of what decides which storages a run makes. Types of results are not among them: inference writes those."""
+    return tuple(graph.versions[facet] for facet in (Facet.TOPOLOGY, Facet.ATTRS, Facet.DECLARED))
+
+
+# ----------------------------------------------------------------------------------------------------
+# A whole model: its main graph, functions, symbols and where it came from.
 
 WEIGHTS: Final = "weights"
 """What an assumption about weights is about."""
@@ -114,3 +156,79 @@ class Program:
 
     def parameters(self) -> Iterator[Value]:
         return (weight for weight in self.weights() if weight.role is Role.PARAMETER)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which tensor types and symbols a program mentions.
+
+PLAIN_ATTRS = frozenset({bool, int, float, complex, str, type(None)})
+"""Types of attribute values that hold nothing else; most attributes are of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """What occurs in the types and attributes of a program, each once, in the order in which it first occurs."""
+
+    tensors: list[TensorType]
+    symbols: list[SymDim]
+
+
+def mentions(program: Program) -> Mentions:
+    """The tensor types and symbols in a program, also those inside other types and inside attributes."""
+    tensors: dict[TensorType, None] = {}
+    dims: dict[SymDim, None] = {}
+    for item in _types_and_sizes(program):
+        if isinstance(item, SymDim):
+            dims[item] = None
+            continue
+        for tensor in _tensors(item):
+            tensors[tensor] = None
+            strides = tensor.layout if isinstance(tensor.layout, tuple) else ()
+            dims.update([(size, None) for size in (*(tensor.shape or ()), *strides) if isinstance(size, SymDim)])
+    return Mentions(list(tensors), list(dict.fromkeys(symbol for dim in dims for symbol in dim.symbols())))
+
+
+def _types_and_sizes(program: Program) -> list[Type | SymDim]:
+    """Types of values, and types and sizes in attributes."""
+    found: dict[Type | SymDim, None] = {}
+    for body in program.bodies():
+        found.update([(value.type, None) for value in body.inputs])
+        found.update([(value.type, None) for value in body.weights])
+        for node in body:
+            for value in node.outputs:
+                found[value.type] = None
+            if node.attrs:
+                for attr in node.attrs.values():
+                    if type(attr) not in PLAIN_ATTRS:
+                        found.update(dict.fromkeys(_parts(attr)))
+    return list(found)
+
+
+def _parts(attr: Attr) -> list[Type | SymDim]:
+    """The types and sizes in an attribute, however nested."""
+    found: list[Type | SymDim] = []
+    todo: list[Attr] = [attr]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, tuple | list):
+            todo.extend([part for part in item if type(part) not in PLAIN_ATTRS])
+        elif isinstance(item, SymDim | Type):
+            found.append(item)
+    return found
+
+
+def _tensors(type_: Type) -> list[TensorType]:
+    """The tensor types that a type consists of."""
+    found: list[TensorType] = []
+    todo = [type_]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, TensorType):
+            found.append(item)
+        elif isinstance(item, SequenceType | OptionalType):
+            todo.append(item.element)
+        elif isinstance(item, TupleType):
+            todo.extend(item.elements)
+        elif isinstance(item, MapType):
+            todo.append(item.value)
+    return found

@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from irscope.ir.bind import BATCH, SEQUENCE
 from irscope.ir.dims import SymDim, bounds
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Value
-from irscope.ir.symbolnames import BATCH, SEQUENCE
 from irscope.ir.types import TensorType, Type
 
 USUAL_BATCH: Final = 8

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, parse_dim
 from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
-from irscope.ir.scanner import TextProblem, skip_gap, string_at
-from irscope.ir.spelling import MAX_NESTING
+from irscope.ir.spelling import MAX_NESTING, TextProblem, skip_gap, string_at
 from irscope.ir.types import UNKNOWN_TYPE, Layout, Shape, Type, map_of, optional, scalar, sequence, tensor, tuple_of
 
 Symbols = Callable[[str], Dim] | None

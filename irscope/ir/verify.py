@@ -2,19 +2,287 @@
 
 from __future__ import annotations
 
-from irscope.diagnostics import Diagnostic
+from collections import Counter
+from collections.abc import Iterator
+
+from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import VerifyError
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
-from irscope.ir.findings import Findings
-from irscope.ir.graph import Attr, Graph, Node
-from irscope.ir.mentions import PLAIN, mentions
+from irscope.ir.graph import Attr, Graph, Node, Role, Value, runs
+from irscope.ir.payload import Literal
 from irscope.ir.places import Scope
-from irscope.ir.program import Program
+from irscope.ir.printer import ValueNames, loose_names, print_node, value_names
+from irscope.ir.program import PLAIN_ATTRS, Program, mentions
 from irscope.ir.spelling import MAX_NESTING
-from irscope.ir.types import Type
-from irscope.ir.verifylinks import check_links
-from irscope.ir.verifyvalues import ValueChecker, check_names
+from irscope.ir.types import TensorType, Type
+
+# ----------------------------------------------------------------------------------------------------
+# What the verifier collects: problems that name the node as the text form shows it.
+
+MAX_FINDINGS = 100
+_MAX_LINE = 240
+
+
+class Findings:
+    """Problems of one program, at most MAX_FINDINGS of them with words."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._names: ValueNames | None = None
+        self._unreported = 0
+        self.diagnostics: list[Diagnostic] = []
+        self.links_hold = False
+        """Whether the nodes can be walked, and so values numbered."""
+
+    def add(self, code: str, what: str, node: Node | None = None) -> None:
+        """Note a problem; the node it is about is shown behind it."""
+        if len(self.diagnostics) >= MAX_FINDINGS:
+            self._unreported += 1
+            return
+        name, location = "", ""
+        if node is not None:
+            line = print_node(node, self.names, locations=False)
+            what += f": {line if len(line) <= _MAX_LINE else f'{line[:_MAX_LINE]}...'}"
+            name, location = node.name, str(node.loc or "")
+        self.diagnostics.append(Diagnostic(Severity.ERROR, code, what, name, location))
+
+    @property
+    def names(self) -> ValueNames:
+        """Names of all values as the printer gives them; they are made when the first problem is found."""
+        if self._names is None:
+            bodies = [self._program.graph, *self._program.functions.values()]
+            self._names = value_names(bodies) if self.links_hold else loose_names()
+        return self._names
+
+    def name(self, value: Value) -> str:
+        return self.names[value]
+
+    def finish(self) -> list[Diagnostic]:
+        """All problems; the last one tells how many more there are."""
+        if self._unreported:
+            more = Diagnostic(Severity.ERROR, "IRS120", f"there are {self._unreported} more problems")
+            self.diagnostics.append(more)
+            self._unreported = 0
+        return self.diagnostics
+
+
+def graph_words(graph: Graph) -> str:
+    """How a message calls a graph."""
+    return f"region {graph.name!r} of {graph.owner.name}" if graph.owner is not None else f"graph @{graph.name}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Rules on how nodes and graphs are linked; all other rules can only be checked where these hold.
+
+_CODE = "IRS120"
+
+
+def check_links(program: Program, findings: Findings) -> None:
+    """Nodes form one list a graph in rising order, and every region is owned by just one node."""
+    seen: set[Graph] = set()
+    for name, body in [("", program.graph), *program.functions.items()]:
+        if name and body.name != name:
+            findings.add(_CODE, f"the function {name!r} has a graph of another name, @{body.name}")
+        if body.owner is not None:
+            findings.add(_CODE, f"{graph_words(body)} is listed as a body of its own")
+        if body.scope.parent is not None:
+            findings.add(_CODE, f"the scope of {graph_words(body)} is not the root of a tree")
+        if body in seen:
+            findings.add(_CODE, f"{graph_words(body)} occurs twice")
+            continue
+        seen.add(body)
+        _check_body(body, seen, findings)
+
+
+def _check_body(body: Graph, seen: set[Graph], findings: Findings) -> None:
+    todo = [body]
+    while todo:
+        graph = todo.pop()
+        if graph.versions is not body.versions:
+            findings.add(_CODE, f"{graph_words(graph)} counts its changes apart from @{body.name}")
+        nodes = _linked_nodes(graph, findings)
+        for node in nodes:
+            for region in node.regions:
+                if region.owner is not node:
+                    findings.add(_CODE, f"the region {region.name!r} names another node as its owner", node)
+                if region in seen:
+                    findings.add(_CODE, f"the region {region.name!r} occurs twice", node)
+                else:
+                    seen.add(region)
+                    todo.append(region)
+
+
+def _linked_nodes(graph: Graph, findings: Findings) -> list[Node]:
+    """The nodes of a level as far as their links can be followed."""
+    nodes: list[Node] = []
+    size = len(graph)
+    previous: Node | None = None
+    node = graph.first
+    while node is not None:
+        if len(nodes) >= size:
+            findings.add(_CODE, f"{graph_words(graph)} has more nodes in its list than the {size} it counts, or the list is a circle")
+            return nodes
+        if node.graph is not graph:
+            findings.add(_CODE, f"a node in the list of {graph_words(graph)} says that it belongs elsewhere", node)
+        if node.prev is not previous:
+            findings.add(_CODE, "the node's link back does not lead to the node before it", node)
+        if previous is not None and previous.order >= node.order:
+            findings.add(_CODE, "the node's order number is not above that of the node before it", node)
+        nodes.append(node)
+        previous, node = node, node.next
+    if len(nodes) != size:
+        findings.add(_CODE, f"{graph_words(graph)} has {len(nodes)} nodes in its list, but counts {size}")
+    if graph.last is not previous:
+        findings.add(_CODE, f"the last node of {graph_words(graph)} is not the end of its list")
+    return nodes
+
+
+# ----------------------------------------------------------------------------------------------------
+# Rules on values: defined once and before they are read, listed with their readers, named apart.
+
+_WEIGHT_ROLES = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
+_FEW = 4
+"""For at most this many inputs, counting each of them is faster than a Counter."""
+
+
+class ValueChecker:
+    """Walks the bodies of a program once; `visible` holds what may be read at the current node."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._visible: set[Value] = set()
+        self._open: list[Graph] = []
+        self._levels: list[list[Value]] = []
+        self._reads: dict[Value, int] = {}
+        self._defined: list[Value] = []
+
+    def check(self, body: Graph) -> None:
+        """Check a body with its regions."""
+        for run in runs(body):
+            if run.opens:
+                self._open.append(run.graph)
+                self._levels.append([])
+                self._declarations(run.graph)
+            defined = self._levels[-1]
+            for node in run.nodes:
+                if node.inputs:
+                    self._inputs(node)
+                for index, value in enumerate(node.outputs):
+                    if value.node is not node or value.index != index or value.role is not Role.TEMPORARY:
+                        self._findings.add("IRS120", f"output {index} does not know its node, its position or its role", node)
+                    self._define(value, defined)
+            if run.closes:
+                self._close(run.graph)
+
+    def _declarations(self, graph: Graph) -> None:
+        wanted = Role.INPUT if graph.owner is None else Role.ARGUMENT
+        for index, value in enumerate(graph.inputs):
+            if value.role is not wanted:
+                self._declared_wrongly(value, graph, f"has the role {value.role.value}, not {wanted.value}")
+            self._declaration(value, index, graph)
+        for index, value in enumerate(graph.weights):
+            if value.role not in _WEIGHT_ROLES:
+                self._declared_wrongly(value, graph, f"has the role {value.role.value}, which no weight has")
+            self._declaration(value, index, graph)
+        for value, data in graph.data.items():
+            if value.declared_in is not graph or value.role not in _WEIGHT_ROLES:
+                self._declared_wrongly(value, graph, "has data there, but is none of its weights")
+            count = value.type.numel if isinstance(value.type, TensorType) else None
+            if isinstance(data, Literal) and isinstance(count, int) and len(data.values) != count:
+                self._declared_wrongly(value, graph, f"has {len(data.values)} values for {count} elements")
+
+    def _declaration(self, value: Value, index: int, graph: Graph) -> None:
+        if value.node is not None or value.declared_in is not graph or value.index != index:
+            self._declared_wrongly(value, graph, "does not know its graph or its position")
+        self._define(value, self._levels[-1])
+
+    def _declared_wrongly(self, value: Value, graph: Graph, what: str) -> None:
+        self._findings.add("IRS120", f"{self._findings.name(value)} of {graph_words(graph)} {what}")
+
+    def _define(self, value: Value, defined: list[Value]) -> None:
+        if value in self._visible:
+            self._findings.add("IRS120", f"{self._findings.name(value)} is defined twice", value.node)
+            return
+        self._visible.add(value)
+        defined.append(value)
+
+    def _inputs(self, node: Node) -> None:
+        inputs = node.inputs
+        visible, reads = self._visible, self._reads
+        counts = Counter(inputs) if len(inputs) > _FEW else None
+        for index, value in enumerate(inputs):
+            if value is None:
+                continue
+            if value not in visible:
+                self._findings.add("IRS122", f"input {index} reads {self._why_not(value)}", node)
+            reads[value] = reads.get(value, 0) + 1
+            users = value.users
+            if users is None or users.get(node) != (inputs.count(value) if counts is None else counts[value]):
+                self._findings.add("IRS123", f"{self._findings.name(value)} does not list this node as its reader, or not as often", node)
+
+    def _why_not(self, value: Value) -> str:
+        """Words for a value that cannot be read here."""
+        name = self._findings.name(value)
+        home = value.graph
+        if home is None:
+            return f"{name}, which was erased"
+        if home in self._open:
+            return f"{name} before it is defined"
+        return f"{name}, which belongs to {graph_words(home)}"
+
+    def _close(self, graph: Graph) -> None:
+        counts = Counter(graph.outputs)
+        for value, count in counts.items():
+            if value not in self._visible:
+                self._findings.add("IRS122", f"{graph_words(graph)} returns {self._why_not(value)}")
+            self._reads[value] = self._reads.get(value, 0) + count
+            if value.users is None or value.users.get(graph) != count:
+                self._findings.add("IRS123", f"{self._findings.name(value)} does not list {graph_words(graph)}, which returns it")
+        defined = self._levels.pop()
+        self._defined.extend(defined)
+        self._visible.difference_update(defined)
+        self._open.pop()
+
+    def finish(self) -> None:
+        """Once every reader was seen: no value lists others."""
+        for value in self._defined:
+            if value.users and sum(value.users.values()) != self._reads.get(value, 0):
+                self._findings.add("IRS123", f"{self._findings.name(value)} lists readers that do not read it", value.node)
+
+
+def check_names(body: Graph, findings: Findings) -> None:
+    """A name stands for one value in a graph and all graphs around it; regions side by side may repeat names."""
+    taken: set[str] = set()
+    levels: list[set[str]] = []
+    for run in runs(body):
+        if run.opens:
+            names: set[str] = set()
+            for value in _values_of(run.graph):
+                if value.name is None:
+                    continue
+                if value.name in taken or value.name in names:
+                    findings.add(
+                        "IRS124", f"the name {value.name!r} stands for two values, the second in {graph_words(run.graph)}", value.node
+                    )
+                names.add(value.name)
+            names -= taken
+            taken |= names
+            levels.append(names)
+        if run.closes:
+            taken -= levels.pop()
+
+
+def _values_of(graph: Graph) -> Iterator[Value]:
+    """Everything defined on one level, also behind its regions."""
+    yield from graph.inputs
+    yield from graph.weights
+    for node in graph:
+        yield from node.outputs
+
+
+# ----------------------------------------------------------------------------------------------------
+# The rules of the IR. A program that breaks none of them can be printed, analysed and changed safely.
 
 
 def verify(program: Program) -> list[Diagnostic]:
@@ -72,7 +340,7 @@ def _check_attrs(node: Node, findings: Findings) -> None:
     for key, value in node.attrs.items():
         if type(key) is not str:
             findings.add("IRS126", f"the attribute name {key!r} is no string", node)
-        elif type(value) not in PLAIN and not _is_attr(value):
+        elif type(value) not in PLAIN_ATTRS and not _is_attr(value):
             findings.add("IRS126", f"the attribute {key!r} holds a {type(value).__name__} or something nested too deep", node)
     written = node.attrs.get("inplace")
     if written is None:
@@ -89,8 +357,8 @@ def _is_attr(value: Attr) -> bool:
         if type(item) is tuple:
             if depth >= MAX_NESTING:
                 return False
-            todo.extend([(part, depth + 1) for part in item if type(part) not in PLAIN])
-        elif type(item) not in PLAIN and not isinstance(item, SymDim | DType | Type):
+            todo.extend([(part, depth + 1) for part in item if type(part) not in PLAIN_ATTRS])
+        elif type(item) not in PLAIN_ATTRS and not isinstance(item, SymDim | DType | Type):
             return False
     return True
 

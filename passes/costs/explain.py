@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
-from irscope.ir.naming import value_names
+from irscope.ir.printer import value_names
 from irscope.ir.program import Program
 from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost

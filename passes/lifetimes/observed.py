@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from irscope.ir.graph import Node
-from irscope.ir.observed import Life, Observed
+from irscope.ir.program import Life, Observed
 from irscope.passes.lifetimes.lives import OUTPUT, LiveRange
 
 OUTLIVES = "Python beyond the end of the run"

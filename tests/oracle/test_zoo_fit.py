@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from irscope.fitting import Search
-from irscope.ir.symbolnames import symbol_named
+from irscope.ir.bind import symbol_named
 from irscope.session import open_model
 from tests.zoo.export import exported
 from tests.zoo.models import catalogue

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from irscope.errors import IrscopeError, LoadError
 from irscope.ir.compare import difference, facet_contents
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.graph import Graph, Node, Value, runs
 from irscope.ir.index import OUTSIDE, GraphIndex, build_index, index_of
 from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
-from irscope.ir.runs import runs
 from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.typetext import parse_type
 from irscope.ir.verify import verify

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from irscope.ir.graph import Graph, Node, Value
-from irscope.ir.naming import ValueNames, value_names
+from irscope.ir.graph import Graph, Node, Run, Value, runs
 from irscope.ir.payload import Payload
-from irscope.ir.printer import print_node
+from irscope.ir.printer import ValueNames, print_node, value_names
 from irscope.ir.program import Program
-from irscope.ir.runs import Run, runs
 from irscope.ir.spelling import payload_text
 from irscope.tui.models.spans import Line, Role, Span
 from irscope.tui.models.symbols import Symbols

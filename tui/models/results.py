@@ -10,7 +10,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import Cancelled, IrscopeError
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
-from irscope.ir.naming import ValueNames, loose_names
+from irscope.ir.printer import ValueNames, loose_names
 from irscope.ops.cost import Cost
 from irscope.report.report import Report
 from irscope.report.units import Kind

@@ -14,8 +14,8 @@ import pytest
 from irscope.cli.main import main
 from irscope.errors import UsageError
 from irscope.fitting import Search, fit
+from irscope.ir.bind import symbol_named
 from irscope.ir.parser import parse_program
-from irscope.ir.symbolnames import symbol_named
 from irscope.memory.caching import OutOfMemory
 from irscope.passes.cuda.replay import replay
 from irscope.passes.cuda_memory import CudaMemory
