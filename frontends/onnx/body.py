@@ -2,49 +2,125 @@
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 
 from irscope.budget import spend
-from irscope.frontends.onnx.attributes import AttrValue, decode
-from irscope.frontends.onnx.call import Call, Mismatch, Operand
-from irscope.frontends.onnx.failures import BAD_GRAPH, MISUSED, TOO_LARGE, refuse, short
-from irscope.frontends.onnx.foreign import keep_foreign
-from irscope.frontends.onnx.order import Row, in_order
+from irscope.frontends.onnx.call import Call, Lowering, Mismatch, Operand
+from irscope.frontends.onnx.elements import AttrValue, decode
+from irscope.frontends.onnx.failures import BAD_GRAPH, FOREIGN, MISUSED, TOO_LARGE, refuse, short
+from irscope.frontends.onnx.lower import FOREIGN as FOREIGN_REASONS
+from irscope.frontends.onnx.lower import find_lowering
+from irscope.frontends.onnx.lower.rules import Lower
+from irscope.frontends.onnx.model import STANDARD, Model, domain_of, read_opsets, version_of
+from irscope.frontends.onnx.order import Row, free_names, in_order
 from irscope.frontends.onnx.scopes import Scopes
-from irscope.ir.graph import Graph, Node, Value
+from irscope.frontends.onnx.tensors import role_of
+from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.places import Scope
-from irscope.ir.types import UNKNOWN_TENSOR, Type
+from irscope.ir.types import UNKNOWN_TENSOR, TensorType, Type
 
-if TYPE_CHECKING:
-    from irscope.frontends.onnx.model import Model
-
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
+_LONGEST_TEXT = 1024
+_MOST_ITEMS = 256
 DEEPEST = 64
 """Functions within functions and graphs within graphs, all together."""
 _HAS_METADATA = "metadata_props" in onnx.NodeProto.DESCRIPTOR.fields_by_name
 _HAS_OVERLOAD = "overload" in onnx.NodeProto.DESCRIPTOR.fields_by_name
 
 
-class Body:
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What to do with nodes of one operator."""
+
+    lower: Lower | None
+    """None for an operator that stands for a function."""
+    function: onnx.FunctionProto | None
+    constants: dict[str, Value]
+    """Those of the function, shared by its calls."""
+    domain: str
+    version: int
+    source: str
+    fewest: int
+    most: int
+
+    def check(self, given: int) -> None:
+        """Refuse a number of operands that the operator's schema does not allow."""
+        if not self.fewest <= given <= self.most:
+            allowed = str(self.fewest) if self.fewest == self.most else f"{self.fewest} to {self.most}"
+            raise Mismatch(f"it has {given} operands, not {allowed}")
+
+
+class Operators:
+    """What becomes of the nodes of each operator, looked up once a model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._found: dict[tuple[str, str, str, int], Operator] = {}
+
+    def find(self, opsets: Mapping[str, int], domain: str, op_type: str, overload: str) -> Operator:
+        """How nodes of an operator are lowered in graphs that import these operator sets."""
+        domain = domain_of(domain)
+        version = version_of(opsets, domain)
+        key = (domain, op_type, overload, version)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._resolve(domain, op_type, overload, version)
+        return found
+
+    def _resolve(self, domain: str, op_type: str, overload: str, version: int) -> Operator:
+        owner = "onnx" if domain == STANDARD else domain
+        source = f"{owner}::{op_type}@{version}"
+        function = self.model.functions.find(domain, op_type, overload)
+        if function is not None:
+            constants = self.model.functions.constants(function)
+            return Operator(None, function, constants, domain, version, source, 0, len(function.input))
+        known = min(version, onnx.defs.onnx_opset_version()) if domain == STANDARD else version
+        fewest, most = 0, 2**31
+        lower = find_lowering(domain, op_type)
+        try:
+            schema = onnx.defs.get_schema(op_type, known, domain)
+        except onnx.defs.SchemaError:
+            pass
+        else:
+            fewest, most = schema.min_input, schema.max_input
+            source = f"{owner}::{op_type}@{schema.since_version}"
+            # The definition by simpler operators, where the installed onnx has one that needs no types.
+            function = schema.function_body if lower is None and schema.function_body.node else None
+        if lower is None and function is None:
+            lower = _keep_foreign
+            name = _foreign_name(domain, op_type)
+            self.model.sink.note(
+                FOREIGN,
+                f"irscope does not know the operator {short(name)}",
+                hint=FOREIGN_REASONS.get((domain, op_type), "its results have the types that the file declares, and its cost is unknown"),
+                about=name,
+            )
+        return Operator(lower, function, {}, domain, version, source, fewest, most)
+
+
+class Body(Lowering):
     """One level of names. A region's body sees the names around it; a function's body sees only its arguments."""
 
     def __init__(
         self,
-        model: Model,
+        operators: Operators,
         graph: Graph,
         opsets: Mapping[str, int],
         scopes: Scopes,
         *,
-        outer: Body | None = None,
+        outer: Lowering | None = None,
         depth: int = 0,
         scope: Scope | None = None,
     ) -> None:
         if depth > DEEPEST:
-            raise refuse(TOO_LARGE, f"graphs and functions are nested more than {DEEPEST} deep", model.where)
-        self.model = model
+            raise refuse(TOO_LARGE, f"graphs and functions are nested more than {DEEPEST} deep", operators.model.where)
+        self.operators = operators
+        self.model = operators.model
         self.graph = graph
         self.opsets = opsets
         self.scopes = scopes
@@ -58,9 +134,7 @@ class Body:
         """What results of a function are called where it is used."""
         self.prefix = ""
         self.arguments: Mapping[str, AttrValue] | None = None
-        """Attributes of the call that is inlined; None outside of functions."""
         self.constants: dict[str, Value] | None = None
-        """Constants of a function, shared by all its calls; None outside of functions."""
         self.origins = array("l")
         """The number of the file's node that each node stands for which was lowered here."""
         self._repeated: dict[tuple[Scope, str], int] = {}
@@ -68,8 +142,7 @@ class Body:
     # -- names and types ---------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Operand:
-        """The value that a name stands for here; raises LoadError where there is none."""
-        body: Body | None = self
+        body: Lowering | None = self
         while body is not None:
             if name in body.values:
                 return body.values[name]
@@ -82,8 +155,7 @@ class Body:
         )
 
     def knows(self, name: str) -> bool:
-        """Whether a name stands for something here or around here."""
-        body: Body | None = self
+        body: Lowering | None = self
         while body is not None:
             if name in body.values:
                 return True
@@ -91,16 +163,13 @@ class Body:
         return False
 
     def shown_name(self, name: str) -> str:
-        """What a name of this level is called in the program, if nothing else has that name."""
         return self.renamed[name] if name in self.renamed else self.prefix + name if name else ""
 
     def new_name(self, name: str) -> str | None:
-        """A unique name for a value of this level; None for one without a name."""
         shown = self.shown_name(name)
         return self.model.names.unique(shown) if shown else None
 
     def declared_type(self, name: str, undeclared: Type = UNKNOWN_TENSOR) -> Type:
-        """The type that the file gives for a result; the `shapes` pass trusts only those of foreign operators."""
         proto = self.declared.get(name)
         if proto is None:
             return undeclared
@@ -142,7 +211,7 @@ class Body:
         op_type = node.op_type
         overload = node.overload if _HAS_OVERLOAD else ""
         name = node.name
-        entry = self.model.operator(self.opsets, node.domain, op_type, overload)
+        entry = self.operators.find(self.opsets, node.domain, op_type, overload)
         scope, loc = self.scope, None
         metadata = node.metadata_props if _HAS_METADATA else ()
         if metadata:
@@ -156,7 +225,10 @@ class Body:
         call = Call(self, entry.domain, op_type, entry.version, name, operands, outputs, attrs, scope, loc, entry.source)
         try:
             entry.check(len(operands))
-            entry.lower(call)
+            if entry.function is not None:
+                self._inline(call, entry.function, entry.constants)
+            elif entry.lower is not None:
+                entry.lower(call)
         except Mismatch as mismatch:
             shown = short(name or next(iter(outputs), ""))
             self.model.sink.warn(
@@ -165,7 +237,7 @@ class Body:
                 node=shown,
                 hint="its results are unknown",
             )
-            keep_foreign(call)
+            _keep_foreign(call)
 
     def _named_scope(self, name: str, op_type: str) -> Scope:
         found = self.scopes.of_name(name, op_type) if name else self.scope
@@ -192,7 +264,7 @@ class Body:
     def lower_region(self, owner: Node, name: str, proto: onnx.GraphProto, count: int | None = None) -> Graph:
         """Lower a graph attribute as a region; `count` is the number of its arguments."""
         region = self.graph.add_region(owner, name)
-        body = Body(self.model, region, self.opsets, self.scopes, outer=self, depth=self.depth + 1, scope=owner.scope)
+        body = Body(self.operators, region, self.opsets, self.scopes, outer=self, depth=self.depth + 1, scope=owner.scope)
         body.arguments, body.prefix, body.constants = self.arguments, self.prefix, None
         body.declare(proto.value_info)
         body.declare(proto.output)
@@ -206,10 +278,19 @@ class Body:
         for info in proto.input:
             type_ = self.model.types.of_result(info.type) if info.HasField("type") else UNKNOWN_TENSOR
             body.define(info.name, region.add_input(type_, body.new_name(info.name)))
-        self.model.add_initializers(body, proto)
+        body.add_initializers(proto)
         body.lower_nodes(proto.node)
         region.set_outputs(body.results([info.name for info in proto.output]))
         return region
+
+    def add_initializers(self, proto: onnx.GraphProto) -> None:
+        """Declare the weights of a graph."""
+        for tensor in proto.initializer:
+            name = tensor.name
+            self.define(name, self.model.weight(tensor, self.prefix + name))
+        for sparse in proto.sparse_initializer:
+            name = sparse.values.name
+            self.define(name, self.model.add_weight(self.model.tensors.read_sparse(sparse, name), self.prefix + name))
 
     def define(self, name: str, value: Operand) -> None:
         """Let a name stand for a value; it may not stand for another one of this level."""
@@ -226,5 +307,112 @@ class Body:
             found.append(value)
         return found
 
+    # -- functions ---------------------------------------------------------------------------------------------
 
-Lower = Callable[[Call], None]
+    def _inline(self, call: Call, proto: onnx.FunctionProto, constants: dict[str, Value]) -> None:
+        """Put the nodes of a function in place of a call; `constants` are shared by its calls."""
+        if len(call.inputs) > len(proto.input) or len(call.outputs) > len(proto.output):
+            raise Mismatch(f"the function takes {len(proto.input)} values and gives {len(proto.output)}")
+        name = call.name.rpartition("/")[2] or call.op_type
+        scope = self.call_scope(call.scope, name, call.op_type)
+        opsets = {STANDARD: self.opsets[STANDARD], **read_opsets(proto.opset_import)}
+        body = Body(self.operators, self.graph, opsets, Scopes(scope), depth=self.depth + 1)
+        first = next((output for output in call.outputs if output), "")
+        body.prefix = f"{self.shown_name(call.name or first or call.op_type)}/"
+        body.arguments = _arguments(call, proto)
+        body.constants = constants
+        if hasattr(proto, "value_info"):
+            body.declare(proto.value_info)
+        for index, formal in enumerate(proto.input):
+            body.define(formal, call.operand(index))
+        results = list(zip(proto.output, call.outputs, strict=False))
+        for formal, actual in results:
+            if actual:
+                body.renamed[formal] = self.shown_name(actual)
+                if actual in self.declared:
+                    body.declared[formal] = self.declared[actual]
+        body.lower_nodes(proto.node)
+        for formal, actual in results:
+            if actual:
+                self.values[actual] = body.find(formal)
+
+
+def _arguments(call: Call, proto: onnx.FunctionProto) -> dict[str, AttrValue]:
+    arguments = {attribute.name: decode(attribute) for attribute in getattr(proto, "attribute_proto", ())}
+    for name in (*proto.attribute, *list(arguments)):
+        if name in call.attrs:
+            arguments[name] = call.attrs[name]
+    return arguments
+
+
+# -- foreign operators ----------------------------------------------------------------------------------------------------
+
+
+def _foreign_name(domain: str, op_type: str) -> str:
+    """How a foreign operator is called: "onnx.Foo", "com.microsoft.Foo"."""
+    clean = _NOT_IN_NAMES.sub("_", f"{'onnx' if domain == STANDARD else domain}.{op_type}"[:200])
+    return clean if clean[0].isalpha() else f"x{clean}"
+
+
+def _keep_foreign(call: Call) -> None:
+    """Add the node as it is. Weights and captured values of its graphs become operands, so that they count, and so do tensors and
+    long lists of floats in its attributes."""
+    operands: list[Operand] = list(call.inputs)
+    for value in call.attrs.values():
+        for graph in value if isinstance(value, tuple) else (value,):
+            if isinstance(graph, onnx.GraphProto):
+                operands.extend(_inside(call, graph))
+    operands.extend(_in_attributes(call))
+    body = call.body
+    node = call.node(_foreign_name(call.domain, call.op_type), operands, _plain_attributes(call))
+    for name, result in zip(call.outputs, node.outputs, strict=True):
+        proto = body.declared.get(name)
+        if proto is not None:
+            body.graph.set_type(result, body.model.types.of_result(proto, bindable=True))
+    call.bind(node)
+
+
+def _inside(call: Call, graph: onnx.GraphProto) -> list[Value]:
+    """Weights of a graph that is not lowered, and what it reads from around it."""
+    body = call.body
+    found = [value for name in sorted(free_names(graph)) if body.knows(name) and (value := body.find(name)) is not None]
+    pending = [graph]
+    while pending:
+        inner = pending.pop()
+        found.extend(body.model.weight(tensor, body.prefix + tensor.name) for tensor in inner.initializer)
+        for node in inner.node:
+            for attribute in node.attribute:
+                pending.extend(([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs))
+    return found
+
+
+def _in_attributes(call: Call) -> list[Value]:
+    """Attributes of a foreign operator that may be weights."""
+    if call.op_type == "EPContext":
+        return [call.opaque_weight("ep_cache_context")]
+    names = [
+        name
+        for name, value in call.attrs.items()
+        if isinstance(value, onnx.TensorProto)
+        or (isinstance(value, tuple) and len(value) > _MOST_ITEMS and all(isinstance(item, float) for item in value))
+    ]
+    found = call.attribute_weights(dict.fromkeys(names, Role.PARAMETER))
+    for weight in found:
+        if isinstance(weight.type, TensorType) and weight.type.shape is not None:
+            weight.role = role_of(weight.type)
+    return found
+
+
+def _plain_attributes(call: Call) -> dict[str, Attr]:
+    """The attributes that can stand in the IR: numbers, texts and short lists of them."""
+    plain: dict[str, Attr] = {}
+    for name, value in call.attrs.items():
+        if not name.isidentifier():
+            continue
+        if (
+            isinstance(value, int | float)
+            or (isinstance(value, str) and len(value) <= _LONGEST_TEXT)
+            or (isinstance(value, tuple) and len(value) <= _MOST_ITEMS and all(isinstance(item, int | float | str) for item in value))
+        ):
+            plain[name] = value
+    return plain

@@ -1,28 +1,74 @@
-"""One node of the file while it is lowered: operands, checked attributes, and ways to add nodes to the graph."""
+"""One node of the file while it is lowered: operands, checked attributes, and ways to add nodes to the graph.
+
+`Lowering` is what a rule may ask of the graph around a node. Rules and the reader of graphs both stand on it, and neither needs the
+other's module.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import onnx
 
-from irscope.frontends.onnx.attributes import AttrValue
-from irscope.frontends.onnx.elements import DTYPES
+from irscope.errors import LoadError
+from irscope.frontends.onnx.elements import DTYPES, AttrValue, pack_field
+from irscope.frontends.onnx.model import Model
+from irscope.frontends.onnx.tensors import Constant, is_literal
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Attr, Node, Role, Value
-from irscope.ir.payload import Literal, Scalar
+from irscope.ir.graph import Attr, Graph, Node, Role, Value
+from irscope.ir.payload import Blob, Literal
 from irscope.ir.places import Loc, Scope
 from irscope.ir.types import UNKNOWN_TENSOR, Type, tensor
-
-if TYPE_CHECKING:
-    from irscope.frontends.onnx.body import Body
 
 Operand = Value | None
 
 
 class Mismatch(Exception):
     """The node does not have the form that its operator asks for; it is kept as a foreign one."""
+
+
+class Lowering(Protocol):
+    """One level of names while it is lowered: the main graph, a region, or the body of a function that is inlined."""
+
+    model: Model
+    graph: Graph
+    outer: Lowering | None
+    """The level whose names are seen here too."""
+    values: dict[str, Operand]
+    """What the names of this level stand for."""
+    declared: dict[str, onnx.TypeProto]
+    """Types that the file gives for results."""
+    arguments: Mapping[str, AttrValue] | None
+    """Attributes of the call that is inlined; None outside of functions."""
+    constants: dict[str, Value] | None
+    """Constants of a function, shared by all its calls; None outside of functions."""
+    prefix: str
+    """What stands in front of the names of this level."""
+
+    def find(self, name: str) -> Operand:
+        """The value that a name stands for here; raises LoadError where there is none."""
+        ...
+
+    def knows(self, name: str) -> bool:
+        """Whether a name stands for something here or around here."""
+        ...
+
+    def shown_name(self, name: str) -> str:
+        """What a name of this level is called in the program, if nothing else has that name."""
+        ...
+
+    def new_name(self, name: str) -> str | None:
+        """A unique name for a value of this level; None for one without a name."""
+        ...
+
+    def declared_type(self, name: str, undeclared: Type = UNKNOWN_TENSOR) -> Type:
+        """The type that the file gives for a result; the `shapes` pass trusts only those of foreign operators."""
+        ...
+
+    def lower_region(self, owner: Node, name: str, proto: onnx.GraphProto, count: int | None = None) -> Graph:
+        """Lower a graph attribute as a region; `count` is the number of its arguments."""
+        ...
 
 
 class Call:
@@ -32,7 +78,7 @@ class Call:
 
     def __init__(
         self,
-        body: Body,
+        body: Lowering,
         domain: str,
         op_type: str,
         version: int,
@@ -227,14 +273,57 @@ class Call:
             body.values[name] = made
         return made
 
-    def constant(self, values: Sequence[Scalar], dtype: DType, shape: tuple[int, ...] = ()) -> Value:
-        """A constant that the operator implies."""
-        data = Literal(tuple(values))
-        return self.body.model.graph.add_weight(tensor(dtype, shape), None, Role.CONSTANT, data)
-
     def mark(self, role: Role, *indices: int) -> None:
         """Say what weights are, from the way in which the operator uses them."""
         for index in indices:
             value = self.operand(index)
             if value is not None and value.node is None and value.role in (Role.PARAMETER, Role.CONSTANT) and value.type is not None:
                 value.role = role
+
+    # -- weights that stand in attributes ----------------------------------------------------------------------
+
+    def attribute_weights(self, roles: Mapping[str, Role], shapes: Mapping[str, tuple[int, ...]] | None = None) -> list[Value]:
+        """Numbers that the file keeps in attributes of a node, as weights called "NODE.ATTRIBUTE".
+
+        The node takes them as its last operands, so that they count wherever weights do. `shapes` are those of flat lists.
+        """
+        found: list[Value] = []
+        for name, role in roles.items():
+            constant = self._stored(name, (shapes or {}).get(name))
+            if constant is not None:
+                found.append(self._declared(name, role, constant))
+        return found
+
+    def opaque_weight(self, name: str) -> Value:
+        """Opaque weights: their number and size are unknown."""
+        return self._declared(name, Role.PARAMETER, Constant(UNKNOWN_TENSOR, None))
+
+    def _declared(self, name: str, role: Role, constant: Constant) -> Value:
+        body = self.body
+        owner = next((output for output in self.outputs if output), "") or self.name
+        shared = body.constants if not self.depends_on_caller else None
+        key = f"{owner}.{name}"
+        if shared is not None and key in shared:
+            return shared[key]
+        made = body.model.add_weight(constant, f"{body.shown_name(self.name or owner)}.{name}")
+        made.role = role
+        if shared is not None:
+            shared[key] = made
+        return made
+
+    def _stored(self, name: str, shape: tuple[int, ...] | None) -> Constant | None:
+        """The numbers in an attribute; None where there are none."""
+        value = self.attrs.get(name)
+        if isinstance(value, onnx.TensorProto):
+            try:
+                return self.body.model.tensors.read(value, f"{self.name}.{name}")
+            except LoadError:
+                return Constant(UNKNOWN_TENSOR, None)
+        if not isinstance(value, tuple) or not value:
+            return None
+        numbers = [item for item in value if isinstance(item, int | float)]
+        if len(numbers) < len(value):
+            return None
+        dtype = DType.F32 if any(isinstance(item, float) for item in numbers) else DType.I64
+        data = Literal(tuple(numbers)) if is_literal(dtype, len(numbers)) else Blob(pack_field(numbers, dtype))
+        return Constant(tensor(dtype, shape or (len(numbers),)), data)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.onnx.badtext import as_text, bad_text
-from irscope.frontends.onnx.body import Body
+from irscope.frontends.onnx.body import Body, Operators
 from irscope.frontends.onnx.failures import BAD_GRAPH, BAD_INPUT_OPTION, INPUT_WITH_VALUE, NOT_ONNX, TOO_LARGE, TRAINING_INFO, refuse, short
-from irscope.frontends.onnx.model import Model
+from irscope.frontends.onnx.model import Model, model_opsets, show_opsets
 from irscope.frontends.onnx.reader import ModelFile, parse, read_file
 from irscope.frontends.onnx.scopes import Scopes
-from irscope.frontends.onnx.versions import model_opsets, show_opsets
 from irscope.ir.builder import paused_gc
 from irscope.ir.program import Assumed, Program
 from irscope.ir.types import UNKNOWN_TENSOR, Type
@@ -49,7 +49,7 @@ def _program(file: ModelFile, options: LoadOptions, sink: DiagnosticSink) -> Pro
                 error.where = f"{file.where}, {error.where}" if error.where else file.where
             raise
         except (TypeError, AttributeError):
-            field = bad_text(file.proto)
+            field = _bad_text(file.proto)
             if field is None:
                 raise
             raise refuse(NOT_ONNX, f"a text in it ({field}) is not UTF-8", file.where, "the file is damaged") from None
@@ -72,9 +72,9 @@ class _Loader:
     def load(self) -> Program:
         model, graph = self._model, self._proto.graph
         model.functions.check_size(graph)
-        body = Body(model, model.graph, self._opsets, Scopes(model.graph.scope))
+        body = Body(Operators(model), model.graph, self._opsets, Scopes(model.graph.scope))
         self._add_inputs(body, graph)
-        model.add_initializers(body, graph)
+        body.add_initializers(graph)
         body.declare(graph.value_info)
         body.declare(graph.output)
         body.lower_nodes(graph.node)
@@ -133,15 +133,37 @@ class _Loader:
     def _metadata(self) -> dict[str, str]:
         proto = self._proto
         found = {
-            "producer": f"{as_text(proto.producer_name)} {as_text(proto.producer_version)}".strip(),
+            "producer": f"{_as_text(proto.producer_name)} {_as_text(proto.producer_version)}".strip(),
             "ir_version": str(proto.ir_version),
             "opsets": show_opsets(self._opsets),
-            "graph": as_text(proto.graph.name),
-            "domain": as_text(proto.domain),
+            "graph": _as_text(proto.graph.name),
+            "domain": _as_text(proto.domain),
             "model_version": str(proto.model_version) if proto.model_version else "",
-            "description": as_text(proto.doc_string)[:_LONGEST_METADATA],
+            "description": _as_text(proto.doc_string)[:_LONGEST_METADATA],
         }
         found.update({f"symbol.{name}": text[:_LONGEST_METADATA] for name, text in self._model.symbols.spelling.items()})
         for entry in list(proto.metadata_props)[:_MOST_METADATA]:
-            found.setdefault(f"file.{as_text(entry.key)[:100]}", as_text(entry.value)[:_LONGEST_METADATA])
+            found.setdefault(f"file.{_as_text(entry.key)[:100]}", _as_text(entry.value)[:_LONGEST_METADATA])
         return {key: value for key, value in found.items() if value}
+
+
+# Texts that are not UTF-8: reading such a field gives bytes, which every use of a name then trips over.
+
+
+def _bad_text(message: Message) -> str | None:
+    """The name of a text field somewhere in a message whose content is not UTF-8; None where all are fine."""
+    pending = [message]
+    while pending:
+        for field, value in pending.pop().ListFields():
+            items = [value] if not hasattr(value, "__len__") or isinstance(value, str | bytes) else value
+            if field.type == FieldDescriptor.TYPE_STRING:
+                if any(isinstance(item, bytes) for item in items):
+                    return str(field.full_name)
+            elif field.type == FieldDescriptor.TYPE_MESSAGE:
+                pending.extend(items)
+    return None
+
+
+def _as_text(value: str | bytes) -> str:
+    """A text that may be shown, whatever the file holds."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

@@ -1,53 +1,39 @@
-"""The state of one load: everything that graphs, functions and regions of a model share."""
+"""What all graphs, functions and regions of a model share while it is read: names, symbols, weights, functions, operator sets."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import onnx
 
 from irscope.diagnostics import DiagnosticSink
-from irscope.frontends.onnx.call import Call, Mismatch
-from irscope.frontends.onnx.failures import FOREIGN, TOO_LARGE, refuse, short
-from irscope.frontends.onnx.foreign import foreign_name, keep_foreign
-from irscope.frontends.onnx.functions import Functions, inline, schema_function
-from irscope.frontends.onnx.lower import FOREIGN as KNOWN_FOREIGN
-from irscope.frontends.onnx.lower import find_lowering
-from irscope.frontends.onnx.lower.contrib import channel_block
+from irscope.frontends.onnx.failures import BAD_FUNCTION, TOO_LARGE, VERSION, refuse, short
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.scopes import Locations
-from irscope.frontends.onnx.tensors import Constant, TensorReader
+from irscope.frontends.onnx.tensors import Constant, TensorReader, role_of
 from irscope.frontends.onnx.types import Symbols, TypeReader
-from irscope.frontends.onnx.versions import STANDARD, domain_of, version_of
-from irscope.frontends.onnx.weights import role_of
 from irscope.ir.graph import Graph, Value
 from irscope.ir.names import Names
+from irscope.ir.program import Assumed
 
-if TYPE_CHECKING:
-    from irscope.frontends.onnx.body import Body
+STANDARD = ""
+"""The default domain, also called "ai.onnx"."""
+_FIRST_IR_WITH_OPSETS = 3
+_HIGHEST = 2**31 - 1
+_WHAT = "operator set"
+_ALIASES = {"ai.onnx": STANDARD}
+BLOCKED_DOMAIN = "com.microsoft.nchwc"
 
+FunctionKey: TypeAlias = "tuple[str, str, str]"
+"""Domain, name and overload."""
+
+_FREE_NODES = 100_000
+_MOST_GROWTH = 64
+_HAS_OVERLOAD = "overload" in onnx.FunctionProto.DESCRIPTOR.fields_by_name
 _MOST_NODES = 5_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """What to do with nodes of one operator."""
-
-    lower: Callable[[Call], None]
-    domain: str
-    version: int
-    source: str
-    fewest: int
-    most: int
-
-    def check(self, given: int) -> None:
-        """Refuse a number of operands that the operator's schema does not allow."""
-        if not self.fewest <= given <= self.most:
-            allowed = str(self.fewest) if self.fewest == self.most else f"{self.fewest} to {self.most}"
-            raise Mismatch(f"it has {given} operands, not {allowed}")
 
 
 class Model:
@@ -63,7 +49,6 @@ class Model:
         self.tensors = TensorReader(file, sink)
         self.locations = Locations()
         self.functions = Functions(file.proto.functions, self.where)
-        self._operators: dict[tuple[str, str, str, int], Operator] = {}
         self._nodes = 0
         self._proto = file.proto.graph
 
@@ -87,52 +72,170 @@ class Model:
     def add_weight(self, constant: Constant, name: str) -> Value:
         return self.graph.add_weight(constant.type, self.names.unique(name) if name else None, role_of(constant.type), constant.data)
 
-    def add_initializers(self, body: Body, proto: onnx.GraphProto) -> None:
-        """Declare the weights of a graph."""
-        for tensor in proto.initializer:
-            name = tensor.name
-            body.define(name, self.weight(tensor, body.prefix + name))
-        for sparse in proto.sparse_initializer:
-            name = sparse.values.name
-            body.define(name, self.add_weight(self.tensors.read_sparse(sparse, name), body.prefix + name))
 
-    # -- operators ---------------------------------------------------------------------------------------------
+# -- operator sets --------------------------------------------------------------------------------------------------------
 
-    def operator(self, opsets: Mapping[str, int], domain: str, op_type: str, overload: str) -> Operator:
-        """How nodes of an operator are lowered in graphs that import these operator sets."""
-        domain = domain_of(domain)
-        version = version_of(opsets, domain)
-        key = (domain, op_type, overload, version)
-        found = self._operators.get(key)
-        if found is None:
-            found = self._operators[key] = self._resolve(domain, op_type, overload, version)
+
+def domain_of(name: str) -> str:
+    """A domain under its one name."""
+    return _ALIASES.get(name, name)
+
+
+def read_opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """Version by domain; of repeated entries the highest."""
+    opsets: dict[str, int] = {}
+    for entry in imports:
+        domain = domain_of(entry.domain)
+        opsets[domain] = min(max(entry.version, opsets.get(domain, 0)), _HIGHEST)
+    return opsets
+
+
+def model_opsets(proto: onnx.ModelProto, sink: DiagnosticSink, assumed: list[Assumed]) -> dict[str, int]:
+    """The operator sets of a model, with remarks on what is missing, and so assumed, or newer than the installed onnx package."""
+    opsets = read_opsets(proto.opset_import)
+    newest = onnx.defs.onnx_opset_version()
+    if proto.ir_version > onnx.IR_VERSION:
+        sink.note(
+            VERSION,
+            f"the file has IR version {proto.ir_version}, the installed onnx {onnx.__version__} knows {onnx.IR_VERSION}",
+            hint="what is new in it may be missing here; try a newer onnx package",
+        )
+    if STANDARD not in opsets:
+        opsets[STANDARD] = newest if proto.ir_version >= _FIRST_IR_WITH_OPSETS else 1
+        if any(domain_of(node.domain) == STANDARD for node in proto.graph.node):
+            sink.warn(VERSION, f"the file does not say which operator set it uses; version {opsets[STANDARD]} is assumed")
+            assumed.append(Assumed(_WHAT, str(opsets[STANDARD]), "the file does not say which one it uses"))
+    elif opsets[STANDARD] > newest:
+        sink.note(
+            VERSION,
+            f"the model uses operator set {opsets[STANDARD]}, the installed onnx {onnx.__version__} knows up to {newest}",
+            hint="operators are read as in the newest version that is known",
+        )
+    elif opsets[STANDARD] < 1:
+        sink.warn(VERSION, f"operator set {opsets[STANDARD]} does not exist; version 1 is assumed")
+        assumed.append(Assumed(_WHAT, "1", f"the file says {opsets[STANDARD]}, which does not exist"))
+        opsets[STANDARD] = 1
+    return opsets
+
+
+def version_of(opsets: Mapping[str, int], domain: str) -> int:
+    """The version of a domain that a graph imports, 1 where it does not say."""
+    return opsets.get(domain, 1)
+
+
+def show_opsets(opsets: Mapping[str, int]) -> str:
+    return ", ".join(f"{short(domain) or 'ai.onnx'} {version}" for domain, version in sorted(opsets.items()))
+
+
+# -- functions ------------------------------------------------------------------------------------------------------------
+
+
+class Functions:
+    """The local functions of a model, checked to end and to stay of reasonable size when they are inlined."""
+
+    def __init__(self, protos: Iterable[onnx.FunctionProto], where: str) -> None:
+        self._where = where
+        self._protos: dict[FunctionKey, onnx.FunctionProto] = {}
+        for proto in protos:
+            key = _key(proto)
+            if key in self._protos:
+                raise refuse(BAD_FUNCTION, f"the function '{short(proto.name)}' is defined twice", where, "the model is damaged")
+            self._protos[key] = proto
+        self._constants: dict[FunctionKey, dict[str, Value]] = {}
+
+    def find(self, domain: str, name: str, overload: str) -> onnx.FunctionProto | None:
+        return self._protos.get((domain, name, overload)) if self._protos else None
+
+    def check_size(self, graph: onnx.GraphProto) -> None:
+        """Refuse functions that call themselves, and models that inlining would blow up."""
+        if not self._protos:
+            return
+        sizes: dict[FunctionKey, int] = {}
+        calls = {key: self._calls(proto.node) for key, proto in self._protos.items()}
+        own = {key: _count_nodes(proto.node) for key, proto in self._protos.items()}
+        for start in self._protos:
+            path: list[FunctionKey] = [start]
+            on_path: set[FunctionKey] = {start}
+            while path:
+                key = path[-1]
+                pending = next((callee for callee in calls[key] if callee not in sizes), None) if key not in sizes else None
+                if pending is None:
+                    sizes.setdefault(key, own[key] + sum(sizes[callee] * times for callee, times in calls[key].items()))
+                    on_path.discard(path.pop())
+                elif pending in on_path:
+                    raise refuse(
+                        BAD_FUNCTION, f"the function '{short(pending[1])}' calls itself", self._where, "ONNX functions must not recurse"
+                    )
+                else:
+                    path.append(pending)
+                    on_path.add(pending)
+        in_file = _count_nodes(graph.node)
+        total = in_file + sum(sizes[key] * times for key, times in self._calls(graph.node).items())
+        if total > min(_MOST_NODES, _FREE_NODES + _MOST_GROWTH * (in_file + sum(own.values()))):
+            raise refuse(
+                TOO_LARGE, f"inlining its functions would make {total} nodes", self._where, "the file looks made to exhaust memory"
+            )
+
+    def _calls(self, nodes: Iterable[onnx.NodeProto]) -> Counter[FunctionKey]:
+        found: Counter[FunctionKey] = Counter()
+        for node in _walk(nodes):
+            key = (domain_of(node.domain), node.op_type, node.overload if _HAS_OVERLOAD else "")
+            if key in self._protos:
+                found[key] += 1
         return found
 
-    def _resolve(self, domain: str, op_type: str, overload: str, version: int) -> Operator:
-        source = f"{'onnx' if domain == STANDARD else domain}::{op_type}@{version}"
-        function = self.functions.find(domain, op_type, overload)
-        if function is not None:
-            return Operator(functools.partial(self.functions.inline, proto=function), domain, version, source, 0, len(function.input))
-        known = min(version, onnx.defs.onnx_opset_version()) if domain == STANDARD else version
-        fewest, most = 0, 2**31
-        try:
-            schema = onnx.defs.get_schema(op_type, known, domain)
-        except onnx.defs.SchemaError:
-            pass
-        else:
-            fewest, most = schema.min_input, schema.max_input
-            source = f"{'onnx' if domain == STANDARD else domain}::{op_type}@{schema.since_version}"
-        lower = find_lowering(domain, op_type)
-        if lower is None:
-            body = schema_function(op_type, known, domain)
-            if body is not None:
-                lower = functools.partial(inline, proto=body, constants={})
-        if lower is None:
-            lower = keep_foreign
-            self.sink.note(
-                FOREIGN,
-                f"irscope does not know the operator {short(foreign_name(domain, op_type))}",
-                hint=KNOWN_FOREIGN.get((domain, op_type), "its results have the types that the file declares, and its cost is unknown"),
-                about=foreign_name(domain, op_type),
-            )
-        return Operator(lower, domain, version, source, fewest, most)
+    def constants(self, proto: onnx.FunctionProto) -> dict[str, Value]:
+        """Constants of a function by name, shared by all its calls."""
+        return self._constants.setdefault(_key(proto), {})
+
+
+def _key(proto: onnx.FunctionProto) -> FunctionKey:
+    return domain_of(proto.domain), proto.name, proto.overload if _HAS_OVERLOAD else ""
+
+
+def _walk(nodes: Iterable[onnx.NodeProto]) -> Iterable[onnx.NodeProto]:
+    """Nodes with those of the graphs inside them."""
+    pending = [nodes]
+    while pending:
+        for node in pending.pop():
+            yield node
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    pending.append(attribute.g.node)
+                pending.extend(graph.node for graph in attribute.graphs)
+
+
+def _count_nodes(nodes: Iterable[onnx.NodeProto]) -> int:
+    return sum(1 for _ in _walk(nodes))
+
+
+# -- channels in blocks ---------------------------------------------------------------------------------------------------
+
+
+def channel_block(graph: onnx.GraphProto) -> int:
+    """How many channels the processor that a file was optimised for has to a block. No attribute says it, the weights do.
+
+    MlasNchwcGetBlockSize gives 16 with AVX-512 and with NEON, 8 with AVX and AVX2. Filters are stored with their channels rounded up to
+    whole blocks. Where all are multiples of 16, either size of block gives the same shapes.
+    """
+    return 8 if any(channels % 16 == 8 for channels in _whole_blocks(graph, {})) else 16
+
+
+def _whole_blocks(graph: onnx.GraphProto, outer: Mapping[str, Sequence[int]]) -> Iterator[int]:
+    """Numbers of channels, as filters have them, that were rounded up to blocks."""
+    shapes = {**outer, **{tensor.name: tensor.dims for tensor in graph.initializer}}
+    blocked: set[str] = set()
+    for node in graph.node:
+        for attr in node.attribute:
+            for inner in (attr.g, *attr.graphs) if attr.HasField("g") or attr.graphs else ():
+                yield from _whole_blocks(inner, shapes)
+        if node.domain != BLOCKED_DOMAIN:
+            continue
+        if node.op_type != "ReorderOutput":
+            blocked.update(node.output)
+        if node.op_type == "Conv" and len(node.input) > 1:
+            shape = shapes.get(node.input[1], ())
+            yield from shape[:1]
+            # Filters of a few channels read the picture as it is, and grouped ones have the channels of one group.
+            if node.input[0] in blocked and all(attr.i == 1 for attr in node.attribute if attr.name == "group"):
+                yield from shape[1:2]

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import onnx
+
 from irscope.errors import UsageError
 from irscope.files import write_binary
-from irscope.frontends.onnx.external import ExternalFiles
 from irscope.frontends.onnx.failures import NOT_ONNX, refuse, short
 from irscope.frontends.onnx.order import captured_names
-from irscope.frontends.onnx.reader import read_file
-from irscope.frontends.onnx.tensorfields import external_locations
-from irscope.frontends.onnx.wire import WireError, encode, message_fields
+from irscope.frontends.onnx.reader import WireError, encode, message_fields, read_file
+from irscope.frontends.onnx.tensors import ExternalFiles
 
 _GRAPH, _NODE = 7, 1
 _PIECE = 16 << 20
+_EXTERNAL = 1
 
 
 def open_file(path: Path, method: str = "") -> OnnxNodes:
@@ -33,7 +34,7 @@ def open_file(path: Path, method: str = "") -> OnnxNodes:
     for node in file.proto.graph.node:
         names = {*node.input, *captured_names(node)}
         needs.append(tuple(sorted({made[name] for name in names if name in made})))
-    return OnnxNodes(path, needs, external_locations(file.proto))
+    return OnnxNodes(path, needs, _external_locations(file.proto))
 
 
 @dataclass
@@ -130,3 +131,45 @@ def _graph(mapped: mmap.mmap, graphs: Sequence[tuple[int, int]], order: Sequence
 def _slices(mapped: mmap.mmap, start: int, stop: int) -> Iterator[bytes]:
     for begin in range(start, stop, _PIECE):
         yield mapped[begin : min(begin + _PIECE, stop)]
+
+
+# -- every tensor that stands somewhere in a model --------------------------------------------------------------------------
+
+
+def _tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """All tensors of a model."""
+    graphs = [model.graph]
+    for info in model.training_info:
+        graphs += [info.initialization, info.algorithm]
+    nodes = [node for function in model.functions for node in function.node]
+    attributes = [attribute for function in model.functions for attribute in getattr(function, "attribute_proto", ())]
+    while graphs or nodes or attributes:
+        if graphs:
+            graph = graphs.pop()
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+            nodes.extend(graph.node)
+        elif nodes:
+            attributes.extend(nodes.pop().attribute)
+        else:
+            attribute = attributes.pop()
+            yield from attribute.tensors
+            if attribute.HasField("t"):
+                yield attribute.t
+            for sparse in (*attribute.sparse_tensors, *([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else ())):
+                yield from (sparse.values, sparse.indices)
+            graphs.extend(attribute.graphs)
+            if attribute.HasField("g"):
+                graphs.append(attribute.g)
+
+
+def _external_locations(model: onnx.ModelProto) -> dict[str, str]:
+    """Places of external data as the model names them, each with the name of a tensor that lies there."""
+    found: dict[str, str] = {}
+    for tensor in _tensors_of(model):
+        if tensor.data_location == _EXTERNAL:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    found.setdefault(entry.value, tensor.name)
+    return found

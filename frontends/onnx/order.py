@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import onnx
 
+from irscope.frontends.onnx.call import Lowering
 from irscope.frontends.onnx.failures import BAD_GRAPH, CYCLE, UNSORTED, refuse, short
-
-if TYPE_CHECKING:
-    from irscope.frontends.onnx.body import Body
 
 _GRAPH, _GRAPHS = 5, 10
 
@@ -23,7 +21,7 @@ class Row(NamedTuple):
     outputs: list[str]
 
 
-def in_order(rows: list[Row], body: Body) -> list[Row]:
+def in_order(rows: list[Row], body: Lowering) -> list[Row]:
     """The rows so that each comes after those whose results it reads; LoadError where that is impossible."""
     made: dict[str, int] = {}
     known = body.values
@@ -47,7 +45,7 @@ def in_order(rows: list[Row], body: Body) -> list[Row]:
     return _sorted(rows, made, captures, body) if early else rows
 
 
-def _sorted(rows: list[Row], made: dict[str, int], captures: dict[int, set[str]], body: Body) -> list[Row]:
+def _sorted(rows: list[Row], made: dict[str, int], captures: dict[int, set[str]], body: Lowering) -> list[Row]:
     waiting = [0] * len(rows)
     readers: list[list[int]] = [[] for _ in rows]
     for index, row in enumerate(rows):

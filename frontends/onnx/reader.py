@@ -1,12 +1,20 @@
-"""Opens an .onnx file and parses it; large weights stay in the file, external ones are not even looked for."""
+"""Opens an .onnx file and parses it; large weights stay in the file, external ones are not even looked for.
+
+A protobuf message is a list of fields, each a tag and a value. Large tensor data are found in the bytes of a model without parsing
+them: only messages that can hold tensors are entered, and only where they are large. What is left after taking out the data is small,
+whatever the model weighs.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
+import secrets
 import stat
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -14,7 +22,6 @@ from google.protobuf.message import DecodeError
 from irscope.budget import admit
 from irscope.errors import LoadError
 from irscope.frontends.onnx.failures import NOT_ONNX, TOO_LARGE, UNREADABLE, refuse
-from irscope.frontends.onnx.wire import LARGE_DATA, Buffer, StoredData, WireError, take_out_data
 
 _MAPPED_FROM = 64 * 1024 * 1024
 _LARGEST_MESSAGE = 2**31 - 1
@@ -88,3 +95,164 @@ def _without_data(buffer: Buffer) -> tuple[bytes, StoredData] | str:
 
 def _not_onnx(where: str, message: str, hint: str = "export or download it again") -> LoadError:
     return refuse(NOT_ONNX, message, where, hint)
+
+
+# -- taking out large data --------------------------------------------------------------------------------------------------
+
+LARGE_DATA = 32 * 1024
+"""Tensor data of more bytes than this stays in the file."""
+_MARK_BYTES = 16
+_MAX_DEPTH = 100
+_FIXED = {1: 8, 5: 4}
+"""Bytes of values by wire type."""
+
+Buffer: TypeAlias = "bytes | mmap.mmap"
+_Parts: TypeAlias = "list[bytes | memoryview]"
+
+# Message -> {field number: message of that field}; raw data is the field "raw" of a tensor.
+_MODEL = {7: "graph", 25: "function"}
+_ENTER: dict[str, dict[int, str]] = {
+    "model": _MODEL,
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {9: "raw"},
+}
+
+
+@dataclass
+class StoredData:
+    """Where in the file the data are that were taken out of a model."""
+
+    mark: bytes = field(default_factory=lambda: secrets.token_bytes(_MARK_BYTES - 8))
+    """Stands in front of each stand-in; random, so that no file can forge one."""
+    places: list[tuple[int, int]] = field(default_factory=list)
+
+    def put(self, offset: int, length: int) -> bytes:
+        """Note a piece of the file; returns the bytes that stand in for it."""
+        self.places.append((offset, length))
+        return self.mark + (len(self.places) - 1).to_bytes(8, "little")
+
+    def find(self, raw: bytes) -> tuple[int, int] | None:
+        """Offset and length of the data that `raw` stands in for; None where it is the data itself."""
+        if len(raw) != _MARK_BYTES or not raw.startswith(self.mark):
+            return None
+        return self.places[int.from_bytes(raw[len(self.mark) :], "little")]
+
+
+class WireError(ValueError):
+    """Bytes that are no protobuf message."""
+
+
+def take_out_data(buffer: Buffer) -> tuple[bytes, StoredData]:
+    """The model without its large tensor data, and where those are."""
+    stored = StoredData()
+    with memoryview(buffer) as view:
+        parts: _Parts = []
+        _copy(view, 0, len(view), "model", stored, parts, 0)
+        return b"".join(parts), stored
+
+
+def _copy(view: memoryview, start: int, end: int, kind: str, stored: StoredData, parts: _Parts, depth: int) -> int:
+    """Append the message to `parts` with large data replaced; returns its new length."""
+    if depth > _MAX_DEPTH:
+        raise WireError("messages are nested too deeply")
+    enter = _ENTER[kind]
+    copied = start
+    length = 0
+    for field_start, tag, content, stop in _large_fields(view, start, end):
+        inner = enter.get(tag >> 3)
+        if inner is None:
+            continue
+        parts.append(view[copied:field_start])
+        length += field_start - copied
+        copied = stop
+        body: _Parts = []
+        if inner == "raw":
+            body.append(stored.put(content, stop - content))
+            new_size = _MARK_BYTES
+        else:
+            new_size = _copy(view, content, stop, inner, stored, body, depth + 1)
+        head = encode(tag) + encode(new_size)
+        parts.append(head)
+        parts.extend(body)
+        length += len(head) + new_size
+    parts.append(view[copied:end])
+    return length + end - copied
+
+
+def message_fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """All fields of a message: where each starts, its number, where its content is, and where it ends."""
+    position = start
+    while position < end:
+        field_start = position
+        tag, position = _varint(buffer, position, end)
+        wire = tag & 7
+        content = position
+        if wire == 2:
+            size, content = _varint(buffer, position, end)
+            position = content + size
+        elif wire == 0:
+            _, position = _varint(buffer, position, end)
+        elif wire in _FIXED:
+            position += _FIXED[wire]
+        else:
+            raise WireError(f"wire type {wire} does not exist")
+        if position > end:
+            raise WireError("a field reaches beyond the end")
+        yield field_start, tag >> 3, content, position
+
+
+def _large_fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Fields of a message with more than LARGE_DATA bytes: where they start, their tag, and where their content is."""
+    position = start
+    while position < end:
+        field_start = position
+        tag = view[position]
+        position += 1
+        if tag >= 0x80:
+            tag, position = _varint(view, field_start, end)
+        wire = tag & 7
+        if wire == 2:
+            size = view[position] if position < end else 0
+            position += 1
+            if size >= 0x80:
+                size, position = _varint(view, position - 1, end)
+            content = position
+            position += size
+            if size > LARGE_DATA and position <= end:
+                yield field_start, tag, content, position
+        elif wire == 0:
+            _, position = _varint(view, position, end)
+        elif wire in _FIXED:
+            position += _FIXED[wire]
+        else:
+            raise WireError(f"wire type {wire} does not exist")
+    if position != end:
+        raise WireError("a field reaches beyond the end")
+
+
+def _varint(view: Buffer | memoryview, position: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end:
+        byte = view[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 63:
+            break
+    raise WireError("a number does not end")
+
+
+def encode(value: int) -> bytes:
+    """A number as protobuf writes it."""
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,21 +1,28 @@
-"""Tensors that stand in a model: their type, and where their values are."""
+"""Tensors that stand in a model: their type, and where their values are.
+
+Locations of external data are relative paths, to files that `ModelFolder` lets a model read.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
 
 import onnx
 
 from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError
 from irscope.frontends.onnx.elements import DTYPES, pack_field, packed_size, unpack
-from irscope.frontends.onnx.external import ExternalFiles, check_within, region
-from irscope.frontends.onnx.failures import BAD_TENSOR, MISSING_DATA, refuse, short
+from irscope.frontends.onnx.failures import BAD_LOCATION, BAD_TENSOR, MISSING_DATA, refuse, short
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.types import MOST_AXES
 from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.graph import Role
 from irscope.ir.payload import Blob, FileRegion, Literal, Payload, Scalar
 from irscope.ir.types import TensorType, tensor
+from irscope.weights.folder import DataFile, Forbidden, ModelFolder
 
 MOST_LITERAL = 1024
 """Integers, truth values and strings of up to so many elements stand in the graph."""
@@ -36,6 +43,8 @@ _TYPED_FIELDS: dict[DType, str] = {
     DType.U64: "uint64_data",
     DType.STR: "string_data",
 }
+
+_RARELY_LEARNED = frozenset({DType.I64, DType.I32, DType.U64, DType.U32, DType.BOOL, DType.STR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,14 @@ def is_literal(dtype: DType, count: int) -> bool:
     return count <= (MOST_LITERAL_FLOATS if dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX) else MOST_LITERAL)
 
 
+def role_of(type_: TensorType) -> Role:
+    """Sizes, indices, masks and single numbers are constants, everything else is a parameter.
+
+    Lowering corrects this where an operator says more: running statistics and scales are buffers, integer biases parameters.
+    """
+    return Role.CONSTANT if not type_.shape or type_.dtype in _RARELY_LEARNED else Role.PARAMETER
+
+
 def _read_typed(proto: onnx.TensorProto, name: str, dtype: DType, count: int) -> Payload:
     field = _TYPED_FIELDS.get(dtype, "int32_data")
     values = getattr(proto, field)
@@ -185,3 +202,90 @@ def _densify(values: Constant, indices: Constant, dims: tuple[int, ...], count: 
 
 def _bad(name: str, message: str, hint: str = "the model file is damaged") -> Exception:
     return refuse(BAD_TENSOR, message, f"tensor '{short(name)}'", hint)
+
+
+# -- external data ----------------------------------------------------------------------------------------------------------
+
+_KNOWN_KEYS = ("location", "offset", "length")
+
+
+class ExternalFiles:
+    """Checks locations of external data, each file once."""
+
+    def __init__(self, model: Path | None) -> None:
+        self._folder = None if model is None else ModelFolder(model)
+        self._seen: dict[str, DataFile | None] = {}
+
+    def find(self, location: str, tensor: str) -> DataFile | None:
+        """The file at a location that a model names; None where there is none, LoadError where it must not be used."""
+        if location not in self._seen:
+            try:
+                self._seen[location] = self._check(location)
+            except LoadError as error:
+                error.where = f"tensor '{short(tensor)}'"
+                raise
+        return self._seen[location]
+
+    def _check(self, location: str) -> DataFile | None:
+        shown = f"'{short(location)}'"
+        if not location or "\0" in location:
+            raise _bad_location(f"the location {shown} of its external data is no file name")
+        windows = PureWindowsPath(location)
+        if os.path.isabs(location) or windows.drive or windows.root:
+            raise _bad_location(f"its external data is at an absolute path, {shown}", "locations must be relative to the model's folder")
+        parts = windows.parts
+        if not parts or ".." in parts or location.rstrip("/\\").endswith("."):
+            raise _bad_location(f"the location {shown} of its external data leaves the model's folder")
+        if self._folder is None:
+            return None
+        try:
+            return self._folder.find(location)
+        except Forbidden as error:
+            raise _bad_location(f"its external data {shown} {error}", *([error.hint] if error.hint else [])) from None
+
+    def read(self, file: DataFile, offset: int, length: int) -> bytes | None:
+        """A few bytes of a checked file; None where it changed since it was checked."""
+        assert self._folder is not None, "find() gave the file"
+        try:
+            descriptor = self._folder.open(file)
+        except (OSError, Forbidden):
+            return None
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            data = os.read(descriptor, length)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return data if len(data) == length else None
+
+
+def region(entries: dict[str, str], expected: int | None, tensor: str) -> tuple[str, int, int | None]:
+    """Location, offset and length from the entries of a tensor; the length must be what its type needs."""
+    where = f"tensor '{short(tensor)}'"
+    numbers: dict[str, int] = {}
+    for key in _KNOWN_KEYS[1:]:
+        text = entries.get(key, "")
+        if text:
+            if not (text.isascii() and text.isdigit() and len(text) < 20):
+                raise refuse(BAD_LOCATION, f"the {key} of its external data, '{short(text)}', is no size", where)
+            numbers[key] = int(text)
+    length = numbers.get("length", expected)
+    if expected is not None and length != expected:
+        raise refuse(BAD_LOCATION, f"its external data has {length} bytes, its type needs {expected}", where, "the model file is damaged")
+    return entries.get("location", ""), numbers.get("offset", 0), length
+
+
+def check_within(file: DataFile, offset: int, length: int | None, tensor: str) -> None:
+    """Refuse data that would lie beyond the end of their file."""
+    if offset + (length or 0) > file.size:
+        raise refuse(
+            BAD_LOCATION,
+            f"its external data ends at byte {offset + (length or 0)}, but '{short(os.path.basename(file.path))}' has only {file.size}",
+            f"tensor '{short(tensor)}'",
+            "the data file is incomplete or belongs to another model",
+        )
+
+
+def _bad_location(message: str, hint: str = "external data must lie in the folder of the model") -> LoadError:
+    return refuse(BAD_LOCATION, message, hint=hint)

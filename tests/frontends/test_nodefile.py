@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.nodefile import open_nodes
-from irscope.frontends.onnx.wire import encode
+from irscope.frontends.onnx.reader import encode
 
 IMPORTS = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
 

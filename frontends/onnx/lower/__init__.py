@@ -20,6 +20,7 @@ from irscope.frontends.onnx.lower import (
     transformer,
 )
 from irscope.frontends.onnx.lower.rules import Lower, Table
+from irscope.frontends.onnx.model import BLOCKED_DOMAIN
 
 _STANDARD = (
     elementwise,
@@ -42,7 +43,7 @@ TABLES: dict[str, Table] = {
     "ai.onnx.preview.training": learning.TRAINING,
     "ai.onnx.preview": attention.PREVIEW,
     "com.microsoft": {**contrib.TABLE, **transformer.TABLE, **quantized.CONTRIB, **recurrent.CONTRIB},
-    contrib.BLOCKED_DOMAIN: contrib.BLOCKED,
+    BLOCKED_DOMAIN: contrib.BLOCKED,
     "com.ms.internal.nhwc": contrib.CHANNELS_LAST,
 }
 """Lowerings by domain, the default one being ""."""

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
-import onnx
-
 from irscope.frontends.onnx.call import Call, Mismatch
 from irscope.frontends.onnx.lower.convolution import CONV, pool_rules
 from irscope.frontends.onnx.lower.convolution import TABLE as CONVOLUTION
@@ -216,38 +212,6 @@ BLOCKED: Table = {
     "GlobalAveragePool": direct("nn.global_avg_pool"),
 }
 """Channels in blocks of 8 or 16: sizes are those of the blocked tensors, which are channels rounded up."""
-
-BLOCKED_DOMAIN = "com.microsoft.nchwc"
-
-
-def channel_block(graph: onnx.GraphProto) -> int:
-    """How many channels the processor that a file was optimised for has to a block. No attribute says it, the weights do.
-
-    MlasNchwcGetBlockSize gives 16 with AVX-512 and with NEON, 8 with AVX and AVX2. Filters are stored with their channels rounded up to
-    whole blocks. Where all are multiples of 16, either size of block gives the same shapes.
-    """
-    return 8 if any(channels % 16 == 8 for channels in _whole_blocks(graph, {})) else 16
-
-
-def _whole_blocks(graph: onnx.GraphProto, outer: Mapping[str, Sequence[int]]) -> Iterator[int]:
-    """Numbers of channels, as filters have them, that were rounded up to blocks."""
-    shapes = {**outer, **{tensor.name: tensor.dims for tensor in graph.initializer}}
-    blocked: set[str] = set()
-    for node in graph.node:
-        for attr in node.attribute:
-            for inner in (attr.g, *attr.graphs) if attr.HasField("g") or attr.graphs else ():
-                yield from _whole_blocks(inner, shapes)
-        if node.domain != BLOCKED_DOMAIN:
-            continue
-        if node.op_type != "ReorderOutput":
-            blocked.update(node.output)
-        if node.op_type == "Conv" and len(node.input) > 1:
-            shape = shapes.get(node.input[1], ())
-            yield from shape[:1]
-            # Filters of a few channels read the picture as it is, and grouped ones have the channels of one group.
-            if node.input[0] in blocked and all(attr.i == 1 for attr in node.attribute if attr.name == "group"):
-                yield from shape[1:2]
-
 
 CHANNELS_LAST: Table = {
     "Conv": _channels_last_conv,

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from irscope.frontends.onnx.call import Call, Mismatch, Operand
 from irscope.frontends.onnx.elements import DTYPES
 from irscope.frontends.onnx.lower.rules import Lower, Table, direct, integer, integers, number, read, text
-from irscope.frontends.onnx.weights import of_attributes
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Role
 from irscope.ir.types import TensorType
@@ -46,7 +45,7 @@ def _kept(op: str, roles: Mapping[str, Role]) -> Lower:
     """Like `direct`, for an operator that keeps weights in attributes."""
 
     def lower(call: Call) -> None:
-        call.emit(op, [*call.inputs, *of_attributes(call, roles)])
+        call.emit(op, [*call.inputs, *call.attribute_weights(roles)])
 
     return lower
 
@@ -58,11 +57,11 @@ def _rows(call: Call, name: str, rows: int) -> dict[str, tuple[int, ...]]:
 
 
 def _linear(call: Call, rows: int) -> Sequence[Operand]:
-    return [*call.inputs, *of_attributes(call, _LINEAR, _rows(call, "coefficients", rows))]
+    return [*call.inputs, *call.attribute_weights(_LINEAR, _rows(call, "coefficients", rows))]
 
 
 def _support_vectors(call: Call, vectors: int) -> Sequence[Operand]:
-    return [*call.inputs, *of_attributes(call, _SVM, _rows(call, "support_vectors", vectors))]
+    return [*call.inputs, *call.attribute_weights(_SVM, _rows(call, "support_vectors", vectors))]
 
 
 def _labels(call: Call) -> dict[str, Attr]:
@@ -87,7 +86,7 @@ def _linear_regressor(call: Call) -> None:
 
 def _tree_classifier(call: Call) -> None:
     attrs: dict[str, Attr] = {**_labels(call), "post_transform": call.text("post_transform", "NONE")}
-    call.emit("learn.tree_classifier", [*call.inputs, *of_attributes(call, _TREES)], attrs)
+    call.emit("learn.tree_classifier", [*call.inputs, *call.attribute_weights(_TREES)], attrs)
 
 
 def _svm_classifier(call: Call) -> None:
@@ -109,7 +108,7 @@ def _tree_ensemble(call: Call) -> None:
         attrs["post_transform"] = _POST_TRANSFORMS[chosen]
     if weights is not None:
         attrs["dtype"] = DTYPES.get(weights.data_type)
-    call.emit("learn.tree_ensemble", [*call.inputs, *of_attributes(call, _TREES)], attrs)
+    call.emit("learn.tree_ensemble", [*call.inputs, *call.attribute_weights(_TREES)], attrs)
 
 
 def _tree_regressor(call: Call) -> None:
@@ -117,14 +116,14 @@ def _tree_regressor(call: Call) -> None:
     weights = call.tensor_attr("target_weights_as_tensor")
     if weights is not None:
         attrs["dtype"] = DTYPES.get(weights.data_type)
-    call.emit("learn.tree_ensemble", [*call.inputs, *of_attributes(call, _TREES)], attrs)
+    call.emit("learn.tree_ensemble", [*call.inputs, *call.attribute_weights(_TREES)], attrs)
 
 
 def _one_hot_encoder(call: Call) -> None:
     categories = call.integers("cats_int64s") or call.texts("cats_strings")
     if not categories:
         raise Mismatch("it has no categories")
-    operands = [*call.inputs, *of_attributes(call, _TABLES)]
+    operands = [*call.inputs, *call.attribute_weights(_TABLES)]
     call.emit("learn.one_hot_encoder", operands, {"categories": len(categories), "zeros": call.flag("zeros", True)})
 
 
@@ -145,11 +144,11 @@ def _label_encoder(call: Call) -> None:
     values = call.tensor_attr("values_tensor")
     if values is not None:
         attrs["dtype"] = DTYPES.get(values.data_type)
-    call.emit("learn.label_encoder", [*call.inputs, *of_attributes(call, _TABLES)], attrs)
+    call.emit("learn.label_encoder", [*call.inputs, *call.attribute_weights(_TABLES)], attrs)
 
 
 def _category_mapper(call: Call) -> None:
-    call.emit("learn.category_mapper", [*call.inputs, *of_attributes(call, _TABLES)], {"dtype": _other_kind(call)})
+    call.emit("learn.category_mapper", [*call.inputs, *call.attribute_weights(_TABLES)], {"dtype": _other_kind(call)})
 
 
 def _cast_map(call: Call) -> None:

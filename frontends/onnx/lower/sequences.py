@@ -6,7 +6,6 @@ import onnx
 
 from irscope.frontends.onnx.call import Call, Mismatch
 from irscope.frontends.onnx.lower.rules import Table, direct, element_type, flag, integer, integers, read, text, texts
-from irscope.frontends.onnx.weights import of_attributes
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Role
 
@@ -33,7 +32,7 @@ def _tf_idf(call: Call) -> None:
     if indexes is None:
         raise Mismatch("attribute ngram_indexes is absent")
     rules = (integer("max_gram_length"), integer("max_skip_count"), integer("min_gram_length"), text("mode"), integers("ngram_counts"))
-    operands = [*call.inputs, *of_attributes(call, {"weights": Role.PARAMETER, "pool_int64s": Role.CONSTANT})]
+    operands = [*call.inputs, *call.attribute_weights({"weights": Role.PARAMETER, "pool_int64s": Role.CONSTANT})]
     call.emit("text.tfidf", operands, read(call, *rules, ngram_indexes=indexes))
 
 

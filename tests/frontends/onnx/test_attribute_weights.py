@@ -172,4 +172,4 @@ def test_kernels_keep_weights_of_attributes_outside_the_arena() -> None:
 
 def _dicts(table: object) -> list[dict[str, object]]:
     columns = [column.key for column in table.columns]  # type: ignore[attr-defined]
-    return [dict(zip(columns, row, strict=True)) for row in table.rows(None)]  # type: ignore[attr-defined]
+    return [dict(zip(columns, row, strict=True)) for row in table.rows()]  # type: ignore[attr-defined]

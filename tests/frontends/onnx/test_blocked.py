@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from irscope.frontends.onnx.lower.contrib import channel_block
+from irscope.frontends.onnx.model import channel_block
 from irscope.ir.program import Program
 from irscope.passes.ort_memory import OrtMemory
 from irscope.passes.shapes import Shapes

@@ -15,7 +15,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx import load
-from irscope.frontends.onnx.wire import LARGE_DATA, take_out_data
+from irscope.frontends.onnx.reader import LARGE_DATA, take_out_data
 from irscope.ir.payload import FileRegion
 from irscope.ir.program import Program
 from tests.frontends.onnx.build import model

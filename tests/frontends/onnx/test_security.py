@@ -93,7 +93,7 @@ def test_the_same_hub_model_elsewhere_does_not(models: dict[str, Path], tmp_path
 
 def test_a_writable_swap_is_noticed(models: dict[str, Path], tmp_path: Path) -> None:
     """A file replaced by a link after it was checked is not followed."""
-    from irscope.frontends.onnx.external import ExternalFiles
+    from irscope.frontends.onnx.tensors import ExternalFiles
 
     shutil.copy(models["good"], tmp_path / "model.onnx")
     data = tmp_path / "good.bin"
