@@ -32,6 +32,8 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
         program = frontend.load(path, options, sink)
     except (RecursionError, MemoryError) as error:
         raise LoadError(f"the file asks for more than can be read ({type(error).__name__})", code="IRS106", where=str(path)) from None
+    except UsageError as error:  # about a size or a formula, which the file gives and not the user
+        raise LoadError(error.message, code=error.code, where=str(path), hint=error.hint) from error
     except IrscopeError:
         raise
     except Exception as error:  # a reader meets something that its author did not think of: the file's fault until proven otherwise
@@ -44,9 +46,23 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
             hint="make it anew; if other programs read it, please report it with the output of --debug",
         ) from error
     program.path = str(path)
+    check_sizes(program)
     apply_inputs(program, options)
     bind_program(program, options.bind)
     return program
+
+
+def check_sizes(program: Program) -> None:
+    """Raise LoadError for an input or weight that no machine could hold: what counts its bytes need not be ready for any number."""
+    for body in program.bodies():
+        for value in (*body.inputs, *body.weights):
+            if isinstance(value.type, TensorType) and not value.type.is_addressable:
+                raise LoadError(
+                    f"{value.name or 'an input'!r} is {value.type}, which has more elements than a machine can address",
+                    code="IRS108",
+                    where=program.path,
+                    hint="the file is damaged or hostile",
+                )
 
 
 def _say_whether_torch_helps(frontend: str, sink: DiagnosticSink) -> None:

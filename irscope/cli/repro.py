@@ -9,6 +9,7 @@ from pathlib import Path
 from irscope.budget import reading
 from irscope.errors import UsageError
 from irscope.files import write_stream
+from irscope.frontends.load import check_sizes
 from irscope.ir.parser import parse_program
 from irscope.passes.annotate import Annotate
 from irscope.passkit.manager import Manager
@@ -38,6 +39,7 @@ class Command:
         sys.stderr.write(f"{one_line(f'running {pipeline}')}\n")
         with reading(args.file, len(found.text)):
             program = parse_program(found.text, path=args.file)
+            check_sizes(program)
         Manager(program, annotate=Annotate()).run(pipeline)
         write_stream(sys.stdout, ["the passes ran without an error: not reproduced\n"])
         return 0

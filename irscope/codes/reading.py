@@ -240,6 +240,10 @@ CODES: Final[dict[str, CodeDoc]] = {
         "for a whole load: 10 CPU seconds (and 4 for each megabyte of structure), and 500 MB beyond ten times the file's size. The message "
         "names what passed it. --budget 60s,4GB allows more, if you know where the file comes from.",
     ),
+    "IRS108": CodeDoc(
+        "A tensor is larger than a machine can address",
+        "An input or weight has a size, or a number of elements, of 2^63 or more: the file is damaged or hostile.",
+    ),
     "IRS107": CodeDoc(
         "The file does not have the form of its kind",
         "The reader met something that no file of this kind holds; the message says what, and where in the reader. The file is damaged or "

@@ -223,11 +223,14 @@ class _Reader:
         lo, hi = entry.get("lo", entry.get("value")), entry.get("hi", entry.get("value"))
         if not (_is_number(lo) and _is_number(hi)):
             raise self.wrong(place, 'must have a "value", or "lo" and "hi", that are numbers')
-        low, high = float(cast("float", lo)), float(cast("float", hi))
+        try:
+            low, high = float(cast("float", lo)) * units[unit], float(cast("float", hi)) * units[unit]
+        except OverflowError:  # JSON has integers that no float holds
+            low, high = 0.0, float("inf")
         if not 0 < low <= high < float("inf"):
-            raise self.wrong(place, "must be larger than zero, with lo at most hi")
+            raise self.wrong(place, "must be larger than zero, with lo at most hi, and no more than a number can be")
         source, date = self.source_of(place, entry)
-        return Figure(low * units[unit], high * units[unit], source, date)
+        return Figure(low, high, source, date)
 
     def source_of(self, place: str, entry: Mapping[str, Json]) -> tuple[str, str]:
         key = entry.get("source")

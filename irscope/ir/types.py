@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Literal, NoReturn, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from irscope.ir.dims import Dim, SymDim, product
+from irscope.ir.dims import Dim, SymDim, bounds, product
 from irscope.ir.dtypes import DType
 
 Shape: TypeAlias = tuple[Dim, ...] | None
@@ -16,6 +16,9 @@ Shape: TypeAlias = tuple[Dim, ...] | None
 
 Layout: TypeAlias = tuple[Dim, ...] | Literal["sparse"] | None
 """Strides in elements where they are known, "sparse", or None: not stated (row-major)."""
+
+MOST_ELEMENTS = (1 << 63) - 1
+"""What the runtimes count elements with: a signed integer of 64 bits."""
 
 _is_plain_device = re.compile(r"[A-Za-z0-9_.:/-]+").fullmatch
 
@@ -64,6 +67,19 @@ class TensorType(Type):
             return None
         count = product(self.shape)
         return count * (bits // 8) if bits % 8 == 0 else (count * bits + 7) // 8
+
+    @property
+    def is_addressable(self) -> bool:
+        """Whether a machine could hold such a tensor at all: no size and no number of elements is surely beyond 63 bits."""
+        if self.shape is None:
+            return True
+        count = 1
+        for dim in self.shape:
+            low = bounds(dim)[0] or 0
+            if low > MOST_ELEMENTS:
+                return False
+            count *= low
+        return count <= MOST_ELEMENTS
 
     @property
     def is_static(self) -> bool:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 Ids: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 _FREE = -1
+_MOST_SLICES = 1 << 25
+"""Twice the rows and columns of a model of 100 layers with 10 matrices each, 16,384 wide: 256 MB of numbers."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,10 @@ class Channels:
         self._blocked: list[tuple[Ids, int]] = []
         self._read: list[tuple[Ids, Mask, Mask, int]] = []
 
-    def fresh(self, size: int) -> Ids:
-        """New slices, each a set of its own."""
+    def fresh(self, size: int) -> Ids | None:
+        """New slices, each a set of its own; None for more than are worth telling apart."""
+        if self._count + size > _MOST_SLICES:
+            return None
         first, self._count = self._count, self._count + size
         if self._count > len(self._parent):
             self._parent = np.concatenate((self._parent, np.zeros(self._count + len(self._parent), np.int64)))

@@ -167,7 +167,8 @@ def _fixed(flow: Flow, node: Node, ids: Ids | None, value: Value | None) -> Ids 
     if not isinstance(size, int):
         return None
     made = flow.channels.fresh(size)
-    flow.channels.block(made, "it is computed from the model's input")
+    if made is not None:
+        flow.channels.block(made, "it is computed from the model's input")
     return made
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.tools.fuzz.seeds import FORMATS, ROOT, seeds_of
 
-SLICE = 400
+SLICE = 2000
 """Mutants that one worker examines."""
 SILENCE = 180.0
 """Seconds without a line after which a worker is ended: longer than any command may take, also on a busy machine."""

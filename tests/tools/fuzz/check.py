@@ -113,7 +113,7 @@ def examine(format: str, files: Files, arguments: Sequence[str], companion: str,
     outcome.loaded = outcome.code in _DOCUMENTED and outcome.code not in refused
     if outcome.findings or outcome.code not in (ExitCode.OK, ExitCode.PARTIAL):
         return outcome
-    outcome.findings += _of_output(filled, out)
+    outcome.findings += _of_output(filled, out, deep)
     if deep and arguments[0] == "run" and format not in ("device",) and not outcome.findings:
         outcome.findings += _of_program(path)
         if not any(name in " ".join(arguments) for name in ("seconds", "advise", "explain-peak")):
@@ -228,7 +228,7 @@ def _first_difference(a: str, b: str) -> str:
 # -- what loads ---------------------------------------------------------------------------------------------------------
 
 
-def _of_output(arguments: Sequence[str], streams: _Streams) -> Iterator[Finding]:
+def _of_output(arguments: Sequence[str], streams: _Streams, deep: bool) -> Iterator[Finding]:
     if "json" not in arguments or arguments[0] not in ("run", "compare") or not streams.out:
         return
     try:
@@ -237,7 +237,8 @@ def _of_output(arguments: Sequence[str], streams: _Streams) -> Iterator[Finding]
     except (ValueError, RecursionError) as error:
         yield Finding(f"JSON {type(error).__name__}", f"{error} in {streams.out[-300:]!r}")
         return
-    problem = next(iter(_validator("report" if arguments[0] == "run" else "compare").iter_errors(document)), None)
+    schema = _validator("report" if arguments[0] == "run" else "compare")
+    problem = next(iter(schema.iter_errors(document)), None) if deep else None
     if problem is not None:
         yield Finding(f"schema {'/'.join('*' if isinstance(step, int) else str(step) for step in problem.path)}", problem.message[:400])
     for report in document.get("reports", ()):
