@@ -19,8 +19,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.frontends.named.find import check_installed
 from irscope.frontends.named.names import PACKAGES, is_name, looks_like_name
-from irscope.ir.builder import paused_gc
-from irscope.ir.graph import Graph, Role
+from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program
 from irscope.ops.registry import default_registry
 from irscope.passes.annotate import Annotate

@@ -15,7 +15,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.named.names import is_name
-from irscope.ir.builder import paused_gc
+from irscope.ir.graph import paused_gc
 from irscope.passes.annotate import Annotate
 from irscope.passes.training.joint import joint_trace
 from irscope.passkit.manager import Manager

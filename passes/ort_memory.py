@@ -7,9 +7,8 @@ from typing import ClassVar, Literal
 
 from irscope.devices import find_device
 from irscope.errors import UsageError
-from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim
-from irscope.ir.graph import Facet, Graph, Node, Value
+from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.passes.alias import Alias
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.inside import inner_peaks

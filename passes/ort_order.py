@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from irscope.amounts import Seconds
-from irscope.ir.builder import paused_gc
-from irscope.ir.graph import Facet, Graph
+from irscope.ir.graph import Facet, Graph, paused_gc
 from irscope.memory.ordering.sorting import sorted_by
 from irscope.passes.ort.kernels import Launches
 from irscope.passes.ort.model import OrtOptions, OrtPlan, launches_of, plan_launches

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim
-from irscope.ir.graph import Facet, Graph, Node, Value
+from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Alias

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from irscope.devices import target_of
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.ir.builder import paused_gc
-from irscope.ir.graph import Facet, Graph
+from irscope.ir.graph import Facet, Graph, paused_gc
 from irscope.passes.cuda.replay import Bytes
 from irscope.passes.cuda.result import Counter
 from irscope.passes.sizes import CONVENTION

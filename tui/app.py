@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from irscope.errors import IrscopeError
-from irscope.ir.builder import paused_gc
+from irscope.ir.graph import paused_gc
 from irscope.session import Model
 from irscope.tui.actions import bindings
 from irscope.tui.analyses import ProgressTeller, answered, instruments_of

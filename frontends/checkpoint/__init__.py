@@ -9,7 +9,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.checkpoint.pickles import read_legacy, read_zip
 from irscope.frontends.checkpoint.safetensors import read_safetensors, read_sharded
 from irscope.frontends.checkpoint.weights import WeightTable
-from irscope.ir.builder import paused_gc
+from irscope.ir.graph import paused_gc
 from irscope.ir.program import Program
 
 

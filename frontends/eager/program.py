@@ -13,10 +13,9 @@ from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_common.foreign import foreign_attrs
 from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
 from irscope.frontends.torch_common.signatures import Argument, Signature, complete, find, parse_signature
-from irscope.ir.builder import paused_gc
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.graph import Graph, Node, Role, Value, paused_gc
 from irscope.ir.names import Names
 from irscope.ir.payload import Payload
 from irscope.ir.program import Called, Life, Observed, Program, observed_versions

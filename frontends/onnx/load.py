@@ -16,7 +16,7 @@ from irscope.frontends.onnx.failures import BAD_GRAPH, BAD_INPUT_OPTION, INPUT_W
 from irscope.frontends.onnx.model import Model, model_opsets, show_opsets
 from irscope.frontends.onnx.reader import ModelFile, parse, read_file
 from irscope.frontends.onnx.scopes import Scopes
-from irscope.ir.builder import paused_gc
+from irscope.ir.graph import paused_gc
 from irscope.ir.program import Assumed, Program
 from irscope.ir.types import UNKNOWN_TENSOR, Type
 

@@ -12,7 +12,7 @@ from irscope.comparing.document import write as write_comparison
 from irscope.comparing.models import ModelComparison, compare_models
 from irscope.comparing.opening import compare_with, open_for
 from irscope.comparing.runs import RunComparison, compare_recording
-from irscope.ir.builder import paused_gc
+from irscope.ir.graph import paused_gc
 
 __all__ = [
     "FORMATS",

@@ -13,9 +13,8 @@ from irscope.comparing.groups import Kind, groups
 from irscope.comparing.matching import How, Matching, match
 from irscope.comparing.side import Side, weights_of
 from irscope.comparing.symbols import share_symbols
-from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim
-from irscope.ir.graph import Node, Value
+from irscope.ir.graph import Node, Value, paused_gc
 from irscope.ir.types import TensorType
 from irscope.session import Model
 

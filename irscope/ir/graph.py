@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias, TypeVar, cast
@@ -218,7 +220,6 @@ class Graph:
         "_size",
         "_trainable",
         "_weights",
-        "cached_index",
         "versions",
     )
 
@@ -227,8 +228,6 @@ class Graph:
     ) -> None:
         self.versions: list[int] = versions if versions is not None else [0] * len(Facet)
         """Counters by facet, shared by a graph and all its regions."""
-        self.cached_index: tuple[int, object] | None = None
-        """Columns of this graph with the version of its topology they were made for; see irscope.ir.index."""
         self._name = name
         self._owner = owner
         self._scope = scope if scope is not None else root_scope()
@@ -761,3 +760,15 @@ def runs(graph: Graph) -> Iterator[Run]:
         if not closes:
             todo.append((level, depth, node, True))
             todo.extend([(region, depth + 1, region.first, False) for region in reversed(regions)])
+
+
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """Pause garbage collection: building many small objects that all stay makes the collector scan for nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

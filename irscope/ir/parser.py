@@ -11,9 +11,8 @@ from typing import NoReturn
 
 from irscope.budget import spend
 from irscope.errors import UsageError
-from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
-from irscope.ir.graph import Attr, Graph, Node, Role, Value
+from irscope.ir.graph import Attr, Graph, Node, Role, Value, paused_gc
 from irscope.ir.payload import FileRegion, Literal, Payload, Scalar
 from irscope.ir.places import Loc, Scope, root_scope
 from irscope.ir.program import Assumed, Program

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from irscope.ir.dims import Dim, SymDim
-from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
+from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, runs
 from irscope.ir.places import Scope
 from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, TupleType, Type
 
@@ -232,3 +232,42 @@ def _tensors(type_: Type) -> list[TensorType]:
         elif isinstance(item, MapType):
             todo.append(item.value)
     return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a program holds, facet by facet, in numbers: whether one has changed.
+
+
+def facet_contents(program: Program) -> tuple[int, ...]:
+    """A number for each facet that is another one after anything of that facet was changed."""
+    totals = [0] * len(Facet)
+    numbers: dict[Value | None, int] = {None: -1}
+
+    def note(facet: Facet, *items: object) -> None:
+        totals[facet] = hash((totals[facet], items))
+
+    def define(value: Value) -> None:
+        numbers[value] = len(numbers)
+        note(Facet.TYPES if value.node is not None else Facet.DECLARED, value.type, value.role)
+        note(Facet.NAMES, value.name)
+
+    for body in (program.graph, *program.functions.values()):
+        for run in runs(body):
+            graph = run.graph
+            if run.opens:
+                note(Facet.TOPOLOGY, graph, graph.scope, len(graph.inputs), len(graph.weights))
+                note(Facet.NAMES, graph.name)
+                for value in (*graph.inputs, *graph.weights):
+                    define(value)
+                    note(Facet.ATTRS, graph.data.get(value), graph.trainable.get(value))
+            for node in run.nodes:
+                for value in node.outputs:
+                    define(value)
+                # By identity: hashing a location would go through all its callers.
+                place = (node.scope, id(node.loc), node.source)
+                reads = [numbers.get(value, -2) for value in node.inputs]
+                note(Facet.TOPOLOGY, node.op, *reads, len(node.outputs), len(node.regions), *place)
+                note(Facet.ATTRS, *[(key, repr(value)) for key, value in node.attrs.items()])
+            if run.closes:
+                note(Facet.TOPOLOGY, *[numbers.get(value, -2) for value in graph.outputs])
+    return tuple(totals)

@@ -10,10 +10,9 @@ from typing import Any, TypeVar, overload
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import Cancelled, IrscopeError, PassError
-from irscope.ir.compare import facet_contents
 from irscope.ir.graph import Facet
 from irscope.ir.printer import print_program
-from irscope.ir.program import Program
+from irscope.ir.program import Program, facet_contents
 from irscope.ir.verify import verify
 from irscope.passkit.base import Analysis, Pass, Transform
 from irscope.passkit.events import Instrument, Kind, PassEvent

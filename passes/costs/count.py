@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.ir.builder import paused_gc
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max, dim_min
-from irscope.ir.graph import Attr, Facet, Graph, Node
+from irscope.ir.graph import Attr, Facet, Graph, Node, paused_gc
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType, Type
 from irscope.ops.call import Known, OpCall

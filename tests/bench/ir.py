@@ -7,10 +7,8 @@ import importlib.util
 import tracemalloc
 from collections.abc import Callable, Iterator
 
-from irscope.ir.builder import paused_gc
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph
-from irscope.ir.index import build_index
+from irscope.ir.graph import Graph, paused_gc
 from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
@@ -18,7 +16,7 @@ from irscope.ir.types import tensor
 from irscope.ir.verify import verify
 from tests.bench.clock import best_of
 
-TARGETS = {"build": 0.4, "walk": 0.05, "index": 0.2, "print": 0.6, "parse": 1.2}
+TARGETS = {"build": 0.4, "walk": 0.05, "print": 0.6, "parse": 1.2}
 """CPU seconds at 100,000 nodes."""
 
 
@@ -42,7 +40,6 @@ def measure(nodes: int, runs: int = 3) -> dict[str, float]:
     found: dict[str, float] = {}
     found["build"], program = best_of(runs, lambda: build(nodes))
     found["walk"], _ = best_of(runs, lambda: sum(1 for _ in program.graph.walk()))
-    found["index"], _ = best_of(runs, lambda: build_index(program.graph))
     found["print"], text = best_of(runs, lambda: print_program(program))
     found["parse"], _ = best_of(runs, lambda: parse_program(text))
     found["verify"], _ = best_of(runs, lambda: verify(program))

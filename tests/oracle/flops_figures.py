@@ -12,7 +12,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from irscope.ir.builder import paused_gc
+from irscope.ir.graph import paused_gc
 from irscope.ir.payload import FileRegion
 from irscope.ir.printer import print_program
 from irscope.report.values import Quantity

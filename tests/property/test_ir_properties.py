@@ -1,8 +1,8 @@
-"""The IR under random programs: what is printed reads back the same, edits keep the rules, the index agrees with a walk."""
+"""The IR under random programs: what is printed reads back the same, edits keep the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,18 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.errors import IrscopeError, LoadError
-from irscope.ir.compare import difference, facet_contents
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Node, Value, runs
-from irscope.ir.index import OUTSIDE, GraphIndex, build_index, index_of
+from irscope.ir.graph import Graph, Node, runs
 from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
-from irscope.ir.program import Program
+from irscope.ir.program import Program, facet_contents
 from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.typetext import parse_type
 from irscope.ir.verify import verify
 from irscope.ops.registry import find_op
 from tests.property.strategies import SIZE_TABLES, programs, tensor_programs, types
+from tests.tools.difference import difference
 
 
 @given(programs())
@@ -56,88 +55,7 @@ def test_types_read_back_as_themselves(data: st.DataObject) -> None:
     assert parse_type(str(type_), lambda name: sizes[name]) is type_
 
 
-# -- the index against a plain walk ------------------------------------------------------------------------------
-
-
-def naive_order(graph: Graph, parent: int, depth: int, found: list[tuple[Node, int, int, Graph]]) -> None:
-    """Nodes in pre-order with the number of the node around them, by plain recursion."""
-    for node in graph:
-        found.append((node, parent, depth, graph))
-        at = len(found) - 1
-        for region in node.regions:
-            naive_order(region, at, depth + 1, found)
-
-
-def naive_graphs(graph: Graph) -> Iterator[Graph]:
-    yield graph
-    for node in graph:
-        for region in node.regions:
-            yield from naive_graphs(region)
-
-
-def inside(node: Node) -> Iterator[Node]:
-    for region in node.regions:
-        yield from region.walk()
-
-
-def check_index(index: GraphIndex, bodies: list[Graph]) -> None:
-    order: list[tuple[Node, int, int, Graph]] = []
-    for body in bodies:
-        naive_order(body, -1, 0, order)
-    assert index.nodes == [node for node, *_ in order]
-    assert index.graphs == [graph for body in bodies for graph in naive_graphs(body)]
-    assert index.parent_node.tolist() == [parent for _, parent, _, _ in order]
-    assert index.depth.tolist() == [depth for _, _, depth, _ in order]
-    assert [index.graphs[number] for number in index.node_graph] == [graph for *_, graph in order]
-    assert [index.ops[number] for number in index.op_of] == [node.op for node in index.nodes]
-    assert [index.scopes[number] for number in index.scope_of] == [node.scope for node in index.nodes]
-    for number, scope in enumerate(index.scopes):
-        above = index.scope_parents[number]
-        assert scope.parent is (index.scopes[above] if above >= 0 else None)
-        assert above < number
-        assert index.scope_depths[number] == scope.depth
-    check_edges(index)
-
-
-def check_edges(index: GraphIndex) -> None:
-    def values(numbers: object) -> list[Value | None]:
-        return [index.values[number] if number >= 0 else None for number in numbers]  # type: ignore[attr-defined]
-
-    readers: dict[Value, list[int]] = {value: [] for value in index.values}
-    for number, node in enumerate(index.nodes):
-        assert index.node_of[node] == number
-        assert values(index.inputs(number)) == list(node.inputs)
-        assert values(index.outputs(number)) == list(node.outputs)
-        assert index.nodes[number + 1 : index.span_end[number]] == list(inside(node))
-        for value in node.inputs:
-            if value is not None:
-                readers[value].append(number)
-    for number, value in enumerate(index.values):
-        assert index.value_of[value] == number
-        assert index.uses(number).tolist() == readers[value]
-        assert index.producer[number] == (-1 if value.node is None else index.node_of[value.node])
-        assert index.graphs[index.value_graph[number]] is value.graph
-    for number, graph in enumerate(index.graphs):
-        assert values(index.returns(number)) == list(graph.outputs)
-        assert index.graph_owner[number] == (-1 if graph.owner is None else index.node_of[graph.owner])
-
-
-@given(programs())
-def test_the_index_agrees_with_a_walk(program: Program) -> None:
-    bodies = [program.graph, *program.functions.values()]
-    check_index(build_index(program), bodies)
-    for body in bodies:
-        check_index(build_index(body), [body])
-
-
-@given(programs())
-def test_the_index_of_a_region_marks_values_from_outside(program: Program) -> None:
-    for body in program.bodies():
-        index = build_index(body)
-        own = set(index.values)
-        for number, node in enumerate(index.nodes):
-            outside = [value is not None and value not in own for value in node.inputs]
-            assert (index.inputs(number) == OUTSIDE).tolist() == outside
+# -- walking ----------------------------------------------------------------------------------------------------
 
 
 @given(programs())
@@ -239,8 +157,7 @@ def edit(program: Program, draw: Draw) -> None:
 
 
 @given(programs(), st.data())
-def test_edits_keep_the_rules_and_renew_the_index(program: Program, data: st.DataObject) -> None:
-    index_of(program.graph)
+def test_edits_keep_the_rules_and_are_counted(program: Program, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         contents, versions = facet_contents(program), list(program.graph.versions)
         edit(program, data.draw)
@@ -251,7 +168,6 @@ def test_edits_keep_the_rules_and_renew_the_index(program: Program, data: st.Dat
         assert all(not one or other for one, other in zip(changed, counted, strict=True))
     assert verify(program) == []
     assert difference(program, parse_program(print_program(program))) is None
-    check_index(index_of(program.graph), [program.graph])
 
 
 # -- differences and damage --------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.ir.bind import bind_program
-from irscope.ir.compare import difference
 from irscope.ir.dims import Dim, bind
 from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
@@ -23,6 +22,7 @@ from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.property.strategies import tensor_programs
 from tests.property.symbolic_models import symbolic_models
+from tests.tools.difference import difference
 
 bindings = st.fixed_dictionaries({"batch": st.integers(1, 9), "length": st.integers(1, 9)})
 

@@ -11,8 +11,7 @@ import torch
 from irscope.frontends.eager.program import lowered
 from irscope.frontends.eager.record import Op, Storage, Tensor, tensors_in
 from irscope.frontends.eager.training.steps import Recorded
-from irscope.ir.builder import paused_gc
-from irscope.ir.graph import Node, Role
+from irscope.ir.graph import Node, Role, paused_gc
 from irscope.ir.names import Names
 from irscope.ir.places import Scope
 from irscope.ops.call import OpCall

@@ -19,13 +19,13 @@ from typing import Any
 from irscope.budget import BYTES_PER_FILE_BYTE, DEFAULT_BYTES
 from irscope.cli.main import main
 from irscope.errors import ExitCode, IrscopeError
-from irscope.ir.compare import difference
 from irscope.ir.dims import SymDim, bind, parse_dim
 from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
 from irscope.passes import PASSES
 from irscope.report.printable import LONGEST_LINE
 from irscope.session import open_model
+from tests.tools.difference import difference
 from tests.tools.fuzz.trees import Files
 
 SECONDS = 20.0

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from irscope.ir.compare import difference
 from irscope.ir.graph import Graph
 from irscope.ir.parser import parse_program
 from irscope.ir.payload import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE
+from tests.tools.difference import difference
 
 TEXT = """\
 irscope 1

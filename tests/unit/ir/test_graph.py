@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from irscope.ir.builder import Builder, paused_gc
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Facet, Graph, Node, Role, Value
+from irscope.ir.graph import Facet, Graph, Node, Role, Value, paused_gc
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
 from irscope.ir.verify import verify
@@ -172,18 +171,6 @@ def test_the_collector_is_paused_and_comes_back() -> None:
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
-
-
-def test_the_builder_numbers_calls_of_one_module() -> None:
-    graph = Graph()
-    builder = Builder(graph)
-    x = graph.add_input(TYPE, "x")
-    for _ in range(2):
-        with builder.module("block", "Block"), builder.module("0"):
-            x = builder.value("math.neg", [x], TYPE)
-    assert [node.scope.path for node in graph] == ["block/0", "block#1/0"]
-    assert [node.scope.module for node in graph] == ["block.0", "block.0"]
-    assert builder.node("math.neg", [x], [TYPE]).scope is graph.scope
 
 
 def test_a_module_called_from_elsewhere_keeps_its_own_path() -> None:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from irscope.ir.compare import facet_contents
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import NO_ATTRS, Facet, Graph, Node, Role, Value
 from irscope.ir.payload import Literal
 from irscope.ir.places import Loc
-from irscope.ir.program import Program
+from irscope.ir.program import Program, facet_contents
 from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.verify import verify
 

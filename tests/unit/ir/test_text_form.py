@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from irscope.ir.compare import difference
 from irscope.ir.dims import dim_max, symbol, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Role
@@ -17,6 +16,7 @@ from irscope.ir.places import Loc
 from irscope.ir.printer import print_node, print_program, write_program
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, scalar, sequence, tensor, tuple_of
+from tests.tools.difference import difference
 
 EVERYTHING = """\
 irscope 1

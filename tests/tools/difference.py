@@ -1,11 +1,11 @@
-"""Whether two programs are the same in everything the text form shows, and if not, where they first differ. Whether one has changed."""
+"""Whether two programs are the same in everything the text form shows, and if not, where they first differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
-from irscope.ir.graph import Attr, Facet, Graph, Node, Run, Value, runs
+from irscope.ir.graph import Attr, Graph, Node, Run, Value, runs
 from irscope.ir.payload import Literal, Payload
 from irscope.ir.places import Loc, Scope
 from irscope.ir.printer import ValueNames, print_node, value_names
@@ -16,41 +16,6 @@ from irscope.ir.spelling import attr_text, loc_text, payload_text, scope_text
 def difference(a: Program, b: Program) -> str | None:
     """The first structural difference in words, or None; where the programs were read from does not count."""
     return _Comparison(a, b).run()
-
-
-def facet_contents(program: Program) -> tuple[int, ...]:
-    """A number for each facet that is another one after anything of that facet was changed."""
-    totals = [0] * len(Facet)
-    numbers: dict[Value | None, int] = {None: -1}
-
-    def note(facet: Facet, *items: object) -> None:
-        totals[facet] = hash((totals[facet], items))
-
-    def define(value: Value) -> None:
-        numbers[value] = len(numbers)
-        note(Facet.TYPES if value.node is not None else Facet.DECLARED, value.type, value.role)
-        note(Facet.NAMES, value.name)
-
-    for body in (program.graph, *program.functions.values()):
-        for run in runs(body):
-            graph = run.graph
-            if run.opens:
-                note(Facet.TOPOLOGY, graph, graph.scope, len(graph.inputs), len(graph.weights))
-                note(Facet.NAMES, graph.name)
-                for value in (*graph.inputs, *graph.weights):
-                    define(value)
-                    note(Facet.ATTRS, graph.data.get(value), graph.trainable.get(value))
-            for node in run.nodes:
-                for value in node.outputs:
-                    define(value)
-                # By identity: hashing a location would go through all its callers.
-                place = (node.scope, id(node.loc), node.source)
-                reads = [numbers.get(value, -2) for value in node.inputs]
-                note(Facet.TOPOLOGY, node.op, *reads, len(node.outputs), len(node.regions), *place)
-                note(Facet.ATTRS, *[(key, repr(value)) for key, value in node.attrs.items()])
-            if run.closes:
-                note(Facet.TOPOLOGY, *[numbers.get(value, -2) for value in graph.outputs])
-    return tuple(totals)
 
 
 class _Comparison:
