@@ -43,7 +43,7 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
             f"the file does not have the form of a {kind.name} model ({type(error).__name__}: {error}, at {reader})",
             code="IRS107",
             where=str(path),
-            hint="make it anew; if other programs read it, please report it with the output of --debug",
+            hint="save it again; if other programs read it, please report it with the output of --debug",
         ) from error
     program.path = str(path)
     check_sizes(program)

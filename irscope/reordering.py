@@ -47,7 +47,7 @@ class FileOrder:
             return f"reordering does not help here: the order as written is {proven}"
         if self.after <= self.bound:
             return "no order needs less: proven"
-        return f"at most {self.after / self.bound - 1:.1%} above the least that any order needs" if self.bound else "no bound is known"
+        return f"at most {self.after / self.bound - 1:.1%} above the lower bound of every order" if self.bound else "no bound is known"
 
 
 def file_order(model: Model, nodes: NodeFile, schedule: Schedule) -> FileOrder:

@@ -35,7 +35,7 @@ _NOTES = (
     "FLOPs or of bytes moved",
     "time: by how much the device's lower bound falls; savings of several findings do not add up",
     "results: whether they stay the same, up to rounding",
-    "sure: exact is counted, modelled follows from how the model is taken to be run, bound is the most that can be had",
+    "sure: exact is counted, modelled depends on how the model is run, bound is an upper bound of the saving",
 )
 
 

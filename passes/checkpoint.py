@@ -109,8 +109,8 @@ class Checkpoint(Analysis[Checkpointed]):
                 CONVENTION,
                 "peaks are bytes of tensors that live at once, without workspaces of kernels and rounding by the allocator",
                 f"times are bounds by the {result.times.source} of {result.times.device.title}, not measured",
-                "what is recomputed runs right before it is needed; batch normalisation does not update its statistics again",
-                *(("random numbers: the generator's state is put back before what is recomputed",) if self.random == "replayed" else ()),
+                "recomputed operators run right before their first use; batch normalisation does not update its statistics again",
+                *(("random numbers: the generator's state is restored before recomputing",) if self.random == "replayed" else ()),
             ),
         )
 

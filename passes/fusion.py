@@ -27,7 +27,7 @@ from irscope.report.units import Kind
 _NOTES = (
     "saved: bytes that the nodes read and write one by one, less those that a single kernel would: its operands once, its result once",
     "legal: nothing outside reads, returns or overwrites what is made inside, and no effect must happen in between; "
-    "groups do not overlap. Whether a backend has such a kernel is not asked",
+    "groups do not overlap. Whether a backend has such a kernel is not checked",
 )
 
 

@@ -99,7 +99,7 @@ def _modelled(result: Timeline, ctx: PassContext) -> tuple[str, ...]:
     return (_TRACED,) if result.model == "eager" and ctx.program.format == "torchscript" else ()
 
 
-_TRACED = "the file tells which lines ran and not what they say: where a variable's name is not known, when it lets go is modelled"
+_TRACED = "the file records which lines ran, not their text: where a variable's name is unknown, its live range is modelled"
 _SEEN = "model eager: a tensor lives as long as Python held it when the model was captured"
 _NOTES = {
     "ssa": "model ssa: a tensor is freed right after its last use",

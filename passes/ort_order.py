@@ -115,7 +115,7 @@ class OrtOrder(Analysis[OrtOrders]):
 def verdict(result: OrtOrders) -> str:
     """The benefit of a reordered file there, in one sentence."""
     if not result.is_new:
-        return "no order needs less than the one as written, as far as is known: there is nothing to reorder"
+        return "no better order than the one as written was found: there is nothing to reorder"
     parts = []
     for one in result.orders:
         before, after = one.peaks

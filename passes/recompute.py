@@ -122,8 +122,8 @@ class Recompute(Analysis[Recomputed]):
             coverage=Coverage(len(rows), len(rows)),
             notes=(
                 CONVENTION,
-                "the bound is what the greediest node needs by itself: no order needs less, whatever is recomputed",
-                "nodes that draw random numbers, write in place or act on the world, and those whose arithmetic is unknown, run once",
+                "the bound is the memory of the largest node by itself: no order needs less, whatever is recomputed",
+                "nodes that draw random numbers, write in place or have side effects, and those of unknown arithmetic, run once",
             ),
         )
 

@@ -194,9 +194,9 @@ def _verdict(result: Scheduled) -> str:
     if ordering.proven:
         return "no order needs less: proven"
     if not ordering.bound:
-        return "nothing is known about the least that an order needs"
+        return "no lower bound is known"
     gap = ordering.peak / ordering.bound - 1
-    return f"{'less than 0.1%' if gap < 0.001 else f'at most {gap:.1%}'} above the least that any order needs"
+    return f"{'less than 0.1%' if gap < 0.001 else f'at most {gap:.1%}'} above the lower bound of every order"
 
 
 def _at_least(size: int, missing: int) -> object:

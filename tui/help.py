@@ -39,7 +39,7 @@ def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
         if is_first:
             lines += [(Span("Questions and where their answers are", "heading"),), *question_lines(), ()]
             is_first = False
-    lines.append((Span("What a filter may say; all words must match", "heading"),))
+    lines.append((Span("Filter syntax; all words must match", "heading"),))
     lines.extend((Span(f"  {term:<22}", "name"), Span(text)) for term, text in FILTER_HELP)
     lines.append(())
     lines.append((Span("Signs", "heading"),))
@@ -53,7 +53,7 @@ def question_lines() -> list[Line]:
 
 
 def _signs(symbols: Symbols) -> Iterator[tuple[str, str]]:
-    yield symbols.unknown, "unknown: never a zero in disguise"
+    yield symbols.unknown, "unknown, which is never counted as zero"
     yield symbols.waiting, "still being computed"
     yield f"{symbols.at_least} 1.20 G", "at least this much: some nodes below are unknown and not in the sum"
     yield symbols.glyphs.mark, "the step at which most bytes are alive"

@@ -75,4 +75,4 @@ def _what_to_pass(recorder: Recorder) -> str:
         return f"pass real tensors, not fake or meta ones, for {', '.join(inputs)}"
     if weights:
         return f"it depends on {', '.join(weights[:3])}: use a model with real weights, or one whose control flow does not depend on them"
-    return "the value would take the whole computation; pass arguments with which the model does not look at it"
+    return "the value depends on the whole computation; pass arguments for which the model does not read it"

@@ -38,7 +38,7 @@ def pretended_cuda(target: Target | None = None, sink: DiagnosticSink | None = N
             sink.warn(
                 "IRS187",
                 f"this torch cannot pretend to have a CUDA device ({patch}); the model is captured on the CPU",
-                hint="results may lie otherwise in memory than on a card; a torch built with CUDA captures them as they are",
+                hint="results may have another memory layout than on a card; a torch built with CUDA captures them as they are",
                 about="device",
             )
         yield "cpu"

@@ -51,10 +51,8 @@ def add_model_arguments(
     parser.add_argument("model", metavar="MODEL", nargs=count, help="a model file, or a name such as torchvision:resnet50 (irscope zoo)")
     add_input_arguments(parser, reading_budget)
     parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
-    parser.add_argument(
-        "--device", default="", help="device that memory and time are meant for, or a file that describes one; default: h200"
-    )
-    parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch whose rules are meant; default: 2.13")
+    parser.add_argument("--device", default="", help="device to predict memory and time for, or a file that describes one; default: h200")
+    parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch to predict memory for; default: 2.13")
     parser.add_argument(
         "--alloc-conf", default="", metavar="OPTIONS", help="options of PyTorch's allocator, such as expandable_segments:True"
     )
@@ -92,9 +90,7 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         "--accumulate", type=amount_of(COUNT), default=1, metavar="N", help="forwards and backwards before the optimizer's step"
     )
     step.add_argument("--keep-gradients", action="store_true", help="zero_grad(set_to_none=False)")
-    step.add_argument(
-        "--answers-zero", action="store_true", help="values that the model asks for are zeros, as over stand-ins for CUDA's libraries"
-    )
+    step.add_argument("--answers-zero", action="store_true", help="tensor values that the model reads are taken to be zero")
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:

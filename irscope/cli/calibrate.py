@@ -34,9 +34,7 @@ class Command:
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--threads", type=amount_of(COUNT), default=0, metavar="N", help="threads of the processor; default: what PyTorch uses"
-        )
+        parser.add_argument("--threads", type=amount_of(COUNT), default=0, metavar="N", help="CPU threads; default: what PyTorch uses")
         parser.add_argument(
             "--seconds", type=amount_of(SECONDS), default=5.0, metavar="S", help="about how long to measure each device; default: 5"
         )

@@ -59,7 +59,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
-        add_output_file(parser, required=True, help="its name says what is written")
+        add_output_file(parser, required=True, help="the file; its suffix selects what is written")
         parser.add_argument("--kind", choices=KINDS, help="for other names of files")
         parser.add_argument(
             "--lifetimes", choices=("auto", "ssa", "eager", "jit", "ort"), default="auto", help="lifetime model, as in liveness"

@@ -51,9 +51,7 @@ def fit_lines(found: Fit) -> list[str]:
         sizes = ", ".join(f"{size:,}" for size in found.failing[:_FEW]) + (" and others" if len(found.failing) > _FEW else "")
         lines.append(f"  note          smaller sizes do not all fit: not {sizes}")
     if not found.exhaustive:
-        lines.append(
-            f"  note          larger sizes, up to {found.bound or 0:,}, were looked at here and there; one of them might fit as well"
-        )
+        lines.append(f"  note          larger sizes, up to {found.bound or 0:,}, were only sampled; one of them might fit as well")
     return lines
 
 

@@ -39,13 +39,13 @@ class Command:
         parser.add_argument("--repeats", type=amount_of(COUNT), default=20, metavar="N", help="timed runs of each kind; default: 20")
         parser.add_argument("--warmup", type=amount_of(COUNT), default=3, metavar="N", help="runs before those that are timed; default: 3")
         parser.add_argument(
-            "--threads", type=amount_of(COUNT), default=0, metavar="N", help="threads of the processor; default: what the executor takes"
+            "--threads", type=amount_of(COUNT), default=0, metavar="N", help="CPU threads; default: what the executor takes"
         )
         parser.add_argument("--seed", type=amount_of(COUNT), default=0, metavar="N", help="for random inputs; default: 0")
         parser.add_argument("--timeout", type=amount_of(SECONDS), metavar="S", help="end the run after so many seconds")
         parser.add_argument("--no-optimize", action="store_true", help="ONNX Runtime runs the graph as it is in the file")
         parser.add_argument("--no-arena", action="store_true", help="ONNX Runtime without its arena and memory patterns")
-        parser.add_argument("--trust", action="store_true", help="you know where the file comes from: run it although it can do anything")
+        parser.add_argument("--trust", action="store_true", help="execute the file, which can run any code: only for sources you trust")
         parser.set_defaults(use_torch=False)
         parser.add_argument("-v", "--verbose", action="count", default=0, help="say on stderr what is done")
 

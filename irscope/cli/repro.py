@@ -28,7 +28,7 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", help="an irscope-crash-*.irs file")
         parser.add_argument("--passes", help="run this pipeline instead of the one in the file")
-        parser.add_argument("--trust", action="store_true", help="you know where the file comes from: run the script that it names")
+        parser.add_argument("--trust", action="store_true", help="run the script that the file names: only for sources you trust")
 
     def run(self, args: argparse.Namespace) -> int:
         found = read_reproducer(Path(args.file))

@@ -23,7 +23,7 @@ from irscope.session import Results
 
 
 class Command:
-    """Tell peak memory, FLOPs, bytes and the least time at many sizes, in one table from one analysis.
+    """Compute peak memory, FLOPs, bytes and the least time at many sizes, in one table from one analysis.
 
     The model needs sizes that are open: exported with dynamic shapes, or opened with --input x=f32[batch,3,224,224].
     --over batch=1,2,4,8 --over seq=128..1024..128 makes every combination. Curves over one symbol are drawn in the terminal,

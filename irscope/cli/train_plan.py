@@ -16,7 +16,7 @@ _PICTURES = ("memory", "categories", "idle", "batch", "recompute")  # those of t
 
 
 class Command:
-    """Tell what a training step needs: memory step by step, by category and phase, and what the forward keeps for the backward.
+    """Predict a training step: memory step by step, by category and phase, and what the forward saves for the backward.
 
     MODEL is a name such as torchvision:resnet50, or ./train.py:build, a function that returns (module, inputs), and may add a loss
     (a function of what the module returns) and an optimizer (a function of the parameters). The script is executed; nothing is
@@ -36,9 +36,7 @@ class Command:
         shown.add_argument("--passes", default="training,activations{top=15}", help="default: %(default)s")
         add_output_file(parser, "--nodes-csv", within=shown, help="also write times and memory of every operator")
         add_output_file(parser, "--activations-csv", within=shown, help="also write the kept activations")
-        shown.add_argument(
-            "--link", type=float, default=55.0, metavar="GB/s", help="speed of the link that activations could be moved over"
-        )
+        shown.add_argument("--link", type=float, default=55.0, metavar="GB/s", help="bandwidth of the link for offloading activations")
         add_output_file(parser, "--plot", within=shown, help="also draw: .svg needs nothing, .png and .pdf need matplotlib")
         shown.add_argument("--picture", choices=_PICTURES, help="what --plot draws, default: memory; without --plot in the terminal")
         shown.add_argument("--batches", default="", metavar="LIST", help="sizes of the batch to compare, such as 4,8,16,32,64")

@@ -175,7 +175,7 @@ CODES: Final[dict[str, CodeDoc]] = {
         "A live model is captured on a CUDA device that need not exist. "
         "This torch was built without CUDA, and its inner tables are not where "
         "they are known to be, so the model was captured on the CPU. Sizes are right; "
-        "some results may lie otherwise in memory than on a card.",
+        "some results may have another memory layout than on a card.",
     ),
     "IRS188": CodeDoc(
         "The model looks at values",

@@ -149,7 +149,7 @@ def _error_units() -> dict[str, Kind]:
 
 
 def _workspace(compared: RunComparison, run: str) -> Quantity:
-    return Quantity(compared.workspaces(run), _MEASURED, note="added to the peak by what kernels take for themselves")
+    return Quantity(compared.workspaces(run), _MEASURED, note="temporary memory of kernels, added to the peak")
 
 
 _TIME_UNITS = {
@@ -200,7 +200,7 @@ _NUMBERS = (
     Column("efficiency", Kind.RATIO, provenance=_MODELLED),
     Column("flops", Kind.FLOPS),
     Column("flop_rate", Kind.FLOPS_PER_SECOND, "FLOPs/s", provenance=_MEASURED),
-    Column("workspace", Kind.BYTES, help="the most that kernels took for themselves", provenance=_MEASURED),
+    Column("workspace", Kind.BYTES, help="the largest temporary memory of the kernels", provenance=_MEASURED),
 )
 
 

@@ -82,7 +82,7 @@ def fusion(ask: Enquiry) -> Iterator[Finding]:
         yield Finding(
             what=f"fuse {pattern}, {several(len(groups), 'time', 'times')}",
             evidence=f"{len(nodes)} nodes move {shown(before)} one by one, {shown(after)} in one kernel each; "
-            f"{several(sum(group.launches for group in groups), 'launch', 'launches')} fewer; whether a backend has it is not asked",
+            f"{several(sum(group.launches for group in groups), 'launch', 'launches')} fewer; whether a backend has it is not checked",
             sure="modelled",
             nodes=nodes,
             moved=total(group.saved for group in groups),

@@ -126,7 +126,7 @@ class DeviceMemory:
         if self.unbounded:
             return self.unbounded
         spreads = self.stream.spreads if self.stream is not None else {}
-        return next((spread.reason for spread in spreads.values()), "some results share their operand's storage or copy it")
+        return next((spread.reason for spread in spreads.values()), "some results are either views or copies of their operand")
 
     @property
     def run(self) -> Run:

@@ -111,7 +111,7 @@ def _why(steps: Sequence[Node], one: LiveRange, tenant: Tenant, step: int) -> st
         return "made here"
     following = one.after(step) if tenant.dies < step else None
     if following is not None:
-        return f"needed no more, its buffer is kept for {label_of(following.value)}"
+        return f"dead, its buffer is kept for {label_of(following.value)}"
     at = bisect_left(one.uses, step, key=_step_of)
     if at < len(one.uses):
         return _use_text(steps, tenant.value, *one.uses[at], step)

@@ -78,7 +78,7 @@ class TracedLocals:
         end = len(self._facts.steps) - 1
         for node in self._facts.steps:
             if node.op == "tensor.concat" and any(_is_empty(value) for value in node.inputs):
-                self._hold_to(node.outputs[0], end, f"an object that gathers what {node.name} joins")
+                self._hold_to(node.outputs[0], end, f"an object that accumulates the results of {node.name}")
 
     def _hold_to(self, value: Value, end: int, by: str) -> None:
         for storage in self._facts.aliases.storages(value):

@@ -62,7 +62,7 @@ def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *,
     before = _before(nodes, place, order)
     if cycle := waiting_for_one_another(before):
         names = ", ".join(nodes[op].name for op in cycle[:_NAMED])
-        raise PassError(f"{len(cycle)} nodes wait for one another, so that no order is possible: {names}", code="IRS366")
+        raise PassError(f"{len(cycle)} nodes form a cycle of dependences, so that there is no topological order: {names}", code="IRS366")
     problem = make_problem(before, [storages[at] for at in kept], workspace)
     problem = OrderProblem(problem.before, problem.storages, problem.workspace, base)
     return Draft(nodes, problem, [values[at] for at in kept], unsized)

@@ -95,7 +95,7 @@ def levers(draft: Draft, ordering: Ordering, known: Known, seconds: float, seed:
     found: list[Lever] = []
     for what, merging in (
         ("write elementwise results over their operands", _in_place(draft, known.aliases, known.types)),
-        ("let what is concatenated be written where the result lies", _without_concat(draft, known.aliases)),
+        ("write operands of a concatenation into its result", _without_concat(draft, known.aliases)),
     ):
         if merging.places:
             best = best_order(merging.problem(), seconds, seed)

@@ -263,7 +263,7 @@ class Browse:
                 lines.append((Span(f"    at {clean(place)}", "faint"),))
             if diagnostic.hint:
                 lines.append((Span(f"    {clean(diagnostic.hint)}", "faint"),))
-        return lines or [(Span("There is nothing to remark.", "faint"),)]
+        return lines or [(Span("There are no remarks.", "faint"),)]
 
     def commands(self) -> list[str]:
         """Command lines for what is on the screen: first the numbers, then the selected node as text."""

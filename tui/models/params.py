@@ -279,7 +279,7 @@ class Params:
         if self.is_reading:
             return filled([(Span(f"reading all values {self.symbols.waiting}", "faint"),)], height)
         if not self.has_values:
-            return filled([(Span("Nobody has looked at the values yet: V reads them all, once.", "faint"),)], height)
+            return filled([(Span("The values have not been read yet: V reads them all, once.", "faint"),)], height)
         row = self.models["tensors"].selected
         if row is None or self._oddities[row].is_unread:
             return filled([(Span(f"{self.symbols.unknown} the values of this tensor are not known", "unknown"),)], height)

@@ -125,7 +125,8 @@ def make_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], w
     if any(earlier and earlier[-1] >= op for op, earlier in enumerate(needed)):
         cycle = waiting_for_one_another(needed)
         if cycle:
-            raise UsageError(f"operators {', '.join(map(str, cycle))} wait for one another, so that no order is possible", code="IRS366")
+            names = ", ".join(map(str, cycle))
+            raise UsageError(f"operators {names} form a cycle of dependences, so that there is no topological order", code="IRS366")
         raise UsageError("operators must be numbered in an order that is possible", code="IRS366")
     kept: list[Storage] = []
     base = 0

@@ -97,7 +97,7 @@ def test_the_tensor_alive_is_the_one_in_the_buffer_with_its_own_birth_and_death(
         "made here",
         "read here",
         "read here through v, a view of it",
-        "needed no more, its buffer is kept for e",
+        "dead, its buffer is kept for e",
         "made here, in the buffer of c",
         "read here, in the buffer of c",
     ]

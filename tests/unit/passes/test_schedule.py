@@ -174,7 +174,7 @@ def test_effects_in_a_circle_have_no_order() -> None:
     manager = Manager(made)
     a, _, c, *_ = made.graph
     around = Order([Edge(c, a, "write", None)])
-    with pytest.raises(PassError, match="2 nodes wait for one another, so that no order is possible: a, c") as refused:
+    with pytest.raises(PassError, match="2 nodes form a cycle of dependences, so that there is no topological order: a, c") as refused:
         draft(made.graph, manager.get(Ranges(model="ssa")), manager.get(Alias()), around, free_inputs=False)
     assert refused.value.code == "IRS366"
 
