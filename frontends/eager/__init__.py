@@ -1,4 +1,4 @@
-"""Live modules: one forward under fake tensors on a pretended device, recorded with the lifetimes that Python gives its tensors."""
+"""Live modules: one forward under fake tensors on a simulated device, recorded with the live ranges of its storages."""
 
 from __future__ import annotations
 

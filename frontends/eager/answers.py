@@ -1,4 +1,4 @@
-"""What `torch.cuda` says of a card that is not there, for models that ask."""
+"""Answers of `torch.cuda` about the simulated device, for models that query it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from irscope.devices import Target
 
 @contextmanager
 def card(target: Target) -> Iterator[None]:
-    """Within the context questions about the device are answered as for the target."""
+    """Within the context `torch.cuda` queries are answered as on the target device."""
     answers = _answers(target)
     before = {name: getattr(torch.cuda, name) for name in answers}
     for name, answer in answers.items():

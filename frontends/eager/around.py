@@ -1,4 +1,4 @@
-"""What runs around a module or in its place: named where the plain module is analysed instead, refused where that cannot be done."""
+"""Wrappers, hooks and compiled code: named where the plain module is analysed instead, refused where that is impossible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from irscope.ir.program import Assumed
 WHAT = "execution"
 _NAMED = 3
 _COMPILED = "_torchdynamo_orig_callable"
-"""What torch.compile leaves on functions that it wraps."""
+"""Attribute that torch.compile sets on functions that it wraps."""
 _GRAPHED = "torch.cuda.graphs"
 _SHARDING = {
     "torch.distributed.fsdp._fully_shard": "fully_shard",
@@ -28,13 +28,13 @@ _SHARDING = {
     "fairscale": "FairScale",
     "megatron": "Megatron",
 }
-"""Packages whose modules hold a part of the weights and gather the others, by what they are called."""
+"""Packages whose modules hold a shard of the weights and gather the others, by their usual names."""
 _DTENSOR = "torch.distributed.tensor"
 _WHOLE = "give the module as it was before"
 
 
 def check_whole(module: nn.Module, inputs: Any) -> None:
-    """Raise UsageError for modules whose weights are spread over processes or devices: what one device runs is not the module."""
+    """Raise UsageError for modules whose weights are sharded over processes or devices: no device runs the whole module."""
     for name, part in module.named_modules():
         package = _package(type(part), _SHARDING)
         if package:
@@ -53,7 +53,7 @@ def check_whole(module: nn.Module, inputs: Any) -> None:
 
 
 def around(module: nn.Module, *, grad: bool) -> Iterator[Assumed]:
-    """What would run besides the module's own operators, or in their place; what is analysed instead is the value."""
+    """What would run besides or instead of the module's own operators, each with what is analysed instead."""
     parts = list(module.named_modules())
     compiled = [name for name, part in parts if _is_compiled(part)]
     if compiled:
@@ -91,7 +91,7 @@ def _kind(grad: bool) -> str:
 
 
 def _is_compiled(part: nn.Module) -> bool:
-    """Whether a call of the module ends in torch.compile: of itself, its forward, or a function that its forward names."""
+    """Whether torch.compile applies to the module: to itself, its forward, or a function that its forward refers to."""
     if part._compiled_call_impl is not None or type(part).__module__ == "torch._dynamo.eval_frame":
         return True
     forward = vars(part).get("forward", type(part).forward)
@@ -108,7 +108,7 @@ def _wrapped(item: Any) -> bool:
 
 
 def _mentioned(code: CodeType) -> Iterator[str]:
-    """Global names of a function and of those defined in it."""
+    """Global names used by a function and by those defined in it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -125,7 +125,7 @@ def _global_hooks() -> Sequence[Callable[..., Any]]:
 
 
 def _is_foreign(hook: Callable[..., Any]) -> bool:
-    """Whether a hook is not one of torch's own, such as those of weight_norm and pruning, which are operators like any other."""
+    """Whether a hook is the user's, not torch's own such as those of weight_norm and pruning, whose operators count as the model's."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     return not _module_of(hook).startswith("torch.")

@@ -1,4 +1,4 @@
-"""Which modules are being called, as the tree of scopes."""
+"""The stack of module calls, recorded as a tree of scopes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from irscope.ir.places import Scope, root_scope
 
 
 class Calls:
-    """Follows calls of modules by standing in for `nn.Module._call_impl`.
+    """Follows calls of modules by replacing `nn.Module._call_impl`.
 
     Hooks would do as well, but some modules choose other kernels when they have any, and the user's modules are left alone.
     """
@@ -21,7 +21,7 @@ class Calls:
         self.root = root_scope()
         self.current = self.root
         self.failed: Scope | None = None
-        """The innermost call that an error left first."""
+        """The innermost call in which an error was raised."""
         self._paths: dict[int, str] = {}
         if root is not None:
             for name, module in root.named_modules():

@@ -1,4 +1,4 @@
-"""One clear line where a model cannot be captured: which line of its source, and what to pass."""
+"""One-line errors where a model cannot be captured: the line of its source, and what to pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 160
 
 @contextmanager
 def told_clearly(recorder: Recorder) -> Iterator[None]:
-    """Whatever the model raises becomes one line that says where and what to do."""
+    """Convert exceptions of the model to one-line errors with place and remedy."""
     try:
         yield
     except IrscopeError:
@@ -53,7 +53,7 @@ def told_clearly(recorder: Recorder) -> Iterator[None]:
 
 
 def _place(recorder: Recorder, trace: TracebackType | None) -> tuple[str, str]:
-    """The innermost line outside torch, and what stands there; the module where the model has no lines of its own."""
+    """The innermost source line outside torch, with its text; the module where the model has no code of its own."""
     found: tuple[str, int] | None = None
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -67,7 +67,7 @@ def _place(recorder: Recorder, trace: TracebackType | None) -> tuple[str, str]:
 
 
 def _what_to_pass(recorder: Recorder) -> str:
-    """What the value depends on that is not known."""
+    """The unknown tensors on which the value depends."""
     missing = list(recorder.values.missing)
     inputs = list(dict.fromkeys(one.name for one in missing if one.kind == "input"))
     weights = list(dict.fromkeys(one.name for one in missing if one.kind in ("parameter", "buffer")))

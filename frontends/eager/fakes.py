@@ -22,7 +22,7 @@ _TABLES = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 class Fakes:
-    """Makes fake tensors on a device; the same tensor becomes the same fake one."""
+    """Creates fake tensors on a device, one for each real tensor."""
 
     def __init__(self, mode: FakeTensorMode, device: str, sizes: OpenSizes | None = None) -> None:
         self.mode = mode
@@ -35,13 +35,13 @@ class Fakes:
         """A fake tensor like `real` after `real.to(device)`; nothing is allocated or read."""
         known = self._made.get(id(real))
         if known is None:
-            # The original is kept too, so that its identity is not given to another.
+            # The original is kept alive too, so that its id is not reused.
             known = self._made[id(real)] = (real, self._like(real))
             self._originals[id(known[1])] = real
         return known[1]
 
     def real(self, fake: torch.Tensor) -> torch.Tensor | None:
-        """The tensor that a fake one stands for, where it has values."""
+        """The real tensor behind a fake one, where it has values."""
         real = self._originals.get(id(fake))
         if real is None or isinstance(real, FakeTensor) or real.device.type == "meta":
             return None
@@ -54,7 +54,7 @@ class Fakes:
         elif real.layout is not torch.strided:
             made = self.mode.from_tensor(real)
         else:
-            # As `to` does: a tensor with gaps or that shows elements twice becomes row-major.
+            # As `to` does: a tensor that is not dense or overlaps itself becomes contiguous.
             strides = real.stride() if torch.ops.aten.is_non_overlapping_and_dense(real) else None
             with self.mode, torch.no_grad():
                 open_shape = self._sizes.shape_of(real) if self._sizes is not None else None
@@ -68,7 +68,7 @@ class Fakes:
         return made.requires_grad_(real.requires_grad) if real.is_leaf else made
 
     def _wrapped(self, real: Any) -> torch.Tensor:
-        """A tensor that wraps others, around fake ones."""
+        """A wrapper subclass around fake tensors."""
         try:
             made: torch.Tensor = transform_subclass(real, lambda _, inner: self.tensor(inner))
         except Exception as error:  # its class is the user's, and may raise anything
@@ -81,12 +81,12 @@ class Fakes:
         return made
 
     def all(self, item: Any) -> Any:
-        """Arguments with fake tensors in the place of tensors."""
+        """Arguments with tensors replaced by fake ones."""
         return tree_map_only(torch.Tensor, self.tensor, item)
 
     @contextmanager
     def module(self, module: nn.Module) -> Iterator[nn.Module]:
-        """Within the context the module has fake parameters and buffers; afterwards it is as it was, whatever its forward changed."""
+        """Within the context the module has fake parameters and buffers; afterwards its state is restored, whatever its forward changed."""
         with unchanged(module):
             for inner in module.modules():
                 for table in (inner._parameters, inner._buffers):
@@ -98,7 +98,7 @@ class Fakes:
             yield module
 
     def _swap_mentions(self, attributes: dict[str, Any]) -> None:
-        """Modules may keep their parameters in lists too, as recurrent ones do."""
+        """Replace parameters in lists too, which recurrent modules keep."""
         for name, value in attributes.items():
             if isinstance(value, torch.Tensor):
                 attributes[name] = self._known(value)
@@ -108,14 +108,14 @@ class Fakes:
                 value.update({key: self._known(item) for key, item in value.items()})
 
     def _known(self, item: Any) -> Any:
-        """The fake tensor for one that has been seen, anything else as it is."""
+        """The fake tensor of a known real one; anything else unchanged."""
         known = self._made.get(id(item))
         return known[1] if known is not None and known[0] is item else item
 
 
 @contextmanager
 def unchanged(module: nn.Module) -> Iterator[None]:
-    """Afterwards all attributes of a module and of those in it are what they were, as are states of random generators."""
+    """Restores all attributes of a module and its submodules afterwards, and the states of random generators."""
     before = [(inner, dict(vars(inner)), _contents(inner)) for inner in module.modules()]
     numbers = random.getstate()
     try:
@@ -136,7 +136,7 @@ def unchanged(module: nn.Module) -> Iterator[None]:
 
 
 def _contents(module: nn.Module) -> list[tuple[Any, Any]]:
-    """What lists, dictionaries and sets among the attributes hold."""
+    """The contents of lists, dictionaries and sets among the attributes."""
     return [(found, found.copy()) for found in vars(module).values() if isinstance(found, list | dict | set)]
 
 
@@ -151,7 +151,7 @@ def mode_of(item: Any, sizes: OpenSizes | None = None) -> FakeTensorMode:
 
 @contextmanager
 def taken_for_real() -> Iterator[None]:
-    """Libraries that ask whether a tensor is fake, to take another path then, are told that it is not: a run on a card would not."""
+    """Libraries that take another path for fake tensors are told that a tensor is not fake, as in a run on a device."""
     package, common = torch._subclasses, torch.cuda.amp.common
     asked, unavailable = package.FakeTensor, common.amp_definitely_not_available
     log = logging.getLogger("torch._subclasses.fake_tensor")
@@ -172,4 +172,4 @@ def taken_for_real() -> Iterator[None]:
 
 
 class _NotATensor:
-    """Nothing is an instance of it."""
+    """A class without instances."""

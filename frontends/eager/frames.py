@@ -1,4 +1,4 @@
-"""Which line of the user's source runs."""
+"""Source locations of the running code."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _HIDDEN = tuple(f"{os.sep}{part}{os.sep}" for part in (os.path.join("site-packag
 
 
 class Frames:
-    """Finds the place of the running statement; places that were seen before are not made again."""
+    """Finds the location of the current statement; locations are interned."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[CodeType, int, Loc | None], Loc] = {}
         self._shown: dict[CodeType, bool] = {}
         self.bottom: FrameType | None = None
-        """The frame that started the run: what called it is of no interest."""
+        """The frame that started the run; its callers are left out."""
 
     def here(self) -> Loc | None:
-        """The innermost place outside torch, whose callers hang on it."""
+        """The innermost location outside torch, linked to its callers."""
         found: list[tuple[CodeType, int]] = []
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame is not self.bottom:
@@ -43,7 +43,7 @@ class Frames:
         return loc
 
     def shows(self, code: CodeType) -> bool:
-        """Whether a function is the model's: not torch's, not irscope's."""
+        """Whether a function belongs to the model, not to torch or irscope."""
         shown = self._shown.get(code)
         if shown is None:
             shown = self._shown[code] = _is_shown(code)

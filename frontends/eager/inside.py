@@ -1,4 +1,4 @@
-"""The inside of operators: composite ones are decomposed as C++ does it, and unknown sizes are guessed."""
+"""Implementations of operators under fake tensors: composites are decomposed as in C++, data-dependent sizes are guessed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SILENT = frozenset({"prim", "profiler"})
-"""Namespaces of what is asked of tensors or told to the profiler."""
+"""Namespaces of metadata queries and profiler markers."""
 MOST_FOUND = 256
-"""How much is taken to be found where the number depends on values, of more that is possible."""
+"""The guess for data-dependent sizes, unless their upper bound is lower."""
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class Inside(TorchDispatchMode):
-    """Stands below the recorder, which does not see what an operator is made of."""
+    """A dispatch mode below the recorder, which does not see the decomposition of an operator."""
 
     def __init__(self, most_found: int = MOST_FOUND) -> None:
         super().__init__()  # type: ignore[no-untyped-call, unused-ignore]  # torch's own
         self._most_found = most_found
         self.may_guess = False
-        """Whether a size that depends on values may be guessed."""
+        """Whether data-dependent sizes may be guessed."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if is_composite(func):
@@ -41,7 +41,7 @@ class Inside(TorchDispatchMode):
 
 @functools.cache
 def is_composite(func: Any) -> bool:
-    """Whether an operator is made of others, in C++."""
+    """Whether an operator is a composite in C++."""
     if func.namespace in SILENT:
         return False
     found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE)
@@ -57,7 +57,7 @@ def _masked_select(most: int, x: torch.Tensor, mask: torch.Tensor) -> torch.Tens
 
 
 def _index(most: int, x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """A mask picks as if it were a list of places."""
+    """Indexing with a mask, done as indexing with a list of positions."""
     places: list[torch.Tensor | None] = []
     for index in indices:
         if index is not None and index.dtype in (torch.bool, torch.uint8):

@@ -1,4 +1,4 @@
-"""A live module as a program: recorded in one forward on a pretended device."""
+"""A live module as a program: recorded in one forward on a simulated device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def capture_program(
     keep_calls: bool = False,
     sink: DiagnosticSink,
 ) -> Program:
-    """Run a module's forward once without data and without gradients, and say what ran; `sizes` are those that stay open."""
+    """Run a module's forward once without data and without gradients, and record it; `sizes` are the symbolic ones."""
     check_module(module)
     for most_found in (MOST_FOUND, 0):
         with bench(module, args, kwargs, device=device, target=target, sink=sink, most_found=most_found, sizes=sizes) as made:
@@ -41,7 +41,7 @@ def capture_program(
                 record = made.record()
                 break
             except LoadError as error:
-                # Where the model looks at each thing that was found, it can only be captured with nothing found.
+                # A model that loops over a data-dependent number of items can only be captured with none.
                 if error.code != "IRS188" or not most_found or not made.recorder.record.guessed:
                     raise
     tell_assumed(record, sink)

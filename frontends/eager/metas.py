@@ -1,4 +1,4 @@
-"""Sizes of results of cuDNN's operators that torch itself does not tell without a card."""
+"""Shape functions of cuDNN operators that torch lacks without CUDA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 @contextmanager
 def cudnn_without_card() -> Iterator[None]:
-    """Within the context these operators run on fake tensors."""
+    """Within the context these operators have fake implementations."""
     library = torch.library.Library("aten", "IMPL")
     try:
         for name, function in _FUNCTIONS.items():

@@ -1,4 +1,4 @@
-"""Sizes of inputs that stay open while a module runs: the run is that of one size, the recording holds formulas."""
+"""Symbolic input sizes: the module runs at one size, and the recording holds formulas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST = 2
 
 
 def number(size: Size) -> int:
-    """What a size is in the run that is recorded. Unlike int() this decides nothing about other sizes."""
+    """The value of a size in the recorded run. Unlike int() this adds no guard."""
     if isinstance(size, int):
         return size
     found: int = size.node.hint
@@ -34,25 +34,25 @@ def number(size: Size) -> int:
 
 
 def is_open(size: object) -> bool:
-    """Whether a size, or another number that Python computed, depends on an open size."""
+    """Whether a size, or another number computed by Python, is symbolic."""
     return isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 class SizeFixed(LoadError):
-    """A size does not stay open."""
+    """A symbolic size was specialised to a number."""
 
     def __init__(self, func: Any, message: str, hint: str = "") -> None:
         super().__init__(message, code="IRS673", hint=hint)
         self.func = func
-        """The operator that fixed it; empty where Python did."""
+        """The operator that specialised it; empty where Python code did."""
 
 
 class OpenSizes:
-    """Symbols of torch by the names that the user gives them. `in_python` are operators whose kernels in C++ would fix a size."""
+    """torch's symbols under the user's names. `in_python` are operators whose C++ kernels would specialise a size."""
 
     def __init__(self, sizes: Mapping[str, int], axes: Mapping[int, Sequence[int | str]], in_python: frozenset[Any] = frozenset()) -> None:
         self.in_python = in_python
-        # What depends on values is asked of `Values`, as in a run without open sizes; torch would make up a symbol.
+        # Data-dependent values are computed by `Values`, as without symbolic sizes; torch would create an unbacked symbol.
         self.shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self._axes = axes
         self._symbols = Symbols({})
@@ -66,7 +66,7 @@ class OpenSizes:
             self._sizes[name] = self.shapes.create_symintnode(made, hint=size, source=ConstantSource(name))
 
     def shape_of(self, real: torch.Tensor) -> tuple[Size, ...] | None:
-        """The shape of an input with its open sizes; None where it has none."""
+        """The shape of an input with symbolic sizes; None where it has none."""
         axes = self._axes.get(id(real))
         return None if axes is None else tuple([self._sizes.get(size, size) if isinstance(size, str) else size for size in axes])
 
@@ -84,12 +84,12 @@ class OpenSizes:
         return found
 
     def in_run(self, size: Dim) -> Dim:
-        """What a formula is in the run that is recorded."""
+        """The value of a formula in the recorded run."""
         return bind(size, {own: self._hints[name] for own, name in self._names.items()})
 
     @contextmanager
     def kept_open(self, func: Any) -> Iterator[None]:
-        """Around an operator, that it fixes no size. Raises SizeFixed where it does, or fails because it cannot do without numbers."""
+        """Check that an operator specialises no size. Raises SizeFixed where it does, or where it fails on symbolic sizes."""
         self._check("")
         try:
             with enable_python_dispatcher() if func in self.in_python else nullcontext():
@@ -119,7 +119,7 @@ class OpenSizes:
         substitute_symbols(program, made)
 
     def _limits(self, variable: Any) -> tuple[int, int | None]:
-        """What the model's own comparisons leave; a size of 1 is among the others, whatever torch assumes."""
+        """The range of a size that the model's own guards allow; 1 is included, whatever torch assumes."""
         limits = self.shapes.var_to_range[variable]
         low, high = (int(limit) if limit.is_Integer and abs(limit) < _FAR else None for limit in (limits.lower, limits.upper))
         return 1 if low is None or low <= _LEAST else low, high

@@ -1,4 +1,4 @@
-"""A CUDA device for fake tensors on a machine that has none."""
+"""A simulated CUDA device for fake tensors on a machine without CUDA."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _knows_cuda() -> bool:
 
 @functools.cache
 def _patch() -> Patch | str:
-    """What makes torch believe in a device, or why that is not possible; tried once."""
+    """The replaced tables that make torch accept the device, or why that is impossible; tried once."""
     if sys.platform != "linux":
         return f"it was not tried on {sys.platform}"
     try:

@@ -34,7 +34,7 @@ _SILENT = frozenset({"_assert_scalar", "_assert_tensor_metadata", "_assert_async
 
 
 def program_of(record: Record, payload: Callable[[Tensor], Payload | None] = lambda _: None, *, keep_calls: bool = False) -> Program:
-    """The program of a recording; `payload` gives values of what was there before, where they are known."""
+    """The program of a recording; `payload` gives known values of tensors that existed before the run."""
     with paused_gc():
         lowering = _Lowering(record, payload)
         program = lowering.program()
@@ -44,7 +44,7 @@ def program_of(record: Record, payload: Callable[[Tensor], Payload | None] = lam
 
 
 def lowered(record: Record) -> tuple[Program, list[int]]:
-    """The program of a recording, and for each operator how many nodes there were before it; the number of nodes comes last."""
+    """The program of a recording, and for each operator the index of its first node; the number of nodes comes last."""
     with paused_gc():
         lowering = _Lowering(record, lambda _: None)
         return lowering.program(), lowering._steps
@@ -62,10 +62,10 @@ class _Lowering:
         self._storages: dict[Value, Value] = {}
         self.calls: dict[Node, Called] = {}
         self._steps: list[int] = []
-        """For each operator how many nodes there were before it."""
+        """For each operator the index of its first node."""
         devices = {one.device for one in record.tensors}
         self._hidden = devices.pop() if len(devices) == 1 else ""
-        """The device that every tensor is on; it goes without saying."""
+        """The default device, which types do not state."""
 
     def program(self) -> Program:
         """Lower everything."""
@@ -184,7 +184,7 @@ class _Lowering:
     # -- lifetimes -------------------------------------------------------------------------------------------------
 
     def _lives(self) -> dict[Value, Life]:
-        """Storages that the run made and that some value has."""
+        """Storages allocated by the run that belong to some value."""
         found: dict[Value, Life] = {}
         for storage, value in self._first.items():
             if value.node is None or storage.born is None:

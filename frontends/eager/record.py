@@ -1,4 +1,4 @@
-"""What a recording holds: operators in order, the tensors they read and made, storages with their births and deaths."""
+"""Recordings: operators in order, their operands and results, and storages with their live ranges."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from irscope.ir.places import Loc, Scope, root_scope
 from irscope.ir.program import Assumed
 
 Kind: TypeAlias = Literal["parameter", "buffer", "input", "state", "constant", "result"]
-"""What a tensor is to the model; `state` is an optimizer's, `constant` whatever else was there before."""
+"""Roles of tensors that existed before the run; `state` is an optimizer's, `constant` any other."""
 Phase: TypeAlias = Literal["forward", "backward", "optimizer"]
 
 
 @dataclass(eq=False, slots=True)
 class Storage:
-    """One piece of memory, from the operator that made it until Python and autograd let go of it."""
+    """A storage, from the operator that allocates it until Python and autograd drop their last reference."""
 
     number: int
     size: Dim
     device: str
     born: int | None
-    """The operator that made it; None for what was there before."""
+    """The operator that allocates it; None if it existed before the run."""
     died: int | None = None
     """Operators that had begun when it was freed: after operator `died - 1`, or while that one ran. None while it lives."""
     rank: int = 0
-    """The place among all deaths."""
+    """Its index among all deaths."""
     inside: bool = False
     """Whether it was freed while operator `died - 1` ran, not after it."""
 
@@ -44,7 +44,7 @@ class Storage:
 
 @dataclass(eq=False, slots=True)
 class Tensor:
-    """One tensor as an operator saw it: a view of a storage."""
+    """One tensor as an operand or result: a view of a storage."""
 
     number: int
     storage: Storage | None
@@ -79,7 +79,7 @@ class Op:
     """Arguments in which `Tensor` stands for each tensor; lists are tuples."""
     kwargs: dict[str, Any]
     results: tuple[Any, ...]
-    """Results in which `Tensor` stands for each tensor, lists laid flat."""
+    """Results in which `Tensor` stands for each tensor, lists flattened."""
     scope: Scope
     loc: Loc | None
     phase: Phase
@@ -133,18 +133,18 @@ class Record:
     tensors: list[Tensor] = field(default_factory=list)
     storages: list[Storage] = field(default_factory=list)
     outputs: tuple[Any, ...] = ()
-    """What the callable returned, tensors as `Tensor`, containers laid flat."""
+    """Results of the callable, tensors as `Tensor`, containers flattened."""
     root: Scope = field(default_factory=root_scope)
     device: str = ""
-    """Where the model was: "cuda:0", or "cpu" where no device could be pretended."""
+    """The device of the model: "cuda:0", or "cpu" where none could be simulated."""
     grad: bool = False
-    """Whether operators below autograd were recorded, as it splits them; else they are as Python calls them."""
+    """Whether operators were recorded below autograd, decomposed; else as Python calls them."""
     guessed: list[Op] = field(default_factory=list)
-    """Operators whose results have a size that was guessed, because the true one depends on values that are not known."""
+    """Operators whose results have a guessed, data-dependent size."""
     assumed: dict[Assumed, str] = field(default_factory=dict)
-    """What was taken for granted about the run, each with the code of its warning; no code where it was said before."""
+    """Assumptions about the run, each with the code of its warning; no code where it was reported before."""
     marks: list[tuple[int, str]] = field(default_factory=list)
-    """Marks that the caller set, each with the number of operators before it."""
+    """Markers set by the caller, each with the index of the next operator."""
 
 
 def dtype_of(tensor: torch.Tensor) -> DType:

@@ -49,27 +49,27 @@ class Recorder(TorchDispatchMode):
         self.phase: Phase = "forward"
         self.values = Values(self.record)
         self.inside: Inside | None = None
-        """Runs what operators are made of; asked for a guess where a size depends on values that are not known."""
+        """Runs decompositions of operators, and guesses data-dependent sizes."""
         self.sizes: OpenSizes | None = None
-        """Sizes that stay open."""
+        """Symbolic sizes."""
         self._storages: dict[int, Storage] = {}
         self._tensors: dict[tuple[Any, ...], Tensor] = {}
         self._deaths = 0
         self._running = False
         self._watching = False
-        """Whether the run is on: what goes after its end outlives it."""
+        """Whether the run is in progress: storages freed after its end outlive it."""
 
     # -- what is there before --------------------------------------------------------------------------------------
 
     def declare(self, tensor: torch.Tensor, kind: Kind, name: str, real: torch.Tensor | None = None) -> Tensor:
-        """Say what a tensor is that was there before the run, and what values it has where they are known."""
+        """Declare a tensor that exists before the run, with its values where they are known."""
         found = self._seen(tensor, kind, name)
         if real is not None:
             self.values.know(found, real)
         return found
 
     def declare_module(self, module: nn.Module, real: Callable[[torch.Tensor], torch.Tensor | None] = lambda _: None) -> None:
-        """Declare parameters and buffers under their own names, module by module as they come to a device."""
+        """Declare parameters and buffers under their own names, in the order in which `Module.to` moves them."""
         seen: set[int] = set()
         for path, inner in module.named_modules():
             prefix = f"{path}." if path else ""
@@ -89,12 +89,12 @@ class Recorder(TorchDispatchMode):
                     self.declare(value, "state", f"{key} of {owner}" if owner else str(key))
 
     def mark(self, text: str) -> None:
-        """Note where the run is."""
+        """Set a marker."""
         self.record.marks.append((len(self.record.ops), text))
 
     @contextmanager
     def in_phase(self, phase: Phase) -> Iterator[None]:
-        """Operators belong to this phase; those that autograd's nodes run belong to the backward by themselves."""
+        """Set the phase of operators; those that autograd's nodes run belong to the backward in any case."""
         before, self.phase = self.phase, phase
         try:
             yield
@@ -170,7 +170,7 @@ class Recorder(TorchDispatchMode):
                         self.values.wrote(one, op.number)
 
     def execute(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What runs for an operator. Those made of others are split as C++ does it, not as decompositions for compilers do."""
+        """The implementation of an operator. Composites are decomposed as in C++, not by the compilers' decomposition tables."""
         name = func.name().partition(".")[0]
         route = KERNELS.get(name) if self.record.grad else ROUTES.get(name)
         if route is not None:
@@ -184,7 +184,7 @@ class Recorder(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _answered(self, op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What an operator returns; where that depends on values they are computed."""
+        """Results of an operator; data-dependent ones are computed."""
         try:
             with self.sizes.kept_open(op.func) if self.sizes is not None else nullcontext():
                 return self.execute(op.func, args, kwargs)
@@ -201,7 +201,7 @@ class Recorder(TorchDispatchMode):
         return tree_map_only(torch.Tensor, lambda real: torch.empty_like(real, device=self.record.device), found)
 
     def _guessed(self, op: Op, args: Sequence[Any], kwargs: Mapping[str, Any], inside: Inside) -> Any:
-        """What an operator may return."""
+        """Types of an operator's results."""
         inside.may_guess = True
         try:
             result = self.execute(op.func, args, kwargs)
@@ -213,18 +213,18 @@ class Recorder(TorchDispatchMode):
     # -- tensors ---------------------------------------------------------------------------------------------------
 
     def _noted(self, item: Any) -> Any:
-        """Arguments with tensors as they are known."""
+        """Arguments with tensors replaced by their records."""
         if isinstance(item, torch.Tensor):
             return self._seen(item, "constant", "")
         if isinstance(item, tuple | list):
             return tuple([self._noted(part) for part in item])
         if isinstance(item, torch.SymInt):
             return self._dim(item)
-        # What Python computed of sizes besides sizes, such as a scale, is that of the run.
+        # Other numbers that Python computed from sizes, such as a scale, have their value in this run.
         return item.node.hint if is_open(item) else item
 
     def _seen(self, tensor: torch.Tensor, kind: Kind, name: str) -> Tensor:
-        """The tensor as it was seen last; one that was not seen before was there before the run."""
+        """The latest record of a tensor; a tensor without one existed before the run."""
         storage = self._storage_of(tensor, None)
         key = self._key(tensor, storage)
         found = self._tensors.get(key)
@@ -242,7 +242,7 @@ class Recorder(TorchDispatchMode):
                 self.values.know(found, real.clone() if real.numel() <= _SMALL else real)
 
     def _made(self, item: Any, number: int) -> tuple[Any, ...]:
-        """Results, lists laid flat, with a new value for each tensor."""
+        """Results, lists flattened, with a new value for each tensor."""
         if isinstance(item, torch.Tensor):
             storage = self._storage_of(item, number)
             made = self._new(item, storage, "result", "")
@@ -294,7 +294,7 @@ class Recorder(TorchDispatchMode):
         self._deaths += 1
 
     def _key(self, tensor: torch.Tensor, storage: Storage | None) -> tuple[Any, ...]:
-        """What two views of one storage have in common where they show the same elements."""
+        """A key that is equal for two views of one storage with the same elements."""
         if storage is None:
             return (id(tensor),)
         return (storage.number, tensor.dtype, self._dim(tensor.storage_offset()), self._dims(tensor.shape), self._dims(tensor.stride()))

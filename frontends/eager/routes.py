@@ -1,4 +1,4 @@
-"""Operators that take another path on a card than on a machine without one: attention and recurrent networks."""
+"""Operators that dispatch to other kernels on a CUDA device than on the CPU: attention and recurrent networks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """`scaled_dot_product_attention` by the kernel that a card would choose."""
+    """`scaled_dot_product_attention` by the kernel that the device would choose."""
     kernel = kernel_of(target, query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if kernel == "math":
         made = torch.ops.aten._scaled_dot_product_attention_math(
@@ -95,7 +95,7 @@ def _efficient(
 
 
 def _as_numbers(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A mask of truth values as one that is added."""
+    """A boolean mask as an additive one."""
     if mask.dtype is not torch.bool:
         return mask
     yes = torch.ops.aten.scalar_tensor(0.0, dtype=dtype, device=mask.device)
@@ -104,7 +104,7 @@ def _as_numbers(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _aligned(mask: torch.Tensor) -> torch.Tensor:
-    """A mask whose rows begin where the kernel can load them: padded, and shown without the padding."""
+    """A mask with rows aligned for the kernel: a padded copy, sliced to the original size."""
     if mask.stride(-1) == 1 and all(number(step) % _MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
         return mask
     last = mask.shape[-1]
@@ -183,7 +183,7 @@ def _cudnn(
         x.contiguous(),
         list(weights),
         per_layer,
-        # On a card the weights lie in one buffer, which is handed on to the backward; any view of them stands for it here.
+        # On the device the weights lie in one buffer, which is saved for the backward; any view of them represents it here.
         weights[0].detach().flatten(),
         h.contiguous(),
         None if c is None else c.contiguous(),
@@ -205,7 +205,7 @@ def _cudnn(
 
 
 def _grouped_product(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Cards multiply groups of any element type, though torch without a card knows sizes for one type only."""
+    """Grouped matrix products exist for any element type on a device; torch's fake implementation supports only one."""
     if args[0].dtype is torch.bfloat16:
         return NotImplemented
     halves = [torch.empty_strided(one.shape, one.stride(), dtype=torch.bfloat16, device=one.device) for one in args[:2]]
@@ -216,13 +216,13 @@ def _grouped_product(target: Target, args: Sequence[Any], kwargs: Mapping[str, A
 # -- where they are taken ----------------------------------------------------------------------------------------------
 
 KERNELS: dict[str, Route] = {"aten::_grouped_mm": _grouped_product}
-"""At whatever level operators are seen."""
+"""Routes at either level of recording."""
 ROUTES: dict[str, Route] = {
     **KERNELS,
     "aten::scaled_dot_product_attention": _attention_route,
     **{f"aten::{name}": _recurrent(name) for name in _RNN_MODES},
 }
-"""By the operator's name, where operators are seen as Python calls them."""
+"""Routes by operator name, where operators are recorded as Python calls them."""
 _FUNCTIONS: dict[Any, Route] = {
     functional.scaled_dot_product_attention: _attention_route,
     **{getattr(torch._VF, name): _recurrent(name) for name in _RNN_MODES},
@@ -230,7 +230,7 @@ _FUNCTIONS: dict[Any, Route] = {
 
 
 class Rerouted(TorchFunctionMode):
-    """Takes the same paths where autograd splits operators before they are seen."""
+    """Applies the same routes where operators are recorded below autograd."""
 
     def __init__(self, target: Target) -> None:
         super().__init__()

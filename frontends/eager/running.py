@@ -1,4 +1,4 @@
-"""A callable recorded on a pretended device."""
+"""A callable recorded on a simulated device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from irscope.passkit.settings import Settings
 
 @dataclass
 class Bench:
-    """A module and its arguments on a pretended device, ready to be run."""
+    """A module and its arguments on a simulated device, ready to be run."""
 
     recorder: Recorder
     fakes: Fakes
@@ -62,7 +62,7 @@ def bench(
     most_found: int = MOST_FOUND,
     sizes: OpenSizes | None = None,
 ) -> Iterator[Bench]:
-    """Put a module and its arguments on a pretended device. When the context ends the module is as it was.
+    """Put a module and its arguments on a simulated device. When the context ends the module is restored.
 
     `grad` says whether operators are seen below autograd; `watch` is the class of the recorder; `most_found` is how much an operator is
     taken to find where that depends on values that are not known; `sizes` are those that stay open.
@@ -78,7 +78,7 @@ def bench(
         stack.enter_context(fakes.module(module))
         stack.enter_context(taken_for_real())
         stack.enter_context(mode)
-        # One thread for autograd too: its threads know no devices where a backward ran before there was one.
+        # One thread for autograd too: its worker threads lack devices if a backward ran before the device existed.
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         inside = stack.enter_context(Inside(most_found))
         recorder = watch(module, grad=grad, device=found, target=target)
@@ -93,7 +93,7 @@ def bench(
 
 
 def tell_assumed(record: Record, sink: DiagnosticSink) -> None:
-    """Say what was taken for granted in a recording, sizes that were guessed included."""
+    """Warn about the assumptions of a recording, guessed sizes included."""
     for op in record.guessed:
         rows = next((one.shape[0] for one in op.makes() if one.shape), 0)
         why = f"how much {op.namespace}.{op.name} returns depends on values that are not known; it stands at {op.loc}"

@@ -1,4 +1,4 @@
-"""Values of small tensors that a model looks at, computed on the host when it asks: a fake tensor has none."""
+"""Values of small tensors that a model reads, computed on the host on demand, since fake tensors have none."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Values:
         self._writes: dict[int, list[int]] = {}
         """Operators that wrote to a storage, by its number."""
         self._hopeless: set[Tensor] = set()
-        """Tensors whose values were asked for in vain."""
+        """Tensors whose values were requested and are unknown."""
         self.sizes: OpenSizes | None = None
-        """Sizes that stay open; values are those of the run that is recorded."""
+        """Symbolic sizes; values are those of the recorded run."""
         self.missing: dict[Tensor, None] = {}
-        """Tensors without which the last question has no answer."""
+        """The unknown tensors that the last request depended on."""
 
     def know(self, tensor: Tensor, real: torch.Tensor) -> None:
-        """Note the values of something that was there before the run."""
+        """Record the values of a tensor that existed before the run."""
         self._known.setdefault(tensor, real)
 
     def known(self, tensor: Tensor) -> torch.Tensor | None:
@@ -46,7 +46,7 @@ class Values:
             self._writes.setdefault(tensor.storage.number, []).append(number)
 
     def of(self, tensor: Tensor) -> torch.Tensor | None:
-        """The values of a tensor; None where they depend on what is not known, or on too much."""
+        """The values of a tensor; None where they depend on unknown tensors, or on too large a computation."""
         self.missing = {}
         order = self._needed(tensor)
         if order is None:
@@ -58,7 +58,7 @@ class Values:
         return self._known.get(tensor)
 
     def _needed(self, tensor: Tensor) -> list[Op] | None:
-        """Operators to compute, in order; None where something is missing."""
+        """The backward slice to compute, in order; None where a value in it is unknown."""
         found: dict[int, Op] = {}
         pending, elements = [tensor], 0
         while pending:
@@ -100,7 +100,7 @@ class Values:
         return True
 
     def result(self, op: Op) -> Any:
-        """What an operator that asks for values returns, on the host; None where that is not known."""
+        """The result of an operator that reads values, on the host; None where unknown."""
         self.missing = {}
         for operand in tensors_in((op.args, tuple(op.kwargs.values()))):
             if self._changed_between(operand, op.number) or self.of(operand) is None:

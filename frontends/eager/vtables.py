@@ -1,4 +1,4 @@
-"""Makes a torch without CUDA believe that there is a CUDA device, by replacing single entries of two C++ virtual tables.
+"""Makes a torch without CUDA accept a CUDA device, by replacing single entries of two C++ virtual tables.
 
 Such a torch refuses `device="cuda"` even where nothing is ever computed: a table of device guards is empty for CUDA, and the hooks that
 only the CUDA library registers answer with errors. Both are objects whose methods are found through a table of function pointers. Here
@@ -34,7 +34,7 @@ _WITH_CUDNN = (
     "supportsBFloat16RNNWithCuDNN",
 )
 _OPTIONAL = frozenset((*_WITH_CUDNN, "batchnormMinEpsilonCuDNN", "versionCuDNN", "versionRuntimeCuDNN"))
-"""Methods without which there still is a device."""
+"""Methods that may be missing."""
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 # The order in torch 2.13, for installations without headers.
@@ -108,7 +108,7 @@ class Patch:
         )
 
     def apply(self) -> None:
-        """Let there be a device."""
+        """Install the replaced tables."""
         self._point(self._new)
 
     def undo(self) -> None:
@@ -147,7 +147,7 @@ def _first_word(address: int) -> int:
 
 
 def _guard_methods(as_cuda: bool) -> dict[str, Any]:
-    """A device that has one stream and nothing to wait for."""
+    """A device guard with one stream and nothing to synchronise."""
     nothing = _method(None, (ctypes.c_void_p,) * 3, lambda *_: None)
     # A stream is a device and a number, returned in two registers; whatever stands in the second is a valid number.
     stream = _method(ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int16), lambda _, device: device & 0xFFFF)

@@ -1,4 +1,4 @@
-"""Attention by the kernels that a card would run, also where PyTorch's own functions call it."""
+"""Attention by the kernels that the device would run, also where PyTorch's own functions call it."""
 
 from __future__ import annotations
 

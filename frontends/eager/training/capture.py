@@ -53,7 +53,7 @@ def _last_step(recorded: Recorded) -> Record:
 
 
 class _Cut:
-    """Copies a stretch of a recording, counted from its first operator."""
+    """Copies an interval of a recording, counted from its first operator."""
 
     def __init__(self, record: Record, first: int, end: int) -> None:
         self._record, self._first, self._end = record, first, end
@@ -61,7 +61,7 @@ class _Cut:
         self._tensors: dict[Tensor, Tensor] = {}
 
     def record(self) -> Record:
-        """The stretch as a recording of its own."""
+        """The interval as a recording of its own."""
         made = Record(root=self._record.root, device=self._record.device, grad=True, assumed=self._record.assumed)
         for one in self._record.tensors:
             if one.kind in ("parameter", "buffer", "input"):

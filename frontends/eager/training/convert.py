@@ -1,4 +1,4 @@
-"""Recorded steps as a trace: operators with their records, pieces of memory with their categories."""
+"""Recorded steps as a trace: operators with their records, storages with their categories."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class _Converter:
         return ("activation" if self._is_kept(storage, op) else "temporary"), name
 
     def _is_kept(self, storage: Storage, op: Op) -> bool:
-        """Whether the forward made it and it is there when the backward begins."""
+        """Whether it is allocated in the forward and alive when the backward begins."""
         if op.phase != "forward":
             return False
         begins = next((start for start in self._backward_starts if start > op.number), None)
@@ -169,7 +169,7 @@ class _Converter:
 
 
 class _Scopes:
-    """Module calls of operators: their own in the forward, in the backward those of what they differentiate."""
+    """Module calls of operators: their own in the forward, in the backward those of the forward operators."""
 
     def __init__(self, recorded: Recorded) -> None:
         self._root = recorded.record.root

@@ -79,7 +79,7 @@ def _like(optimizer: torch.optim.Optimizer, fakes: Fakes) -> torch.optim.Optimiz
 
 @contextmanager
 def fused_and_foreach() -> Iterator[None]:
-    """Optimizers take fake parameters for ordinary ones when they choose between one loop and many."""
+    """Optimizers choose between foreach and single-tensor loops for fake parameters as for real ones."""
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.optim import optimizer as module
 

@@ -1,4 +1,4 @@
-"""A recorder that does what autograd's engine and the optimizers do with real tensors, where fake ones would make them do otherwise."""
+"""A recorder that reproduces what autograd's engine and the optimizers do with real tensors, where they treat fake ones differently."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from irscope.frontends.eager.recorder import Recorder
 
 _ADD = torch.ops.aten.add.Tensor
 _IN_PLACE = {_ADD: torch.ops.aten.add_.Tensor, torch.ops.aten.index_put.default: torch.ops.aten.index_put_.default}
-"""What PyTorch's own code does out of place for tensors that it does not know, and in place for others."""
+"""Operators that PyTorch's own code runs out of place on tensor subclasses, and in place on others."""
 _ITEM = torch.ops.aten._local_scalar_dense.default
 _MOST_KNOWN = 64
-"""Elements of the largest tensor in the host's memory whose values are followed."""
+"""Size limit, in elements, of host tensors whose values are computed."""
 
 Holders = tuple[int, int, int]
-"""How often memory, a tensor and its Python object are held."""
+"""Reference counts of a storage, a tensor and its Python object."""
 
 
 class StepRecorder(Recorder):
@@ -35,10 +35,10 @@ class StepRecorder(Recorder):
         super().__init__(*args, **kwargs)
         self._known: dict[int, torch.Tensor] = {}
         self._owned: set[tuple[Any, bool, Holders]] = set()
-        """How what only PyTorch's own code holds looks here, by operator and by whether autograd's engine runs."""
+        """Reference counts of intermediate results that only PyTorch's own code references, by operator and engine."""
         self._learns = False
         self.answers_zero = False
-        """Whether values of tensors on the device that Python asks for are zeros, as over stand-ins for CUDA's libraries."""
+        """Whether values of device tensors that Python reads are zeros, as with CUDA libraries replaced by stubs."""
 
     @property
     def position(self) -> tuple[int, int]:
@@ -46,7 +46,7 @@ class StepRecorder(Recorder):
         return (len(self.record.ops), self._deaths)
 
     def calibrate(self, device: str) -> None:
-        """Learn what reference counts look like for intermediate results of PyTorch's own code, from three that are known."""
+        """Measure the reference counts of intermediate results of PyTorch's own code, on three known cases."""
         probe = type(self)(grad=True, device=device, target=self.target)
         probe._learns = True
         probe.run(lambda: _provoke(device))
@@ -72,7 +72,7 @@ class StepRecorder(Recorder):
     # -- intermediate results --------------------------------------------------------------------------------------
 
     def _is_owned(self, func: Any, args: Sequence[Any]) -> bool:
-        """Whether the first operand is reused for the result, having no other reference."""
+        """Whether the first operand has no other reference, so that its memory is reused for the result."""
         runs = torch._C._current_autograd_node() is not None
         if runs and torch.is_grad_enabled():
             return False  # the backward is to be differentiated again
@@ -85,7 +85,7 @@ class StepRecorder(Recorder):
     # -- numbers in the host's memory ------------------------------------------------------------------------------
 
     def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Do the same with known values."""
+        """Compute an operator on known host values too."""
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         given = [leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
         if not all(one.device.type == "cpu" and one.numel() <= _MOST_KNOWN for one in (*made, *given)) or not (made or given):
@@ -131,7 +131,7 @@ def _holders(args: Sequence[Any], place: int) -> Holders:
 
 
 def _provoke(device: str) -> None:
-    """Makes PyTorch's own code add in a linear layer, add two gradients, and put a gradient at positions."""
+    """Runs the three known cases: a linear layer's addition, a sum of gradients, an indexed gradient."""
     functional = torch.nn.functional
     with torch.no_grad():
         rows = torch.empty(2, 3, 4, device=device).transpose(0, 1)

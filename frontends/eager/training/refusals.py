@@ -1,4 +1,4 @@
-"""What cannot be trained, said in one line."""
+"""One-line errors for what cannot be trained."""
 
 from __future__ import annotations
 

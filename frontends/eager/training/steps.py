@@ -43,7 +43,7 @@ class Plan:
     """bf16 or f16: the forward runs in mixed precision."""
     steps: int = STEPS
     answers_zero: bool = False
-    """Whether values on the device that the model asks for are taken to be zero, whatever they are."""
+    """Whether device values that the model reads are taken to be zero."""
 
     def __post_init__(self) -> None:
         if self.autocast not in AUTOCAST:
@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass
 class Recorded:
-    """Some steps as they ran, and what is what."""
+    """Recorded steps, with the roles of their storages."""
 
     record: Record
     starts: list[tuple[int, int]]
@@ -64,7 +64,7 @@ class Recorded:
     states: dict[Storage, str] = field(default_factory=dict)
     """Storages of the optimizer's states, each with its name."""
     resident: list[Storage] = field(default_factory=list)
-    """What is on the device before the first step, in the order in which it comes there."""
+    """What is on the device before the first step, in the order of allocation."""
     optimizer: str = ""
 
 
@@ -100,7 +100,7 @@ def record_steps(
 
 @contextmanager
 def _whole_operators() -> Iterator[None]:
-    """Backward operators that a card has kernels for stay whole; torch without a card would compose them of others."""
+    """Backward operators with CUDA kernels are kept; torch without CUDA would decompose them."""
     library = torch.library.Library("aten", "IMPL")
     try:
         for name in ("silu_backward", "mish_backward"):
