@@ -52,7 +52,9 @@ class CudaMemory(Analysis[DeviceMemory]):
             graph, ctx = program.graph, Manager(program, settings=ctx.settings)
             lifetimes = ctx.get(Ranges(model=self.model))
         result = DeviceMemory(lifetimes.model, target, lifetimes.steps)
-        if target.device.capability is None:
+        if ctx.program.training is not None:
+            result.reason = "the graph is a training step and no forward: liveness and training have its counters"
+        elif target.device.capability is None:
             result.reason = f"{target.device.title} is no CUDA device"
         elif lifetimes.model not in ("eager", "jit") and ctx.program.format not in _TORCH_FORMATS:
             result.reason = f"PyTorch's allocator does not run a model of the kind {lifetimes.model}"

@@ -20,6 +20,9 @@ from irscope.passes.ort_memory import OrtMemory
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, largest, plain, scale
+from irscope.passes.training.alive import footprint as of_step
+from irscope.passes.training.replayed import StepMemory
+from irscope.passes.training_memory import TrainingMemory
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series
@@ -54,7 +57,10 @@ class Liveness(Analysis[Timeline]):
             message = f"{len(timeline.unsized)} tensors have no known size and are not counted; the first is {first.name or 'unnamed'}"
             hint = size_hint(ctx.get(Shapes), timeline.unsized)
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS301", message, first.node.name if first.node else "", hint=hint))
-        if timeline.model == "ort":
+        if ctx.program.training is not None:
+            step = ctx.get(TrainingMemory())
+            timeline.find_footprint = lambda: of_step(step, timeline.steps)
+        elif timeline.model == "ort":
             plan = ctx.get(OrtMemory())
             timeline.find_footprint = lambda: arena(plan, timeline) or of_tensors(timeline, ort.why_unknown(plan))
         else:
@@ -65,7 +71,7 @@ class Liveness(Analysis[Timeline]):
         return timeline
 
     def report(self, result: Timeline, ctx: PassContext) -> Report:
-        device = _ort_counters(ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
+        device = self._counters(result, ctx)
         peak = result.steps[result.peak_step] if result.steps else None
         found = result.footprint
         assert found is not None
@@ -88,6 +94,11 @@ class Liveness(Analysis[Timeline]):
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
             notes=(CONVENTION, found.note, _SIZES, _freed(result, ctx), *_modelled(result, ctx), *device.notes),
         )
+
+    def _counters(self, result: Timeline, ctx: PassContext) -> _Counters:
+        if ctx.program.training is not None:
+            return _step_counters(ctx.get(TrainingMemory()))
+        return _ort_counters(ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
 
 
 def _freed(result: Timeline, ctx: PassContext) -> str:
@@ -121,6 +132,18 @@ class _Counters:
 
 def _cuda_counters(memory: DeviceMemory) -> _Counters:
     return _Counters(present.peak_summary(memory), present.summary(memory), (), present.notes(memory))
+
+
+def _step_counters(memory: StepMemory) -> _Counters:
+    """Those of a training step: the first and every later one in place of a first and a second forward."""
+    summary: dict[str, object] = {"device": memory.target.device.name, "torch": "{}.{}".format(*memory.target.torch)}
+    summary["before"] = {counter: getattr(memory.before, counter) for counter in present.COUNTERS}
+    for moment, step in (("cold", 0), ("warm", -1)):
+        summary[moment] = {counter: memory.counter(counter, step) for counter in present.COUNTERS}
+    summary["workspace_bytes"] = 0 if memory.stream.is_exact else Quantity(memory.moments.modelled, Provenance.MODELLED)
+    summary["fits"] = memory.verdict
+    where = f"before, cold and warm are torch.cuda.memory_stats() on {memory.target.text}"
+    return _Counters({}, summary, (), (f"{where}: before training, then the peaks of its first and of every later step",))
 
 
 def _ort_counters(ctx: PassContext) -> _Counters:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from irscope.devices import target_of
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.ir.graph import Facet, Graph, paused_gc
+from irscope.ir.graph import Facet, Graph, Node, paused_gc
 from irscope.passes.cuda.replay import Bytes
 from irscope.passes.cuda.result import Counter
+from irscope.passes.lifetimes.footprint import Footprint
 from irscope.passes.sizes import CONVENTION
+from irscope.passes.training.alive import footprint
 from irscope.passes.training.needed import trace_in
 from irscope.passes.training.replayed import StepMemory, When, replay_steps
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
-from irscope.report.table import Column, Mark, Series, Table
+from irscope.report.table import Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import derived
-from irscope.training.trace import CATEGORIES
 
 _MOST_POINTS = 10_000
 _COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
@@ -53,15 +54,20 @@ class TrainingMemory(Analysis[StepMemory]):
         return memory
 
     def report(self, result: StepMemory, ctx: PassContext) -> Report:
-        return _report(self, result)
+        return _report(self, result, list(ctx.program.graph))
 
 
-def _report(subject: TrainingMemory, memory: StepMemory) -> Report:
+def _report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node]) -> Report:
     trace = memory.trace
     ops = trace.in_step(trace.steady)
     peak_op = ops[memory.peak_step] if ops else None
     known = sum(op.call is not None or op.is_view for op in ops)
+    found = footprint(memory, nodes)
+    peak = found.summary()
     summary: dict[str, object] = {
+        **{key: value for key, value in peak.items() if key != "device_peak_node"},
+        "device_peak_node": derived(peak_op.name if peak_op is not None else "", found.peak),
+        "device_peak_phase": derived(peak_op.phase if peak_op is not None else "", found.peak),
         "optimizer": trace.optimizer,
         **{key: value for key, value in trace.settings.items() if value not in ("", None)},
         "device": memory.target.device.name,
@@ -70,16 +76,14 @@ def _report(subject: TrainingMemory, memory: StepMemory) -> Report:
         "first_step": {counter: memory.counter(counter, 0) for counter in _COUNTERS},
         "steady_step": {counter: memory.counter(counter) for counter in _COUNTERS},
         "after": {counter: memory.counter(counter, when="after") for counter in _COUNTERS},
-        "peak_node": derived(peak_op.name if peak_op is not None else "", memory.counter("requested")),
-        "peak_phase": derived(peak_op.phase if peak_op is not None else "", memory.counter("requested")),
-        "at_peak": dict(memory.at_peak()),
         "phase_peak": dict(memory.phase_peaks()),
         "operators_count": len(ops),
         "fits": memory.verdict,
     }
-    units = {key: Kind.BYTES for key in ("before", "first_step", "steady_step", "after", "at_peak", "phase_peak")}
+    units = {key: Kind.BYTES for key in ("device_peak", "before", "first_step", "steady_step", "after", "phase_peak")}
     notes = [
         CONVENTION,
+        found.note,
         f"counters are those of torch.cuda.memory_stats() on {memory.target.text}: peaks of the first step and of every later one",
     ]
     for reason in dict.fromkeys(spread.reason for spread in memory.stream.spreads.values()):
@@ -90,8 +94,8 @@ def _report(subject: TrainingMemory, memory: StepMemory) -> Report:
         options=subject.text,
         summary=summary,
         units=units,
-        tables=(_steps(memory), _largest(memory, subject.top)),
-        series=(_timeline(memory),),
+        tables=(_steps(memory), found.alive(subject.top)),
+        series=_timeline(memory, found),
         coverage=Coverage(known, len(ops), tuple(memory.stream.unknown)),
         notes=tuple(notes),
     )
@@ -108,30 +112,10 @@ def _steps(memory: StepMemory) -> Table:
     return Table.of(rows, columns, "Peak of each step")
 
 
-def _largest(memory: StepMemory, top: int) -> Table:
-    """The largest pieces at the peak."""
-    at = memory.trace.steady.first + memory.peak_step
-    alive = [
-        piece
-        for piece in memory.trace.pieces
-        if piece.on_device and (piece.born is None or piece.born <= at) and (piece.died is None or piece.died > at)
-    ]
-    alive.sort(key=lambda piece: (-piece.size, piece.number))
-    rows = [(piece.name, piece.category, piece.size) for piece in alive[:top]]
-    return Table.of(rows, ("name", "category", "size:bytes"), "Largest at the peak")
-
-
-def _timeline(memory: StepMemory) -> Series:
-    """Bytes by category at each operator of the steady step."""
-    total = memory.total
-    stride = max(1, -(-len(total) // _MOST_POINTS))
-    keep = sorted({*range(0, len(total), stride), memory.peak_step} & set(range(len(total))))
+def _timeline(memory: StepMemory, found: Footprint) -> tuple[Series, ...]:
+    """Bytes by category at each operator of the steady step, with its phases."""
     ops = memory.trace.in_step(memory.trace.steady)
-    data: dict[str, list[object]] = {"step": list(keep)}
-    for category in CATEGORIES:
-        column_of = memory.moments.column(category)
-        data[category.replace(" ", "_")] = [column_of[at] for at in keep]
-    marks = [Mark(memory.peak_step, "peak")]
+    marks: list[Mark] = []
     before = ""
     for at, op in enumerate(ops):
         if op.phase != before and op.phase == "backward":
@@ -139,5 +123,4 @@ def _timeline(memory: StepMemory) -> Series:
         if op.phase != before and op.phase == "optimizer" and at > len(ops) // 2:
             marks.append(Mark(at, "optimizer"))
         before = op.phase
-    columns = tuple(Column(category.replace(" ", "_"), Kind.BYTES) for category in CATEGORIES)
-    return Series("Bytes over the step", Column("step", Kind.INDEX), columns, data, tuple(marks))
+    return tuple(replace(one, marks=(*one.marks, *marks)) for one in found.series())

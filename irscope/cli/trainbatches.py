@@ -12,6 +12,7 @@ from irscope.cli.args import load_options
 from irscope.cli.training import memory_of, opened
 from irscope.errors import UsageError
 from irscope.memory.checkpointing.solve import CheckpointPlanner, Planned
+from irscope.passes.cuda.moments import ROUNDING
 from irscope.passes.cuda.result import Counter
 from irscope.passes.training.needed import trace_in
 from irscope.passes.training.recompute import step_problem
@@ -161,14 +162,14 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
         (
             batch,
             *[memory.counter(counter) for counter in _COUNTERS],
-            *[memory.at_peak()[category] for category in CATEGORIES],
+            *memory.at_peak().values(),
         )
         for batch, memory in found.items()
     ]
     columns = (
         Column("batch", Kind.COUNT),
         *[Column(name, Kind.BYTES) for name in _COUNTERS],
-        *[Column(category.replace(" ", "_"), Kind.BYTES, help="at the peak") for category in CATEGORIES],
+        *[Column(category.replace(" ", "_"), Kind.BYTES, help="of what is allocated at the peak") for category in (*CATEGORIES, ROUNDING)],
     )
     series = Series(
         "Peak by batch",

@@ -10,12 +10,13 @@ from irscope.passes.cuda.replay import Script
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda.scripts import Load
 from irscope.passes.cuda.stream import Stream
+from irscope.passes.cuda.tape import Tape
 from irscope.passes.lifetimes.footprint import INSIDE, Footprint, Held, resident_row, tensor_row, unsized_row
 from irscope.passes.sizes import scale
 from irscope.report.values import Provenance, Quantity
 
 _RUNS = {"first": "first forward", "second": "second forward"}
-_ROUNDED = "blocks of 512 bytes, large ones with a rest"
+ROUNDED = "blocks of 512 bytes, large ones with a rest"
 
 
 def footprint(memory: DeviceMemory) -> Footprint | None:
@@ -42,14 +43,6 @@ class _Rows:
         self._stream = stream
         self._script = script
         self._steps = memory.steps
-        events = np.array(moments.stretch.events, dtype=np.int64)
-        takes, gives = events >= 0, events < 0
-        # Slots that the forward never takes were taken before it, where they are kept, or not at all.
-        self._begins = np.full(len(script.sizes), len(events), dtype=np.int64)
-        self._begins[events[takes]] = np.flatnonzero(takes)
-        self._begins[sorted(script.kept) if self._is_second else []] = -1
-        self._ends = np.full(len(script.sizes), len(events), dtype=np.int64)
-        self._ends[~events[gives]] = np.flatnonzero(gives)
         self._names: dict[str, list[str]] = {}
         for kind, name in zip(load.kinds, load.names, strict=True):
             self._names.setdefault(kind, []).append(name)
@@ -63,21 +56,19 @@ class _Rows:
         rows = [resident_row(category, self._names[category], held[category], count) for category in RESIDENT if held[category]]
         if not count:
             return rows
-        place = moments.places[step]
-        alive = np.flatnonzero((self._begins < place) & (self._ends >= place))
-        rows += [self._row(slot, step) for slot in alive.tolist() if self._script.sizes[slot]]
+        rows += [self._row(slot, step) for slot in moments.alive(step) if self._script.sizes[slot]]
         unsized = self._basis.lifetimes.unsized_ranges if self._basis is not None else ()
         rows += [unsized_row(self._steps, one, step) for one in unsized if one.born <= step <= one.dies]
         rounding = moments.column(ROUNDING)[step]
         size = moments.allocated[step] - sum(scale(row.size) for row in rows)
         if size:
             shown = rounding if isinstance(rounding, Quantity) else None
-            rows.append(Held("rounding", ROUNDING, size, step, step, _ROUNDED, shown=shown))
+            rows.append(Held("rounding", ROUNDING, size, step, step, ROUNDED, shown=shown))
         return rows
 
     def _row(self, slot: int, step: int) -> Held:
         stream, size = self._stream, self._script.sizes[slot]
-        shown = self._shown(slot, size)
+        shown = shown_size(stream, slot, size)
         one = stream.tensors.get(slot)
         if one is not None:
             return tensor_row(self._steps, one, step, size, shown)
@@ -90,12 +81,11 @@ class _Rows:
             return Held(label, category, size, 0, len(self._steps), "kept from the first forward", "", node, None, shown)
         return Held(label, category, size, born, len(self._steps), f"kept once {node.name} has asked for it", "", node, None, shown)
 
-    def _shown(self, slot: int, size: int) -> Quantity | None:
-        """The size as a quantity, where it is not exact."""
-        asked, spread = self._stream.sizes[slot], self._stream.spreads.get(slot)
-        if isinstance(asked, SymDim):
-            low, high = bounds(asked)
-            return Quantity(None, Provenance.UNKNOWN, lo=low, hi=high)
-        if spread is None or spread.low == spread.high:
-            return None
-        return Quantity(size, Provenance.MODELLED)
+
+def shown_size(tape: Tape, slot: int, size: int) -> Quantity | None:
+    """The size as a quantity, where it is not exact."""
+    asked, spread = tape.sizes[slot], tape.spreads.get(slot)
+    if isinstance(asked, SymDim):
+        low, high = bounds(asked)
+        return Quantity(None, Provenance.UNKNOWN, lo=low, hi=high)
+    return None if spread is None or spread.low == spread.high else Quantity(size, Provenance.MODELLED)

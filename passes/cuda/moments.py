@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -36,6 +37,8 @@ class Stretch:
     """Events at which `reserved` grew, with the new value; the first entry is the initial value."""
     held: Mapping[str, int] = field(default_factory=dict)
     """Bytes that are there before the first event, by category."""
+    before: Collection[int] = ()
+    """Slots that were taken before the first event."""
     follows: bool = False
     """Whether another interval of the same tape was replayed before it, so that blocks depend on its sizes from the beginning."""
 
@@ -64,6 +67,23 @@ class Moments:
     """Steps in which something of inexact size is allocated, by category."""
     ends: tuple[list[int], list[int] | None]
     """Lower and upper bound of requested bytes at each step; None without an upper bound."""
+
+    @cached_property
+    def lives(self) -> tuple[_Numbers, _Numbers]:
+        """For each slot the event that takes it and the one that gives it back, the end for those that the stretch has not."""
+        events = np.array(self.stretch.events, dtype=np.int64)
+        takes, gives = events >= 0, events < 0
+        most = max([int(np.abs(events).max(initial=0)), *self.stretch.before], default=0) + 1
+        begins, ends = (np.full(most, len(events), dtype=np.int64) for _ in range(2))
+        begins[events[takes]] = np.flatnonzero(takes)
+        ends[~events[gives]] = np.flatnonzero(gives)
+        begins[np.array([*self.stretch.before], dtype=np.int64)] = -1
+        return begins, ends
+
+    def alive(self, step: int) -> list[int]:
+        """Slots that are taken at the highest moment of a step."""
+        begins, ends = self.lives
+        return _list(np.flatnonzero((begins < self.places[step]) & (ends >= self.places[step])))
 
     def column(self, category: str) -> list[Quantity | int]:
         """Bytes of a category at each step; inexact ones with provenance, and with an interval where only they are uncertain."""

@@ -15,7 +15,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
 _MOMENTS: tuple[Moment, ...] = ("before", "cold", "warm")
-_COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
+COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
 UNITS = {group: Kind.BYTES for group in ("device_peak", "before", "cold", "warm", "fragmentation")}
 
 
@@ -52,7 +52,7 @@ def summary(memory: DeviceMemory) -> dict[str, object]:
     if target.alloc_conf:
         found["alloc_conf"] = target.alloc_conf
     for moment in _MOMENTS:
-        found[moment] = {counter: memory.counter(moment, counter) for counter in _COUNTERS}
+        found[moment] = {counter: memory.counter(moment, counter) for counter in COUNTERS}
     found["workspace_bytes"] = _workspace(memory)
     central, moments = memory.central, memory.moments
     if central is None or moments is None:

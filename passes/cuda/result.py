@@ -159,7 +159,8 @@ class DeviceMemory:
                 held[stream.kinds[slot]] += script.sizes[slot]
             gone = [0, *accumulate(event in script.kept for event in events)]
             events, starts, watched = script.again, [start - gone[start] for start in starts], outcome.second
-        stretch = Stretch(events, starts, watched.blocks, watched.begins, watched.reserved, held, follows=run == "second")
+        before = script.kept if run == "second" else ()
+        stretch = Stretch(events, starts, watched.blocks, watched.begins, watched.reserved, held, before, follows=run == "second")
         return moments(stream, stretch, CATEGORIES, script.sizes, stream.numbers("low"), stream.most())
 
     @cached_property

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from irscope.devices import Target
 from irscope.memory.caching import Block, CachingAllocator, OutOfMemory
-from irscope.passes.cuda.moments import Moments, Stretch, moments
+from irscope.passes.cuda.moments import ROUNDING, Moments, Stretch, moments
 from irscope.passes.cuda.replay import Bytes
 from irscope.passes.cuda.result import Counter, bracketed, fitting
 from irscope.passes.training.stream import StepStream, step_stream
-from irscope.report.values import Quantity, largest
-from irscope.training.trace import CATEGORIES, PHASES, Category, Phase, Trace
+from irscope.report.values import Quantity, largest, quantity
+from irscope.training.trace import CATEGORIES, PHASES, Phase, Trace
 
 When: TypeAlias = Literal["peak", "after"]
 _BOUNDLESS = 1 << 60
@@ -38,6 +38,8 @@ class StepMemory:
     trace: Trace
     target: Target
     stream: StepStream
+    sizes: list[int]
+    """Bytes of each slot, as predicted."""
     before: Bytes
     """Once parameters, buffers and inputs are on the device."""
     steps: list[StepBytes]
@@ -55,18 +57,19 @@ class StepMemory:
         return self.steps[-1]
 
     @property
-    def alive(self) -> dict[Category, NDArray[np.int64]]:
-        """For each operator of the steady step, bytes by category at its highest moment."""
-        return {category: np.array(self.moments.by_category[category], dtype=np.int64) for category in CATEGORIES}
+    def alive(self) -> dict[str, NDArray[np.int64]]:
+        """For each operator of the steady step, bytes by category at its highest moment: they add up to what is allocated."""
+        columns = self.moments.columns()
+        return {category: np.array([quantity(cell).value for cell in column], dtype=np.int64) for category, column in columns.items()}
 
     @property
     def total(self) -> NDArray[np.int64]:
-        """For each operator of the steady step, the most bytes alive."""
-        return np.array(self.moments.total, dtype=np.int64)
+        """For each operator of the steady step, the most that is allocated."""
+        return np.array(self.moments.allocated, dtype=np.int64)
 
     @property
     def peak_step(self) -> int:
-        """The operator of the steady step at which most is alive, counted from the step's first."""
+        """The operator of the steady step at which most is allocated, counted from the step's first."""
         return self.moments.peak_step
 
     def counter(self, counter: Counter, step: int = -1, when: When = "peak") -> Quantity:
@@ -90,14 +93,14 @@ class StepMemory:
         low, high = (None if ends is None else _reserved(ends) for ends in (self.low, self.high))
         return fitting(self.fits, self.target, low, high, self.worst("reserved"))
 
-    def at_peak(self) -> dict[Category, Quantity]:
-        """Bytes by category at the peak; they add up to it."""
-        return {category: self.moments.at_peak(category) for category in CATEGORIES}
+    def at_peak(self) -> dict[str, Quantity]:
+        """Bytes by category at the peak, the rounding of blocks too; they add up to it."""
+        return {category: self.moments.at_peak(category) for category in (*CATEGORIES, ROUNDING)}
 
     def phase_peaks(self) -> dict[Phase, Quantity]:
-        """The most bytes alive in each phase of the steady step."""
+        """The most that is allocated in each phase of the steady step."""
         phases = [op.phase for op in self.trace.in_step(self.trace.steady)]
-        total = self.moments.requested()
+        total = self.moments.counted(self.moments.allocated)
         return {phase: largest(total[at] for at, one in enumerate(phases) if one == phase) for phase in PHASES}
 
     def _why_open(self) -> str:
@@ -118,10 +121,14 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
     except OutOfMemory:
         found, fits = _replay(trace, target, stream, sizes, _BOUNDLESS), False
     if stream.is_exact:
-        return StepMemory(trace, target, stream, found.before, found.steps, _moments(trace, stream, found, sizes, sizes, sizes), fits)
+        return StepMemory(
+            trace, target, stream, sizes, found.before, found.steps, _moments(trace, stream, found, sizes, sizes, sizes), fits
+        )
     least, most = stream.numbers("low"), stream.most()
     low, high = (None if ends is None else _replay(trace, target, stream, ends, _BOUNDLESS).steps for ends in (least, most))
-    return StepMemory(trace, target, stream, found.before, found.steps, _moments(trace, stream, found, sizes, least, most), fits, low, high)
+    return StepMemory(
+        trace, target, stream, sizes, found.before, found.steps, _moments(trace, stream, found, sizes, least, most), fits, low, high
+    )
 
 
 @dataclass
@@ -183,13 +190,16 @@ def _moments(
     """Bytes by category at the highest moment of each operator of the last step."""
     span = trace.steady
     first, end = stream.starts[span.first], stream.starts[span.end]
-    held: dict[str, int] = dict.fromkeys(CATEGORIES, 0)
-    for slot in stream.resident:
-        held[stream.pieces[slot].category] += sizes[slot]
+    before = set(stream.resident)
     for event in stream.events[:first]:
-        slot, sign = (event, 1) if event >= 0 else (~event, -1)
-        held[stream.kinds[slot]] += sign * sizes[slot]
+        if event >= 0:
+            before.add(event)
+        else:
+            before.discard(~event)
+    held: dict[str, int] = dict.fromkeys(CATEGORIES, 0)
+    for slot in before:
+        held[stream.kinds[slot]] += sizes[slot]
     starts = [start - first for start in stream.starts[span.first : span.end + 1]]
     reserved = [(0, found.steps[-1].peak.reserved)]
-    stretch = Stretch(stream.events[first:end], starts, found.blocks, found.base, reserved, held)
+    stretch = Stretch(stream.events[first:end], starts, found.blocks, found.base, reserved, held, before, follows=len(trace.steps) > 1)
     return moments(stream, stretch, CATEGORIES, sizes, low, high)

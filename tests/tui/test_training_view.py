@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from textual.pilot import Pilot
 
+from irscope.report.table import total
+from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.tui.analyses import result_of
 from irscope.tui.app import IrscopeApp
+from irscope.tui.models.footprint import measured
 from irscope.tui.models.spans import PARTS, text_of
 from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
 from irscope.tui.models.trainstep import StepStack, step_drawing
@@ -45,6 +48,24 @@ def test_the_chart_adds_up_to_what_the_pass_says() -> None:
     assert made.total.tolist() == found.total.tolist()
     assert made.peak == found.peak_step
     assert {name for name, part in made.parts.items() if part[made.peak]} >= {"parameters", "optimizer"}
+
+
+def test_header_chart_and_table_have_the_peak_of_the_step() -> None:
+    opened = captured()
+    found = result_of(opened.manager, "training")
+    peak, live = found.counter("allocated").value, result_of(opened.manager, "liveness")
+    whole = measured(live)
+    assert whole is not None
+    assert live.footprint.peak.value == peak == whole.heights.max() == sum(part for part in whole.parts.values()).max()
+    step = int(whole.heights.argmax())
+    assert step == found.peak_step and sum(int(one.size) for one in whole.living(step)) == peak
+    reports = [opened.manager.run(name)[0].report() for name in ("training", "liveness", "explain-peak")]
+    assert {report.summary["device_peak_bytes"].value for report in reports} == {peak}  # type: ignore[attr-defined]  # a Quantity
+    parts = [report.summary["device_peak"] for report in reports]
+    assert parts[0] == parts[1] == parts[2]
+    for report in reports[:2]:
+        table = next(one for one in report.tables if one.title == "alive at the peak")
+        assert total(table.cells("size")) in (peak, Quantity(peak, Provenance.MODELLED))
 
 
 def test_a_step_of_the_chart_is_a_node_of_the_graph() -> None:
@@ -148,4 +169,4 @@ def test_a_peak_with_modelled_workspaces_has_the_sign() -> None:
     assert "~" not in plain.text + plain.title
     net = nn.Sequential(nn.Conv2d(32, 8, 3), nn.Flatten())
     drawn = step_drawing(result_of(irscope.capture_training(net, torch.zeros(2, 32, 16, 16)).manager, "training"))
-    assert drawn.text.count("~") == 3 and drawn.title.startswith("peak ~")
+    assert drawn.text.count("~") == 3 and drawn.title.startswith("device peak ~")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 RESIDENT: Mapping[str, Sequence[str]] = {"weights": ("parameter", "buffer", "constant", "packed"), "inputs": ("input",)}
 """What is there all the time, by what a chart draws as one."""
 _OTHERS: Mapping[str, Sequence[str]] = {
+    "gradients": ("gradient",),
+    "optimizer": ("optimizer state",),
     "outputs": ("output",),
     "activations": ("activation",),
     "temporary": ("temporary",),

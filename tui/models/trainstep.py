@@ -23,7 +23,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "optimizer": ("optimizer state",),
     "kept for backward": ("activation",),
     "temporary": ("temporary",),
-    "workspace": ("workspace",),
+    "workspace": ("workspace", "rounding"),
 }
 """What is drawn as one, the lowest first, by the categories of a step."""
 
@@ -116,5 +116,6 @@ def step_drawing(found: StepBytes) -> Drawing:
     if stack.peak is None:
         return Drawing(stack, text)
     op = ops[stack.peak]
-    title = f"peak {signed(found.counter('requested'), Kind.BYTES)} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
+    peak = signed(found.counter("allocated"), Kind.BYTES)
+    title = f"device peak {peak} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
     return Drawing(stack, text, title)

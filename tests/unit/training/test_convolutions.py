@@ -122,8 +122,11 @@ class TestSteps:
         found = report.to_json()
         modelled = {key for key, where in found["provenance"].items() if where == "modelled"}
         steps = {f"{step}.{counter}" for step in ("first_step", "steady_step") for counter in ("requested", "allocated", "reserved")}
-        assert steps <= modelled and "at_peak.workspace" in modelled
-        assert not any(key.startswith("before.") or key in ("at_peak.parameter", "after.requested") for key in modelled)
+        assert steps <= modelled and "device_peak.workspace" in modelled
+        assert not any(key.startswith("before.") or key in ("device_peak.parameter", "after.requested") for key in modelled)
         assert any("cuDNN workspace, gradient of the filters" in note for note in found["notes"])
         (series,) = found["series"]
-        assert [column["key"] for column in series["y"] if column.get("provenance") == Provenance.MODELLED.value] == ["workspace"]
+        assert [column["key"] for column in series["y"] if column.get("provenance") == Provenance.MODELLED.value] == [
+            "workspace",
+            "rounding",
+        ]

@@ -56,7 +56,7 @@ def _check(key: str) -> None:
     memory, _ = predict(case)
     for step, found in enumerate(memory.steps):
         assert found.peak == case.truth(step), found.name
-    assert sum(memory.at_peak().values(), Quantity(0)).value == memory.steady.peak.requested
+    assert sum(memory.at_peak().values(), Quantity(0)).value == memory.steady.peak.allocated
 
 
 @pytest.mark.parametrize("key", QUICK)
@@ -87,14 +87,14 @@ def test_every_recorded_step(key: str) -> None:
     assert found.requested == pytest.approx(truth.requested, rel=0.002)
     assert found.allocated == pytest.approx(truth.allocated, rel=0.01)
     assert found.reserved == pytest.approx(truth.reserved, rel=0.01)
-    assert sum(memory.at_peak().values(), Quantity(0)).value == found.requested
+    assert sum(memory.at_peak().values(), Quantity(0)).value == found.allocated
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adamw"])
 def test_categories_add_up_and_follow_dataflow(optimizer: str) -> None:
     memory = _memory(_captured(optimizer=optimizer))
     parameters = sum(one.numel() * 4 for one in _net().parameters())
-    assert sum(memory.at_peak().values(), Quantity(0)).value == memory.steady.peak.requested
+    assert sum(memory.at_peak().values(), Quantity(0)).value == memory.steady.peak.allocated
     for at, total in enumerate(memory.total):
         assert sum(int(column[at]) for column in memory.alive.values()) == total
     assert memory.alive["parameter"].tolist() == [parameters] * len(memory.total)

@@ -87,7 +87,7 @@ def test_document_and_files(script: Path, tmp_path: Path, capsys: pytest.Capture
     reports = {one["pass"]: one for one in json.loads(capsys.readouterr().out)["reports"]}
     summary = reports["training"]["summary"]
     assert summary["optimizer"] == "AdamW"
-    assert sum(summary["at_peak"].values()) == summary["steady_step"]["requested"]
+    assert sum(summary["device_peak"].values()) == summary["steady_step"]["allocated"] == summary["device_peak_bytes"]
     assert reports["activations"]["summary"]["activations_count"] > 0
     assert nodes.read_text("utf-8").startswith("rank,node_name,") and kept.read_text("utf-8").startswith("activation_name,")
     assert picture.read_text("utf-8").startswith("<svg xmlns=")
