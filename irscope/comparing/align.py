@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 _MOST_EDITS = 64
-"""After so many differences in a row the furthest way found so far is taken."""
+"""After this many consecutive differences the furthest-reaching path found so far is taken (Myers' heuristic)."""
 _ROUNDS = 3
-"""How often a range is split at keys that occur once on both sides."""
+"""Recursion limit of splitting at keys that occur once on both sides (patience diff)."""
 
 
 def align(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of places with equal keys, rising on both sides. The longest such list, or nearly so where much differs."""
+    """Index pairs with equal keys, increasing on both sides: a longest common subsequence, approximate where much differs."""
     in_a, in_b = set(a), set(b)
     places_a = [place for place, key in enumerate(a) if key in in_b]
     places_b = [place for place, key in enumerate(b) if key in in_a]
@@ -25,7 +25,7 @@ def align(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest part of some pairs, sorted by their first place, in which the second places rise too."""
+    """The longest increasing subsequence of index pairs."""
     tails: list[int] = []
     last: list[int] = []
     before: list[int] = []
@@ -46,7 +46,7 @@ def rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _split(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
-    """Match equal ends, then split at keys that occur once on both sides, then look for the shortest way between."""
+    """Match equal ends, then split at keys that occur once on both sides, then search a shortest edit path between."""
     found: list[tuple[int, int]] = []
     pending = [(0, len(a), 0, len(b), 0)]
     while pending:
@@ -81,7 +81,7 @@ def _anchors(a: Sequence[int], b: Sequence[int], start_a: int, stop_a: int, star
 
 
 def _shortest(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Places that the shortest way from one sequence to the other keeps, after Myers; where it is long, in stretches."""
+    """Matches on a shortest edit path (Myers); where it is long, found in pieces."""
     at_a = at_b = 0
     while at_a < len(a) and at_b < len(b):
         kept, moved_a, moved_b = _stretch(a, b, at_a, at_b)
@@ -90,7 +90,7 @@ def _shortest(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _stretch(a: Sequence[int], b: Sequence[int], from_a: int, from_b: int) -> tuple[list[tuple[int, int]], int, int]:
-    """The shortest way on from here, at most so many differences far: what it keeps, and where it ends."""
+    """A shortest edit path from here of bounded length: its matches, and where it ends."""
     length_a, length_b = len(a) - from_a, len(b) - from_b
     reach = {1: 0}
     history: list[dict[int, int]] = []

@@ -1,4 +1,4 @@
-"""One axis for two sequences: what belongs together shares a place."""
+"""One axis for two sequences: matched elements share a position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def common_axis(pairs: Iterable[tuple[int, int]], length_a: int, length_b: int) -> list[tuple[int, int]]:
-    """Places of both sequences, side by side, from pairs that rise on both sides.
+    """Positions of both sequences on one axis, from index pairs that increase on both sides.
 
     What lies between two pairs is spread over as many places as the longer side needs; -1 stands for "not begun".
     """

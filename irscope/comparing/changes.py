@@ -1,4 +1,4 @@
-"""How two nodes that are partners differ: shapes, element types, attributes, weights, FLOPs."""
+"""Differences of two matched nodes: shapes, element types, attributes, weights, FLOPs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from irscope.ir.types import TensorType, Type
 from irscope.ops.registry import find_op
 
 ASPECTS = ("operator", "shape", "dtype", "attributes", "weights", "module", "flops")
-"""What may differ, in the order in which it is told."""
+"""Kinds of difference, in the order in which they are listed."""
 _ARROW = " -> "
 _LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference between two partners."""
+    """One difference between two matched nodes."""
 
     aspect: str
     before: str
@@ -32,7 +32,7 @@ class Change:
 
 
 def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
-    """Every difference between two partners but the place of their module."""
+    """Every difference between two matched nodes except their module."""
     found = [*_types(one, other), *_attributes(one, other), *_weights(one, other)]
     flops = a.flops(one), b.flops(other)
     if flops[0] != flops[1]:
@@ -41,7 +41,7 @@ def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
 
 
 def does_the_same(one: Node, other: Node) -> bool:
-    """Whether two partners have the same attributes and weights, whatever their sizes."""
+    """Whether two matched nodes have the same attributes and weights, apart from sizes."""
     return not any(_attributes(one, other)) and [_weight_key(value) for value in weights_of(one)] == [
         _weight_key(value) for value in weights_of(other)
     ]
@@ -75,7 +75,7 @@ _MISSING = object()
 
 
 def _attr_text(node: Node, key: str, value: Attr) -> str:
-    """The text of an attribute; empty where it is not set, or set to what it is anyway."""
+    """The text of an attribute; empty where it is not set, or has its default."""
     if value is _MISSING or value is None:
         return ""
     if isinstance(value, tuple) and value and (all(one == _IDLE.get(key) for one in value) or _follows(node, key, value)):
@@ -84,13 +84,13 @@ def _attr_text(node: Node, key: str, value: Attr) -> str:
 
 
 def _follows(node: Node, key: str, value: Attr) -> bool:
-    """Whether an attribute only repeats what the shape of the weight says."""
+    """Whether an attribute is redundant with the shape of the weight."""
     weight = node.inputs[1] if key == "kernel_shape" and len(node.inputs) > 1 else None
     return weight is not None and isinstance(weight.type, TensorType) and weight.type.shape is not None and weight.type.shape[2:] == value
 
 
 _IDLE = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
-"""What every entry of such an attribute is where it is left out."""
+"""Default of every entry of such an attribute."""
 
 
 def _default(op: str, key: str) -> object:

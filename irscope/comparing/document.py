@@ -33,7 +33,7 @@ _WIDE: Final = frozenset(
 )
 """Columns that text leaves out."""
 _SAID: Final = frozenset({"matched", "rows"})
-"""Parts of the summary that the headline tells."""
+"""Parts of the summary that the headline has already."""
 _LONGEST = 24
 """Characters of a formula in text."""
 _NOTHING = ModelInfo("", "")
@@ -50,7 +50,7 @@ class Comparison:
     """The other model, or what a recording says of itself."""
     report: Report
     headline: tuple[str, ...] = ()
-    """What a person wants to know first."""
+    """The headline."""
     subject: str = ""
     """The second line of a text: what B is."""
 
@@ -97,7 +97,7 @@ def _shortened(value: object) -> object:
 
 
 def narrowed(table: Table) -> Table:
-    """A table without the columns that only other formats have room for, and without those in which nothing is known."""
+    """A table without the columns that only other formats have room for, and without columns of unknown cells."""
     kept = tuple(
         column
         for column in table.columns

@@ -1,4 +1,4 @@
-"""What irscope predicts for the run that was recorded: the same lifetimes, device and version."""
+"""The prediction for a recorded run: with its lifetime model, device and version."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ class Predicted:
 
 @dataclass
 class Expected:
-    """The prediction beside which a recording is laid."""
+    """The prediction with which a recording is compared."""
 
     counter: str
-    """Whose counter it is compared with: requested or allocated."""
+    """The counter it is compared with: requested or allocated."""
     baseline: Quantity
     runs: dict[str, Predicted]
     alive: dict[Node, int]
-    """Bytes alive at each node beyond the baseline, as they are asked for."""
+    """Requested bytes alive at each node beyond the baseline."""
     made: dict[Node, int]
-    """Bytes that each node makes."""
+    """Bytes that each node allocates for its results."""
     workspace: dict[Node, int] = field(default_factory=dict)
-    """Bytes that kernels are predicted to take besides."""
+    """Predicted temporary memory of kernels, in bytes."""
     seconds: dict[Node, float] = field(default_factory=dict)
     device: DeviceProfile | None = None
     notes: list[str] = field(default_factory=list)
     caveat: str = ""
-    """Why the prediction is for something else than what ran, in a few words."""
+    """Why the prediction does not match the recorded program exactly, in a few words."""
 
 
 def lifetime_of(recording: Recording) -> str:
-    """Who freed when in the recorded run."""
+    """The note on the lifetime model of the recorded run."""
     if recording.header.executor.startswith("ort"):
         return "ort"
     return _LIFETIMES.get(recording.header.model.format, "eager")

@@ -1,4 +1,4 @@
-"""What became of nodes without a partner: added, removed, or made one of several, along the data."""
+"""Unmatched nodes, grouped along the data flow: added, removed, fused, split up or replaced."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class Kind(enum.Enum):
     SPLIT = "split"
     """They became more."""
     REPLACED = "replaced"
-    """As many others stand in their place."""
+    """They became as many others."""
     REMOVED = "removed"
     ADDED = "added"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes of the first model and what stands in the second in their place, by their numbers."""
+    """Nodes of the first model and their replacements in the second, by index."""
 
     kind: Kind
     a: tuple[int, ...]
     b: tuple[int, ...]
     keeps: bool = False
-    """Whether the first node of each side are partners: one took up the others."""
+    """Whether the first nodes of both sides are matched: one absorbed the others."""
 
 
 def groups(a: Side, b: Side, found: Matching, changed: Callable[[int, int], bool]) -> list[Group]:
-    """All nodes without a partner, in the order in which they stand; `changed` tells whether partners differ in what they do."""
+    """All unmatched nodes, in program order; `changed` tells whether matched nodes differ in their operation."""
     return _Grouper(a, b, found, changed).run()
 
 
@@ -47,9 +47,9 @@ class _Grouper:
     def __init__(self, a: Side, b: Side, found: Matching, changed: Callable[[int, int], bool]) -> None:
         self.a, self.b, self.found, self.changed = a, b, found, changed
         self._parent: dict[tuple[int, int], tuple[int, int]] = {}
-        """Union of nodes: (0, number) of the first model, (1, number) of the second."""
+        """Union-find of nodes: (0, index) of the first model, (1, index) of the second."""
         self._absorbed: dict[tuple[int, int], tuple[int, int]] = {}
-        """A pair that took up a group, by a node of the group."""
+        """The matched pair that absorbed a group, by a node of the group."""
 
     def run(self) -> list[Group]:
         for which, side, mates in ((0, self.a, self.found.mate_a), (1, self.b, self.found.mate_b)):
@@ -66,7 +66,7 @@ class _Grouper:
         return self._collect()
 
     def _same_places(self) -> Iterator[tuple[Value, Value]]:
-        """Values that partners read at the same place, that both models return, or that have one name."""
+        """Corresponding values: the same operand of matched nodes, the same output, or the same name."""
         yield from zip(self.a.model.graph.outputs, self.b.model.graph.outputs, strict=False)
         for number, mate in self.found.pairs():
             one, other = self.a.nodes[number], self.b.nodes[mate]
@@ -85,7 +85,7 @@ class _Grouper:
                 yield from ((output, names[output.name]) for output in self.a.nodes[number].outputs if output.name in names)
 
     def _link(self, left: Value, right: Value) -> None:
-        """Two values that play one part: if both were made by nodes without a partner, these belong together."""
+        """Two corresponding values: if unmatched nodes define both, these nodes belong to one group."""
         a = None if left.node is None else self.a.number[left.node]
         b = None if right.node is None else self.b.number[right.node]
         lonely_a, lonely_b = a is not None and self.found.mate_a[a] < 0, b is not None and self.found.mate_b[b] < 0
@@ -115,7 +115,7 @@ class _Grouper:
             if node in self._absorbed:
                 takers.setdefault(root, self._absorbed[node])
         found = [self._group(sorted(a), sorted(b), takers.get(root)) for root, (a, b) in members.items()]
-        # A group that only the second model has stands behind the partner of what is before it.
+        # A group that only the second model has comes after the match of its predecessor.
         return sorted(found, key=lambda group: (group.a[0], 0) if group.a else (self._before(group.b[0]), group.b[0] + 1))
 
     def _before(self, number: int) -> int:
@@ -141,7 +141,7 @@ class _Grouper:
 
 
 def ops_text(side: Side, numbers: tuple[int, ...]) -> str:
-    """The operators of some nodes, in order, those that repeat counted; many are told by the most frequent."""
+    """The operators of some nodes, in order, repeated ones counted; of many the most frequent."""
     ops = [side.nodes[number].op for number in numbers]
     if len(ops) <= _MOST_NAMED:
         return " + ".join(ops)

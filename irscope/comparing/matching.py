@@ -1,4 +1,4 @@
-"""Which node of one model is which of another: by weights and names, then along the data, then by order."""
+"""Matching of the nodes of two models: by weights and names, then along the data flow, then by order."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _COMMUTATIVE = frozenset({"math.add", "math.mul", "math.maximum", "math.minimum"
 
 
 class How(enum.Enum):
-    """What two nodes were matched by, the surest first."""
+    """The evidence for a match, strongest first."""
 
     WEIGHTS = "weights"
     """They read weights of the same names."""
     NAME = "name"
-    """Their results have the same name, and nothing speaks against it."""
+    """Their results have the same name, and their operands do not contradict it."""
     DATA = "data"
-    """They do the same to results that are matched, or make operands of nodes that are."""
+    """They apply the same operator to matched values, or define operands of matched nodes."""
     ORDER = "order"
-    """They are alike and stand between the same neighbours."""
+    """They are equal in operator, types or module and lie between the same matched neighbours."""
 
 
 @dataclass
 class Matching:
-    """Pairs of nodes by their places among the nodes of each side; -1 where a node has no partner."""
+    """Pairs of nodes by index on each side; -1 where a node is unmatched."""
 
     mate_a: list[int]
     mate_b: list[int]
@@ -39,7 +39,7 @@ class Matching:
     """By the place in the first model."""
 
     def pair(self, a: int, b: int, how: How) -> None:
-        """Match two nodes that have no partner yet."""
+        """Match two unmatched nodes."""
         self.mate_a[a], self.mate_b[b], self.how[a] = b, a, how
 
     def pairs(self) -> Iterator[tuple[int, int]]:
@@ -47,7 +47,7 @@ class Matching:
         return ((a, b) for a, b in enumerate(self.mate_a) if b >= 0)
 
     def spine(self) -> list[tuple[int, int]]:
-        """The most pairs that stand in one order on both sides."""
+        """A longest list of pairs in the same order on both sides."""
         return rising(list(self.pairs()))
 
 
@@ -63,7 +63,7 @@ class _Matcher:
         self.a, self.b = a, b
         self.found = Matching([-1] * len(a.nodes), [-1] * len(b.nodes))
         self._twin: dict[Value, Value] = {}
-        """What the second model declares with what the first declares by the same name."""
+        """Declarations of both models, matched by name."""
         for name, weight in b.weights.items():
             if name in a.weights:
                 self._twin[weight] = a.weights[name]
@@ -110,7 +110,7 @@ class _Matcher:
         return keys
 
     def _by_names(self) -> None:
-        """Nodes of one operator whose first results have one name, unless more of what they read speaks against it than for it."""
+        """Nodes of one operator whose first results have the same name, unless most of their operands contradict it."""
         names_a, names_b = _names(self.a), _names(self.b)
         wanted: dict[int, int] = {}
         for name, number in names_b.items():
@@ -137,7 +137,7 @@ class _Matcher:
         )
 
     def _votes(self, a: int, b: int, wanted: dict[int, int]) -> int:
-        """How many operands speak for a pair, less those that speak against it."""
+        """Operands that support a pair, less those that contradict it."""
         votes = 0
         for left, right in zip(self.a.nodes[a].inputs, self.b.nodes[b].inputs, strict=False):
             if left is None or right is None:
@@ -156,7 +156,7 @@ class _Matcher:
     # -- along the data ----------------------------------------------------------------------------------------
 
     def _along(self, exact: bool) -> None:
-        """Follow matched results to what is done with them, then matched nodes back to what makes their operands."""
+        """Propagate matches forward along uses of matched values, then backward to the definitions of operands."""
         self._forward(exact)
         self._backward(exact)
 
@@ -225,7 +225,7 @@ class _Matcher:
     # -- by order ----------------------------------------------------------------------------------------------
 
     def _keys(self, exact: bool) -> list[Callable[[Side, Node], Hashable]]:
-        """What two nodes must have in common to be matched by order, the strictest first."""
+        """Keys that two nodes must share to be matched by order, the strictest first."""
         if exact:
             return [
                 lambda side, node: (node.op, _types(node), side.modules[node], side.places[node]),

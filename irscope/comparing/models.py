@@ -1,4 +1,4 @@
-"""What is the same and what is not in two models: nodes, modules, weights, totals and timelines."""
+"""Differences of two models: nodes, modules, weights, totals and timelines."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SAME, CHANGED = "same", "changed"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Partners, or a group of nodes without any, by their numbers on each side."""
+    """Matched nodes, or a group of unmatched ones, by index on each side."""
 
     kind: str
-    """same, changed, or what became of a group: fused, split, replaced, removed, added."""
+    """same, changed, or the kind of a group: fused, split, replaced, removed, added."""
     a: tuple[int, ...]
     b: tuple[int, ...]
     how: How | None = None
-    """What partners were matched by."""
+    """The evidence for the match."""
     changes: tuple[Change, ...] = ()
 
 
 @dataclass
 class ModuleSums:
-    """What one side has in a module, inner ones included."""
+    """Sums of one side over a module, inner ones included."""
 
     nodes: int = 0
     flops: Dim = 0
@@ -73,7 +73,7 @@ class ModelComparison:
     b: Side
     matching: Matching
     rows: list[Row]
-    """All nodes in the order of the first model, those of the second alone where they stand there."""
+    """All nodes in the order of the first model; those that only the second has at their position there."""
     own: tuple[Side, Side] | None = None
     """Each model under the lifetimes of its own runtime, where these are not the same."""
     notes: list[str] = field(default_factory=list)
@@ -199,7 +199,7 @@ def compare_models(a: Model, b: Model, lifetime: str = "auto") -> ModelCompariso
             "steps and peaks are compared with tensors freed after their last use"
         )
         one, other = Side(a, "ssa"), Side(b, "ssa")
-    # A hundred thousand small objects at once would make the collector look at everything again and again.
+    # A hundred thousand new small objects would trigger many full garbage collections.
     with paused_gc():
         found = match(one, other)
         rows = _rows(one, other, found)
@@ -229,7 +229,7 @@ def _rows(a: Side, b: Side, found: Matching) -> list[Row]:
 
 
 def _behind(found: Matching, number: int) -> int:
-    """The partner of the nearest node before that has one; -1 where there is none."""
+    """The match of the nearest matched predecessor; -1 where there is none."""
     while number >= 0 and found.mate_b[number] < 0:
         number -= 1
     return found.mate_b[number] if number >= 0 else -1

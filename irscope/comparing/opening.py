@@ -18,7 +18,7 @@ from irscope.recording import Recording, is_recording, read_recording
 from irscope.session import Model, open_model
 
 _INPUTS_DO_NOT_FIT: Final = ("IRS148", "IRS623")
-"""What reading a model says to inputs that it has not, or not so."""
+"""Error codes of inputs that the model does not have, or not with this type."""
 
 
 def open_for(path: Path, recording: Recording, options: LoadOptions | None = None, settings: Settings | None = None) -> Model:

@@ -52,7 +52,7 @@ def report(compared: ModelComparison, *, everything: bool = False, diagnostics: 
 
 
 def headline(compared: ModelComparison) -> list[str]:
-    """What a person wants to know first, in a few lines."""
+    """The headline, in a few lines."""
     known = {total.key: total for total in totals(compared)}
     lines = [", ".join(_said(known[key], name) for key, name in _SAID)]
     if not (compared.a.has_graph or compared.b.has_graph):
@@ -88,7 +88,7 @@ def _said(total: Total, name: str) -> str:
 
 
 class _Price:
-    """What differences cost: the largest of their shares of the models' FLOPs, weights and traffic. Formulas count at typical sizes."""
+    """The cost of differences: the largest share of the models' FLOPs, weights and traffic. Formulas count at typical sizes."""
 
     def __init__(self, compared: ModelComparison) -> None:
         self._compared = compared
@@ -112,7 +112,7 @@ class _Price:
 
 
 def patterns_table(compared: ModelComparison) -> Table:
-    """What became what, equal cases counted, those first that change most."""
+    """Fused, split and replaced groups, equal ones counted, by decreasing cost."""
     price = _Price(compared)
     costs: dict[tuple[str, str, str], float] = {}
     found: Counter[tuple[str, str, str]] = Counter()
@@ -170,7 +170,7 @@ def modules_table(compared: ModelComparison, everything: bool = False) -> Table:
 
 
 def nodes_table(compared: ModelComparison, everything: bool = False) -> Table:
-    """Every node of both models in order, or those that differ, the dearest first."""
+    """Every node of both models in order, or those that differ, by decreasing cost."""
     rows = [row for row in compared.rows if everything or row.kind != SAME]
     if not everything:
         rows.sort(key=_Price(compared).of, reverse=True)
@@ -313,7 +313,7 @@ def timelines(compared: ModelComparison) -> tuple[list[int], list[int]] | None:
 
 
 def _shown(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """All places, or of many the highest of either side in each stretch."""
+    """All positions, or of many the highest of either side in each interval."""
     count = len(a)
     if count <= _MOST_POINTS:
         return list(range(count))

@@ -17,7 +17,7 @@ from irscope.ops.spec import Family
 from irscope.recording import OpRecord, Recording
 
 _LAYOUT = re.compile(r"Memcpy(To|From)Host|Reorder(In|Out)put|(Memcpy|Transpose).*_token_\d+")
-"""What ONNX Runtime puts between nodes."""
+"""Operators that ONNX Runtime inserts between nodes."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ def _by_order(
 
 
 def spine(found: RunMatching) -> list[tuple[int, int]]:
-    """The most pairs of step and operator that stand in one order on both sides: of a fused operator its first step."""
+    """A longest list of pairs of step and operator in the same order on both sides; a fused operator counts with its first step."""
     first: dict[int, int] = {}
     for op, steps in sorted(found.nodes_of.items()):
         first.setdefault(min(steps), op)
@@ -105,7 +105,7 @@ class Unmatched:
 
 
 def folded(steps: Sequence[Node], recording: Recording) -> frozenset[int]:
-    """Steps of nodes that were computed or taken out before the first run."""
+    """Steps of nodes that were constant-folded or removed before the first run."""
     names = frozenset(recording.mapping.folded) if recording.mapping is not None else frozenset()
     return frozenset(step for step, node in enumerate(steps) if names and node.name in names)
 

@@ -52,7 +52,7 @@ def _not_run(compared: RunComparison) -> tuple[str, ...]:
 
 
 def headline(compared: RunComparison) -> list[str]:
-    """What a person wants to know first, in a few lines."""
+    """The headline, in a few lines."""
     run = _runs(compared)[-1]
     lines: list[str] = []
     for figure in compared.figures(run):
@@ -111,7 +111,7 @@ def least_seconds(compared: RunComparison) -> float | None:
 
 
 def _runs(compared: RunComparison) -> list[str]:
-    """The runs that the recording knows anything of; both where it knows of none."""
+    """The runs with data in the recording; both where there is none."""
     known = {event.run for event in compared.recording.events} | {one.run for one in compared.recording.counters}
     return [run for run in (COLD, WARM) if run in known] or [COLD, WARM]
 

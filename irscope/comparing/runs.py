@@ -52,13 +52,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured for some operators together; None where the recording does not tell."""
+    """Measurements of some operators together; None where the recording has none."""
 
     ops: int
     seconds: float | None
     made: int | None
     alive: int | None
-    """The most alive while one of them ran, kernels' workspaces left out."""
+    """The most bytes alive while one of them ran, without kernels' workspaces."""
     workspace: int | None
 
 
@@ -78,13 +78,13 @@ class RunComparison:
 
     @property
     def run(self) -> str:
-        """The run whose events are laid beside the prediction: the warm one, on ONNX Runtime the first, whose blocks are single ones."""
+        """The run that is compared with the prediction: the warm one, on ONNX Runtime the first, which allocates tensors one by one."""
         first, second = (COLD, WARM) if self.recording.header.executor.startswith("ort") else (WARM, COLD)
         return first if self.recording.run(first) or not self.recording.run(second) else second
 
     @cached_property
     def events(self) -> list[MemoryEvent]:
-        """Events of that run without what kernels took for themselves."""
+        """Events of that run without kernels' workspaces."""
         return without_workspaces(self.recording.run(self.run))
 
     @cached_property
@@ -93,17 +93,17 @@ class RunComparison:
 
     @property
     def matched(self) -> tuple[int, int]:
-        """Nodes that something recorded carries out, and recorded operators that carry out a node."""
+        """Numbers of matched nodes and of matched recorded operators."""
         return len(self.matching.ops_of), len(self.matching.nodes_of)
 
     @cached_property
     def folded(self) -> frozenset[int]:
-        """Steps of nodes that ONNX Runtime computed or took out before the first run, so that nothing can be recorded of them."""
+        """Steps of nodes that ONNX Runtime constant-folded or removed before the first run, so that they have no recording."""
         return folded(self.steps, self.recording) - self.matching.ops_of.keys()
 
     @property
     def ran(self) -> int:
-        """Nodes that something has to carry out."""
+        """Nodes for which a recorded operator is expected."""
         return len(self.steps) - len(self.folded)
 
     # -- figures -----------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class RunComparison:
         return max(1, len(self.matching.nodes_of.get(op.index, ())))
 
     def measured(self, steps: list[int]) -> Measured:
-        """What the operators of some nodes measured together; a fused one counts once."""
+        """Measurements of the operators of some nodes; a fused one counts once."""
         indices = sorted({index for step in steps for index in self.matching.ops_of.get(step, ())})
         return self.of_ops([self.recording.ops[index] for index in indices])
 
@@ -234,7 +234,7 @@ def compare_recording(model: Model, recording: Recording, lifetime: str = "auto"
 
 
 def _check_model(side: Side, recording: Recording, found: RunMatching) -> None:
-    """Raise LoadError where hardly an operator is found again, or those found by name make other results than the model's nodes."""
+    """Raise LoadError where few operators are matched, or those matched by name have results of other types than the model's nodes."""
     ops, nodes = recording.ops, side.timeline.steps
     if not ops or _same_file(side, recording):
         return
@@ -252,7 +252,7 @@ def _check_model(side: Side, recording: Recording, found: RunMatching) -> None:
 
 
 def _alike(nodes: Sequence[Node], ops: Sequence[OpRecord], found: RunMatching) -> tuple[int, int]:
-    """Of the operators that carry out one node and say what they make, those that make what the node makes; and how many do say it."""
+    """Of the operators with one node and recorded result types: how many agree with the node, and how many there are."""
     alike = known = 0
     for index, steps in found.nodes_of.items():
         made = ops[index].outputs

@@ -22,7 +22,7 @@ WEIGHTS = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT})
 
 @dataclass(frozen=True)
 class Side:
-    """A model with the answers that a comparison needs; each is worked out when it is first asked for."""
+    """A model with the analyses that a comparison needs, each computed on first use."""
 
     model: Model
     lifetime: str = "auto"
@@ -30,7 +30,7 @@ class Side:
 
     @property
     def has_graph(self) -> bool:
-        """Whether anybody knows what runs; of weights alone cost and memory are unknown."""
+        """Whether there is a graph; of weights alone cost and memory are unknown."""
         return self.model.program.has_graph
 
     @cached_property

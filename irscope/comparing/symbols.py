@@ -1,4 +1,4 @@
-"""Symbols of two models that are one size, such as the batch of both, under one name: formulas of both then are of the same symbols."""
+"""Unifies symbols of two models that stand for the same size, such as the batch, so that formulas of both are comparable."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def parse_thresholds(texts: Sequence[str], known: Sequence[str]) -> list[Thresho
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the thresholds."""
+    """Results of the thresholds."""
 
     passed: tuple[str, ...]
     """Limits that were passed, each with the number, for people."""

@@ -1,1 +1,1 @@
-"""Measuring what this machine reaches, so that predictions can be for it."""
+"""Measuring the peak rates of this machine for predictions."""

@@ -1,4 +1,4 @@
-"""A rule for the workspace of convolutions, fitted to recordings of a GPU and tried on models that were kept out of the fit.
+"""A rule for the workspace of convolutions, fitted to recordings of a GPU and validated on held-out models.
 
 The library that computes them is closed: what it takes is only known once it ran. The rule is the simplest that could be: so many times
 the bytes of input, filter and result, with whole numbers for each kind of convolution and element type.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 KEPT_OUT = 3
-"""Of so many models in the order of the alphabet, the last is kept out of the fit."""
+"""Of this many models in alphabetical order, the last is held out of the fit."""
 _CANDIDATES = tuple(itertools.product((0, 1, 2), (0, 1, 2), (0, 1, 2)))
 """Factors of input, filter and result."""
 _EXACT = 512
@@ -48,11 +48,11 @@ class Errors:
     worst: float
     mean: float
     without: float
-    """The mean error if nothing at all were predicted."""
+    """The mean error of predicting nothing (the baseline)."""
 
     @property
     def explains(self) -> bool:
-        """Whether the rule takes away at least half of the error that predicting nothing has."""
+        """Whether the rule halves the baseline error."""
         return self.mean <= self.without / 2
 
 
@@ -66,11 +66,11 @@ class FittedRule:
     """Of input, filter and result."""
     fitted: Errors
     kept_out: Errors | None
-    """On the models that were not looked at; None where they have no such convolution."""
+    """On the held-out models; None where they have no such convolution."""
 
     @property
     def useful(self) -> bool:
-        """Whether predictions are better with it, also of models that it was not fitted to."""
+        """Whether it improves predictions, also of held-out models."""
         return self.fitted.explains and (self.kept_out is None or self.kept_out.explains)
 
 

@@ -1,4 +1,4 @@
-"""What a calibration asks of the library that computes: small pieces of work, and how long they take."""
+"""Interface of a calibration to the library that computes: micro-benchmarks and their times."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Engine(Protocol):
         ...
 
     def streams(self, size: int) -> list[Sample]:
-        """Ways to go once through `size` bytes: copying, adding, summing."""
+        """Streaming kernels over `size` bytes: copy, add, sum."""
         ...
 
     def functions(self, size: int) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""Folders that hold what a physical GPU did with a suite of models: machine.json, models.jsonl and kernels.jsonl.
+"""Folders of measurements of a physical GPU on a suite of models: machine.json, models.jsonl and kernels.jsonl.
 
 models.jsonl has a line a model: "spec" (the model and its inputs), "before" and "runs" (counters of the caching allocator), "events"
 (signed sizes of the first run), "latency_ms" and "convs". kernels.jsonl has a line an operator alone, with its events cold and warm. See
@@ -120,7 +120,7 @@ def read_gpu_folder(path: Path) -> GpuFolder:
 
 
 def workspace_of(events: Sequence[int], output: int) -> int:
-    """The most that an operator had beyond its result, from the signed sizes it asked for and gave back."""
+    """The peak of an operator's temporary memory, from its signed allocation sizes."""
     most = max(itertools.accumulate(events), default=0)
     return max(0, most - output)
 

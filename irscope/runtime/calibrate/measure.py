@@ -28,14 +28,14 @@ class Rate:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a machine reached."""
+    """Measured rates of a machine."""
 
     products: dict[str, Rate]
     """FLOP/s by element type."""
     convolutions: dict[str, dict[str, Rate]]
     """FLOP/s by kind and element type."""
     streams: dict[int, Rate]
-    """Bytes a second by the size that is gone through again and again."""
+    """Bytes a second by working set."""
     functions: Rate
     """Exponentials and the like a second."""
     operators: dict[str, Rate]

@@ -29,7 +29,7 @@ def record_of(engine: Engine, found: Measurement, date: str) -> dict[str, object
         "kernels": {
             kind: {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.items()} for kind, rates in found.convolutions.items()
         },
-        # No unit of a processor adds faster than the one that multiplies matrices does.
+        # A processor's vector rate is at most that of its matrix products.
         "vector": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in found.products.items() if dtype in ("f32", "f64")},
         "functions": _figure(found.functions, 1e9, "Gelement/s"),
         "bandwidth": _figure(best[max(best)], 1e9, "GB/s"),
@@ -58,7 +58,7 @@ def save(record: Mapping[str, object], path: Path | None = None) -> tuple[Path, 
 
 
 def _falling(streams: Mapping[int, Rate]) -> dict[int, Rate]:
-    """Rates by size, none of them lower than that of a larger size: what a larger set reaches, a smaller one does as well."""
+    """Rates by working set, made monotonic: a smaller set is at least as fast as a larger one."""
     found: dict[int, Rate] = {}
     for size in sorted(streams, reverse=True):
         above = next(reversed(found.values()), None)

@@ -1,4 +1,4 @@
-"""How many times longer real runs take than the least time, fitted to recordings and tried on models that were kept out."""
+"""The ratio of real run times to the least time, fitted to recordings and validated on held-out models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Slowdown:
     models: int
     kept_out: int
     error: float | None
-    """Median error of the prediction on the models that were not looked at; None without such models."""
+    """Median error of the prediction on held-out models; None without such models."""
     below: tuple[str, ...]
     """Models that ran faster than the least time: a sign that the device's figures are too low."""
 

@@ -1,4 +1,4 @@
-"""From what was seen in several runs to the lines of a recording."""
+"""Assembles the lines of a recording from several runs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _on(trace: Trace, place: str) -> list[Allocation]:
 
 
 def _usage(trace: Trace, place: str) -> list[tuple[int, int, int]]:
-    """For each operator the bytes that outlive it, the most that it took besides, and those alive when it ends."""
+    """For each operator the bytes that outlive it, the peak of its temporary memory, and the bytes alive when it ends."""
     made, workspace, taken = ([0] * len(trace.operators) for _ in range(3))
     alive_after = [0] * len(trace.operators)
     alive, reached = 0, 0

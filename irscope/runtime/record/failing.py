@@ -1,4 +1,4 @@
-"""What a failing run tells: at which operator, and what was alive."""
+"""Failures of a run: at which operator, and what was alive."""
 
 from __future__ import annotations
 

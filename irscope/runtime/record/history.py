@@ -1,4 +1,4 @@
-"""Joins the history of PyTorch's caching allocator (sizes of requests) to the profiler's trace (operators that made them)."""
+"""Joins the history of PyTorch's caching allocator (requested sizes) with the profiler's trace (operators that requested them)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _COUNTED = ("alloc", "free_completed")
 
 
 def match_history(trace: Trace, events: Sequence[Mapping[str, Any]]) -> None:
-    """Give the run's blocks on the GPU their requested sizes; where both do not tell the same story, the history and its clock decide."""
+    """Give the run's blocks on the GPU their requested sizes; where both sources disagree, the history and its clock decide."""
     wanted = [event for event in events if event["action"] in _COUNTED]
     others = [one for one in trace.allocations if one.device != "cuda"]
     seen = [one for one in trace.allocations if one.device == "cuda"]
-    # The history goes on until the result is given up.
+    # The history continues until the result is freed.
     wanted = [event for event in wanted if event["time_us"] * 1000 <= trace.end]
     if not _same(seen, wanted):
         seen = [_made(event) for event in wanted]

@@ -1,4 +1,4 @@
-"""Which nodes of a file each node of the graph that ONNX Runtime runs stands for: it fuses, folds, renames and adds nodes."""
+"""Maps nodes of the graph that ONNX Runtime runs to nodes of the file, since it fuses, folds, renames and adds nodes."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class _Mapper:
         return path if self.original[path[-1]].op == op else [last]
 
     def _by_results(self, number: int, node: OnnxNode) -> None:
-        """What lies between a running node's results and the values that other running nodes make."""
+        """The nodes between a running node's results and the values that other running nodes define."""
         pending = [self.maker[known] for output in node.outputs if (known := self._known(output)) in self.maker]
         while pending:
             found = pending.pop()
@@ -132,7 +132,7 @@ class _Mapper:
                     pending.append(above)
 
     def _by_producers(self) -> None:
-        """What is left belongs to the last of those that make its inputs, as an activation fused into what it follows."""
+        """Remaining nodes belong to the last producer of their inputs, like an activation fused into its predecessor."""
         for number, node in enumerate(self.original):
             if number in self.owner or number in self.gone:
                 continue

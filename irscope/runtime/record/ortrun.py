@@ -162,7 +162,7 @@ class _Teller:
             )
 
     def _in_use(self, ops: Sequence[OpRecord], nodes: Sequence[int | None]) -> Iterator[Alive]:
-        """Results that nodes which have not come to their end still read, or that are the model's outputs."""
+        """Live results: with a use by an unfinished node, or outputs of the model."""
         if self.running is None:
             return
         done = {node for node in nodes if node is not None}

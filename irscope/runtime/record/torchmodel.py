@@ -30,11 +30,11 @@ class Runnable:
     """Something that PyTorch runs, with its arguments."""
 
     plain: Callable[[], Any]
-    """Runs it with nothing between."""
+    """Runs it without instrumentation."""
     marked: Callable[[], Any]
     """Runs it with markers that tell which part is which."""
     resident: Callable[[], list[torch.Tensor]]
-    """Tensors that are there all the time: parameters, buffers and arguments."""
+    """Resident tensors: parameters, buffers and arguments."""
     results: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Types that each node of a graph returned, filled in while it runs."""
     scopes: dict[str, str] = field(default_factory=dict)
@@ -171,7 +171,7 @@ def _result_names(node: torch.fx.Node) -> tuple[str, ...]:
 
 
 class _Interpreter(torch.fx.Interpreter):
-    """Runs an exported graph as its module does, node by node, and lets go of values after their last use as it does."""
+    """Interprets an exported graph node by node as its module does, freeing values after their last use."""
 
     def __init__(self, module: torch.fx.GraphModule, results: dict[str, tuple[str, ...]], progress: Progress) -> None:
         super().__init__(module)

@@ -1,4 +1,4 @@
-"""Runs of a model under PyTorch's profiler, each for one question: profiling everything at once would slow down what is timed."""
+"""Runs of a model under PyTorch's profiler, one for each quantity: profiling everything at once would distort the times."""
 
 from __future__ import annotations
 

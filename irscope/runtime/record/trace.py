@@ -60,7 +60,7 @@ class Trace:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What two runs of one model have in common."""
+        """A key that is equal for two runs of the same operators."""
         return tuple(f"{operator.source}:{operator.name}" for operator in self.operators)
 
     def settle(self) -> None:
@@ -84,7 +84,7 @@ class Categorised:
 
 
 def categorise(allocations: Iterable[Allocation], results: frozenset[int]) -> list[Categorised]:
-    """Which blocks end in the kernel that asked for them, which in its operator, and which outlive it or the run."""
+    """Classify blocks by when they are freed: in the kernel that requested them, in its operator, after it, or after the run."""
     listed = list(allocations)
     ends = {one.block: one for one in listed if one.bytes < 0}
     births = {one.block: one for one in listed if one.bytes >= 0}
