@@ -1,4 +1,4 @@
-"""What the UI can be asked to do. Bindings, footer, command palette and help are all made from these records."""
+"""The actions of the UI. Key bindings, footer, command palette and help are all generated from these records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PANE_TITLES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do: the method `action_<name>` of what owns the pane, its keys, and what people read about it."""
+    """One action: the method `action_<name>` of the pane's owner, its keys, and its texts."""
 
     pane: str
     name: str
@@ -78,7 +78,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("dialog", "scroll_text(-1)", ("up", "k"), "Up", "Scroll up."),
     Action("dialog", "scroll_text(1)", ("down", "j"), "Down", "Scroll down."),
 )
-"""What all screens have in common; each screen's own actions stand in its module."""
+"""Actions of all screens; those of one screen are in its module."""
 
 _KEY_NAMES = {
     "slash": "/",
@@ -117,7 +117,7 @@ def actions_of(pane: str, actions: Sequence[Action] = ACTIONS) -> Iterator[Actio
 
 
 def bindings(pane: str, actions: Sequence[Action] = ACTIONS) -> list[BindingType]:
-    """The keys of a pane as Textual wants them."""
+    """The bindings of a pane for Textual."""
     return [
         Binding(
             ",".join(action.keys),
@@ -132,5 +132,5 @@ def bindings(pane: str, actions: Sequence[Action] = ACTIONS) -> list[BindingType
 
 
 def key_text(key: str) -> str:
-    """A key as people call it."""
+    """The display name of a key."""
     return _KEY_NAMES.get(key, key)

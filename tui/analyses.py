@@ -1,4 +1,4 @@
-"""What runs beside the UI: one analysis after another, each handing on its answer. Nothing here touches a widget."""
+"""Analyses that run in the worker thread, one after another, each posting its result. Nothing here touches a widget."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from irscope.tui.models.results import (
 
 
 class Analyses:
-    """The questions the browse screen asks about a program, most wanted first."""
+    """The analyses that the browse screen needs, by priority."""
 
     def __init__(self, manager: Manager, outline: Outline, matcher: Matcher) -> None:
         self.manager = manager
@@ -48,7 +48,7 @@ class Analyses:
         self.matcher = matcher
 
     def parts(self) -> dict[str, Callable[[], Update | None]]:
-        """The questions by the name of the part that they answer."""
+        """The analyses by the name of the part of the screen that shows them."""
         return {
             "sizes": self.sizes,
             "names": self.names,
@@ -73,7 +73,7 @@ class Analyses:
         return Parameters(self.manager.run_one(self.analysis("params")).report())
 
     def found(self, name: str) -> tuple[Any, Sequence[Diagnostic]]:
-        """The result of a pass and what it had to say, without the tables of its report, which take longer than the pass itself."""
+        """The result and diagnostics of a pass, without the tables of its report, which take longer than the pass itself."""
         subject = self.analysis(name)
         return self.manager.get(subject), self.manager.diagnostics_of(subject)
 
@@ -129,7 +129,7 @@ def report_of(manager: Manager, text: str) -> Report:
 
 
 def answered(answer: Callable[[], Any]) -> Any:
-    """The answer, or the error that stands for it: one broken part must not take the screen with it."""
+    """The result, or its error: a failing analysis must not affect the rest of the screen."""
     try:
         return answer()
     except IrscopeError as error:
@@ -139,7 +139,7 @@ def answered(answer: Callable[[], Any]) -> Any:
 
 
 class ProgressTeller(Instrument):
-    """Says how far a long pass is."""
+    """Reports the progress of a long pass."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -151,7 +151,7 @@ class ProgressTeller(Instrument):
 
 @contextmanager
 def instruments_of(manager: Manager, *instruments: Instrument) -> Iterator[None]:
-    """Only these instruments watch for a while: those of the command line write to a terminal that the UI owns now."""
+    """Replace the instruments temporarily: those of the command line write to the terminal, which the UI owns."""
     before = list(manager.instruments)
     manager.instruments[:] = instruments
     try:

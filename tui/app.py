@@ -1,4 +1,4 @@
-"""The app: shows the screens over a model, answers their questions in a worker, and leaves the terminal as it was."""
+"""The app: shows the screens of a model, runs their analyses in a worker, and restores the terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from irscope.tui.watch import FileWatch
 
 _NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "stop", "commands"})
 _LOOK_AT_FILE = 2.0
-"""Seconds between looks at the file on the screen."""
+"""Seconds between checks whether the file has changed."""
 _LOOKS = ("textual-dark", "textual-light")
 
 
@@ -45,7 +45,7 @@ def run_app(model: Model, other: str = "") -> None:
         with quiet_collector():
             IrscopeApp(model, other=other).run()
     finally:
-        # Leaving stops what still runs; the model stays usable for whoever opened it.
+        # Leaving cancels running analyses; the model stays usable for the caller.
         model.manager.cancelled.clear()
 
 
@@ -63,7 +63,7 @@ class IrscopeApp(App[None]):
     PAUSE_GC_ON_SCROLL = True
 
     class Answered(Message):
-        """The worker has an answer, or the error that stands for it."""
+        """The worker has a result, or its error."""
 
         def __init__(self, session: Session, request: Request, answer: object) -> None:
             super().__init__()
@@ -72,7 +72,7 @@ class IrscopeApp(App[None]):
             self.answer = answer
 
     class Progressed(Message):
-        """The worker says how far it is."""
+        """Progress of the worker."""
 
         def __init__(self, session: Session, text: str) -> None:
             super().__init__()
@@ -83,7 +83,7 @@ class IrscopeApp(App[None]):
             return isinstance(message, IrscopeApp.Progressed)
 
     class ReadAgain(Message):
-        """The file was read again, or the error that stands for it."""
+        """The file was read again, or the error of that."""
 
         def __init__(self, answer: object) -> None:
             super().__init__()
@@ -159,7 +159,7 @@ class IrscopeApp(App[None]):
     # -- the file ----------------------------------------------------------------------------------------------
 
     def watch_file(self) -> None:
-        """Say so once when the file on the screen has changed."""
+        """Notify once when the file has changed on disk."""
         if self.file_watch.has_changed():
             self.notify("The file has changed; ctrl-r reads it again.", markup=False)
 
@@ -207,7 +207,7 @@ class IrscopeApp(App[None]):
 
     @work(thread=True, group="questions", exit_on_error=False)
     def work_off(self, session: Session) -> None:
-        """Answer what waits; runs in a thread and only posts messages."""
+        """Process queued requests; runs in a thread and only posts messages."""
 
         def tell(text: str) -> None:
             self.post_message(self.Progressed(session, text))

@@ -1,4 +1,4 @@
-"""Keeps Python's garbage collector from looking through a large model again and again while keys are to be answered at once."""
+"""Keeps Python's garbage collector from repeated full passes over a large model, which would delay the handling of keys."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SWITCH = 0.001
-"""Seconds after which a worker has to let the UI go on."""
+"""The interpreter's switch interval, in seconds, so that the worker yields to the UI."""
 _state = {"aside": False}
 
 
 @contextmanager
 def quiet_collector() -> Iterator[None]:
-    """For as long as the UI runs, objects that stay are set aside, and threads take turns more often."""
+    """While the UI runs, long-lived objects are frozen (gc.freeze), and threads switch more often."""
     before = sys.getswitchinterval()
     _state["aside"] = True
     set_aside()
@@ -28,19 +28,19 @@ def quiet_collector() -> Iterator[None]:
 
 
 def set_aside() -> None:
-    """Look no more at what there is now: a model and the answers about it stay until something else is opened."""
+    """Freeze all present objects: a model and its results stay until another is opened."""
     if _state["aside"]:
         gc.freeze()
 
 
 def free_dropped() -> None:
-    """Free what was made since objects were last set aside and is no more needed."""
+    """Collect garbage among objects created since the last freeze."""
     if _state["aside"]:
         gc.collect()
 
 
 def look_again() -> None:
-    """A model was dropped: free it, and set the rest aside."""
+    """A model was dropped: collect it, and freeze the rest."""
     if _state["aside"]:
         gc.unfreeze()
         gc.collect()

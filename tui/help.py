@@ -18,11 +18,11 @@ QUESTIONS: Final = (
     ("What happens at batch 32? All screens show it then.", "c, then batch=32"),
     ("Which weights are largest?", "3"),
 )
-"""What people come with, and the keys that answer it."""
+"""Common questions, and the keys that answer them."""
 
 
 def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
-    """All keys of a screen, those of the focused pane first, then what a filter may say and what the signs mean."""
+    """All keys of a screen, those of the focused pane first, then the filter syntax and the signs."""
     titles, actions = pane_titles([screen]), screen_actions([screen])
     order = [pane, *(one for one in titles if one != pane)] if pane in titles else list(titles)
     lines: list[Line] = []

@@ -1,4 +1,4 @@
-"""Questions that wait for an answer. One worker answers them one at a time, the most urgent first; nothing here knows Textual."""
+"""A priority queue of requests to the worker, which processes one at a time; independent of Textual."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ NOW, SOON, LATER = 0, 10, 20
 
 @dataclass(frozen=True)
 class Request:
-    """A question. `answer` runs in the worker's thread and touches no widget; `take` and `fail` run on the UI's thread."""
+    """A request. `answer` runs in the worker's thread and touches no widget; `take` and `fail` run on the UI's thread."""
 
     key: str
-    """Names the question: one that waits already is not asked twice."""
+    """Identifies the request: a queued one is not queued twice."""
     answer: Callable[[], Any]
     take: Callable[[Any], None]
     fail: Callable[[IrscopeError], None]
     urgency: int = SOON
-    """Smaller comes first; questions of one urgency are answered in the order in which they were asked."""
+    """The priority: smaller comes first; requests of one priority are processed in order."""
 
 
 class Queue:
-    """What is to be answered, safe to use from any thread."""
+    """The queue, safe to use from any thread."""
 
     def __init__(self, cancelled: threading.Event) -> None:
         self._cancelled = cancelled
@@ -37,12 +37,12 @@ class Queue:
         self._is_closed = False
 
     def put(self, request: Request) -> bool:
-        """Ask; True when a worker has to be started because none is there."""
+        """Queue a request; True when a worker has to be started because there is none."""
         with self._lock:
             if self._is_closed or (self._current is not None and self._current.key == request.key):
                 return False
             before = self._waiting.get(request.key)
-            # Asked again, a question keeps its place unless it has become more urgent.
+            # Queued again, a request keeps its place unless its priority has risen.
             if before is None or request.urgency < before.urgency:
                 self._waiting[request.key] = request
             else:
@@ -51,7 +51,7 @@ class Queue:
             return start
 
     def next(self) -> Request | None:
-        """The next question for the worker; None when there is none and the worker has to end."""
+        """The next request for the worker; None when there is none and the worker has to end."""
         with self._lock:
             self._current = None
             if not self._is_closed:
@@ -65,21 +65,21 @@ class Queue:
 
     @property
     def current(self) -> str:
-        """The key of the question that is being answered."""
+        """The key of the current request."""
         current = self._current
         return "" if current is None else current.key
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being answered and nothing waits."""
+        """Whether the queue is empty and the worker idle."""
         return self._current is None and not self._waiting
 
     def is_asked(self, key: str) -> bool:
-        """Whether a question waits or is being answered."""
+        """Whether a request is queued or being processed."""
         return key in self._waiting or self.current == key
 
     def stop(self, key: str) -> bool:
-        """Answer a question no more; True if it was there."""
+        """Cancel a request; True if it was there."""
         with self._lock:
             if self._waiting.pop(key, None) is not None:
                 return True
@@ -89,7 +89,7 @@ class Queue:
             return False
 
     def clear(self) -> list[Request]:
-        """Forget what waits, which is returned, and stop what is being answered, which fails by itself."""
+        """Clear the queue, returning its requests, and cancel the current one, which then fails."""
         with self._lock:
             dropped = list(self._waiting.values())
             self._waiting.clear()

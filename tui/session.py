@@ -1,4 +1,4 @@
-"""What all screens share: the model, what is known about it, the selection, the history and the questions. No Textual in here."""
+"""State shared by all screens: the model, its results, the selection, the history and the queue. Independent of Textual."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Session:
         self.columns: dict[str, Overlay] = {}
         """Columns of reports that were put into the tree, by what they are called."""
         self.progress = ""
-        """How far the worker is, in a few words."""
+        """The worker's progress, in a few words."""
         self.compare_with = ""
         """A file that the compare screen begins with."""
         self.start_worker: Callable[[], None] = lambda: None
@@ -76,7 +76,7 @@ class Session:
         *,
         urgency: int = SOON,
     ) -> None:
-        """Have a question answered in the background: `answer` in the worker's thread, then `take` or `fail` on the UI's."""
+        """Run a request in the background: `answer` in the worker's thread, then `take` or `fail` on the UI's."""
         if self.queue.put(Request(key, answer, take, fail, urgency)):
             self.start_worker()
 
@@ -132,7 +132,7 @@ class Session:
         return bound
 
     def put_away(self) -> None:
-        """After each answer: a second model as large as a large one is not kept; it is read again sooner than it is missed."""
+        """After each result: a large second model is dropped instead of cached; reading it again is cheaper than keeping it."""
         if self._bound is not None and self.browse.node_count > _MOST_KEPT:
             self._bound = None
             free_dropped()
@@ -151,7 +151,7 @@ class Session:
         return item if isinstance(item, Node) else None
 
     def moved(self, screen: str) -> None:
-        """The selection has moved on a little."""
+        """The selection has moved by a small step."""
         self.history.move(Place(screen, self.browse.selected))
 
     def jump(self, screen: str, row: int) -> None:

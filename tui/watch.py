@@ -1,4 +1,4 @@
-"""Notices that the file on the screen is no longer the one that was read."""
+"""Detects changes of the opened file on disk."""
 
 from __future__ import annotations
 

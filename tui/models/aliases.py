@@ -10,7 +10,7 @@ from irscope.tui.models.outline import Outline
 
 
 class SharedStorages(Protocol):
-    """The part of the alias pass's result that the UI reads."""
+    """The part of the alias pass's result that the UI uses."""
 
     @property
     def parents(self) -> Mapping[Value, Value]: ...
@@ -28,11 +28,11 @@ class AliasSets:
             self._members.setdefault(found.storage(value), []).append(value)
 
     def storage(self, value: Value) -> Value:
-        """The value that had a value's storage first."""
+        """The value that defines a value's storage."""
         return self._found.storage(value)
 
     def others(self, value: Value) -> Sequence[Value]:
-        """What else has a value's storage, the one that had it first before the others."""
+        """Other values of the same storage, its definition first."""
         storage = self._found.storage(value)
         members = self._members.get(storage, ())
         return [one for one in (storage, *members) if one is not value] if members else ()

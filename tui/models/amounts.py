@@ -1,4 +1,4 @@
-"""Many numbers, formulas and unknowns, each distinct one kept once: small, and quick to put sizes into."""
+"""Interned columns of numbers, formulas and unknowns: compact, and fast to bind."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Amounts:
         return np.array([_number(value) for value in self.distinct] or [math.nan], dtype=np.float64)[self.codes]
 
     def bound(self, binding: Binding) -> Amounts:
-        """The same with sizes put in for symbols; takes time for distinct formulas only."""
+        """The same with symbols bound; time is linear in the distinct formulas."""
         if not binding.env or not self.formulas:
             return self
         return Amounts(self.codes, [binding.of(value) if isinstance(value, SymDim) else value for value in self.distinct])

@@ -1,4 +1,4 @@
-"""Numbers put in place of symbols, for what is shown only: the model keeps its formulas."""
+"""Bindings of symbols for display only: the model keeps its formulas."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _HINT = "for example batch=8 length=128"
 
 
 class Binding:
-    """Replaces symbols; each distinct formula is computed once."""
+    """Binds symbols; each distinct formula is evaluated once."""
 
     def __init__(self, env: Mapping[str, int] | None = None) -> None:
         self.env = dict(env or {})
         self._done: dict[SymDim, Dim | None] = {}
 
     def of(self, value: Dim | None) -> Dim | None:
-        """The number with sizes put in; None where it has no value for them."""
+        """The value under the binding; None where it has none."""
         if not self.env or not isinstance(value, SymDim):
             return value
         if value not in self._done:
@@ -31,7 +31,7 @@ class Binding:
 
     @property
     def text(self) -> str:
-        """What was put in, as it is typed."""
+        """The binding as text, as it is typed."""
         return " ".join(f"{name}={size}" for name, size in self.env.items())
 
 
@@ -51,6 +51,6 @@ def parse_binding(text: str, symbols: Mapping[str, SymDim]) -> Binding:
 
 
 def example(symbols: Mapping[str, SymDim], binding: Binding) -> tuple[Binding, str]:
-    """Sizes for a drawing, which needs a number for everything: the smallest useful one for what is not bound, and its text."""
+    """A complete binding for a chart: unbound symbols get the smallest useful size; with its text."""
     assumed = {name: max(1, size.lo or 1) for name, size in symbols.items() if name not in binding.env}
     return Binding({**assumed, **binding.env}), ", ".join(f"{name}={size}" for name, size in assumed.items())

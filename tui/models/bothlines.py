@@ -1,4 +1,4 @@
-"""Two timelines over one axis: what both have, what only one of them has, and where each is highest."""
+"""Two timelines over one axis: common bytes, bytes of one side only, and both peaks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 _LEAST_COLUMNS = 8
 LEAST_BARS = 3
 _BOTH, _FIRST, _SECOND = 0, 1, 3
-"""Fills and looks of what both sides have, and of what one has alone."""
+"""Fills and styles of common bytes, and of those of one side only."""
 _LOOKS: dict[int, Role] = {_BOTH: "part0", _FIRST: "part1", _SECOND: "part3"}
 
 
@@ -38,7 +38,7 @@ class BothLines:
         return int(np.argmax(self.heights[side]))
 
     def chosen(self, width: int) -> NDArray[np.int64]:
-        """For each column the place that it shows: the one where either side is highest."""
+        """For each column the position that it shows: that with the highest bytes of either side."""
         count = len(self)
         higher = np.maximum(*self.heights)
         if count <= width:
@@ -66,7 +66,7 @@ class BothLines:
         return int(self.chosen(count)[min(max(column, 0), count - 1)]) if count > 0 else 0
 
     def legend(self, symbols: Symbols) -> Line:
-        """What each fill stands for."""
+        """The legend of the fills."""
         first, second = self.names
         texts = {_BOTH: "both", _FIRST: f"only {first}", _SECOND: f"only {second}"}
         return tuple(span for part, text in texts.items() for span in (Span(symbols.fills[part], _LOOKS[part]), Span(f" {text}  ")))
@@ -80,7 +80,7 @@ class BothLines:
         marks = self._marks(margin, count, symbols) if height >= LEAST_BARS + 2 else []
         rows = height - len(marks) - 1
         places = self.chosen(count)
-        # What is there at all shows, however small.
+        # Non-zero values get at least the smallest bar.
         first, second = (np.ceil(side[places] * (rows / top if top > 0 else 0.0) - 1e-9) for side in self.heights)
         drawn: list[Line] = []
         for row in range(rows):

@@ -26,15 +26,15 @@ from irscope.tui.models.table import TreeTable
 from irscope.tui.models.tree import TreeModel
 
 PASSES = "params,flops,liveness"
-"""What the numbers on the screen come from."""
+"""Passes behind the numbers on the screen."""
 _EXPORT_WIDTH = 160
 _MOST_AT_ONCE = 2000
-"""Formulas that are worked out while a key is being answered; more are left to the worker."""
+"""Limit of formulas that are evaluated on the UI's thread; more are left to the worker."""
 _ROLES: dict[Severity, Role] = {Severity.ERROR: "error", Severity.WARNING: "unknown", Severity.NOTE: "faint"}
 
 
 class Browse:
-    """All logic of the browse screen. Widgets read it and call its methods; nothing here knows of them."""
+    """All logic of the browse screen. Widgets read it and call its methods; it does not depend on them."""
 
     def __init__(self, program: Program, source: Source, symbols: Symbols) -> None:
         self.program = program
@@ -50,11 +50,11 @@ class Browse:
         self.filter_error = ""
         self.results = Results(program.symbols)
         self.wanted = self.results.binding
-        """The sizes that were last asked for; with very many formulas they are shown a little later."""
+        """The requested binding; with very many formulas it is shown with a delay."""
         self.later: Callable[[Binding], None] | None = None
         self.summed: Callable[[Binding], None] | None = None
         """Asks for what an allocator makes of sizes that were put in."""
-        """Has numbers prepared in the worker's thread; set by the session."""
+        """Evaluates numbers in the worker's thread; set by the session."""
         self.table = TreeTable(self.outline, self.results, self.symbols)
 
     # -- selection ---------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class Browse:
         self.selected = row
 
     def reveal(self, row: int) -> None:
-        """Select a row wherever it is; whatever hides it is expanded."""
+        """Select a row, expanding what hides it."""
         self.tree.reveal(row)
         if self.tree.matches is None:
             self.filter_text = self.filter_error = ""
@@ -120,7 +120,7 @@ class Browse:
         return ""
 
     def show_bound(self, bound: Bound) -> None:
-        """Show numbers for the sizes that are wanted; what was prepared for others is dropped."""
+        """Show numbers for the requested binding; those prepared for others are dropped."""
         if bound.binding is not self.wanted:
             return
         self.results.show(bound)
@@ -152,7 +152,7 @@ class Browse:
             self.selected = self.tree.row(self._first_match())
 
     def _first_match(self) -> int:
-        """Where the first node is shown; the rows above it only lead there."""
+        """The index of the first node that is shown; rows above it are its ancestors."""
         return int(np.argmax(self.tree.matching())) if len(self.tree) else 0
 
     # -- rows as text ------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Browse:
         return detail_lines(self.outline, self.selected, self.results, self.symbols, self.tree.alike(self.selected))
 
     def tree_title(self, progress: str = "") -> str:
-        """What stands above the tree: the filter, remarks that wait to be read, and what is being computed."""
+        """The status line above the tree: the filter, unread remarks, and what is being computed."""
         parts = ["Modules"]
         if self.filter_text:
             found = self.tree.matches or 0
@@ -226,7 +226,7 @@ class Browse:
         return f"{', '.join(parts)} (w)" if parts else ""
 
     def timeline_title(self) -> str:
-        """What stands above the timeline: how much is alive at the selected step."""
+        """The line above the timeline: bytes alive at the selected step."""
         timeline, step = self.results.timeline, self.step
         title = "Live bytes"
         if timeline is not None and step is not None:
@@ -266,7 +266,7 @@ class Browse:
         return lines or [(Span("There are no remarks.", "faint"),)]
 
     def commands(self) -> list[str]:
-        """Command lines for what is on the screen: first the numbers, then the selected node as text."""
+        """Command lines that print the screen: first the numbers, then the selected node as text."""
         source = replace(self.source, bind={**self.source.bind, **self.results.binding.env})
         commands = [run_command(source, PASSES)]
         item = None if self.is_empty else self.outline.items[self.selected]

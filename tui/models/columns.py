@@ -147,5 +147,5 @@ def type_bytes(type_: Type) -> Dim | None:
 
 
 def known(value: Dim | None) -> Dim | None:
-    """The number, or None where it depends on what only a run can tell."""
+    """The number, or None where it is data-dependent."""
     return None if isinstance(value, SymDim) and value.is_unknown else value

@@ -13,7 +13,7 @@ from irscope.passkit.settings import Settings
 
 @dataclass(frozen=True)
 class Source:
-    """How the model on the screen was opened."""
+    """The options with which the model was opened."""
 
     path: str
     inputs: Mapping[str, Type] = field(default_factory=dict)

@@ -40,7 +40,7 @@ _ASK = (
 
 @dataclass(frozen=True)
 class Shown:
-    """One comparison, ready to be looked at. Made in the worker's thread."""
+    """One comparison, prepared for display in the worker's thread."""
 
     document: Comparison
     lines: BothLines | None
@@ -131,7 +131,7 @@ class Compare:
         self.everything = False
         """Whether what is equal is listed too."""
         self.only_off = False
-        """With a recording, whether only rows are listed in which predicted and measured memory are apart."""
+        """With a recording, whether only rows are listed in which predicted and measured memory differ."""
         self.found: Shown | None = None
         self.error: IrscopeError | None = None
         self.place = 0
@@ -160,11 +160,11 @@ class Compare:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether what is shown does not answer what is chosen."""
+        """Whether the shown comparison is not the chosen one."""
         return bool(self.other) and self.error is None and (self.found is None or self._answers != self.asks_for)
 
     def take(self, asked: tuple[str, bool], found: Shown) -> None:
-        """Show an answer, unless something else has been chosen meanwhile."""
+        """Show a result, unless something else has been chosen meanwhile."""
         if asked != self.asks_for or (self.found is not None and self._answers == asked):
             return
         first = self.found is None
@@ -176,7 +176,7 @@ class Compare:
             self.go_to(found.lines.peak(0) if first else self.place)
 
     def fail(self, error: IrscopeError) -> None:
-        """There is no answer."""
+        """The computation failed."""
         self.error, self.found = error, None
 
     # -- tables ------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Compare:
         self.set_filter(self.filter_text)
 
     def _off(self, rows: ReportTable) -> Mask:
-        """Rows whose prediction is off by more than a hundredth, or has nothing to stand beside."""
+        """Rows whose prediction is off by more than 1 %, or that have no counterpart."""
         keys = {column.key for column in rows.table.columns}
         if not {"predicted_alive", "measured_alive"} <= keys:
             return np.ones(len(rows.table), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""The state of the cost screen: least times by node, operator kind or module, and where each stands under the device's roof."""
+"""The state of the cost screen: least times by node, operator kind or module, and the roofline plot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECONDS = 5
 
 @dataclass(frozen=True)
 class Timed:
-    """The answer to one question: least times on a device, for sizes of symbols."""
+    """Least times on a device, for a binding of symbols."""
 
     device: str
     env: Mapping[str, int]
@@ -66,18 +66,18 @@ class Cost:
         return self._asked != self.wanted
 
     def ask(self) -> tuple[str, dict[str, int]]:
-        """The question, which is then no more waiting to be asked."""
+        """The chosen device and binding, taken for computation."""
         self._asked, self.error = self.wanted, None
         return self._asked
 
     def take(self, found: Timed) -> None:
-        """Show an answer, unless something else has been chosen meanwhile."""
+        """Show a result, unless something else has been chosen meanwhile."""
         if (found.device, dict(found.env)) == self._asked:
             self.found, self.error = found, None
             self.rebuild()
 
     def fail(self, error: IrscopeError) -> None:
-        """There is no answer."""
+        """The computation failed."""
         self.error = error
 
     def group_by(self, by: By) -> None:
@@ -126,7 +126,7 @@ class Cost:
         return None if self.table.selected is None or self.groups is None else self.groups[self.table.selected]
 
     def node_row(self) -> int | None:
-        """The row of the outline of the dearest node of the group under the cursor."""
+        """The outline row of the slowest node of the group under the cursor."""
         if self.found is None or self.groups is None or self.table.selected is None:
             return None
         times, places = self.found.times, self.groups.nodes(self.table.selected)

@@ -32,11 +32,11 @@ class NodeTimes:
         numbers: dict[str, int] = {UNKNOWN: 0}
         self.bound: Ints = np.array([numbers.setdefault(one.binding, len(numbers)) for one in nodes], dtype=np.int64)
         self.bounds = list(numbers)
-        """What binds, by its number; 0 is unknown."""
+        """The bound as a code; 0 is unknown."""
         self.total = times.seconds
         self.rows: Ints = np.array(list(_rows(times, outline)), dtype=np.int64)
         """Rows of the outline, -1 where a node is not there."""
-        # The model's own nodes stand for those that were timed, so that nothing of these has to stay.
+        # References are to the model's own nodes, so that the timed copy can be freed.
         self.nodes = [_own(outline, row, one.node) for row, one in zip(self.rows.tolist(), nodes, strict=True)]
         kinds: dict[str, int] = {}
         self.kind: Ints = np.array([kinds.setdefault(node.op, len(kinds)) for node in self.nodes], dtype=np.int64)
@@ -169,7 +169,7 @@ class Groups(Sequence[Group]):
         )
 
     def name(self, number: int) -> str:
-        """What stands in the first column."""
+        """The first column."""
         times = self._times
         if self.by == "module":
             return times.scopes[number].path or "(model)"
@@ -182,7 +182,7 @@ class Groups(Sequence[Group]):
 
     @property
     def is_unknown(self) -> Mask:
-        """Of which rows nothing is known."""
+        """Rows without any known time."""
         found: Mask = self.unknown >= self.counts
         return found
 

@@ -1,4 +1,4 @@
-"""What a transform did to a program: lines taken away and added, found by the identity of nodes and not by comparing texts."""
+"""The diff of a program before and after a transform, by identity of nodes instead of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules next to one another that are built alike, such as the layers of a transformer: folded into one row until it is opened."""
+"""Adjacent modules of equal structure, such as the layers of a transformer: folded into one row until expanded."""
 
 from __future__ import annotations
 

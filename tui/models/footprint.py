@@ -1,4 +1,4 @@
-"""All memory over the steps, as the liveness pass found it, on the axis of the steps that the screens show."""
+"""All memory over the steps, from the liveness pass, on the axis of the steps that the screens show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from irscope.tui.models.results import LiveTensors
 
 RESIDENT: Mapping[str, Sequence[str]] = {"weights": ("parameter", "buffer", "constant", "packed"), "inputs": ("input",)}
-"""What is there all the time, by what a chart draws as one."""
+"""Resident memory, by the categories of the chart."""
 _OTHERS: Mapping[str, Sequence[str]] = {
     "gradients": ("gradient",),
     "optimizer": ("optimizer state",),
@@ -31,7 +31,7 @@ _OTHERS: Mapping[str, Sequence[str]] = {
 
 
 class Held(Protocol):
-    """Something that is alive at a step: a tensor, what a kernel takes for itself, or what is there all the time."""
+    """Memory in use at a step: a tensor, a kernel's temporary memory, or resident memory."""
 
     @property
     def name(self) -> str: ...
@@ -54,7 +54,7 @@ class Held(Protocol):
 
 
 class Footprint(Protocol):
-    """The part of the liveness pass's sum that the UI reads: at each step parts that add up to its height."""
+    """The part of the liveness pass's result that the UI uses: at each step parts that add up to its total."""
 
     @property
     def of(self) -> str: ...
@@ -93,7 +93,7 @@ class Measured:
         return f"{self.found.of} memory{f', {self.found.run}' if self.found.run else ''}"
 
     def living(self, step: int) -> Sequence[Held]:
-        """What is alive at a step: sizes add up to its height."""
+        """What is in use at a step: sizes add up to its total."""
         return self.found.living(int(self._place[step]))
 
 
@@ -106,7 +106,7 @@ def measured(live: LiveTensors, steps: Sequence[Node] | None = None) -> Measured
 
 
 def peak_text(found: Footprint, sign: str, at_least: str) -> str:
-    """The most that there is at any step; what it is at least, where it is not known."""
+    """The largest total of any step; a lower bound where it is unknown."""
     value = found.peak.value
     if isinstance(value, int):
         return f"{sign}{humanise(value, Kind.BYTES)}"

@@ -1,4 +1,4 @@
-"""The totals above everything else: size of the model, cost, peak, and how much of it all is known."""
+"""The header: size of the model, cost, peak, and coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the user has been, as a browser remembers it, and the places to come back to."""
+"""The navigation history, and bookmarks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class History:
         return self._places[self._at]
 
     def move(self, place: Place) -> None:
-        """The user has gone on a little; there is no need to come back to where that began."""
+        """A small move, which makes no new history entry."""
         self._places[self._at] = place
 
     def jump(self, place: Place) -> None:
-        """The user has gone somewhere else; `back` leads here again."""
+        """A jump, which makes a new history entry."""
         if place != self.place:
             self._places[self._at + 1 :] = [place]
             del self._places[:-_MOST]

@@ -1,4 +1,4 @@
-"""When each storage lives and how large it is, as arrays: what is alive at a step is found and summed up without a loop over tensors."""
+"""Live ranges and sizes of storages as arrays, so that what is alive at a step is found and summed without a loop over tensors."""
 
 from __future__ import annotations
 

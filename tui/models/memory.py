@@ -126,11 +126,11 @@ class Memory:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether what is shown does not answer what is chosen."""
+        """Whether the shown comparison is not the chosen one."""
         return self.error is None and (self.found is None or (self.found.lifetime, self.found.device) != (self.lifetime, self.device))
 
     def take(self, found: Found) -> None:
-        """Show an answer, unless something else has been chosen meanwhile."""
+        """Show a result, unless something else has been chosen meanwhile."""
         if (found.lifetime, found.device) != (self.lifetime, self.device):
             return
         first = self.found is None
@@ -151,7 +151,7 @@ class Memory:
         return self.found.lives.steps.at(self.browse.selected)
 
     def fail(self, error: IrscopeError) -> None:
-        """There is no answer."""
+        """The computation failed."""
         self.error = error
 
     def update(self) -> None:

@@ -80,7 +80,7 @@ class Params:
             self.set_filter(self.filter_text)
 
     def fail(self, error: IrscopeError) -> None:
-        """There is no answer."""
+        """The computation failed."""
         self.error = error
 
     def fail_values(self, error: IrscopeError) -> None:

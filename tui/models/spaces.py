@@ -1,4 +1,4 @@
-"""Addresses over program order: which bytes each tensor has at which step, from a plan or from PyTorch's allocator."""
+"""Addresses over program order: the address range of each tensor at each step, from a plan or from PyTorch's allocator."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def planned(report: Report, steps: int) -> AddressMap:
 
 
 def allocated(found: DeviceReplay) -> AddressMap:
-    """Where PyTorch's allocator puts what the first forward asks for."""
+    """Addresses that PyTorch's allocator assigns in the first forward."""
     script, stream = found.script, found.stream
     gpu = CachingAllocator("{}.{}".format(*found.target.torch), found.target.alloc_conf, None)
     weights = [gpu.malloc(size) for size in script.resident if size]

@@ -141,7 +141,7 @@ class Stack:
         top = float(self.total.max(initial=0.0))
         tops = np.cumsum([part[steps] for part in self.parts.values()], axis=0) * (rows / top if top > 0 else 0.0)
         total = tops[-1]
-        # What is there at all shows, however small.
+        # Non-zero values get at least the smallest bar.
         filled = np.where(total > 0, np.maximum(np.ceil(total - 1e-9), 1), 0)
         lines: list[Line] = []
         for row in range(rows):
@@ -171,7 +171,7 @@ class Stack:
         return (Span(f"{' ' * margin}steps {self.start:,} to {self.stop - 1:,}{part} in program order, which is not time", "faint"),)
 
     def legend(self, symbols: Symbols) -> Line:
-        """What each fill stands for."""
+        """The legend of the fills."""
         spans: list[Span] = []
         for number, name in enumerate(self.parts):
             spans += [Span(fill_of(number, symbols), PARTS[number % len(PARTS)]), Span(f" {name}  ")]

@@ -109,7 +109,7 @@ class Timeline:
         steps = len(blocks) - 1
         unknown = np.isnan(heights)
         scaled = np.nan_to_num(heights) * (steps * rows / top if top > 0 else 0.0)
-        # What is there at all shows, however small.
+        # Non-zero values get at least the smallest bar.
         filled = np.where(heights > 0, np.maximum(1, np.floor(scaled + 1e-9)), 0).astype(np.int64)
         lines: list[Line] = []
         for row in range(rows):

@@ -56,10 +56,10 @@ class ModelScreen(Looks, Screen[None]):
         yield from ()
 
     def asked(self) -> None:
-        """Put the questions of this screen; called whenever it comes to the front."""
+        """Queue the requests of this screen; called whenever it comes to the front."""
 
     def show(self) -> None:
-        """Bring everything up to date; called after answers, and when the screen comes to the front."""
+        """Refresh everything; called after results arrive, and when the screen comes to the front."""
 
     def set_filter(self, text: str) -> str:
         """Show only what matches; returns what is wrong with the text, if anything is. Called at every key."""
@@ -95,7 +95,7 @@ class ModelScreen(Looks, Screen[None]):
         yield Footer(show_command_palette=False, compact=True)
 
     def prompts(self) -> ComposeResult:
-        """The lines to type into; a screen yields them where they shall appear."""
+        """The input lines; a screen yields them where they are to appear."""
         names = " ".join(f"{name}=8" for name in list(self.session.program.symbols)[:3])
         yield Prompt(self.FILTER_HINT, id=_FILTER)
         yield Prompt(f"sizes, such as {names}", id=_SIZES)
@@ -106,7 +106,7 @@ class ModelScreen(Looks, Screen[None]):
         self.show()
 
     def on_screen_resume(self) -> None:
-        # A screen is painted before its questions compete for the processor.
+        # A screen is painted before its requests compete for the processor.
         self.call_after_refresh(self.asked)
         if not self._is_fresh:
             self.show_all()
@@ -182,7 +182,7 @@ class ModelScreen(Looks, Screen[None]):
         self.say(problem)
 
     def set_sizes(self, text: str) -> str:
-        """Put in sizes for symbols on all screens; returns what is wrong, if anything is."""
+        """Bind symbols on all screens; returns an error message, if any."""
         problem = self.browse.set_sizes(text)
         if not problem:
             self.query_one(TotalsHeader).refresh()
