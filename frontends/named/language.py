@@ -73,12 +73,6 @@ def transformers_names() -> list[str]:
     return sorted({kind for table in _TABLES for kind in getattr(auto, table, {})})
 
 
-def class_names() -> list[str]:
-    """Classes of models that the package has."""
-    package = load_transformers()
-    return sorted(name for name in dir(package) if "For" in name or name.endswith(("Model", "LMHeadModel")))
-
-
 def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None) -> Recipe:
     """A kind of model, a class such as BertModel, or a local config.json; its own element type unless another is wanted."""
     package = load_transformers()

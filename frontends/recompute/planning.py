@@ -13,10 +13,8 @@ from torch import nn
 
 from irscope.errors import UsageError
 from irscope.frontends.eager.running import bench
-from irscope.frontends.joint.times import SIMPLE_COSTS, CostModel
-from irscope.frontends.recompute.measure import recorded_peak
 from irscope.frontends.recompute.policy import Occurrence, RegionPolicy, checkpointed
-from irscope.frontends.recompute.recorded import RecordedStep, divisions, problem_of
+from irscope.frontends.recompute.recorded import SIMPLE_COSTS, CostModel, RecordedStep, divisions, problem_of, recorded_peak
 from irscope.memory.checkpointing.regions import RegionSimulator
 from irscope.memory.checkpointing.solve import CheckpointPlanner
 from irscope.report.units import Kind, humanise

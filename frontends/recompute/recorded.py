@@ -11,9 +11,40 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from irscope.frontends.eager.record import Op, Record, Tensor, tensors_in
-from irscope.frontends.joint.times import SIMPLE_COSTS, CostModel, formula_of
 from irscope.memory.checkpointing.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
 from irscope.memory.checkpointing.regions import Region
+
+# ----------------------------------------------------------------------------------------------------
+# How long the operators of a step take, by a simple cost model.
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """The larger of computing and moving bytes, and a constant for the launch."""
+
+    flops_per_second: float = 100e12
+    bytes_per_second: float = 1.5e12
+    launch_seconds: float = 2e-6
+
+    def seconds(self, flops: float, moved: float) -> float:
+        """Time of an operator with this much work."""
+        return max(flops / self.flops_per_second, moved / self.bytes_per_second) + self.launch_seconds
+
+
+SIMPLE_COSTS = CostModel()
+"""100 TFLOP/s, 1.5 TB/s and 2 microseconds for a launch: about an A100 in half precision."""
+
+
+def formula_of(target: Any) -> Callable[..., int] | None:
+    """torch's own formula for the floating point operations of an operator; it takes shapes in the place of tensors."""
+    from torch.utils.flop_counter import flop_registry
+
+    found: Callable[..., int] | None = flop_registry.get(getattr(target, "overloadpacket", None))
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# A recorded forward and backward as a problem of checkpointing, with the regions that torch's checkpointing could run again.
 
 _CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 """Classes that say nothing about what is inside."""
@@ -202,3 +233,23 @@ def _bytes(tensor: Tensor) -> int:
     for size in tensor.sizes:
         count *= size
     return count * max(1, (tensor.dtype.bits or 8) // 8)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The peak of a step that was recorded.
+
+
+def recorded_peak(record: Record) -> int:
+    """Most bytes of tensors alive at once that were made while a step ran."""
+    count = len(record.ops)
+    change = [0] * (count + 1)
+    for one in record.storages:
+        if one.born is not None:
+            change[one.born] += one.bytes
+            if one.died is not None and one.died <= count:
+                change[max(one.died, one.born + 1)] -= one.bytes
+    live = peak = 0
+    for amount in change[:count]:
+        live += amount
+        peak = max(peak, live)
+    return peak

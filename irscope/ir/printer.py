@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
-from typing import Protocol
 
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node, Run, Value, runs
@@ -90,21 +89,9 @@ _CHUNK_LINES = 4096
 _MAX_INDENT = 40
 
 
-class TextSink(Protocol):
-    """Anything with a `write` for text."""
-
-    def write(self, text: str, /) -> object: ...
-
-
 def print_program(program: Program, *, locations: bool = True, limit: int | None = None) -> str:
     """The whole program as text; with a limit, at most that many nodes (such a text is for reading only)."""
     return "".join(_chunks(_program_lines(program, locations, limit)))
-
-
-def write_program(program: Program, sink: TextSink, *, locations: bool = True, limit: int | None = None) -> None:
-    """Write what `print_program` returns, a few thousand lines at a time."""
-    for chunk in _chunks(_program_lines(program, locations, limit)):
-        sink.write(chunk)
 
 
 def print_node(node: Node, names: ValueNames | None = None, *, locations: bool = True) -> str:

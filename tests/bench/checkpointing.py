@@ -13,13 +13,11 @@ from collections.abc import Iterable
 import torch
 from torch._subclasses import FakeTensorMode
 
-from irscope.frontends.joint.capture import joint_with_descriptors
-from irscope.frontends.joint.partition import torch_budgets
-from irscope.frontends.joint.reader import JointGraph, read_problem
 from irscope.memory.checkpointing.problem import CheckpointProblem
 from irscope.memory.checkpointing.simulate import Cost
 from irscope.memory.checkpointing.solve import CheckpointPlanner
 from tests.bench.checkpointmodels import MODELS
+from tests.tools.joint import JointGraph, joint_with_descriptors, read_problem, torch_budgets
 
 BUDGETS = (0.9, 0.75, 0.6, 0.5, 0.4)
 PLANNERS = ("μ-TWO", "knapsack", "Chen's segments", "articulation segments")

@@ -14,7 +14,7 @@ from irscope.tui.models.spans import text_of
 from irscope.tui.models.symbols import ASCII, UNICODE
 from irscope.tui.screens.base import ModelScreen
 from irscope.tui.screens.dialog import TextDialog
-from irscope.tui.screens.registry import SCREENS, all_actions, app_actions, pane_titles, screen_actions
+from irscope.tui.screens.registry import SCREENS, app_actions, pane_titles, screen_actions
 from irscope.tui.widgets.lines import DetailPane
 from irscope.tui.widgets.prompt import Prompt
 from tests.tui.panes import PANE_OWNERS
@@ -34,7 +34,7 @@ def owner_of(pane: str) -> type:
     return COMMON[pane] if pane in COMMON else next(record for record in SCREENS if record.name == pane).load()
 
 
-@pytest.mark.parametrize("action", all_actions(), ids=lambda action: f"{action.pane}.{action.name}")
+@pytest.mark.parametrize("action", screen_actions([record.name for record in SCREENS]), ids=lambda action: f"{action.pane}.{action.name}")
 def test_every_action_has_a_handler_a_label_and_help(action: Action) -> None:
     assert hasattr(owner_of(action.pane), f"action_{action.name.partition('(')[0]}")
     assert action.label

@@ -66,8 +66,3 @@ def pane_titles(names: Sequence[str]) -> dict[str, str]:
     """The panes of these screens and those that all screens have."""
     own = {pane: title for name in names for pane, title in screen_record(name).load().PANES.items()}
     return {**own, **PANE_TITLES}
-
-
-def all_actions() -> tuple[Action, ...]:
-    """The whole table."""
-    return screen_actions([record.name for record in SCREENS])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,17 +14,63 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
 
 import irscope  # noqa: E402
 from irscope.errors import UsageError  # noqa: E402
-from irscope.frontends.joint.capture import joint_from_export_module, joint_from_exported, joint_with_descriptors  # noqa: E402
-from irscope.frontends.joint.partition import torch_budgets  # noqa: E402
-from irscope.frontends.joint.reader import read_problem  # noqa: E402
-from irscope.frontends.recompute.measure import measured_peak  # noqa: E402
 from irscope.memory.checkpointing.problem import Phase, Repeat  # noqa: E402
 from irscope.memory.checkpointing.simulate import Simulator  # noqa: E402
+from tests.tools.joint import (  # noqa: E402
+    joint_from_export_module,
+    joint_from_exported,
+    joint_with_descriptors,
+    read_problem,
+    torch_budgets,
+)
 
 pytestmark = pytest.mark.torch
+
+
+class _Watch(TorchDispatchMode):
+    """Counts storages that operators make, until they are freed."""
+
+    def __init__(self, known: Iterable[torch.Tensor]) -> None:
+        begin: Any = super().__init__
+        begin()
+        self._known = {one.untyped_storage()._cdata for one in known}
+        self._live: dict[int, int] = {}
+        self.bytes = 0
+        self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        before = {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)}
+        result = func(*args, **(kwargs or {}))
+        for one in tree_leaves(result):
+            if isinstance(one, torch.Tensor):
+                self._see(one, before)
+        self.peak = max(self.peak, self.bytes)
+        return result
+
+    def _see(self, tensor: torch.Tensor, before: set[int]) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._live or key in self._known or key in before:
+            return
+        self._live[key] = storage.nbytes()
+        self.bytes += storage.nbytes()
+        weakref.finalize(storage, self._gone, key).atexit = False
+
+    def _gone(self, key: int) -> None:
+        self.bytes -= self._live.pop(key, 0)
+
+
+def measured_peak(function: Callable[[], Any], known: Iterable[torch.Tensor]) -> int:
+    """Most bytes of tensors alive at once that were made while a function ran; `known` are tensors that were there before."""
+    watch = _Watch(known)
+    with torch.autograd.set_multithreading_enabled(False), watch:
+        function()
+    return watch.peak
 
 
 class _Block(nn.Module):

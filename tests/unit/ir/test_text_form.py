@@ -13,7 +13,7 @@ from irscope.ir.graph import Attr, Graph, Role
 from irscope.ir.parser import parse_program
 from irscope.ir.payload import Blob, FileRegion, Literal, Payload
 from irscope.ir.places import Loc
-from irscope.ir.printer import print_node, print_program, write_program
+from irscope.ir.printer import print_node, print_program
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, scalar, sequence, tensor, tuple_of
 from tests.tools.difference import difference
@@ -372,23 +372,6 @@ def test_a_limit_cuts_the_text_and_says_so(limit: int, last: str) -> None:
 
 def test_a_limit_that_is_not_reached_changes_nothing() -> None:
     assert print_program(parse_program(EVERYTHING), limit=8) == EVERYTHING
-
-
-def test_writing_in_chunks_gives_the_same_text() -> None:
-    graph = Graph()
-    for _ in range(10_000):
-        graph.append("a")
-    graph.set_outputs([])
-    program = Program(graph)
-    chunks: list[str] = []
-
-    class Sink:
-        def write(self, text: str) -> None:
-            chunks.append(text)
-
-    write_program(program, Sink())
-    assert len(chunks) > 2
-    assert "".join(chunks) == print_program(program)
 
 
 def test_a_node_alone_is_one_line_without_numbering() -> None:

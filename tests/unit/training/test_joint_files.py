@@ -54,9 +54,8 @@ def _reports(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 
 def test_peak_is_that_of_torchs_storages(joint: Path, exported: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from irscope.frontends.joint.capture import joint_from_exported
-    from irscope.frontends.joint.reader import read_problem
     from irscope.memory.checkpointing.simulate import Simulator
+    from tests.tools.joint import joint_from_exported, read_problem
 
     graph = joint_from_exported(exported)
     graph.kept |= {node for node in graph.graph.nodes if node.op == "placeholder"}  # who calls holds what it gives

@@ -1,1 +1,0 @@
-"""Joint graphs of PyTorch, forward and backward in one, as problems of checkpointing; and plans as policies for live modules."""
