@@ -16,7 +16,9 @@ def test_large_files_take_no_more_memory_than_small_ones(form: str, tmp_path: Pa
     if reason:
         pytest.skip(reason)
     small, big = torch_big.twins(form, tmp_path)
-    assert (small["code"], big["code"]) == (0, 0)
+    # Of a file of weights shapes and liveness are unknown, which is exit code 5.
+    expected = 5 if form in ("state dict", "safetensors") else 0
+    assert (small["code"], big["code"]) == (expected, expected)
     for found, size in ((small, SMALL), (big, BIG)):
         assert found["report"]["model"]["parameter_bytes"] == 4 * LAYERS * size * size
     assert big["report"]["model"]["sha256"] == "", "hashing 3.2 GB would take longer than everything else"
