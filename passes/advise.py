@@ -50,7 +50,7 @@ class Ranked:
 
 @dataclass
 class AdviceList:
-    """All findings, and what was not looked at."""
+    """All findings, and what was not examined."""
 
     device: str
     at: dict[str, int]
@@ -81,7 +81,7 @@ class Advise(Analysis[AdviceList]):
         "findings",
         "savings",
         "evidence",
-        "not looked at",
+        "not examined",
     )
 
     values: bool = False
@@ -155,7 +155,7 @@ class Advise(Analysis[AdviceList]):
         missing += [(name, why, "not asked") for name, why in result.not_asked.items() if not self.topics]
         tables = self._tables(result) if result.ranked else []
         if missing:
-            tables.append(Table.of(missing, ["topic:text", "why:text", "state:text"], "not looked at"))
+            tables.append(Table.of(missing, ["topic:text", "why:text", "state:text"], "not examined"))
         notes = [CONVENTION, *_NOTES]
         if result.at:
             sizes = ", ".join(f"{name}={size}" for name, size in result.at.items())

@@ -129,7 +129,7 @@ class Checkpoint(Analysis[Checkpointed]):
             within = [cost.seconds for cost in costs if cost.peak <= budget]
             least = min((cost.peak for cost in costs), default=None)
             others.append((name, min(within, default=None), least))
-        yield Table.of(others, _OTHERS, "what simpler planners reach")
+        yield Table.of(others, _OTHERS, "baseline planners")
         recomputed = _recomputed(result.step, result.chosen)
         yield Table.of(recomputed[: self.top or None], _RECOMPUTED, "recomputed")
 

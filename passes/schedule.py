@@ -159,7 +159,7 @@ class Schedule(Analysis[Scheduled]):
         helping = [one for one in result.levers if (one.bound if one.peak is None else one.peak) < ordering.peak]
         changes = [(one.what, one.places or None, one.peak, one.bound) for one in helping]
         columns = [Column("change"), Column("places", Kind.COUNT), Column("peak", Kind.BYTES), Column("bound", Kind.BYTES)]
-        yield Table.of(changes, columns=columns, title="what could lower the peak further")
+        yield Table.of(changes, columns=columns, title="possible changes and their peaks")
         needs = result.draft.problem.needs(ordering.order)
         moved = [(result.draft.nodes[op].name, at, op, needs[at]) for at, op in enumerate(ordering.order)] if result.is_new else []
         columns = [Column("node", Kind.NODE), Column("step", Kind.INDEX), Column("before", Kind.INDEX), Column("alive", Kind.BYTES)]

@@ -233,7 +233,7 @@ def _lowest(needs: Callable[[int], int], sizes: dict[int, Size], batch: int) -> 
 
 
 def _size(captures: _Captures, batch: int, room: int, seconds: float) -> Size:
-    """Plan a size: first with what simpler planners find, then with the time that is allowed."""
+    """Plan a size: first with baseline planners find, then with the time that is allowed."""
     memory = captures.memory(batch)
     problem = step_problem(memory.trace, StepTimes(memory.target.device).of).problem
     planner = CheckpointPlanner(problem)

@@ -127,7 +127,7 @@ def patterns_table(compared: ModelComparison) -> Table:
         (kind, count, before or "nothing", after or "nothing", name_of(compared, examples[kind, before, after]))
         for (kind, before, after), count in sorted(found.items(), key=lambda item: (-costs[item[0]], -item[1]))
     ]
-    return Table.of(rows, columns=["change:text", "times:count", "a:text", "b:text", "first:node"], title="what became what")
+    return Table.of(rows, columns=["change:text", "times:count", "a:text", "b:text", "first:node"], title="fused, split and replaced nodes")
 
 
 def modules_table(compared: ModelComparison, everything: bool = False) -> Table:

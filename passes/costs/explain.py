@@ -1,4 +1,4 @@
-"""Where the cost of one node comes from: rule, formula, the numbers put in, and the source that made the node."""
+"""Where the cost of one node comes from: rule, formula, values of its symbols, and the source that made the node."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _tables(node: Node, costs: Costs, types: Inferred) -> Iterator[Table]:
     yield Table.of(rows, columns=["number:text", "formula:formula", "value:number", "unit:text"], title="cost of one run")
     if found is not None and found.sizes:
         sizes = [(symbol, plain(size)) for symbol, size in sorted(found.sizes.items())]
-        yield Table.of(sizes, columns=["symbol:text", "stands_for:number"], title="numbers put in")
+        yield Table.of(sizes, columns=["symbol:text", "stands_for:number"], title="values of the symbols")
 
 
 def _unit(measure: str) -> str:

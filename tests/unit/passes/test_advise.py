@@ -43,7 +43,7 @@ def test_a_model_with_nothing_wrong_gets_no_advice() -> None:
     report = manager.run_one(Advise()).report()
     assert report.summary["findings_count"] == 0 and not report.partial
     [missing] = report.tables
-    assert missing.title == "not looked at" and missing.cells("topic") == ["duplicates", "precision", "pruning"]
+    assert missing.title == "not examined" and missing.cells("topic") == ["duplicates", "precision", "pruning"]
     assert any(note.startswith("nothing to advise on memory, fusion") for note in report.notes)
 
 

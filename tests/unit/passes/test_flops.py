@@ -279,7 +279,7 @@ def test_explaining_a_node() -> None:
     assert "matmul" in str(facts["rule"])
     formulas = dict(zip(column(report, "cost of one run", "number"), column(report, "cost of one run", "formula"), strict=True))
     assert formulas["macs"] == "a1*y0*y1"
-    sizes = dict(zip(column(report, "numbers put in", "symbol"), column(report, "numbers put in", "stands_for"), strict=True))
+    sizes = dict(zip(column(report, "values of the symbols", "symbol"), column(report, "values of the symbols", "stands_for"), strict=True))
     assert (sizes["a1"], sizes["y0"], sizes["y1"]) == (16, 8, 16)
 
 
