@@ -53,12 +53,12 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
 
 
 def check_sizes(program: Program) -> None:
-    """Raise LoadError for an input or weight that no machine could hold: what counts its bytes need not be ready for any number."""
+    """Raise LoadError for an input or weight that cannot be, so that what counts bytes need not be ready for any number."""
     for body in program.bodies():
         for value in (*body.inputs, *body.weights):
-            if isinstance(value.type, TensorType) and not value.type.is_addressable:
+            if isinstance(value.type, TensorType) and not value.type.is_possible:
                 raise LoadError(
-                    f"{value.name or 'an input'!r} is {value.type}, which has more elements than a machine can address",
+                    f"{value.name or 'an input'!r} is {value.type}: a size is negative, or there are more elements than addresses",
                     code="IRS108",
                     where=program.path,
                     hint="the file is damaged or hostile",

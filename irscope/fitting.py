@@ -13,8 +13,8 @@ from irscope.errors import PassError, UsageError
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.ir.remedy import bind_option, typed
-from irscope.memory.caching import OutOfMemory
-from irscope.passes.cuda.replay import BOUNDLESS, Outcome, replay
+from irscope.memory.caching import BOUNDLESS, OutOfMemory
+from irscope.passes.cuda.replay import Outcome, replay
 from irscope.passes.cuda.result import DeviceMemory, bracketed
 from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.largest import Heights, Largest, largest_by_formula, largest_by_measuring

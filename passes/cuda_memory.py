@@ -12,12 +12,12 @@ from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Value, paused_gc
 from irscope.ir.remedy import bind_option, input_option, lacks_shape
 from irscope.ir.types import TensorType
-from irscope.memory.caching import OutOfMemory
+from irscope.memory.caching import BOUNDLESS, OutOfMemory
 from irscope.passes.alias import Alias
 from irscope.passes.cuda.as_run import as_run
 from irscope.passes.cuda.loading import is_on_host, moved_weights
 from irscope.passes.cuda.present import report
-from irscope.passes.cuda.replay import BOUNDLESS, Outcome, replay
+from irscope.passes.cuda.replay import Outcome, replay
 from irscope.passes.cuda.result import Basis, DeviceMemory, Shortage
 from irscope.passes.cuda.scripts import Load, has_unknown, open_symbols, script_of
 from irscope.passes.cuda.stream import Stream, forward_stream

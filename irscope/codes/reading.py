@@ -241,8 +241,8 @@ CODES: Final[dict[str, CodeDoc]] = {
         "names what passed it. --budget 60s,4GB allows more, if you know where the file comes from.",
     ),
     "IRS108": CodeDoc(
-        "A tensor is larger than a machine can address",
-        "An input or weight has a size, or a number of elements, of 2^63 or more: the file is damaged or hostile.",
+        "There can be no such tensor",
+        "An input or weight has a negative size, or 2^57 elements or more: the file is damaged or hostile.",
     ),
     "IRS107": CodeDoc(
         "The file does not have the form of its kind",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from irscope.comparing.side import Side
 from irscope.devices import DeviceProfile
 from irscope.devices.catalogue import all_devices
-from irscope.errors import IrscopeError
+from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.ir.graph import Node
 from irscope.passes.cuda.result import Moment
 from irscope.passes.ort_memory import OrtMemory
@@ -18,7 +18,7 @@ from irscope.passkit.settings import Settings
 from irscope.recording import Recording
 from irscope.recording.records import Setting
 from irscope.report.values import Provenance, Quantity
-from irscope.session import Model
+from irscope.session import Model, check_target
 
 COLD, WARM = "cold", "warm"
 _MOMENTS: tuple[tuple[str, Moment], ...] = ((COLD, "cold"), (WARM, "warm"))
@@ -73,7 +73,15 @@ def settings_of(recording: Recording, given: Settings) -> Settings:
     torch = given.torch or (header.versions.get("torch", "") if header.executor == "torch-cuda" else "")
     conf = header.settings.get("PYTORCH_CUDA_ALLOC_CONF", header.settings.get("PYTORCH_ALLOC_CONF", ""))
     alloc_conf = given.alloc_conf or (str(conf) if header.executor == "torch-cuda" else "")
-    return Settings(device=device, torch=torch, alloc_conf=alloc_conf, strict=given.strict)
+    settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf, strict=given.strict)
+    try:
+        check_target(settings)
+    except UsageError as error:
+        if given.torch if error.code == "IRS641" else given.alloc_conf:
+            raise
+        hint = "--torch and --alloc-conf give others than the recording says"
+        raise LoadError(f"what was recorded cannot be predicted: {error.message}", code=error.code, hint=hint) from error
+    return settings
 
 
 def catalogued(name: str) -> DeviceProfile | None:

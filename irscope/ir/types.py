@@ -17,8 +17,8 @@ Shape: TypeAlias = tuple[Dim, ...] | None
 Layout: TypeAlias = tuple[Dim, ...] | Literal["sparse"] | None
 """Strides in elements where they are known, "sparse", or None: not stated (row-major)."""
 
-MOST_ELEMENTS = (1 << 63) - 1
-"""What the runtimes count elements with: a signed integer of 64 bits."""
+MOST_ELEMENTS = (1 << 57) - 1
+"""What fits into the virtual addresses of 57 bits that processors have (Intel's 5-level paging)."""
 
 _is_plain_device = re.compile(r"[A-Za-z0-9_.:/-]+").fullmatch
 
@@ -69,14 +69,14 @@ class TensorType(Type):
         return count * (bits // 8) if bits % 8 == 0 else (count * bits + 7) // 8
 
     @property
-    def is_addressable(self) -> bool:
-        """Whether a machine could hold such a tensor at all: no size and no number of elements is surely beyond 63 bits."""
+    def is_possible(self) -> bool:
+        """Whether there can be such a tensor: no size is negative, and no number of elements surely beyond a machine's addresses."""
         if self.shape is None:
             return True
         count = 1
         for dim in self.shape:
             low = bounds(dim)[0] or 0
-            if low > MOST_ELEMENTS:
+            if low > MOST_ELEMENTS or (low < 0 and not isinstance(dim, SymDim)):
                 return False
             count *= low
         return count <= MOST_ELEMENTS

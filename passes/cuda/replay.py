@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from irscope.devices import Target
 from irscope.memory.caching import Block, CachingAllocator, Segment
 
-BOUNDLESS = 1 << 60
-"""Memory of a device on which everything fits."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bytes:

@@ -14,9 +14,9 @@ from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import Type
+from irscope.memory.caching import BOUNDLESS
 from irscope.ops.registry import find_op
 from irscope.ops.temporaries import MemoryEvent, memory_events
-from irscope.passes.cuda.replay import BOUNDLESS
 from irscope.passes.cuda.result import Basis
 from irscope.passes.cuda.scripts import Load
 from irscope.passes.cuda.stream import Stream, forward_stream, operator_call

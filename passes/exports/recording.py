@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from irscope.errors import PassError
 from irscope.ir.graph import Node
 from irscope.ir.remedy import typed
-from irscope.memory.caching import Block, CachingAllocator, OutOfMemory, Segment
+from irscope.memory.caching import BOUNDLESS, Block, CachingAllocator, OutOfMemory, Segment
 from irscope.passes.cuda.replay import Script
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda.scripts import Load
@@ -80,7 +80,7 @@ def record(memory: DeviceMemory) -> Recording:
     try:
         return _Recorder(memory, room).run(load, stream, script)
     except OutOfMemory:
-        return _Recorder(memory, 1 << 60).run(load, stream, script)
+        return _Recorder(memory, BOUNDLESS).run(load, stream, script)
 
 
 class _Recorder:

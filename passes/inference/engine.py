@@ -118,7 +118,7 @@ class Inference(RuleContext):
         self._explained: Reason | None = None
         self._assumed: set[tuple[Dim, Dim]] = set()
         self._faulty: set[Node] = set()
-        self._addressable: dict[TensorType, bool] = {}
+        self._possible: dict[TensorType, bool] = {}
         self.after_body: Callable[[Node, int], None] | None = None
         """Called after each inference of a body that a control node runs, with the node and the number of the step."""
         self._controls: dict[str, Callable[[Inference, Node], list[Type]]] = {}
@@ -168,8 +168,8 @@ class Inference(RuleContext):
         else:
             spec = find_op(node.op)
             types = self._foreign(node) if spec is None else self._infer(node, spec)
-        if any(type(one) is TensorType and not self._is_addressable(one) for one in types):
-            types = self._give_up(node, "a result has more elements than a machine can address", "model")
+        if any(type(one) is TensorType and not self._is_possible(one) for one in types):
+            types = self._give_up(node, "a result would have a negative size, or more elements than a machine can address", "model")
         found = self.found.types
         for output, type_ in zip(node.outputs, types, strict=False):
             if self._seen:
@@ -184,10 +184,10 @@ class Inference(RuleContext):
                     self.note_size(size)
         self._node = outer
 
-    def _is_addressable(self, type_: TensorType) -> bool:
-        found = self._addressable.get(type_)
+    def _is_possible(self, type_: TensorType) -> bool:
+        found = self._possible.get(type_)
         if found is None:
-            found = self._addressable[type_] = type_.is_addressable
+            found = self._possible[type_] = type_.is_possible
         return found
 
     def step(self, node: Node, number: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.devices import Target
-from irscope.memory.caching import Block, CachingAllocator, OutOfMemory
+from irscope.memory.caching import BOUNDLESS, Block, CachingAllocator, OutOfMemory
 from irscope.passes.cuda.moments import ROUNDING, Moments, Stretch, moments
 from irscope.passes.cuda.replay import Bytes
 from irscope.passes.cuda.result import Counter, bracketed, fitting
@@ -19,7 +19,6 @@ from irscope.report.values import Quantity, largest, quantity
 from irscope.training.trace import CATEGORIES, PHASES, Phase, Trace
 
 When: TypeAlias = Literal["peak", "after"]
-_BOUNDLESS = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -119,13 +118,13 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
     try:
         found, fits = _replay(trace, target, stream, sizes, room), True
     except OutOfMemory:
-        found, fits = _replay(trace, target, stream, sizes, _BOUNDLESS), False
+        found, fits = _replay(trace, target, stream, sizes, BOUNDLESS), False
     if stream.is_exact:
         return StepMemory(
             trace, target, stream, sizes, found.before, found.steps, _moments(trace, stream, found, sizes, sizes, sizes), fits
         )
     least, most = stream.numbers("low"), stream.most()
-    low, high = (None if ends is None else _replay(trace, target, stream, ends, _BOUNDLESS).steps for ends in (least, most))
+    low, high = (None if ends is None else _replay(trace, target, stream, ends, BOUNDLESS).steps for ends in (least, most))
     return StepMemory(
         trace, target, stream, sizes, found.before, found.steps, _moments(trace, stream, found, sizes, least, most), fits, low, high
     )

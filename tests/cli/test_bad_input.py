@@ -179,3 +179,19 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture
     os.mkfifo(tmp_path / "pipe.onnx")
     assert main(["run", str(tmp_path / "pipe.onnx")]) == 3
     assert "no regular file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "passes", ["default", "liveness{model=eager}", "liveness{model=ort}", "plan{seconds=0.1}", "cuda_memory", "ort_memory"]
+)
+def test_what_no_device_holds_is_reported_and_no_failure(passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "large.irs"
+    size = "100000000,100000000"
+    path.write_text(
+        f"irscope 1\ngraph @main {{\n  input %x: f32[{size}]\n  param %w: f32[{size}]\n"
+        f"  %y: f32[{size}] = math.matmul(%x, %w)\n  %z: f32[{size}] = math.exp(%y)\n  return %z\n}}\n"
+    )
+    assert main(["run", "--passes", passes, "--device", "rtx-3060", str(path)]) == 0
+    out = capsys.readouterr().out
+    if "eager" in passes:
+        assert re.search(r"fits +no", out)

@@ -6,11 +6,12 @@ from irscope.memory.caching.allocator import CachingAllocator
 from irscope.memory.caching.blocks import Block
 from irscope.memory.caching.conf import AllocConf, parse_alloc_conf
 from irscope.memory.caching.counters import Counters
-from irscope.memory.caching.device import OutOfMemory
+from irscope.memory.caching.device import BOUNDLESS, OutOfMemory
 from irscope.memory.caching.snapshot import BlockState, Segment
 from irscope.memory.caching.versions import TorchVersion, torch_version
 
 __all__ = [
+    "BOUNDLESS",
     "AllocConf",
     "Block",
     "BlockState",

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from irscope.errors import IrscopeError
 from irscope.memory.caching.sizes import MIB, SEGMENT_GRAIN
+
+BOUNDLESS: Final = 1 << 100
+"""Memory of a device on which everything fits: more than any number of tensors that a machine could address take."""
 
 
 class OutOfMemory(IrscopeError):

@@ -9,12 +9,11 @@ from typing import TypeVar
 import numpy as np
 
 from irscope.memory.bfc import BfcArena
-from irscope.memory.caching import CachingAllocator
+from irscope.memory.caching import BOUNDLESS, CachingAllocator
 from irscope.memory.placement.gaps import place_in_order
 from irscope.memory.placement.problem import make_problem
 
 T = TypeVar("T")
-_NO_BOUND = 1 << 60
 
 
 def while_running(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> int:
@@ -64,7 +63,7 @@ def held_by_arena(lower: Sequence[int], upper: Sequence[int], size: Sequence[int
 
 def reserved_by_torch(lower: Sequence[int], upper: Sequence[int], size: Sequence[int]) -> int:
     """Bytes that PyTorch's CUDA allocator reserves where each buffer is asked for when it is made."""
-    allocator = CachingAllocator(total_memory=_NO_BOUND)
+    allocator = CachingAllocator(total_memory=BOUNDLESS)
     for block in _replay(lower, upper, size, allocator.malloc):
         allocator.free(block)
     return allocator.counters().reserved_peak

@@ -12,7 +12,7 @@ from irscope.comparing.expected import catalogued, settings_of
 from irscope.comparing.matching import How
 from irscope.comparing.runs import RunComparison
 from irscope.comparing.schema import schema_text
-from irscope.errors import LoadError
+from irscope.errors import LoadError, UsageError
 from irscope.passkit.settings import Settings
 from irscope.recording import (
     Counters,
@@ -255,6 +255,15 @@ def test_device_and_version_are_those_of_the_recording() -> None:
     found = settings_of(recording(header=header), Settings())
     assert (found.device, found.torch, found.alloc_conf) == ("h200", "2.12.1", "expandable_segments:True")
     assert settings_of(recording(header=header), Settings(device="a100")).device == "a100"
+
+
+def test_a_version_that_nobody_knows_is_the_recordings_fault() -> None:
+    header = replace(recording().header, executor="torch-cuda", versions={"torch": "9.9.9"})
+    with pytest.raises(LoadError, match=r"'9\.9\.9'"):
+        settings_of(recording(header=header), Settings())
+    assert settings_of(recording(header=header), Settings(torch="2.12")).torch == "2.12"
+    with pytest.raises(UsageError):
+        settings_of(recording(header=header), Settings(torch="7.1"))
 
 
 def test_a_gpu_is_compared_with_the_simulated_allocator() -> None:
