@@ -93,7 +93,7 @@ def engines(threads: int, only: str | None) -> list[Engine]:
         if only != "cpu" and torch.cuda.is_available():
             found.append(TorchCuda())
     elif only != "gpu":
-        from irscope.runtime.calibrate.numpyengine import NumpyCpu
+        from irscope.runtime.calibrate.engine import NumpyCpu
 
         if threads:
             raise UsageError("--threads needs PyTorch; NumPy takes its number of threads from OMP_NUM_THREADS")

@@ -19,8 +19,7 @@ from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.runtime.calibrate.convolutions import Convolution, Errors, FittedRule, fit_rules, kept_out_models
 from irscope.runtime.calibrate.gpufolder import is_gpu_folder, read_gpu_folder
-from irscope.runtime.calibrate.recordings import convolutions_of
-from irscope.runtime.calibrate.slowdown import Run, Slowdown, fit_slowdown
+from irscope.runtime.calibrate.recordings import Run, Slowdown, convolutions_of, fit_slowdown
 from irscope.session import open_model
 
 _KINDS = {"cpu": "cpu", "gpu": "cuda"}

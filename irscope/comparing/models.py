@@ -2,21 +2,223 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from irscope.comparing.align import rising
 from irscope.comparing.axis import common_axis
-from irscope.comparing.changes import Change, changes, does_the_same
 from irscope.comparing.groups import Kind, groups
 from irscope.comparing.matching import How, Matching, match
 from irscope.comparing.side import Side, weights_of
-from irscope.comparing.symbols import share_symbols
-from irscope.ir.dims import Dim
-from irscope.ir.graph import Node, Value, paused_gc
-from irscope.ir.types import TensorType
+from irscope.ir.bind import substitute_symbols
+from irscope.ir.dim_poly import Interval
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Attr, Node, Value, paused_gc
+from irscope.ir.program import Program
+from irscope.ir.spelling import attr_text
+from irscope.ir.types import TensorType, Type
+from irscope.ops.registry import find_op
 from irscope.session import Model
+
+# ----------------------------------------------------------------------------------------------------
+# Differences of two matched nodes: shapes, element types, attributes, weights, FLOPs.
+
+ASPECTS = ("operator", "shape", "dtype", "attributes", "weights", "module", "flops")
+"""Kinds of difference, in the order in which they are listed."""
+_ARROW = " -> "
+_LONGEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two matched nodes."""
+
+    aspect: str
+    before: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        """The difference in words."""
+        return f"{_short(self.before)}{_ARROW}{_short(self.after)}"
+
+
+def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
+    """Every difference between two matched nodes except their module."""
+    found = [*_types(one, other), *_attributes(one, other), *_weights(one, other)]
+    flops = a.flops(one), b.flops(other)
+    if flops[0] != flops[1]:
+        found.append(Change("flops", _number(flops[0]), _number(flops[1])))
+    return found
+
+
+def does_the_same(one: Node, other: Node) -> bool:
+    """Whether two matched nodes have the same attributes and weights, apart from sizes."""
+    return not any(_attributes(one, other)) and [_weight_key(value) for value in weights_of(one)] == [
+        _weight_key(value) for value in weights_of(other)
+    ]
+
+
+def _types(one: Node, other: Node) -> Iterator[Change]:
+    for left, right in zip(one.outputs, other.outputs, strict=False):
+        if left.type is right.type:
+            continue
+        first, second = left.type, right.type
+        if isinstance(first, TensorType) and isinstance(second, TensorType):
+            if first.shape != second.shape:
+                yield Change("shape", _shape_of(first), _shape_of(second))
+            if first.dtype is not second.dtype:
+                yield Change("dtype", first.dtype.text, second.dtype.text)
+        elif first.text != second.text:
+            yield Change("dtype", first.text, second.text)
+
+
+def _attributes(one: Node, other: Node) -> Iterator[Change]:
+    if one.attrs == other.attrs:
+        return
+    for key in dict.fromkeys((*one.attrs, *other.attrs)):
+        left, right = one.attrs.get(key, _MISSING), other.attrs.get(key, _MISSING)
+        before, after = _attr_text(one, key, left), _attr_text(other, key, right)
+        if before != after:
+            yield Change("attributes", f"{key} {before or 'unset'}", after or "unset")
+
+
+_MISSING = object()
+
+
+def _attr_text(node: Node, key: str, value: Attr) -> str:
+    """The text of an attribute; empty where it is not set, or has its default."""
+    if value is _MISSING or value is None:
+        return ""
+    if isinstance(value, tuple) and value and (all(one == _IDLE.get(key) for one in value) or _follows(node, key, value)):
+        return ""
+    return "" if value == _default(node.op, key) else attr_text(value)
+
+
+def _follows(node: Node, key: str, value: Attr) -> bool:
+    """Whether an attribute is redundant with the shape of the weight."""
+    weight = node.inputs[1] if key == "kernel_shape" and len(node.inputs) > 1 else None
+    return weight is not None and isinstance(weight.type, TensorType) and weight.type.shape is not None and weight.type.shape[2:] == value
+
+
+_IDLE = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
+"""Default of every entry of such an attribute."""
+
+
+def _default(op: str, key: str) -> object:
+    spec = find_op(op)
+    found = () if spec is None else (parameter.default for parameter in spec.schema.attrs if parameter.name == key)
+    default = next(iter(found), None)
+    return tuple(default) if isinstance(default, list) else default
+
+
+def _weights(one: Node, other: Node) -> Iterator[Change]:
+    left, right = weights_of(one), weights_of(other)
+    if [_weight_key(value) for value in left] == [_weight_key(value) for value in right]:
+        return
+    names_left, names_right = {value.name: value for value in left}, {value.name: value for value in right}
+    for name, value in names_left.items():
+        twin = names_right.get(name)
+        if twin is not None and _weight_key(twin) != _weight_key(value):
+            yield Change("weights", f"{name} {value.type}", str(twin.type))
+    gone = [value for name, value in names_left.items() if name not in names_right]
+    new = [value for name, value in names_right.items() if name not in names_left]
+    for place in range(max(len(gone), len(new))):
+        before = gone[place] if place < len(gone) else None
+        after = new[place] if place < len(new) else None
+        if before is not None and after is not None and before.type is after.type:
+            continue  # only the name is another one
+        yield Change("weights", _weight(before), _weight(after))
+
+
+def _weight(value: Value | None) -> str:
+    return "none" if value is None else f"{value.name or 'unnamed'} {value.type}"
+
+
+def _weight_key(value: Value) -> tuple[str | None, Type]:
+    return value.name, value.type
+
+
+def _shape_of(type_: TensorType) -> str:
+    return "[*]" if type_.shape is None else f"[{','.join(map(str, type_.shape))}]"
+
+
+def _number(value: object) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+# ----------------------------------------------------------------------------------------------------
+# Unifies symbols of two models that stand for the same size, such as the batch, so that formulas of both are comparable.
+
+
+def share_symbols(a: Program, b: Program) -> dict[str, str]:
+    """Give the symbols of B the names and limits of those of A that stand at the same places of the same inputs; returns what was renamed.
+
+    Exporters number nameless sizes as they like, and give one size other limits in other files.
+    """
+    pairs = _consistent(a, b)
+    substitute_symbols(b, {own: a.symbols[name] for own, name in pairs.items() if b.symbols[own] is not a.symbols[name]})
+    return {own: name for own, name in pairs.items() if own != name}
+
+
+def _consistent(a: Program, b: Program) -> dict[str, str]:
+    """For symbols of B the one of A that it stands for: the only one beside it, and beside no other."""
+    pairs = list(dict.fromkeys(_by_inputs(a, b)))
+    paired = {own for own, _ in pairs}, {name for _, name in pairs}
+    pairs += [(name, name) for name in b.symbols if name in a.symbols and name not in paired[0] and name not in paired[1]]
+    times = Counter(own for own, _ in pairs), Counter(name for _, name in pairs)
+    found = {
+        own: name
+        for own, name in pairs
+        if times[0][own] == times[1][name] == 1 and not _disjoint(a.symbols[name].bounds, b.symbols[own].bounds)
+    }
+    # A name that a symbol of B keeps for itself cannot be given to another one.
+    while clashing := [own for own, name in found.items() if name in b.symbols and name not in found]:
+        for own in clashing:
+            del found[own]
+    return found
+
+
+def _by_inputs(a: Program, b: Program) -> Iterator[tuple[str, str]]:
+    """Symbols at the same axis of the same input: of B, then of A."""
+    for one, other in _inputs(a.graph.inputs, b.graph.inputs):
+        left, right = one.type, other.type
+        if (
+            isinstance(left, TensorType)
+            and isinstance(right, TensorType)
+            and left.shape
+            and right.shape
+            and len(left.shape) == len(right.shape)
+        ):
+            for size, own in zip(left.shape, right.shape, strict=True):
+                if _is_symbol(size, a.symbols) and _is_symbol(own, b.symbols):
+                    yield str(own), str(size)
+
+
+def _inputs(a: Sequence[Value], b: Sequence[Value]) -> Iterator[tuple[Value, Value]]:
+    """Inputs of the same name, or in their order where no names are the same."""
+    named = {value.name: value for value in b}
+    alike = [(value, named[value.name]) for value in a if value.name in named]
+    yield from alike or zip(a, b, strict=False)
+
+
+def _is_symbol(size: Dim, symbols: Mapping[str, SymDim]) -> bool:
+    return isinstance(size, SymDim) and symbols.get(str(size)) is size
+
+
+def _disjoint(a: Interval, b: Interval) -> bool:
+    (low_a, high_a), (low_b, high_b) = a, b
+    return (high_a is not None and low_b is not None and high_a < low_b) or (high_b is not None and low_a is not None and high_b < low_a)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Differences of two models: nodes, modules, weights, totals and timelines.
 
 SAME, CHANGED = "same", "changed"
 

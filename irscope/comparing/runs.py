@@ -2,22 +2,209 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
+from irscope.comparing.align import align, rising
 from irscope.comparing.axis import common_axis
 from irscope.comparing.expected import COLD, WARM, Expected, expected, flops_by_node, lifetime_of
 from irscope.comparing.matching import How
-from irscope.comparing.runmatch import RunMatching, Unmatched, folded, match_recording, spine, unmatched
 from irscope.comparing.side import Side
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import LoadError
 from irscope.ir.graph import Node
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Family
 from irscope.recording import MemoryEvent, OpRecord, Recording, figures, peak_of, without_workspaces
 from irscope.report.values import Quantity
 from irscope.session import Model, file_digest
+
+# ----------------------------------------------------------------------------------------------------
+# Nodes of operators that ONNX Runtime renamed when it chose another layout: their kernels' names still tell.
+
+_SUFFIX = re.compile(r"(_nchwc|_token_\d+|/duplicated)+$")
+"""What is put behind the name of a tensor when its layout changes."""
+
+
+def owners(steps: Sequence[Node], ops: Sequence[OpRecord], names: Mapping[str, int]) -> dict[int, list[int]]:
+    """Operators of each step by the names that they know.
+
+    An operator that names no nodes, as its results were renamed, leaves them all to the next one that does. Each is given back those
+    between its own result and the one before: what works element by element belongs to what makes its operand, all else to what reads it.
+    """
+    found: dict[int, list[int]] = {}
+    crowds: dict[int, int] = {}
+    for op in ops:
+        sources = list(dict.fromkeys(names[source] for source in op.sources if source in names))
+        for step in sources:
+            found.setdefault(step, []).append(op.index)
+            if len(sources) > 1:
+                crowds[step] = op.index
+    told = {names[base]: op.index for op in ops if not op.sources for base in _bases(op) if base in names}
+    if not told or not crowds:
+        return found
+    owner = {**crowds, **{step: op for step, op in told.items() if step in crowds}}
+    number = {node: step for step, node in enumerate(steps)}
+    for step in sorted(crowds):
+        if step not in told and _is_elementwise(steps[step]):
+            makers = [number[value.node] for value in steps[step].inputs if value is not None and value.node in number]
+            owner[step] = max((owner[maker] for maker in makers if maker in owner), default=owner[step])
+    for step in sorted(crowds, reverse=True):
+        if step not in told and owner[step] == crowds[step]:
+            readers = [number[user] for output in steps[step].outputs for user in output.users or () if user in number]
+            owner[step] = min((owner[reader] for reader in readers if reader in owner), default=owner[step])
+    return {**found, **{step: [op] for step, op in owner.items()}}
+
+
+def _bases(op: OpRecord) -> list[str]:
+    """Names of kernels without what a layout puts behind them."""
+    return [base for kernel in op.kernels if (base := _SUFFIX.sub("", kernel)) != kernel]
+
+
+def _is_elementwise(node: Node) -> bool:
+    spec = find_op(node.op)
+    return spec is not None and spec.family is Family.ELEMENTWISE
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which recorded operator carries out which node: by name, then by operator, module and order.
+
+_LAYOUT = re.compile(r"Memcpy(To|From)Host|Reorder(In|Out)put|(Memcpy|Transpose).*_token_\d+")
+"""Operators that ONNX Runtime inserts between nodes."""
+
+
+@dataclass
+class RunMatching:
+    """Operators by node and nodes by operator; a fused operator has several nodes, and a composite node several operators."""
+
+    ops_of: dict[int, list[int]] = field(default_factory=dict)
+    nodes_of: dict[int, list[int]] = field(default_factory=dict)
+    how: dict[int, How] = field(default_factory=dict)
+    """By operator."""
+
+    def pair(self, node: int, op: int, how: How) -> None:
+        """An operator carries out a node."""
+        self.ops_of.setdefault(node, []).append(op)
+        self.nodes_of.setdefault(op, []).append(node)
+        self.how.setdefault(op, how)
+
+
+def match_recording(side: Side, recording: Recording) -> RunMatching:
+    """Match what was recorded with the nodes of the main graph, by their steps."""
+    found = RunMatching()
+    steps = side.timeline.steps
+    names = {output.name: step for step, node in enumerate(steps) for output in node.outputs if output.name is not None}
+    for step, indices in sorted(owners(steps, recording.ops, names).items()):
+        for index in indices:
+            found.pair(step, index, How.NAME)
+    keys: tuple[tuple[Callable[[Node], Hashable], Callable[[OpRecord], Hashable]], ...] = (
+        (lambda node: (_kind(node.source), node.scope.path, _types(node)), lambda op: (_kind(op.op), op.scope, op.outputs)),
+        (lambda node: (_kind(node.source), node.scope.path), lambda op: (_kind(op.op), op.scope)),
+        (lambda node: (_kind(node.source), _types(node)), lambda op: (_kind(op.op), op.outputs)),
+        (lambda node: _kind(node.source), lambda op: _kind(op.op)),
+    )
+    for of_node, of_op in keys:
+        _by_order(steps, recording.ops, found, of_node, of_op)
+    return found
+
+
+def _by_order(
+    steps: Sequence[Node],
+    ops: Sequence[OpRecord],
+    found: RunMatching,
+    of_node: Callable[[Node], Hashable],
+    of_op: Callable[[OpRecord], Hashable],
+) -> None:
+    """Align the nodes that are still unmatched between two matched neighbours, in order."""
+    known: dict[Hashable, int] = {}
+    edges = [(-1, -1), *spine(found), (len(steps), len(ops))]
+    for (low_node, low_op), (high_node, high_op) in pairwise(edges):
+        nodes = [step for step in range(low_node + 1, high_node) if step not in found.ops_of]
+        left = [op for op in range(low_op + 1, high_op) if op not in found.nodes_of]
+        if nodes and left:
+            first = [known.setdefault(of_node(steps[step]), len(known)) for step in nodes]
+            second = [known.setdefault(of_op(ops[op]), len(known)) for op in left]
+            for x, y in align(first, second):
+                found.pair(nodes[x], left[y], How.ORDER)
+
+
+def spine(found: RunMatching) -> list[tuple[int, int]]:
+    """A longest list of pairs of step and operator in the same order on both sides; a fused operator counts with its first step."""
+    first: dict[int, int] = {}
+    for op, steps in sorted(found.nodes_of.items()):
+        first.setdefault(min(steps), op)
+    return rising(sorted(first.items()))
+
+
+def _kind(name: str) -> str:
+    """An operator without the parts that say whose it is: aten::relu_, onnx::Conv@11, com.microsoft::Gelu."""
+    return name.rpartition("::")[2].partition("@")[0].partition(".")[0].strip("_").lower()
+
+
+def _types(node: Node) -> tuple[str, ...]:
+    return tuple([output.type.text for output in node.outputs])
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """A node that nothing recorded carries out, or a recorded operator without a node."""
+
+    side: str
+    """node or recorded."""
+    name: str
+    operator: str
+    module: str
+    reason: str
+
+
+def folded(steps: Sequence[Node], recording: Recording) -> frozenset[int]:
+    """Steps of nodes that were constant-folded or removed before the first run."""
+    names = frozenset(recording.mapping.folded) if recording.mapping is not None else frozenset()
+    return frozenset(step for step, node in enumerate(steps) if names and node.name in names)
+
+
+def unmatched(side: Side, recording: Recording, found: RunMatching) -> Iterator[Unmatched]:
+    """Everything without a counterpart, with the reason: nodes first."""
+    steps = side.timeline.steps
+    last = max(found.ops_of, default=-1)
+    gone = folded(steps, recording)
+    for step, node in enumerate(steps):
+        if step not in found.ops_of:
+            reason = "computed or taken out before the first run" if step in gone else _why_not_run(node, recording, step > last)
+            yield Unmatched("node", node.name, node.op, node.scope.module, reason)
+    for op in recording.ops:
+        if op.index not in found.nodes_of:
+            name = op.sources[0] if op.sources else ""
+            yield Unmatched("recorded", name or f"#{op.index}", op.op, op.scope.replace("/", "."), _why_unknown(op))
+
+
+def _why_not_run(node: Node, recording: Recording, is_behind: bool) -> str:
+    if not recording.ops:
+        return "the recording has no operators"
+    if is_behind and not recording.complete:
+        return "the recording ends before it"
+    spec = find_op(node.op)
+    if spec is not None and spec.family is Family.VIEW:
+        return "a view: the runtime had nothing to do for it"
+    if recording.header.executor.startswith("ort"):
+        return "no kernel names it: ONNX Runtime folded it, or took it out"
+    return "nothing recorded has its name, or its operator and module at this place"
+
+
+def _why_unknown(op: OpRecord) -> str:
+    if _LAYOUT.search(op.op):
+        return "the runtime put it in: a copy between devices or into another layout"
+    if op.sources:
+        return f"the model has no node {op.sources[0]}"
+    return "no node has its operator and module at this place"
+
+
+# ----------------------------------------------------------------------------------------------------
+# A model beside a recording of a real run: figures, nodes, modules, and whether the recording is one of this model at all.
 
 _FEW = 0.5
 """A recording in which less than this share of the operators is found is not of this model."""

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from irscope.memory.checkpointing.bounds import Bounds
-from irscope.memory.checkpointing.exact import best_of_all
 from irscope.memory.checkpointing.simulate import Simulator
-from irscope.memory.checkpointing.solve import CheckpointPlanner
+from irscope.memory.checkpointing.solve import CheckpointPlanner, best_of_all
 from tests.unit.memory.stepgraphs import STATES, random_step, slow_cost
 
 SEEDS = st.integers(0, 10**9)

@@ -8,7 +8,7 @@ import pytest
 
 from irscope.memory.ordering import exact
 from irscope.memory.ordering.cut import least_while_running
-from irscope.memory.ordering.necessary import Necessary
+from irscope.memory.ordering.exact import Necessary
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
 from irscope.memory.ordering.solve import best_order
 

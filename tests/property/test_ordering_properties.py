@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from irscope.errors import UsageError
 from irscope.memory.ordering.cut import least_while_running
-from irscope.memory.ordering.exact import Attempt, ExactSearch
+from irscope.memory.ordering.exact import Attempt, ExactSearch, Necessary
 from irscope.memory.ordering.layout import Layout
-from irscope.memory.ordering.necessary import Necessary
 from irscope.memory.ordering.portfolio import by_need, simple_orders
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
 from irscope.memory.ordering.solve import best_order, waists

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from irscope.memory.bfc.arena import BfcArena
-from irscope.memory.bfc.chunks import Chunk, Region
-from irscope.memory.bfc.growth import Strategy
+from irscope.memory.bfc.arena import BfcArena, Chunk, Region, Strategy
 
 __all__ = ["BfcArena", "Chunk", "Region", "Strategy"]

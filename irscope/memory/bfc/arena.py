@@ -2,25 +2,152 @@
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+from typing import Final, Literal, get_args
 
 from irscope.errors import UsageError
-from irscope.memory.bfc.chunks import IN_USE, RELEASED, RESERVED, Chunk, Region, absorb, split
-from irscope.memory.bfc.growth import (
-    AFTER_SHRINKING,
-    FIRST_REGION,
-    GRAIN,
-    MIB,
-    MOST_DEAD,
-    MOST_DOUBLED,
-    Growth,
-    Strategy,
-    less_after_failure,
-    rounded,
-)
 from irscope.memory.caching.counters import Counters
 from irscope.memory.caching.device import OutOfMemory
 from irscope.memory.caching.freelist import FreeList
+
+# ----------------------------------------------------------------------------------------------------
+# Chunks of the arena: what a request gets, and what is left over of a region.
+
+IN_USE: Final = 0
+RELEASED: Final = -1
+"""Given back to the device with its region, or part of the chunk before it."""
+RESERVED: Final = -2
+"""Came straight from the device and goes straight back."""
+
+
+class Chunk:
+    """A piece of a region. What malloc and reserve return is one of these, valid until it is freed."""
+
+    __slots__ = ("address", "arena", "key", "next", "order", "prev", "requested", "size")
+
+    def __init__(self, arena: object, size: int, address: int) -> None:
+        self.arena = arena
+        self.size = size
+        """Bytes it takes."""
+        self.address = address
+        self.requested = 0
+        """Bytes that were asked for."""
+        self.order = 0
+        self.key = IN_USE
+        """Its place among the free chunks where positive, else why it is not among them."""
+        self.prev: Chunk | None = None
+        self.next: Chunk | None = None
+
+    def __repr__(self) -> str:
+        return f"Chunk(size={self.size}, requested={self.requested}, address={self.address:#x})"
+
+
+class Region:
+    """Memory that the device gave in one piece; its chunks tile it."""
+
+    __slots__ = ("first", "number", "size")
+
+    def __init__(self, first: Chunk, number: int) -> None:
+        self.first = first
+        self.size = first.size
+        self.number = number
+        """How many regions the arena had when it got this one."""
+
+    def chunks(self) -> list[Chunk]:
+        """Its chunks by address."""
+        found = []
+        chunk: Chunk | None = self.first
+        while chunk is not None:
+            found.append(chunk)
+            chunk = chunk.next
+        return found
+
+
+def split(chunk: Chunk, size: int) -> Chunk:
+    """Keep the beginning of a chunk; the rest is a new chunk."""
+    rest = Chunk(chunk.arena, chunk.size - size, chunk.address + size)
+    rest.prev, rest.next = chunk, chunk.next
+    if chunk.next is not None:
+        chunk.next.prev = rest
+    chunk.next = rest
+    chunk.size = size
+    return rest
+
+
+def absorb(chunk: Chunk, after: Chunk) -> None:
+    """Make the next chunk a part of this one."""
+    chunk.size += after.size
+    chunk.next = after.next
+    if after.next is not None:
+        after.next.prev = chunk
+    after.key = RELEASED
+
+
+# ----------------------------------------------------------------------------------------------------
+# How much more the arena asks the device for when nothing free is large enough.
+
+Strategy = Literal["next_power_of_two", "same_as_requested"]
+"""ONNX Runtime's arena_extend_strategy: kNextPowerOfTwo (its default) or kSameAsRequested."""
+
+MIB: Final = 1 << 20
+GRAIN: Final = 256
+"""Every chunk is a multiple of this."""
+FIRST_REGION: Final = MIB
+"""initial_chunk_size_bytes"""
+AFTER_SHRINKING: Final = 2 * MIB
+"""initial_growth_chunk_size_bytes"""
+MOST_DOUBLED: Final = 1 << 30
+"""max_power_of_two_extend_bytes"""
+MOST_DEAD: Final = 128 * MIB
+"""max_dead_bytes_per_chunk"""
+_LEAST_RETRY: Final = 8 * 1024
+
+
+def rounded(size: int) -> int:
+    """A request as the arena counts it."""
+    return (size + GRAIN - 1) & -GRAIN
+
+
+class Growth:
+    """The size of the next region."""
+
+    __slots__ = ("after_shrinking", "most_doubled", "next_size", "strategy")
+
+    def __init__(self, strategy: Strategy, first: int, after_shrinking: int, most_doubled: int) -> None:
+        if strategy not in get_args(Strategy):
+            known = ", ".join(get_args(Strategy))
+            raise UsageError(f"there is no way to extend an arena called {strategy!r}", code="IRS321", hint=f"known: {known}")
+        self.strategy = strategy
+        self.next_size = rounded(first)
+        self.after_shrinking = after_shrinking
+        self.most_doubled = most_doubled
+
+    def region_for(self, size: int, available: int) -> int:
+        """Bytes to ask for on behalf of a request that no free chunk can serve."""
+        if self.strategy == "same_as_requested":
+            return size
+        if size > self.next_size:
+            while size > self.next_size:
+                self.next_size *= 2
+            return min(self.next_size, available)
+        found = min(self.next_size, available)
+        self.next_size = min(2 * self.next_size, self.most_doubled)
+        return found
+
+
+def less_after_failure(size: int, least: int) -> int | None:
+    """What is tried when the device refused a region: nine tenths of it, as long as the request fits."""
+    # ONNX Runtime computes this in single precision.
+    smaller = rounded(int(_single(_single(float(size)) * _single(0.9))))
+    return smaller if smaller >= max(least, _LEAST_RETRY) else None
+
+
+def _single(number: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", number))[0])
+
+
+# ----------------------------------------------------------------------------------------------------
+# The arena itself: malloc, free, reserve, shrink, and what ONNX Runtime's counters say.
 
 _PAGE: Final = 4096
 

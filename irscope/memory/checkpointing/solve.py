@@ -2,21 +2,270 @@
 
 from __future__ import annotations
 
+import math
+import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from irscope.errors import UsageError
-from irscope.memory.checkpointing.anneal import Annealer
 from irscope.memory.checkpointing.archive import Archive, Point
-from irscope.memory.checkpointing.baselines import knapsack, segments
 from irscope.memory.checkpointing.bounds import Bounds
 from irscope.memory.checkpointing.cut import Network
-from irscope.memory.checkpointing.exact import best_of_all
-from irscope.memory.checkpointing.greedy import greedy
-from irscope.memory.checkpointing.problem import CheckpointProblem
+from irscope.memory.checkpointing.greedy import greedy, recipe
+from irscope.memory.checkpointing.problem import CheckpointProblem, Phase
 from irscope.memory.checkpointing.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
 from irscope.report.units import Kind, humanise
+
+# ----------------------------------------------------------------------------------------------------
+# Simulated annealing over plans: keep one storage more, one less, or exchange two, evaluated by the exact simulator.
+
+_HOT = (3e-4, 3e-5, 3e-3)
+"""Temperatures at the beginning of a round, as shares of the time of the step; rounds take them in turn."""
+_COLD = 1e-5
+"""The same at the end."""
+_PRICE = 3.0
+"""What a whole peak above the budget costs, in times of the step."""
+_DEARER = 20.0
+"""By how much that grows each time."""
+_FLIPS, _LIKE = 0.5, 0.8
+"""Draws below these change one storage, or exchange two that look alike; the rest exchange any two."""
+_REPEATS = 0.2
+"""How often a discarded storage is recomputed for each use separately."""
+
+
+class Annealer:
+    """Looks for the quickest plan within a budget, near the plans that an archive has already."""
+
+    def __init__(self, simulator: Simulator, archive: Archive, seed: int) -> None:
+        self.simulator = simulator
+        self.archive = archive
+        self.random = random.Random(seed)
+        problem = simulator.problem
+        self.units = simulator.units
+        alike: dict[tuple[tuple[int, ...], tuple[float, ...]], list[int]] = {}
+        for at, unit in enumerate(self.units):
+            sizes = tuple(problem.storages[number].size for number in unit)
+            times = tuple(problem.operators[op].seconds for number in unit for op in problem.writers[number])
+            alike.setdefault((sizes, times), []).append(at)
+        self.alike = {at: members for members in alike.values() for at in members}
+        self.can_repeat = AGAIN in simulator.states
+        self.full = max(1, simulator.cost(simulator.save_all()).peak)
+        self.step = problem.seconds or 1.0
+
+    def run(self, budget: int, steps: int, late: Callable[[], bool], turn: int = 0, misses: int = 0) -> bool:
+        """Try a number of changes, fewer when it gets late; whether time was left.
+
+        `misses` is how often no plan within the budget was found: bytes above it get dearer each time.
+        """
+        if not self.units:
+            return True
+        price = _PRICE * _DEARER**misses * self.step / self.full
+        hot = _HOT[turn % len(_HOT)]
+        plan = list(self.archive.near(budget, price).plan)
+        energy = self._energy(self.simulator.cost(plan), budget, price)
+        for done in range(steps):
+            if not done % 64 and late():
+                return False
+            heat = self.step * hot * (_COLD / hot) ** (done / steps)
+            undo = self._change(plan)
+            if not undo:
+                continue
+            cost = self.simulator.cost(plan)
+            reached = self._energy(cost, budget, price)
+            if reached <= energy or self.random.random() < math.exp((energy - reached) / heat):
+                energy = reached
+                self.archive.offer(cost, plan, "local search")
+            else:
+                for number, state in undo:
+                    plan[number] = state
+        return True
+
+    def _energy(self, cost: Cost, budget: int, price: float) -> float:
+        over = cost.peak - budget
+        return cost.seconds + (price * over + self.step * 2e-3 if over > 0 else 0.0)
+
+    def _change(self, plan: list[int]) -> list[tuple[int, int]]:
+        """Change the plan a little; what it was before."""
+        draw = self.random.random()
+        at = self.random.randrange(len(self.units))
+        before = plan[self.units[at][0]]
+        if draw < _FLIPS:
+            if before == KEEP:
+                after = AGAIN if self.can_repeat and self.random.random() < _REPEATS else ONCE
+            else:
+                after = ONCE + AGAIN - before if self.can_repeat and draw > _FLIPS * (1 - _REPEATS / 2) else KEEP
+            return self._set(plan, at, after)
+        other = self.random.choice(self.alike[at]) if draw < _LIKE else self.random.randrange(len(self.units))
+        there = plan[self.units[other][0]]
+        if there == before:
+            return []
+        return self._set(plan, at, there) + self._set(plan, other, before)
+
+    def _set(self, plan: list[int], at: int, state: int) -> list[tuple[int, int]]:
+        undo = [(number, plan[number]) for number in self.units[at]]
+        for number in self.units[at]:
+            plan[number] = state
+        return undo
+
+
+# ----------------------------------------------------------------------------------------------------
+# Baseline planners: a knapsack on saved bytes, and segments of the forward (Chen and others).
+
+_BUCKETS = 1000
+_SWEPT = 48
+
+
+def knapsack(simulator: Simulator) -> Iterator[tuple[Cost, list[int]]]:
+    """Solve a knapsack over recomputation time for many shares of the saved bytes, as torch's activation_memory_budget does."""
+    problem = simulator.problem
+    base = simulator.save_all()
+    items = [number for number in problem.saved if problem.droppable[number] and problem.storages[number].size]
+    total = sum(problem.storages[number].size for number in items)
+    if not total:
+        return
+    weights = [max(1, problem.storages[number].size * _BUCKETS // total) for number in items]
+    values = [sum(problem.operators[op].seconds for op in recipe(problem, base, number)[0]) for number in items]
+    best = [0.0] * (_BUCKETS + 1)
+    taken: list[bytearray] = []
+    for weight, value in zip(weights, values, strict=True):
+        row = bytearray(_BUCKETS + 1)
+        for room in range(_BUCKETS, weight - 1, -1):
+            with_it = best[room - weight] + value
+            if with_it > best[room]:
+                best[room] = with_it
+                row[room] = 1
+        taken.append(row)
+    for share in range(_SWEPT + 1):
+        room = share * _BUCKETS // _SWEPT
+        plan = base.copy()
+        for at in range(len(items) - 1, -1, -1):
+            if taken[at][room]:
+                room -= weights[at]
+            else:
+                plan[items[at]] = ONCE
+        yield simulator.cost(plan), plan
+
+
+def segments(simulator: Simulator, *, articulation: bool = False) -> Iterator[tuple[Cost, list[int]]]:
+    """Keep what crosses the ends of segments with about as many saved bytes each, for many numbers of segments (Chen and others).
+
+    With `articulation` a segment may only end where a single storage crosses.
+    """
+    problem = simulator.problem
+    forward = [at for at, op in enumerate(problem.operators) if op.phase is Phase.FORWARD]
+    saved = set(problem.saved)
+    made = [sum(problem.storages[one].size for one in problem.operators[at].writes if one in saved) for at in forward]
+    total = sum(made)
+    crossing = _crossing(problem, forward)
+    seen: set[bytes] = set()
+    for count in range(1, _SWEPT):
+        ends: list[int] = []
+        gathered = 0
+        for place, at in enumerate(forward):
+            gathered += made[place]
+            if gathered * count >= total and (not articulation or len(crossing[place]) == 1):
+                ends.append(place)
+                gathered = 0
+            if at == forward[-1]:
+                break
+        plan = _keeping(simulator, {number for place in ends for number in crossing[place]})
+        if bytes(plan) not in seen:
+            seen.add(bytes(plan))
+            yield simulator.cost(plan), plan
+
+
+def _crossing(problem: CheckpointProblem, forward: list[int]) -> list[list[int]]:
+    """For each operator of the forward, what lies there after it and is still read by the forward."""
+    begins: dict[int, list[int]] = {}
+    for number in range(len(problem.storages)):
+        if problem.droppable[number] and problem.storages[number].size:
+            begins.setdefault(problem.first_touch[number], []).append(number)
+    live: list[int] = []
+    found: list[list[int]] = []
+    for at in forward:
+        live = [number for number in (*live, *begins.get(at, ())) if problem.last_forward[number] > at]
+        found.append(live)
+    return found
+
+
+def _keeping(simulator: Simulator, kept: Iterable[int]) -> list[int]:
+    plan = [KEEP] * len(simulator.problem.storages)
+    for number in simulator.choices:
+        plan[number] = ONCE
+    for number in kept:
+        plan[number] = KEEP
+    return plan
+
+
+# ----------------------------------------------------------------------------------------------------
+# Branch and bound: the optimal plan of a small problem.
+
+
+def best_of_all(simulator: Simulator, budget: int, most: int = 200_000) -> tuple[Cost, list[int]] | None:
+    """The quickest plan within a budget; None where no plan is within it.
+
+    Raises `OverflowError` where more than `most` plans would have to be simulated.
+    """
+    return _Search(simulator, budget, most).run()
+
+
+class _Search:
+    def __init__(self, simulator: Simulator, budget: int, most: int) -> None:
+        self.simulator = simulator
+        self.budget = budget
+        self.left = most
+        problem = simulator.problem
+        # What is later read and largest decides most.
+        self.order = sorted(simulator.choices, key=lambda one: (not problem.later_readers[one], -problem.storages[one].size, one))
+        self.best: tuple[Cost, list[int]] | None = None
+
+    def run(self) -> tuple[Cost, list[int]] | None:
+        simulator, problem = self.simulator, self.simulator.problem
+        if Bounds(problem).floor.bytes > self.budget:
+            return None
+        plan = simulator.save_all()
+        # Each level of the search holds the states that its storage has yet to take.
+        stack: list[list[int]] = [[AGAIN, ONCE, KEEP]]
+        while stack:
+            if not stack[-1]:
+                stack.pop()
+                continue
+            depth = len(stack) - 1
+            if depth == len(self.order):
+                stack.pop()
+                self._try(plan)
+                continue
+            plan[self.order[depth]] = stack[-1].pop()
+            if self._hopeless(plan, depth + 1):
+                continue
+            stack.append([AGAIN, ONCE, KEEP] if depth + 1 < len(self.order) else [0])
+        return self.best
+
+    def _try(self, plan: list[int]) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OverflowError("the problem is too large for trying every plan")
+        cost = self.simulator.cost(plan)
+        if cost.peak <= self.budget and (self.best is None or cost.seconds < self.best[0].seconds):
+            self.best = cost, plan.copy()
+
+    def _hopeless(self, plan: list[int], decided: int) -> bool:
+        """Whether what is decided takes too long already: what is read later and not kept has to be made at least once."""
+        if self.best is None:
+            return False
+        problem = self.simulator.problem
+        again = {
+            writer
+            for number in self.order[:decided]
+            if plan[number] != KEEP and problem.later_readers[number]
+            for writer in problem.writers[number]
+        }
+        return sum(problem.operators[writer].seconds for writer in again) >= self.best[0].seconds
+
+
+# ----------------------------------------------------------------------------------------------------
+# Plans for memory budgets, and the curve of peak against time, each with a lower bound.
 
 _SMALL = 7
 """With at most this many choices branch and bound is used."""

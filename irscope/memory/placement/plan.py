@@ -2,21 +2,169 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from irscope.errors import UsageError
 from irscope.memory.placement.canonical import CanonicalSearch, Floors, OutOfSteps
 from irscope.memory.placement.gaps import place_in_order
-from irscope.memory.placement.preferences import Preferences
 from irscope.memory.placement.problem import Numbers, Problem, apart, make_problem
-from irscope.memory.placement.promotion import Promotion
-from irscope.memory.placement.solver import Impossible, find_solver, place_below
+
+# ----------------------------------------------------------------------------------------------------
+# Orders in which buffers may be placed: which of them matters most.
+
+_SHARPNESS = 4
+"""Steps into which a disturbed criterion falls for each doubling, about: within one, the next criterion decides."""
+
+
+class Preferences:
+    """Orders of a problem's buffers by criteria: (T)otal of bytes alive with it, (W)idth in time, (A)rea, si(Z)e, (D)egree, (L)ower end.
+
+    An order is a word: "TAW" sorts by total, then area, then width, all largest first; the lower end is earliest first.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        width = problem.upper - problem.lower
+        self.count = len(problem)
+        self._criteria: dict[str, Numbers] = {
+            "W": -width,
+            "A": -width * problem.size,
+            "Z": -problem.size,
+            "L": problem.lower,
+        }
+        self._problem = problem
+
+    def order(self, word: str) -> Numbers:
+        """Buffers by the criteria of a word; equal ones stay in their order."""
+        return np.lexsort([self._criterion(letter) for letter in reversed(word)])
+
+    def disturbed(self, word: str, noise: float, random: np.random.Generator) -> Numbers:
+        """The same with criteria that are blurred and shaken: buffers about equally important change places."""
+        keys: list[NDArray[np.float64]] = []
+        for letter in reversed(word):
+            steps = np.log(np.abs(self._criterion(letter)) + 1.0) * _SHARPNESS
+            keys.append(-np.floor(steps + random.random(self.count) * noise * 2 * _SHARPNESS))
+        return np.lexsort(keys)
+
+    def _criterion(self, letter: str) -> Numbers:
+        if letter not in self._criteria:
+            self._criteria[letter] = -(self._totals() if letter == "T" else self._degrees())
+        return self._criteria[letter]
+
+    def _totals(self) -> Numbers:
+        """For each buffer, the most bytes that are alive with it at one moment."""
+        total = np.zeros(self.count, dtype=np.int64)
+        for alive, load in zip(self._problem.moments, self._problem.loads.tolist(), strict=True):
+            total[alive] = np.maximum(total[alive], load)
+        return total
+
+    def _degrees(self) -> Numbers:
+        """For each buffer, how many are alive at some time of its life."""
+        problem = self._problem
+        began = np.searchsorted(np.sort(problem.lower), problem.upper, side="left")
+        ended = np.searchsorted(np.sort(problem.upper), problem.lower, side="right")
+        return began - ended
+
+
+# ----------------------------------------------------------------------------------------------------
+# Better orders for many buffers: what came to lie too high is placed earlier the next time.
+
+_SHAKE = 0.002
+"""By how much of the order's length others change places, every other time."""
+
+
+class Promotion:
+    """One order, changed as long as it gets better or stays as good."""
+
+    def __init__(self, problem: Problem, order: Numbers, offsets: Numbers, seed: int, *, tightest: bool) -> None:
+        self._problem = problem
+        self._random = np.random.default_rng(seed)
+        self._tightest = tightest
+        self._rank = np.empty(len(order))
+        self._rank[order] = np.arange(len(order))
+        self._tops = offsets + problem.size
+        self._steady = True
+
+    def next(self) -> Numbers:
+        """Offsets of another order."""
+        random, height = self._random, int(self._tops.max())
+        count = len(self._rank)
+        limit = self._problem.max_live + (height - self._problem.max_live) * random.random()
+        rank = self._rank.copy()
+        high = np.flatnonzero(self._tops >= min(limit, height))
+        rank[high] *= random.random(len(high))
+        if not self._steady:
+            rank += random.random(count) * (count * _SHAKE)
+        self._steady = not self._steady
+        offsets = place_in_order(self._problem, np.argsort(rank, kind="stable"), tightest=self._tightest)
+        tops = offsets + self._problem.size
+        if tops.max() <= height:
+            self._rank, self._tops = rank, tops
+        return offsets
+
+
+# ----------------------------------------------------------------------------------------------------
+# The question whether an arena of a given height is possible, asked of Google's CP-SAT. Optional: nothing else needs it.
+
+_MOST_WORKERS = 8
+
+
+class Impossible(Exception):
+    """No arena of that height exists."""
+
+
+def find_solver() -> Any:
+    """CP-SAT's module. Raises UsageError, with what would help, where it is not installed."""
+    try:
+        return importlib.import_module("ortools.sat.python.cp_model")
+    except ImportError:
+        raise UsageError(
+            "engine=cpsat needs OR-tools, which is not installed",
+            code="IRS365",
+            hint="pip install 'irscope[solver]', or leave the engine out: irscope's own search needs nothing",
+        ) from None
+
+
+def place_below(problem: Problem, height: int, hint: Numbers, seconds: float, seed: int) -> Numbers | None:
+    """Offsets in an arena of that height, None where time ran out. Raises Impossible where there are none."""
+    cp_model = find_solver()
+    grain = int(np.gcd.reduce(problem.size)) or 1
+    top = height // grain
+    model = cp_model.CpModel()
+    across, up, starts = [], [], []
+    columns = zip(problem.lower.tolist(), problem.upper.tolist(), (problem.size // grain).tolist(), (hint // grain).tolist(), strict=True)
+    for buffer, (lower, upper, size, near) in enumerate(columns):
+        if size > top:
+            raise Impossible
+        start = model.new_int_var(0, top - size, f"offset{buffer}")
+        model.add_hint(start, min(near, top - size))
+        across.append(model.new_fixed_size_interval_var(lower, upper - lower, f"time{buffer}"))
+        up.append(model.new_fixed_size_interval_var(start, size, f"place{buffer}"))
+        starts.append(start)
+    model.add_no_overlap_2d(across, up)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    solver.parameters.random_seed = seed
+    solver.parameters.num_workers = min(_MOST_WORKERS, os.cpu_count() or 1)
+    answer = solver.solve(model)
+    if answer == cp_model.INFEASIBLE:
+        raise Impossible
+    if answer not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    return np.array([solver.value(start) for start in starts], dtype=np.int64) * grain
+
+
+# ----------------------------------------------------------------------------------------------------
+# Offsets for buffers in one arena: quick orders first, then a search as long as there is time.
 
 _QUICK_ORDERS = ("Z", "TAW", "TZ", "WAT", "WZ", "AW", "LZ")
 _SEARCH_ORDERS = ("WAT", "TAW", "TWA", "TDW", "DTW", "ZTW", "AWT", "DW")

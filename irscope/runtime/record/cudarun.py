@@ -13,14 +13,54 @@ from irscope.recording.records import Counters, DeviceRecord, Energy, Level
 from irscope.runtime.record.assemble import Material, grouped, output_types
 from irscope.runtime.record.events import result_count
 from irscope.runtime.record.failing import first_line
-from irscope.runtime.record.history import match_history
 from irscope.runtime.record.nvml import LEAST_SECONDS, SAMPLING, driver_version, energy_counter
 from irscope.runtime.record.request import Request
 from irscope.runtime.record.sink import Sink
 from irscope.runtime.record.torchmodel import Runnable, runnable
 from irscope.runtime.record.torchpasses import Calls, Failed, memory_run, typed_run
 from irscope.runtime.record.torchrun import tell, tell_failure, tell_latency, torch_header, with_inputs
-from irscope.runtime.record.trace import Trace
+from irscope.runtime.record.trace import Allocation, Trace
+
+# ----------------------------------------------------------------------------------------------------
+# Joins the history of PyTorch's caching allocator (requested sizes) with the profiler's trace (operators that requested them).
+
+_COUNTED = ("alloc", "free_completed")
+
+
+def match_history(trace: Trace, events: Sequence[Mapping[str, Any]]) -> None:
+    """Give the run's blocks on the GPU their requested sizes; where both sources disagree, the history and its clock decide."""
+    wanted = [event for event in events if event["action"] in _COUNTED]
+    others = [one for one in trace.allocations if one.device != "cuda"]
+    seen = [one for one in trace.allocations if one.device == "cuda"]
+    # The history continues until the result is freed.
+    wanted = [event for event in wanted if event["time_us"] * 1000 <= trace.end]
+    if not _same(seen, wanted):
+        seen = [_made(event) for event in wanted]
+    blocks: dict[int, int] = {}
+    for number, (one, event) in enumerate(zip(seen, wanted, strict=True)):
+        size = int(event["size"])
+        if event["action"] == "alloc":
+            one.bytes, one.block = size, number
+            blocks[event["addr"]] = number
+        else:
+            one.bytes, one.block = -size, blocks.pop(event["addr"], -1 - number)
+    trace.allocations = [*others, *seen]
+    trace.settle()
+
+
+def _same(seen: Sequence[Allocation], wanted: Sequence[Mapping[str, Any]]) -> bool:
+    return len(seen) == len(wanted) and all(
+        one.address == event["addr"] and (one.bytes > 0) == (event["action"] == "alloc") for one, event in zip(seen, wanted, strict=True)
+    )
+
+
+def _made(event: Mapping[str, Any]) -> Allocation:
+    """A block that only the history knows: the operator is the one that ran at the time."""
+    return Allocation(int(event["time_us"]) * 1000, 0, 0, device="cuda", address=int(event["addr"]))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Recording with PyTorch on an NVIDIA GPU: the caching allocator's own counters and history, and times of CUDA events.
 
 _COUNTERS = ("requested", "allocated", "active", "reserved")
 _MOST_EVENTS = 1_000_000

@@ -2,25 +2,286 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import onnxruntime as ort
 
-from irscope.errors import UsageError
+from irscope.errors import PassError, UsageError
 from irscope.recording.records import Alive, Counters, DeviceRecord, Latency, Level, MemoryEvent, NodeMapping, OpRecord, Problem, Setting
-from irscope.runtime.record.failing import problem_of
+from irscope.runtime.record.failing import first_line, problem_of
 from irscope.runtime.record.machine import distribution, environment, header, processor
 from irscope.runtime.record.ortmap import NodeMap, OnnxNode, map_nodes
-from irscope.runtime.record.ortmodel import CPU, CUDA, Graph, Session, graph_of, open_session
-from irscope.runtime.record.ortprofile import Kernel, Profile, read_profile
-from irscope.runtime.record.request import Request
+from irscope.runtime.record.request import InputSpec, Request
 from irscope.runtime.record.sink import Sink
 from irscope.runtime.record.sizes import type_bytes
 from irscope.runtime.record.timing import times_of
+from irscope.runtime.record.values import given_values
+
+# ----------------------------------------------------------------------------------------------------
+# ONNX Runtime sessions, and graphs as nodes with names.
+
+CUDA = "CUDAExecutionProvider"
+CPU = "CPUExecutionProvider"
+_DTYPES = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "i64": np.int64,
+    "i32": np.int32,
+    "i16": np.int16,
+    "i8": np.int8,
+    "u64": np.uint64,
+    "u32": np.uint32,
+    "u16": np.uint16,
+    "u8": np.uint8,
+    "bool": np.bool_,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The main graph of a model."""
+
+    nodes: tuple[OnnxNode, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass
+class Session:
+    """A session whose inputs and outputs stay on the device."""
+
+    session: Any
+    run: Callable[[], None]
+
+
+def graph_of(path: Path) -> Graph:
+    """The nodes of a file; weights beside it are not read."""
+    graph = onnx.load(path, load_external_data=False).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    nodes = tuple(OnnxNode(node.op_type, node.name, tuple(node.input), tuple(node.output), node.domain) for node in graph.node)
+    fed = tuple(value.name for value in graph.input if value.name not in weights)
+    return Graph(nodes, fed, tuple(value.name for value in graph.output))
+
+
+def open_session(request: Request, profile: Path | None = None, saved: Path | None = None) -> Session:
+    """A session of the model, its inputs bound; a profile and the graph that runs are written where that is asked for."""
+    options = _options(request, profile, saved)
+    providers: list[Any] = [CPU]
+    kind, _, number = request.options.device.partition(":")
+    if kind == "cuda":
+        providers = [(CUDA, {"device_id": int(number or 0)}), CPU]
+    try:
+        session = ort.InferenceSession(request.model.path, options, providers=providers)
+    except Exception as error:
+        raise PassError(f"ONNX Runtime does not load it: {first_line(error)}", code="IRS481", where=request.model.path) from error
+    # Where CUDA could not be had, the session silently has none: then everything is bound to the processor.
+    on_cuda = session.get_providers()[0] == CUDA
+    place, index = ("cuda", int(number or 0)) if on_cuda else ("cpu", 0)
+    return Session(session, _bound(session, request, place, index))
+
+
+def _options(request: Request, profile: Path | None, saved: Path | None) -> Any:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    level = ort.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if request.options.optimise else level.ORT_DISABLE_ALL
+    options.enable_mem_pattern = request.options.arena
+    options.enable_cpu_mem_arena = request.options.arena
+    # A session that knows the sizes plans its memory by them; with open ones it would reuse less.
+    for symbol, size in request.model.bind.items():
+        options.add_free_dimension_override_by_name(symbol, size)
+    if request.options.threads:
+        options.intra_op_num_threads = request.options.threads
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile)
+    if saved is not None:
+        options.optimized_model_filepath = str(saved)
+        # Weights of large models do not fit into the file itself.
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", saved.name + ".data")
+        options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+    return options
+
+
+def _bound(session: Any, request: Request, place: str, index: int) -> Callable[[], None]:
+    values = given_values(request.options.values, request.inputs)
+    random = np.random.default_rng(request.options.seed)
+    binding = session.io_binding()
+    wanted = {spec.name: spec for spec in request.inputs}
+    for one in session.get_inputs():
+        spec = wanted.get(one.name)
+        if spec is None:
+            raise UsageError(
+                f"input {one.name} has no sizes", code="IRS478", hint=f"say `--input {one.name}=f32[1,3,224,224]` with its sizes"
+            )
+        array = _array(spec, values, random)
+        binding.bind_ortvalue_input(one.name, ort.OrtValue.ortvalue_from_numpy(array, place, index))
+    for one in session.get_outputs():
+        binding.bind_output(one.name, place, index)
+
+    def run() -> None:
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+
+    return run
+
+
+def _array(spec: InputSpec, values: Mapping[str, Any], random: np.random.Generator) -> Any:
+    kind = _DTYPES.get(spec.dtype)
+    if kind is None:
+        raise UsageError(f"input {spec.name} has element type {spec.dtype}, for which there are no random values", code="IRS478")
+    if spec.name in values:
+        return np.ascontiguousarray(values[spec.name], dtype=kind)
+    if np.issubdtype(kind, np.floating):
+        return random.standard_normal(spec.shape).astype(kind)
+    # Ones are valid as token ids, as masks and as counts.
+    return np.ones(spec.shape, kind)
+
+
+# ----------------------------------------------------------------------------------------------------
+# ONNX Runtime's profile: which kernels each run had, how long they took, and the allocator's state after each.
+
+OWNERS = ("If", "Loop", "Scan")
+_SUFFIX = "_kernel_time"
+_TYPES = {
+    "float": "f32",
+    "double": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint64": "u64",
+    "uint32": "u32",
+    "uint16": "u16",
+    "uint8": "u8",
+    "bool": "bool",
+    "string": "str",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The allocator after a kernel, in bytes."""
+
+    requested: int
+    allocated: int
+    peak: int
+    held: int
+    change: int
+    """Of what is requested, by this kernel."""
+    allocated_change: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel of a run."""
+
+    name: str
+    op: str
+    provider: str
+    started: float
+    microseconds: float
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    memory: Memory | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """All runs of a session."""
+
+    runs: tuple[tuple[Kernel, ...], ...]
+    unfinished: tuple[Kernel, ...]
+    """Kernels of a run that did not come to its end."""
+    has_device_times: bool
+    """Whether kernels on a GPU were timed there; else their times are those of starting them."""
+
+
+def read_profile(path: Path) -> Profile:
+    """Read the file that ending the profiling wrote."""
+    return parse_profile(json.loads(path.read_text(encoding="utf-8")))
+
+
+def parse_profile(events: Iterable[Mapping[str, Any]]) -> Profile:
+    """Kernels of the main graph by run; those of graphs inside a node run while that node runs."""
+    runs: list[tuple[Kernel, ...]] = []
+    pending: list[Mapping[str, Any]] = []
+    on_device = False
+    for event in events:
+        if event["cat"] == "Kernel":
+            on_device = True
+        elif event["cat"] == "Node" and str(event["name"]).endswith(_SUFFIX):
+            pending.append(event)
+        elif event["name"] == "model_run":
+            runs.append(tuple(_kernels(pending)))
+            pending = []
+    return Profile(tuple(runs), tuple(_kernels(pending)), on_device)
+
+
+def _kernels(events: list[Mapping[str, Any]]) -> Iterator[Kernel]:
+    ordered = sorted(events, key=lambda event: (event["ts"], -event["dur"]))
+    end = -1.0
+    for event in ordered:
+        if event["ts"] < end:
+            continue
+        if event["args"].get("op_name") in OWNERS:
+            end = event["ts"] + event["dur"]
+        yield _kernel(event)
+
+
+def _kernel(event: Mapping[str, Any]) -> Kernel:
+    args = event["args"]
+    return Kernel(
+        str(event["name"]).removesuffix(_SUFFIX),
+        str(args.get("op_name", "")),
+        str(args.get("provider", "")),
+        float(event["ts"]),
+        float(event["dur"]),
+        _types(args.get("input_type_shape")),
+        _types(args.get("output_type_shape")),
+        _memory(args),
+    )
+
+
+def _types(items: object) -> tuple[str, ...]:
+    """Types from what versions write as a list or as the text of one."""
+    if isinstance(items, str):
+        try:
+            items = json.loads(items)
+        except ValueError:
+            return ()
+    if not isinstance(items, list):
+        return ()
+    return tuple(f"{_TYPES.get(kind, '?')}[{','.join(map(str, shape))}]" for item in items for kind, shape in item.items())
+
+
+def _memory(args: Mapping[str, Any]) -> Memory | None:
+    names = (
+        "mem_bytes_requested_in_use",
+        "mem_bytes_in_use",
+        "mem_in_use_peak",
+        "mem_arena_held",
+        "mem_requested_in_use_delta",
+        "mem_in_use_delta",
+    )
+    if any(name not in args for name in names):
+        return None
+    return Memory(*(int(args[name]) for name in names))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Recording with ONNX Runtime.
 
 _NAMES_SHOWN = 5
 

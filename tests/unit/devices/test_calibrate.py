@@ -12,10 +12,9 @@ from irscope.cli.main import main
 from irscope.devices.catalogue import calibration_file, find_device
 from irscope.errors import UsageError
 from irscope.files import config_folder
-from irscope.runtime.calibrate.engine import Sample, Work
+from irscope.runtime.calibrate.engine import NumpyCpu, Sample, Work
 from irscope.runtime.calibrate.machine import memory_bytes, processor_name
 from irscope.runtime.calibrate.measure import STREAM_SIZES, Measurement, measure
-from irscope.runtime.calibrate.numpyengine import NumpyCpu
 from irscope.runtime.calibrate.record import record_of, save
 
 

@@ -17,8 +17,7 @@ from irscope.recording import DeviceRecord, Header, Latency, ModelRecord, OpReco
 from irscope.recording.records import Input
 from irscope.runtime.calibrate.convolutions import Convolution, errors_of, fit_rules, kept_out_models
 from irscope.runtime.calibrate.gpufolder import convolution_kind, read_gpu_folder, workspace_of
-from irscope.runtime.calibrate.recordings import convolutions_of
-from irscope.runtime.calibrate.slowdown import Run, fit_slowdown
+from irscope.runtime.calibrate.recordings import Run, convolutions_of, fit_slowdown
 
 FOLDERS = sorted(path.parent for path in (Path(__file__).parents[2] / "data" / "cuda").glob("*/machine.json"))
 NAMES = [f"torchvision:net{number}" for number in range(6)]

@@ -6,13 +6,12 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.memory.checkpointing.archive import Archive
-from irscope.memory.checkpointing.baselines import knapsack, segments
 from irscope.memory.checkpointing.bounds import Bounds
 from irscope.memory.checkpointing.greedy import greedy, recipe
 from irscope.memory.checkpointing.problem import Phase, Repeat, StepOperator, StepStorage, make_problem
 from irscope.memory.checkpointing.regions import Region, RegionSimulator
 from irscope.memory.checkpointing.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
-from irscope.memory.checkpointing.solve import CheckpointPlanner, plan_checkpoints
+from irscope.memory.checkpointing.solve import CheckpointPlanner, knapsack, plan_checkpoints, segments
 from tests.unit.memory.stepgraphs import chain, slow_cost
 
 

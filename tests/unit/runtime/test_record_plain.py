@@ -13,10 +13,10 @@ from irscope.errors import PassError, UsageError
 from irscope.recording import DeviceRecord, Header, MemoryEvent, ModelRecord, OpRecord, RecordingWriter, read_recording
 from irscope.runtime.record import launch
 from irscope.runtime.record.assemble import Material, grouped, memory_events, op_records
+from irscope.runtime.record.cudarun import match_history
 from irscope.runtime.record.failing import is_out_of_memory, problem_of
-from irscope.runtime.record.history import match_history
 from irscope.runtime.record.ortmap import OnnxNode, map_nodes
-from irscope.runtime.record.ortprofile import parse_profile
+from irscope.runtime.record.ortrun import parse_profile
 from irscope.runtime.record.progress import Progress, last_progress, new_progress
 from irscope.runtime.record.request import Options, Request
 from irscope.runtime.record.sizes import type_bytes
