@@ -1,4 +1,4 @@
-"""What the forward keeps for the backward, storage by storage."""
+"""Activations saved for the backward, storage by storage."""
 
 from __future__ import annotations
 

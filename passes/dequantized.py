@@ -1,4 +1,4 @@
-"""Finds weights that stand for other numbers: codes that a node of the graph shifts and scales."""
+"""Finds quantized weights: codes that a node of the graph shifts and scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order that a schedule must keep besides that of the values: reads and writes of one storage, and effects on the world."""
+"""Ordering constraints of a schedule besides data dependences: reads and writes of one storage, and side effects."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
         if entry.node in by_node:
             total.add(by_node[entry.node], entry.runs)
     masked = total.value
-    # What is masked depends on products and their masks; nobody knows of a product that nobody knows of.
+    # What is masked depends on products and their masks; an unknown operator may contain further products.
     products = tally.limits("matmul")
     all_masked = products[0] == products[1]
 
@@ -84,7 +84,7 @@ def _summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
 
     def needed(measure: str) -> object:
         low, high = tally.limits(measure)
-        # Behind an operator that nobody knows there may be a mask for any of the products.
+        # An unknown operator may compute a mask for any of the products.
         least = low - masked if all_masked else low - products[0]
         return cell(tally.value(measure) - masked, (least, None if high is None else high - masked))
 

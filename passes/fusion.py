@@ -93,7 +93,7 @@ class Fusion(Analysis[Fusions]):
 
     def report(self, result: Fusions, ctx: PassContext) -> Report:
         groups, costs = result.groups, ctx.get(NodeCosts())
-        # An operator that nobody knows may well belong to a group.
+        # An unknown operator may belong to a group.
         complete = not costs.missing
         shown = sorted(groups, key=lambda one: -scale(0 if one.saved is None else one.saved))[: self.top] if self.top > 0 else groups
         patterns: dict[str, list[Group]] = {}

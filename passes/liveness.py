@@ -187,7 +187,7 @@ def _series(result: Timeline) -> tuple[Series, ...]:
         temporary = inside if isinstance(inside, int) else 0
         is_open = step in unsized
         for key, amount in (("activation", total - kept - temporary), ("temporary", temporary), ("output", kept)):
-            # A tensor of unknown size may be of any category: where nothing else is there, nobody knows.
+            # A tensor of unknown size may be of any category: where nothing else is alive, the category is unknown.
             rows[key].append(None if is_open and not amount else amount)
     columns = tuple(Column(key, Kind.BYTES) for key in ("output", "activation", "temporary"))
     title = f"activations alive{', tensors of unknown size not counted' if unsized else ''}"

@@ -122,7 +122,7 @@ class PruneReport(Analysis[Pruning]):
     def report(self, result: Pruning, ctx: PassContext) -> Report:
         savings, sparsity, costs = result.savings, result.sparsity, ctx.get(NodeCosts())
         weights, tally = count_parameters(ctx.program), costs.tally
-        # Values that nobody read may be zeros, and behind an operator that nobody knows channels may go.
+        # Values that were not read may be zeros, and channels may be removable behind an unknown operator.
         complete = not result.unread and not costs.missing
         unread = [weight.name or "?" for weight in result.unread]
         summary: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""Results that are made again when they are needed again, so that a forward pass needs less memory, with the arithmetic that costs."""
+"""Rematerialization in a forward pass: results recomputed instead of kept, with the extra arithmetic."""
 
 from __future__ import annotations
 

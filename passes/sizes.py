@@ -29,7 +29,7 @@ def at_least(number: Dim | float | None, complete: bool, provenance: Provenance 
 
 
 def size_cell(size: Dim) -> Quantity:
-    """A size as reports hold it; one that nobody knows with the limits it has."""
+    """A size as reports hold it; an unknown one with its bounds."""
     if not isinstance(size, SymDim) or not size.is_unknown:
         return Quantity(plain(size))
     low, high = bounds(size)

@@ -92,7 +92,7 @@ class Traffic(Analysis[Moved]):
                 "moved_bytes": cell(moved, tally.moved_limits),
                 "compulsory_bytes": plain(least.total),
                 "compulsory": {"inputs": plain(least.inputs), "weights": plain(least.weights), "outputs": plain(least.outputs)},
-                # Of what is not known nobody can tell whether it computes or moves.
+                # Whether an unknown operator computes or only moves data is unknown.
                 "intensity": {
                     "as_counted": intensity(flops, moved) if tally.is_exact else None,
                     "at_most": intensity(flops, least.total) if tally.is_exact else None,

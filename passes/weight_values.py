@@ -1,4 +1,4 @@
-"""Looks at the values of all weights once; `params`, `prune-report` and `advise` share the result."""
+"""Reads the values of all weights once; `params`, `prune-report` and `advise` share the result."""
 
 from __future__ import annotations
 

@@ -155,7 +155,8 @@ def overview() -> str:
         [
             "usage: irscope COMMAND ...",
             "",
-            "What does this model cost, and will it fit? Reads .onnx, .pt2, TorchScript and .irs files without running them.",
+            "What does this model cost, and will it fit? Reads .onnx, .pt2, TorchScript, checkpoints and .irs without running them,",
+            "and models by name, such as torchvision:resnet50.",
             "",
             "commands:",
             *lines,

@@ -101,7 +101,7 @@ class Command:
 
 
 def _check_profiles(args: argparse.Namespace) -> None:
-    """Refuses what would be about one size of the batch that nobody named."""
+    """Refuse options that need one size of the batch where several or none were given."""
     if args.nodes_csv or args.activations_csv:
         raise UsageError("the profiles of a step are of one size of the batch", code="IRS386", hint="`--bind batch=8 --nodes-csv FILE`")
 

@@ -1,4 +1,4 @@
-"""Products that a causal mask makes needless where the mask comes as a tensor: pairs in which the key is later than the query."""
+"""Products that a causal mask makes redundant where the mask is a tensor: pairs whose key is later than the query."""
 
 from __future__ import annotations
 

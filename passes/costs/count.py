@@ -236,7 +236,7 @@ class _Counter:
         certainty = Certainty.FREE if alone is None else alone.certainty
         if self.costs.missing > missing:
             self.costs.partial.add(node)
-            # What nobody knows is inside, and has been named there.
+            # The unknown operator is inside, and is reported there.
             certainty = Certainty.BOUNDED if certainty is Certainty.UNKNOWN else certainty
         self.costs.certainty[node] = certainty
         if alone is not None and certainty is Certainty.UNKNOWN:

@@ -1,4 +1,4 @@
-"""Limits of what is not exact, what a node computes with, and steps of a loop taken together."""
+"""Bounds of inexact costs, the arithmetic class of a node, and sums over the iterations of a loop."""
 
 from __future__ import annotations
 

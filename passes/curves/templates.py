@@ -1,4 +1,4 @@
-"""What nodes ask the allocator for, told apart from how much: at many sizes it is the same, and only the amounts differ."""
+"""Templates of allocator requests: the sequence is shared by many sizes, only the amounts differ."""
 
 from __future__ import annotations
 

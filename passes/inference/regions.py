@@ -100,7 +100,7 @@ def infer_loop(engine: Inference, node: Node) -> list[Type]:
     ran = _run_loop(engine, node, body, count, first is not None) if count is not None or first is not None else None
     if ran is not None:
         return ran
-    # The body runs only while the condition holds; of one that is not there, nobody says what the body is given.
+    # The body runs only while the condition holds; without one, the inputs of the body are unknown.
     truth = NO_FACT if condition is None else Fact(np.asarray(True))
     made = engine.made
     decided_by = tuple(value for value in (trip, condition) if value is not None)

@@ -1,4 +1,4 @@
-"""The least time each node can take on a device, and what it is that takes it."""
+"""The least time of each node on a device, and the resource that bounds it."""
 
 from __future__ import annotations
 

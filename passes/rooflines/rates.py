@@ -1,4 +1,4 @@
-"""How fast a device computes with an element type, and what stands in where a figure is missing."""
+"""Peak rates of a device by element type, with substitutes for missing figures."""
 
 from __future__ import annotations
 

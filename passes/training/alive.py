@@ -1,4 +1,4 @@
-"""The device's memory at each operator of the steady step: what adds up to what the allocator has handed out."""
+"""The device's memory at each operator of the steady step: the parts that add up to the allocated bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training steps ask the allocator for and give back, in order."""
+"""The allocator requests of training steps, in order."""
 
 from __future__ import annotations
 

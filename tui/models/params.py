@@ -71,7 +71,7 @@ class Params:
         if before.sorted_by is not None:
             self.models["tensors"].sort(None if before.sorted_by >= 6 else before.sorted_by, reverse=before.reversed)
         if before.sorted_by is None or (before.sorted_by == _BYTES and before.reversed):
-            # The order that nobody chose: first what is odd, then the largest.
+            # The default order: first anomalies, then by size.
             self.models["tensors"].sort(_ODD if any(self._oddities) else _BYTES, reverse=True)
         self.models["tensors"].move_to(0)
         if before.selected is not None and before.count == self.models["tensors"].count:

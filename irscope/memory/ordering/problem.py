@@ -154,7 +154,7 @@ def waiting_for_one_another(before: Sequence[Collection[int]]) -> list[int]:
     """Operators that can never run, as each waits for another one of them; empty where an order is possible."""
     after = _turned(before)
     stuck = set(range(len(before))).difference(in_order(before, after))
-    # What only waits for a cycle has nobody to wait for it.
+    # Operators that are only downstream of a cycle are not part of it.
     inner_after = [[user for user in users if user in stuck] if op in stuck else [] for op, users in enumerate(after)]
     return sorted(set(range(len(before))).difference(in_order(inner_after, _turned(inner_after))))
 
