@@ -28,9 +28,13 @@ def footprint(memory: DeviceMemory) -> Footprint | None:
     run = _RUNS[memory.run]
     what = f"torch.cuda.max_memory_allocated() of the {run} on {memory.target.text}, the higher of the first two"
     peak = memory.worst("allocated")
-    return Footprint(
-        "device", what, run, memory.steps, moments.columns(), moments.allocated, peak, moments.peak_step, rows.at, moments.is_sure
-    )
+    columns: dict[str, list[Quantity | int]] = moments.columns()
+    if not memory.steps:
+        # A model without steps has its weights all the same.
+        held = moments.stretch.held
+        columns = {category: [held.get(category, 0)] for category in columns}
+        columns[ROUNDING] = [moments.stretch.allocated - sum(held.values())]
+    return Footprint("device", what, run, memory.steps, columns, moments.allocated, peak, moments.peak_step, rows.at, moments.is_sure)
 
 
 class _Rows:
@@ -55,14 +59,15 @@ class _Rows:
         held = moments.stretch.held
         rows = [resident_row(category, self._names[category], held[category], count) for category in RESIDENT if held[category]]
         if not count:
-            return rows
+            rounding = moments.stretch.allocated - sum(held.values())
+            return [*rows, Held("rounding", ROUNDING, rounding, 0, 0, ROUNDED)] if rounding else rows
         rows += [self._row(slot, step) for slot in moments.alive(step) if self._script.sizes[slot]]
         unsized = self._basis.lifetimes.unsized_ranges if self._basis is not None else ()
         rows += [unsized_row(self._steps, one, step) for one in unsized if one.born <= step <= one.dies]
-        rounding = moments.column(ROUNDING)[step]
+        uncertain = moments.column(ROUNDING)[step]
         size = moments.allocated[step] - sum(scale(row.size) for row in rows)
         if size:
-            shown = rounding if isinstance(rounding, Quantity) else None
+            shown = uncertain if isinstance(uncertain, Quantity) else None
             rows.append(Held("rounding", ROUNDING, size, step, step, ROUNDED, shown=shown))
         return rows
 

@@ -186,7 +186,7 @@ class Finder:
         return place if (old.dtype, old.shape) == (new.dtype, new.shape) and old.nbytes == one.size else None
 
     def _without_copy(self, step: int, node: Node) -> None:
-        made = self._index.get(node.outputs[0])
+        made = self._index.get(node.outputs[0]) if node.outputs else None
         operand = node.inputs[0] if node.inputs else None
         source = None if operand is None else self._index.get(self._aliases.storage(operand))
         if made is None or source is None or self._ranges[made].size != self._ranges[source].size:

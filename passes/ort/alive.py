@@ -57,8 +57,12 @@ class _Rows:
         self._windows = windows(plan.ranges, len(plan.order))
 
     def columns(self) -> dict[str, list[object]]:
-        """Bytes by category at each step."""
+        """Bytes by category at each step; of a model without steps, what there is anyway."""
         plan, count = self._plan, len(self._plan.order)
+        if not count:
+            before = self._figures.before
+            rounding = self._run.peak.allocated - before.requested
+            return {**{key: [size] for key, size in self._resident.items()}, PACKED: [before.requested], ROUNDING: [rounding]}
         outputs = [one for one in plan.ranges if one.is_output]
         others = [one for one in plan.ranges if not one.is_output]
         found: dict[str, list[int]] = {category: [size] * count for category, size in self._resident.items()}
@@ -78,12 +82,13 @@ class _Rows:
         steps, figures = self._plan.steps, self._figures
         count = len(steps)
         rows = [resident_row(category, self._names[category], size, count) for category, size in self._resident.items() if size]
-        if not count:
-            return rows
         there = sum(self._resident.values())
         if figures.before.requested:
             why = "weights that kernels have in another order, and small ones"
             rows.append(Held("packed weights", PACKED, figures.before.requested, 0, count, why))
+        if not count:
+            rounding = self._run.peak.allocated - figures.before.requested
+            return [*rows, Held(ROUNDING, ROUNDING, rounding, 0, 0, _ROUNDED)] if rounding else rows
         living = self._windows.living(step)
         rows += [tensor_row(steps, one, step, one.size) for one in living]
         if figures.takes[step]:
