@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
+from irscope.frontends.templates import parse_template
 from irscope.frontends.torch_common.signatures import Argument, Signature
 from irscope.ir.dims import SymDim
-from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Called
 from irscope.ir.types import TensorType
@@ -146,20 +146,18 @@ def _rule(name: str, overload: str) -> Rule | None:
 
 
 def from_template(text: str) -> Rule:
-    """A rule from its text form: "operator operands ; attributes".
+    """A rule from its text form (see `irscope.frontends.templates`).
 
     An operand is the name of an ATen argument, `_` for an absent one, `name*` for a list of tensors, `name|attr` for what
-    may be a tensor or a number (which then becomes that attribute). An attribute is a name, `ours=theirs`,
-    `ours=[theirs]` where a single size counts as a list, or `ours:literal`.
+    may be a tensor or a number (which then becomes that attribute).
     """
-    head, _, tail = text.partition(";")
-    op, *operands = head.split()
-    attributes = [_attribute(part) for part in tail.split()]
+    template = parse_template(text)
+    op, operands = template.op, template.operands
 
     def rule(call: AtenCall) -> Lowered:
         inputs: list[Value | None] = []
         attrs: dict[str, Attr] = {}
-        if operands == ["self", "other|value"] and op.startswith("math.") and not isinstance(call["self"], Value):
+        if operands == ("self", "other|value") and op.startswith("math.") and not isinstance(call["self"], Value):
             # A number on the left, as in `1 - x`.
             _add_operand(call, "self|value", inputs, attrs)
             inputs = [call.tensor("other")]
@@ -167,12 +165,14 @@ def from_template(text: str) -> Rule:
         else:
             for operand in operands:
                 _add_operand(call, operand, inputs, attrs)
-        for ours, theirs, literal in attributes:
-            value = literal if theirs is None else _argument(call, theirs)
+        for attribute in template.attributes:
+            value = attribute.value if attribute.theirs is None else call[attribute.theirs]
             if isinstance(value, Value):
-                raise CannotLower(f"{theirs} is a tensor")
+                raise CannotLower(f"{attribute.theirs} is a tensor")
+            if attribute.as_list and value is not None and not isinstance(value, tuple | list):
+                value = (value,)
             if value is not None:
-                attrs[ours] = tuple(value) if isinstance(value, list) else value
+                attrs[attribute.ours] = tuple(value) if isinstance(value, list) else value
         return Lowered(op, inputs, attrs)
 
     return rule
@@ -197,22 +197,3 @@ def _add_operand(call: AtenCall, operand: str, inputs: list[Value | None], attrs
             raise CannotLower(f"{name} is neither a tensor nor a number")
     else:
         inputs.append(call.maybe(operand))
-
-
-def _argument(call: AtenCall, name: str) -> Argument:
-    """An argument's value; `[name]` makes a list of a single one."""
-    if not name.startswith("["):
-        return call[name]
-    value = call[name[1:-1]]
-    return value if value is None or isinstance(value, tuple | list) else (value,)
-
-
-_LITERALS: dict[str, Attr] = {"true": True, "false": False, "f64": DType.F64}
-
-
-def _attribute(part: str) -> tuple[str, str | None, Attr]:
-    if ":" in part:
-        ours, _, literal = part.partition(":")
-        return ours, None, _LITERALS.get(literal, int(literal) if literal.lstrip("-").isdigit() else literal)
-    ours, _, theirs = part.partition("=")
-    return ours, theirs or ours, None

@@ -1,59 +1,136 @@
-"""Fused and layout-specific operators of ONNX Runtime (com.microsoft and its internal domains)."""
+"""Rules for ONNX Runtime's own operators: com.microsoft, and its internal domains of blocked and channels-last layouts."""
 
 from __future__ import annotations
 
 from irscope.frontends.onnx.call import Call, Mismatch
-from irscope.frontends.onnx.lower.convolution import CONV, pool_rules
-from irscope.frontends.onnx.lower.convolution import TABLE as CONVOLUTION
-from irscope.frontends.onnx.lower.reduction import reduce
-from irscope.frontends.onnx.lower.rules import Lower, Table, direct, flag, integer, number, numbers, read, text
-from irscope.ir.dtypes import DType
-from irscope.ir.graph import Role
-
-
-def _fused_conv(call: Call) -> None:
-    rules = (*CONV, text("activation"), numbers("activation_params"), flag("channels_last"))
-    call.emit("nn.fused_conv", call.inputs, read(call, *rules))
-
-
-def _channels_last_conv(call: Call) -> None:
-    call.emit("nn.conv", call.inputs, read(call, *CONV, channels_last=True))
-
-
-def _channels_last_fused_conv(call: Call) -> None:
-    call.emit("nn.fused_conv", call.inputs, read(call, *CONV, text("activation"), numbers("activation_params"), channels_last=True))
-
-
-def _fused_gemm(call: Call) -> None:
-    rules = (number("alpha"), number("beta"), flag("transA", to="trans_a"), flag("transB", to="trans_b"), text("activation"))
-    call.emit("math.gemm", call.inputs, read(call, *rules))
-
-
-_MATMUL = (
-    number("alpha"),
-    flag("transA", to="trans_a"),
-    flag("transB", to="trans_b"),
-    flag("transBatchA", to="trans_batch_a"),
-    flag("transBatchB", to="trans_batch_b"),
+from irscope.frontends.onnx.lower.rules import Table, lower_as, read_attrs
+from irscope.frontends.onnx.lower.standard import (
+    CAUSAL_CONV,
+    CONV,
+    DEQUANTIZE,
+    LINEAR_ATTENTION,
+    MATRICES,
+    POOL,
+    QLINEAR_CONV,
+    TABLE,
+    old_softmax,
+    quantize,
 )
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Role, Value
+from irscope.ir.payload import Literal
+
+# -- attention ---------------------------------------------------------------------------------------------------
+
+_HEADS = "num_heads scale"
+_SHARED = f"{_HEADS} kv_num_heads softcap rotary=do_rotary"
+_ONE_WAY = "unidirectional?false"
+_BUFFER = "share_buffer=past_present_share_buffer"
+_ROTARY = "nn.rotary_embedding 0 2 3 1 ; num_heads rotary_dim=rotary_embedding_dim interleaved"
 
 
-def _max_pool_last(call: Call) -> None:
-    call.emit("nn.max_pool", call.inputs, {**pool_rules(call), "channels_last": True})
+def _gemma_rotary(call: Call) -> None:
+    """Two tensors turned by angles of which sine and cosine are taken here."""
+    angles = call.needed(0)
+    waves = [call.value("math.cos", [angles]), call.value("math.sin", [angles])]
+    cos, sin = (call.value("view.unsqueeze", [part], {"axes": (1,)}) for part in waves)
+    turned = []
+    for x, half in ((call.needed(1), call.needed(2)), (call.needed(3), call.needed(4))):
+        straight = call.value("math.mul", [x, call.value("tensor.cast_like", [cos, x])])
+        across = call.value("math.mul", [half, call.value("tensor.cast_like", [sin, half])])
+        turned.append(call.value("math.add", [straight, across]))
+    call.bind_to(*turned)
 
 
-def _avg_pool_last(call: Call) -> None:
-    call.emit("nn.avg_pool", call.inputs, {**pool_rules(call), "count_include_pad": call.flag("count_include_pad"), "channels_last": True})
+_ATTENTION: Table = {
+    "Attention": f"nn.ort_attention ; {_HEADS} qkv_hidden_sizes {_ONE_WAY} {_BUFFER}",
+    # The step of a decoder: like Attention, with the beam search's tables behind.
+    "DecoderMaskedSelfAttention": f"nn.ort_attention 0 1 2 3 4 5 6 ; {_HEADS} {_BUFFER} unidirectional:true",
+    "QAttention": f"nn.ort_quantized_attention ; {_HEADS} {_ONE_WAY} {_BUFFER} ; buffer 3 4 6 7",
+    "MultiHeadAttention": f"nn.ort_multi_head_attention ; {_HEADS} {_ONE_WAY}",
+    # As MultiHeadAttention, with another order of operands and the beam search's tables behind.
+    "DecoderMaskedMultiHeadAttention": (
+        f"nn.ort_multi_head_attention 0 1 2 10 3 4 5 6 7 8 9 ; {_HEADS} unidirectional:false share_buffer:true"
+    ),
+    "GroupQueryAttention": f"nn.group_query_attention ; {_SHARED}",
+    # Key lengths stand behind the total length in both; the block table names which blocks count.
+    "SparseAttention": f"nn.sparse_attention ; {_SHARED} sparse_block_size",
+    "PagedAttention": f"nn.paged_attention ; {_SHARED}",
+    "PackedAttention": f"nn.packed_attention ; {_HEADS} qkv_hidden_sizes",
+    "PackedMultiHeadAttention": f"nn.packed_attention ; {_HEADS}",
+    "LinearAttention": LINEAR_ATTENTION,
+    "CausalConvWithState": CAUSAL_CONV,
+    "RotaryEmbedding": _ROTARY,
+    "MRotaryEmbedding": _ROTARY,
+    "GemmaRotaryEmbedding": _gemma_rotary,
+    "RelativePositionBias": "nn.relative_position_bias ; max_distance bidirectional=is_bidirectional?false",
+    "GatedRelativePositionBias": "nn.gated_relative_position_bias 0 1 2 3 4 5 6 ; num_heads",
+    "RemovePadding": "nn.remove_padding",
+    "RestorePadding": "nn.restore_padding",
+}
+
+
+# -- normalization and activations -------------------------------------------------------------------------------
+
+
+def _group_norm(call: Call) -> None:
+    channels_last, active = call.flag("channels_last", True), call.integer("activation", 0) != 0
+    attrs = read_attrs(call, "nn.group_norm ; num_groups=groups epsilon?1e-5")
+    x = call.needed(0)
+    if channels_last:
+        x = call.value("view.permute", [x], {"perm": (0, 3, 1, 2)})
+    normalized = call.value("nn.group_norm", [x, *call.operands(1, 2)], attrs)
+    if active:
+        normalized = call.value("nn.silu", [normalized])
+    call.last("view.permute", [normalized], {"perm": (0, 2, 3, 1) if channels_last else (0, 1, 2, 3)})
+
+
+def _skip_group_norm(call: Call) -> None:
+    attrs = read_attrs(call, "nn.skip_group_norm ; num_groups=groups epsilon?1e-5 channels_last?true")
+    active = call.integer("activation", 0) != 0
+    y, summed = call.several("nn.skip_group_norm", call.inputs, 2, attrs)
+    if active:
+        y = call.value("nn.silu", [y])
+    call.bind_to(y, summed)
+
+
+def _quantized_embeddings(call: Call) -> None:
+    """Tables as 8-bit integers with scale and zero point each: dequantized, then looked up as floats."""
+
+    def real(table: int, scale: int, zero_point: int) -> Value | None:
+        if call.operand(table) is None:
+            return None
+        return call.value("quant.dequantize", call.operands(table, scale, zero_point))
+
+    word, position, segment = real(2, 8, 13), real(3, 9, 14), real(4, 10, 15)
+    scale, bias = real(5, 11, 16), real(6, 12, 17)
+    call.mark(Role.BUFFER, *range(8, 18))
+    operands = [call.operand(0), call.operand(1), word, position, segment, scale, bias, call.operand(7)]
+    call.emit("nn.embed_layer_norm", operands, {"epsilon": call.number("epsilon", 1e-12)})
+
+
+def _ordered_matmul(call: Call) -> None:
+    """A product of 8-bit integers in a layout of their own, whose sizes are the usual ones."""
+    call.mark(Role.BUFFER, 1, 3, 4, 7)
+    left, right = call.value("quant.dequantize", call.operands(0, 1)), call.value("quant.dequantize", call.operands(2, 3))
+    total = call.value("math.matmul", [left, right])
+    if call.operand(5) is not None:
+        total = call.value("math.add", [total, call.operand(5)])
+    if call.operand(6) is not None:
+        total = call.value("math.add", [total, call.value("quant.dequantize", call.operands(6, 7))])
+    call.last("quant.quantize", [total, call.needed(4)], {"dtype": DType.I8})
+
+
+def _gated_rms_norm(call: Call) -> None:
+    normalized = call.value("nn.rms_norm", call.operands(0, 1), {"epsilon": call.number("epsilon", 1e-5)})
+    activation = call.text("activation", "silu")
+    gate = call.value("nn.sigmoid" if activation == "sigmoid" else "nn.silu", [call.needed(2)])
+    call.last("math.mul", [normalized, gate])
 
 
 def _bias_softmax(call: Call) -> None:
     total = call.value("math.add", call.inputs)
-    axis = call.integer("axis", 1)
-    call.last("nn.softmax", [total], {"axis": axis} if axis == -1 else {"axis": axis, "from_axis": True})
-
-
-def _bias_add(call: Call) -> None:
-    call.emit("math.sum_of", call.inputs)
+    old_softmax(call, "nn.softmax", [total])
 
 
 def _bias_dropout(call: Call) -> None:
@@ -69,47 +146,169 @@ def _bias_dropout(call: Call) -> None:
     call.bind_to(None, mask)
 
 
-def _expand_dims(call: Call) -> None:
-    axes = call.value("view.reshape", [call.needed(1)], {"shape": (1,)})
-    call.emit("view.unsqueeze", [call.operand(0), axes])
-
-
 def _scaled_silu(call: Call) -> None:
-    if call.operand(1) is None:
-        call.emit("nn.swish", call.inputs[:1], {"alpha": call.number("alpha", 1.0)})
-        return
-    active = call.value("nn.swish", call.inputs[:1], {"alpha": call.number("alpha", 1.0)})
-    call.last("math.mul", [active, call.operand(1)])
+    gated = call.operand(1) is not None
+    lower_as(call, "active = nn.swish 0! ; alpha?1.0\nmath.mul active 1" if gated else "nn.swish 0 ; alpha?1.0")
 
 
-def _gemm_fast_gelu(call: Call) -> None:
-    product = call.value("math.matmul", call.operands(0, 1))
-    call.last("nn.bias_gelu", [product, *call.operands(2)], {"approximate": "tanh"})
+_NORMALIZATION: Table = {
+    "EmbedLayerNormalization": "nn.embed_layer_norm ; epsilon?1e-12",
+    "QEmbedLayerNormalization": _quantized_embeddings,
+    "SkipLayerNormalization": "nn.skip_layer_norm ; epsilon?1e-12",
+    "SkipSimplifiedLayerNormalization": "nn.skip_rms_norm ; epsilon?1e-5",
+    "LayerNormalization": "nn.layer_norm ; axis?-1 epsilon?1e-5",
+    "SimplifiedLayerNormalization": "nn.rms_norm ; axis?-1 epsilon?1e-5",
+    "GatedRMSNorm": _gated_rms_norm,
+    "GroupNorm": _group_norm,
+    "SkipGroupNorm": _skip_group_norm,
+    "BiasGelu": "nn.bias_gelu",
+    "FastGelu": "nn.bias_gelu ; approximate:tanh",
+    "Gelu": "nn.gelu",
+    "QuickGelu": "nn.quick_gelu ; alpha?1.702",
+    # The first half of the channels times GELU of the second.
+    "BiasSplitGelu": """
+        total = math.add 0 1
+        left right = view.split total ; axis:-1 num_outputs:2
+        gate = nn.gelu right
+        math.mul left gate""",
+    "ScaledSiLU": _scaled_silu,
+    "BiasAdd": "math.sum_of",
+    "BiasSoftmax": _bias_softmax,
+    "BiasDropout": _bias_dropout,
+}
 
 
-def _gemm_float8(call: Call) -> None:
-    attrs = read(call, number("alpha"), number("beta"), flag("transA", to="trans_a"), flag("transB", to="trans_b"), text("activation"))
-    dtype = call.dtype("dtype", DType.F32)
-    call.emit("math.gemm", call.operands(0, 1, 2), {**attrs, "dtype": dtype})
+# -- matrix products and weights of few bits ---------------------------------------------------------------------
+
+_MATMUL = f"alpha {MATRICES} trans_batch_a=transBatchA trans_batch_b=transBatchB"
+_GEMM = f"alpha beta {MATRICES} activation"
+_NBITS = "k=K n=N bits?4 block_size?32"
+_MOE = "k?1 activation=activation_type?relu normalize=normalize_routing_weights"
+_FP4_BITS = 4
 
 
-def _matmul_to_float(call: Call) -> None:
-    call.mark(Role.BUFFER, 2, 3, 4, 5)
-    call.emit("quant.matmul_integer_to_float", call.inputs)
+def _qkv(call: Call) -> None:
+    """A normalization and three products with quantized weights, fused."""
+    k, bits, block = call.integer("K"), call.integer("bits", 4), call.integer("block_size", 32)
+    epsilon = {"epsilon": call.number("epsilon", 1e-5)}
+    summed = _with_skip(call)
+    x = call.value("nn.rms_norm", [summed, *call.operands(2)], epsilon)
+    sizes = (call.integer("Nq"), call.integer("Nkv"), call.integer("Nkv"))
+    made = []
+    for index, n in enumerate(sizes):
+        weight, scales, bias = (call.operand(3 + 3 * index + part) for part in range(3))
+        attrs = {"k": k, "n": n, "bits": bits, "block_size": block}
+        made.append(call.value("quant.matmul_nbits", [x, weight, scales, None, None, bias], attrs))
+    call.bind_to(*made, summed)
 
 
-def _qgemm(call: Call) -> None:
-    call.mark(Role.BUFFER, 1, 2, 4, 5, 7, 8)
-    call.mark(Role.PARAMETER, 6)
-    call.emit("quant.qgemm", call.inputs, read(call, number("alpha"), flag("transA", to="trans_a"), flag("transB", to="trans_b")))
+def _with_skip(call: Call) -> Value:
+    """The input, plus the skipped one where there is one."""
+    x = call.needed(0)
+    return x if call.operand(1) is None else call.value("math.add", [x, call.operand(1)])
 
 
-def _torch_embedding(call: Call) -> None:
-    call.emit("nn.embedding", call.operands(0, 1))
+def _mlp(call: Call) -> None:
+    """An optional addition and normalization, two products with quantized weights, and a gate."""
+    x = summed = _with_skip(call)
+    if call.operand(2) is not None:
+        x = call.value("nn.rms_norm", [x, call.operand(2)], {"epsilon": call.number("epsilon", 1e-5)})
+    attrs = read_attrs(call, f"quant.matmul_nbits ; {_NBITS}")
+    gate, up = (
+        call.value(
+            "quant.matmul_nbits",
+            [x, *call.operands(first, first + 1), *([None, None, bias] if (bias := call.operand(first + 2)) else [])],
+            attrs,
+        )
+        for first in (3, 6)
+    )
+    call.last("math.mul", [call.value("nn.silu", [gate]), up])
+    call.bind_to(None, summed)
+
+
+def _matmul_fp_q4(call: Call) -> None:
+    """Weights in blocks of 32 whose shape stands in a constant."""
+    shape = call.body.model.graph.data.get(call.needed(2))
+    if not isinstance(shape, Literal) or len(shape.values) != 2:
+        raise Mismatch("the shape of its weights is not a constant")
+    k, n = shape.values
+    call.emit("quant.matmul_nbits", call.operands(0, 1), {"k": k, "n": n, "bits": _FP4_BITS, "block_size": 32})
+
+
+_PRODUCTS: Table = {
+    "FusedGemm": f"math.gemm ; {_GEMM}",
+    "FusedMatMul": f"math.fused_matmul ; {_MATMUL}",
+    "TransposeMatMul": f"math.fused_matmul ; alpha {MATRICES}",
+    "FusedMatMulActivation": f"math.fused_matmul ; {_MATMUL} activation",
+    "GemmFastGelu": "product = math.matmul 0 1\nnn.bias_gelu product 2 ; approximate:tanh",
+    "GemmFloat8": f"math.gemm 0 1 2 ; {_GEMM} dtype?f32",
+    "MatMulNBits": f"quant.matmul_nbits ; {_NBITS} ; buffer 2 3 4",
+    "MatMulNBitsMlp": _mlp,
+    "MatMulNBitsQkv": _qkv,
+    "MatMulBnb4": f"quant.matmul_nbits ; k=K n=N block_size?64 bits:{_FP4_BITS} ; buffer 2",
+    "MatMulFpQ4": _matmul_fp_q4,
+    # Weights as 8-bit floats with scales for blocks.
+    "MatMulBlockQuantizedFp8Weight": "math.scaled_matmul 0 1 3 2 4 ; ; buffer 2 3",
+    "MoE": f"nn.moe ; {_MOE}",
+    "QMoE": f"nn.moe_quantized ; {_MOE} bits=expert_weight_bits?4 ; buffer 3 6 9 11 12 13",
+    "Inverse": "linalg.inverse",
+    "CDist": "linalg.cdist",
+}
+
+
+# -- quantized tensors -------------------------------------------------------------------------------------------
+
+_BINARY_ROLES = "buffer 1 2 4 5 6 7"
+_UNARY_ROLES = "buffer 1 2 3 4"
+
+
+def _qlinear_concat(call: Call) -> None:
+    call.mark(Role.BUFFER, 0, 1, *range(3, len(call.inputs), 3), *range(4, len(call.inputs), 3))
+    lower_as(call, "quant.qlinear_concat ; axis!")
+
+
+def _qlinear_reduce_mean(call: Call) -> None:
+    """The mean of the real numbers, quantized again."""
+    lines = "real = quant.dequantize 0 1 2 ; ; buffer 1 2 3 4\nmean = reduce.mean real ; axes keepdims?true\nquant.quantize mean 3 4"
+    lower_as(call, lines if len(call.operands(3, 4)) > 1 else f"{lines} ; dtype:u8")
+
+
+_QUANTIZED: Table = {
+    "QuantizeLinear": quantize,
+    "DequantizeLinear": DEQUANTIZE,
+    "QLinearConv": f"nn.qlinear_conv ; {CONV} channels_last ; {QLINEAR_CONV}",
+    **{f"QLinear{name}": f"quant.qlinear_binary ; op:{name.lower()} ; {_BINARY_ROLES}" for name in ("Add", "Mul")},
+    **{f"QLinear{name}": f"quant.qlinear_unary ; axis op:{name.lower()} ; {_UNARY_ROLES}" for name in ("Sigmoid", "Softmax")},
+    "QLinearLeakyRelu": f"quant.qlinear_unary ; axis op:leaky_relu ; {_UNARY_ROLES}",
+    "QLinearAveragePool": (f"quant.qlinear_avg_pool ; kernel_shape strides pads auto_pad ceil_mode channels_last ; {_UNARY_ROLES}"),
+    "QLinearGlobalAveragePool": "quant.qlinear_global_avg_pool ; channels_last?false",
+    "QLinearConcat": _qlinear_concat,
+    "QLinearReduceMean": _qlinear_reduce_mean,
+    "QLinearWhere": "quant.qlinear_where ; ; buffer 2 3 5 6 7 8",
+    "QGemm": f"quant.qgemm ; alpha {MATRICES} ; buffer 1 2 4 5 7 8 param 6",
+    "MatMulIntegerToFloat": "quant.matmul_integer_to_float ; ; buffer 2 3 4 5",
+    "MatMulInteger16": "math.matmul_integer ; dtype:i32",
+    "DynamicQuantizeMatMul": "quant.dynamic_quantize_matmul",
+    "DynamicQuantizeLSTM": "rnn.dynamic_quantize_lstm ; direction?forward hidden_size activations clip",
+    "GatherBlockQuantized": "quant.gather_block_quantized ; gather_axis?0 quantize_axis?1 block_size?128 bits?4",
+    "QOrderedLayerNormalization": """
+        x = quant.dequantize 0 1
+        normalized = nn.layer_norm x 2 3 ; axis?-1 epsilon?1e-5
+        quant.quantize normalized 4! ; dtype:i8""",
+    "QOrderedGelu": "quant.qlinear_unary 0! 1! _ 2! ; op:gelu",
+    "QOrderedMatMul": _ordered_matmul,
+    "QuantizeWithOrder": "quant.quantize ; dtype:i8",
+    "DequantizeWithOrder": "quant.dequantize ; dtype=to",
+}
+
+
+# -- others ------------------------------------------------------------------------------------------------------
 
 
 def _is_all_finite(call: Call) -> None:
     finite = [call.value("reduce.all", [call.value("math.isfinite", [x])]) for x in call.inputs]
+    if not finite:
+        raise Mismatch("it has no operand")
     if len(finite) == 1:
         call.last("view.alias", finite)
         return
@@ -119,52 +318,50 @@ def _is_all_finite(call: Call) -> None:
     call.last("math.and", [found, finite[-1]])
 
 
-def _range(call: Call) -> None:
-    call.emit("tensor.arange", call.inputs)
+_ACTIVATED = f"{CONV} activation activation_params"
+_CHANNELS_LAST_CONV = f"nn.conv ; {CONV} channels_last:true"
+_MAX_POOL_LAST = f"nn.max_pool ; {POOL} channels_last:true"
 
-
-TABLE: Table = {
-    "FusedConv": _fused_conv,
-    "NhwcConv": _channels_last_conv,
-    "NhwcFusedConv": _channels_last_fused_conv,
-    "NhwcMaxPool": _max_pool_last,
-    "FusedGemm": _fused_gemm,
-    "FusedMatMul": direct("math.fused_matmul", *_MATMUL),
-    "TransposeMatMul": direct("math.fused_matmul", *_MATMUL[:3]),
-    "FusedMatMulActivation": direct("math.fused_matmul", *_MATMUL, text("activation")),
-    "GemmFastGelu": _gemm_fast_gelu,
-    "GemmFloat8": _gemm_float8,
-    "QGemm": _qgemm,
-    "MatMulIntegerToFloat": _matmul_to_float,
-    "MatMulInteger16": direct("math.matmul_integer", dtype=DType.I32),
-    "DynamicQuantizeMatMul": direct("quant.dynamic_quantize_matmul"),
-    "BiasAdd": _bias_add,
-    "BiasSoftmax": _bias_softmax,
-    "BiasDropout": _bias_dropout,
-    "ExpandDims": _expand_dims,
-    "ScaledSiLU": _scaled_silu,
-    "Inverse": direct("linalg.inverse"),
+_OTHERS: Table = {
+    "FusedConv": f"nn.fused_conv ; {_ACTIVATED} channels_last",
+    "NhwcConv": _CHANNELS_LAST_CONV,
+    "NhwcFusedConv": f"nn.fused_conv ; {_ACTIVATED} channels_last:true",
+    "NhwcMaxPool": _MAX_POOL_LAST,
+    "ExpandDims": "axes = view.reshape 1! ; shape:(1,)\nview.unsqueeze 0 axes",
     "IsAllFinite": _is_all_finite,
-    "Pad": direct("tensor.pad", text("mode", "constant")),
-    "Range": _range,
-    "Trilu": direct("tensor.trilu", flag("upper", True)),
-    "GatherND": direct("tensor.gather_nd"),
-    "Unique": direct("tensor.unique"),
-    "GridSample": direct("vision.grid_sample", flag("align_corners", False), text("mode", "bilinear"), text("padding_mode", "zeros")),
-    "ReduceSumInteger": reduce("reduce.sum", axes_are_operands=2**31),
-    "SampleOp": direct("view.alias"),
-    "TorchEmbedding": _torch_embedding,
-    "UnfoldTensor": direct("view.unfold", integer("dim", -1, to="axis"), integer("size"), integer("step", 1)),
-    "CDist": direct("linalg.cdist"),
+    "Pad": "tensor.pad ; mode?constant",
+    "Range": "tensor.arange",
+    "Trilu": "tensor.trilu ; upper?true",
+    "GatherND": "tensor.gather_nd",
+    "Unique": "tensor.unique",
+    "GridSample": "vision.grid_sample ; align_corners?false mode?bilinear padding_mode?zeros",
+    "ReduceSumInteger": "reduce.sum 0 ; axes keepdims?true",
+    "SampleOp": "view.alias",
+    "TorchEmbedding": "nn.embedding 0 1",
+    "UnfoldTensor": "view.unfold ; axis=dim?-1 size step?1",
 }
 
+MICROSOFT: Table = {**_ATTENTION, **_NORMALIZATION, **_PRODUCTS, **_QUANTIZED, **_OTHERS}
 
-def _blocked_conv(call: Call) -> None:
-    call.emit("nn.fused_conv", call.inputs, read(call, *CONV, text("activation"), numbers("activation_params")))
+FOREIGN: dict[str, str] = {
+    "BeamSearch": "it generates token by token around a decoder, for an unknown number of steps",
+    "GreedySearch": "it generates token by token around a decoder, for an unknown number of steps",
+    "Sampling": "it generates token by token around a decoder, for an unknown number of steps",
+    "WhisperBeamSearch": "it generates token by token around a decoder, for an unknown number of steps",
+    "EPContext": "it is a compiled blob of one execution provider",
+    "GatedDeltaNet": "its packed layouts and captured states are not documented well enough to be exact",
+    "MatMulBlockQuantizedFp4Weight": "the layout of its packed weights is not documented",
+    "QOrderedAttention": "the layout of its reordered weights is known to one library only",
+    "QOrderedLongformerAttention": "the layout of its reordered weights is known to one library only",
+}
+"""Operators of com.microsoft that stay foreign although they occur in exported models, with the reason."""
+
+
+# -- layouts that ONNX Runtime's optimisations choose ------------------------------------------------------------
 
 
 def _reorder_input(call: Call) -> None:
-    call.emit("tensor.block_channels", call.inputs[:1], read(call, flag("channels_last"), block=call.body.model.channel_block))
+    lower_as(call, "tensor.block_channels 0 ; channels_last", {"block": call.body.model.channel_block})
 
 
 def _reorder_output(call: Call) -> None:
@@ -180,45 +377,25 @@ def _blocked_upsample(call: Call) -> None:
     scales = call.integers("scales")
     if scales is None:
         raise Mismatch("attribute scales is absent")
-    attrs = read(call, text("mode", "nearest"), text("coordinate_transformation_mode", "asymmetric", to="coordinates"))
-    call.emit("vision.resize", call.inputs, {**attrs, "scale_factors": tuple(float(scale) for scale in scales)})
+    text = "vision.resize ; mode?nearest coordinates=coordinate_transformation_mode?asymmetric"
+    lower_as(call, text, {"scale_factors": tuple(float(scale) for scale in scales)})
 
-
-def _last(op: str) -> Lower:
-    return direct(op, channels_last=True)
-
-
-FOREIGN: dict[str, str] = {
-    "BeamSearch": "it generates token by token around a decoder, for an unknown number of steps",
-    "GreedySearch": "it generates token by token around a decoder, for an unknown number of steps",
-    "Sampling": "it generates token by token around a decoder, for an unknown number of steps",
-    "WhisperBeamSearch": "it generates token by token around a decoder, for an unknown number of steps",
-    "EPContext": "it is a compiled blob of one execution provider",
-    "GatedDeltaNet": "its packed layouts and captured states are not documented well enough to be exact",
-    "MatMulBlockQuantizedFp4Weight": "the layout of its packed weights is not documented",
-    "QOrderedAttention": "the layout of its reordered weights is known to one library only",
-    "QOrderedLongformerAttention": "the layout of its reordered weights is known to one library only",
-}
-"""Operators that stay foreign although they occur in exported models, with the reason."""
 
 BLOCKED: Table = {
-    "Conv": _blocked_conv,
+    "Conv": f"nn.fused_conv ; {_ACTIVATED}",
     "ReorderInput": _reorder_input,
     "ReorderOutput": _reorder_output,
     "Upsample": _blocked_upsample,
-    "MaxPool": CONVOLUTION["MaxPool"],
-    "AveragePool": CONVOLUTION["AveragePool"],
-    "GlobalMaxPool": direct("nn.global_max_pool"),
-    "GlobalAveragePool": direct("nn.global_avg_pool"),
+    **{name: TABLE[name] for name in ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")},
 }
 """Channels in blocks of 8 or 16: sizes are those of the blocked tensors, which are channels rounded up."""
 
 CHANNELS_LAST: Table = {
-    "Conv": _channels_last_conv,
-    "FusedConv": _channels_last_fused_conv,
-    "MaxPool": _max_pool_last,
-    "AveragePool": _avg_pool_last,
-    "GlobalMaxPool": _last("nn.global_max_pool"),
-    "GlobalAveragePool": _last("nn.global_avg_pool"),
-    "QLinearConv": direct("nn.qlinear_conv", *CONV, channels_last=True),
+    "Conv": _CHANNELS_LAST_CONV,
+    "FusedConv": f"nn.fused_conv ; {_ACTIVATED} channels_last:true",
+    "MaxPool": _MAX_POOL_LAST,
+    "AveragePool": f"nn.avg_pool ; {POOL} count_include_pad?false channels_last:true",
+    "GlobalMaxPool": "nn.global_max_pool ; channels_last:true",
+    "GlobalAveragePool": "nn.global_avg_pool ; channels_last:true",
+    "QLinearConv": f"nn.qlinear_conv ; {CONV} channels_last:true",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from irscope.frontends.onnx.call import Call, Mismatch
-from irscope.frontends.onnx.lower.rules import Table
+from irscope.frontends.onnx.lower.rules import Table, read_attrs
 from irscope.ir.graph import Attr, Value
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE
 
@@ -92,6 +92,15 @@ def _sequence_map(call: Call) -> None:
     call.bind(node)
 
 
+def _flex_attention(call: Call) -> None:
+    """Its functions of scores and weights become regions; what they read from around them is seen there."""
+    node = call.node("nn.flex_attention", call.inputs, read_attrs(call, "nn.flex_attention ; scale"))
+    for name in ("score_mod", "prob_mod"):
+        if call.has(name):
+            call.body.lower_region(node, name, call.graph_attr(name))
+    call.bind(node)
+
+
 def _all_results(call: Call, count: int) -> None:
     """Unused trailing results are left out in the file; the region still yields them."""
     if len(call.outputs) > count:
@@ -106,3 +115,4 @@ def _fit(values: tuple[int, ...], count: int, name: str) -> tuple[int, ...]:
 
 
 TABLE: Table = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
+PREVIEW: Table = {"FlexAttention": _flex_attention}

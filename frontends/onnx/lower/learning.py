@@ -6,11 +6,11 @@ operands of a node: what is learned by fitting parameters, statistics of the dat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from irscope.frontends.onnx.call import Call, Mismatch, Operand
+from irscope.frontends.onnx.call import Call, Mismatch
 from irscope.frontends.onnx.elements import DTYPES
-from irscope.frontends.onnx.lower.rules import Lower, Table, direct, integer, integers, number, read, text
+from irscope.frontends.onnx.lower.rules import Lower, Table, lower_as
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Role
 from irscope.ir.types import TensorType
@@ -41,27 +41,15 @@ _TABLES = dict.fromkeys(
 )  # fmt: skip
 
 
-def _kept(op: str, roles: Mapping[str, Role]) -> Lower:
-    """Like `direct`, for an operator that keeps weights in attributes."""
-
-    def lower(call: Call) -> None:
-        call.emit(op, [*call.inputs, *call.attribute_weights(roles)])
-
-    return lower
+def _kept(text: str, roles: Mapping[str, Role]) -> Lower:
+    """An operator that keeps weights in attributes."""
+    return lambda call: lower_as(call, text, weights=roles)
 
 
 def _rows(call: Call, name: str, rows: int) -> dict[str, tuple[int, ...]]:
     """The shape of a flat list that holds so many rows."""
     values = call.numbers(name) or ()
     return {name: (rows, len(values) // rows)} if rows > 0 and values and len(values) % rows == 0 else {}
-
-
-def _linear(call: Call, rows: int) -> Sequence[Operand]:
-    return [*call.inputs, *call.attribute_weights(_LINEAR, _rows(call, "coefficients", rows))]
-
-
-def _support_vectors(call: Call, vectors: int) -> Sequence[Operand]:
-    return [*call.inputs, *call.attribute_weights(_SVM, _rows(call, "support_vectors", vectors))]
 
 
 def _labels(call: Call) -> dict[str, Attr]:
@@ -75,56 +63,56 @@ def _labels(call: Call) -> dict[str, Attr]:
 
 def _linear_classifier(call: Call) -> None:
     # Of two classes the file may keep only one row.
-    operands = _linear(call, len(call.numbers("intercepts") or ()))
-    call.emit("learn.linear_classifier", operands, {**_labels(call), "post_transform": call.text("post_transform", "NONE")})
+    shapes = _rows(call, "coefficients", len(call.numbers("intercepts") or ()))
+    lower_as(call, "learn.linear_classifier ; post_transform?NONE", _labels(call), weights=_LINEAR, shapes=shapes)
 
 
 def _linear_regressor(call: Call) -> None:
-    attrs: dict[str, Attr] = {"targets": call.integer("targets", 1), "post_transform": call.text("post_transform", "NONE")}
-    call.emit("learn.linear_regressor", _linear(call, call.integer("targets", 1)), attrs)
+    shapes = _rows(call, "coefficients", call.integer("targets", 1))
+    lower_as(call, "learn.linear_regressor ; targets?1 post_transform?NONE", weights=_LINEAR, shapes=shapes)
 
 
 def _tree_classifier(call: Call) -> None:
-    attrs: dict[str, Attr] = {**_labels(call), "post_transform": call.text("post_transform", "NONE")}
-    call.emit("learn.tree_classifier", [*call.inputs, *call.attribute_weights(_TREES)], attrs)
+    lower_as(call, "learn.tree_classifier ; post_transform?NONE", _labels(call), weights=_TREES)
 
 
 def _svm_classifier(call: Call) -> None:
-    attrs: dict[str, Attr] = {**_labels(call), "kernel_type": call.text("kernel_type", "LINEAR")}
+    attrs = _labels(call)
     if call.numbers("prob_a"):
         attrs["has_probabilities"] = True
-    call.emit("learn.svm_classifier", _support_vectors(call, sum(call.integers("vectors_per_class") or ())), attrs)
+    shapes = _rows(call, "support_vectors", sum(call.integers("vectors_per_class") or ()))
+    lower_as(call, "learn.svm_classifier ; kernel_type?LINEAR", attrs, weights=_SVM, shapes=shapes)
 
 
 def _svm_regressor(call: Call) -> None:
-    call.emit("learn.svm_regressor", _support_vectors(call, call.integer("n_supports", 0)), read(call, text("kernel_type", "LINEAR")))
+    shapes = _rows(call, "support_vectors", call.integer("n_supports", 0))
+    lower_as(call, "learn.svm_regressor ; kernel_type?LINEAR", weights=_SVM, shapes=shapes)
 
 
 def _tree_ensemble(call: Call) -> None:
-    weights = call.tensor_attr("leaf_weights")
     chosen = call.integer("post_transform", 0)
-    attrs: dict[str, Attr] = {"targets": call.integer("n_targets", 1)}
+    attrs = _dtype_of(call, "leaf_weights")
     if 0 <= chosen < len(_POST_TRANSFORMS):
         attrs["post_transform"] = _POST_TRANSFORMS[chosen]
-    if weights is not None:
-        attrs["dtype"] = DTYPES.get(weights.data_type)
-    call.emit("learn.tree_ensemble", [*call.inputs, *call.attribute_weights(_TREES)], attrs)
+    lower_as(call, "learn.tree_ensemble ; targets=n_targets?1", attrs, weights=_TREES)
 
 
 def _tree_regressor(call: Call) -> None:
-    attrs: dict[str, Attr] = {"targets": call.integer("n_targets", 1), "post_transform": call.text("post_transform", "NONE")}
-    weights = call.tensor_attr("target_weights_as_tensor")
-    if weights is not None:
-        attrs["dtype"] = DTYPES.get(weights.data_type)
-    call.emit("learn.tree_ensemble", [*call.inputs, *call.attribute_weights(_TREES)], attrs)
+    attrs = _dtype_of(call, "target_weights_as_tensor")
+    lower_as(call, "learn.tree_ensemble ; targets=n_targets?1 post_transform?NONE", attrs, weights=_TREES)
+
+
+def _dtype_of(call: Call, name: str) -> dict[str, Attr]:
+    """The element type of a tensor that stands in an attribute."""
+    stored = call.tensor_attr(name)
+    return {} if stored is None else {"dtype": DTYPES.get(stored.data_type)}
 
 
 def _one_hot_encoder(call: Call) -> None:
     categories = call.integers("cats_int64s") or call.texts("cats_strings")
     if not categories:
         raise Mismatch("it has no categories")
-    operands = [*call.inputs, *call.attribute_weights(_TABLES)]
-    call.emit("learn.one_hot_encoder", operands, {"categories": len(categories), "zeros": call.flag("zeros", True)})
+    lower_as(call, "learn.one_hot_encoder ; zeros?true", {"categories": len(categories)}, weights=_TABLES)
 
 
 def _other_kind(call: Call) -> DType:
@@ -141,25 +129,18 @@ def _label_encoder(call: Call) -> None:
     for name, dtype in (("values_floats", DType.F32), ("values_int64s", DType.I64), ("values_strings", DType.STR)):
         if call.has(name):
             attrs["dtype"] = dtype
-    values = call.tensor_attr("values_tensor")
-    if values is not None:
-        attrs["dtype"] = DTYPES.get(values.data_type)
-    call.emit("learn.label_encoder", [*call.inputs, *call.attribute_weights(_TABLES)], attrs)
+    lower_as(call, "learn.label_encoder", {**attrs, **_dtype_of(call, "values_tensor")}, weights=_TABLES)
 
 
 def _category_mapper(call: Call) -> None:
-    call.emit("learn.category_mapper", [*call.inputs, *call.attribute_weights(_TABLES)], {"dtype": _other_kind(call)})
+    lower_as(call, "learn.category_mapper", {"dtype": _other_kind(call)}, weights=_TABLES)
 
 
 def _cast_map(call: Call) -> None:
     dtype = _CAST_TO.get(call.text("cast_to", "TO_FLOAT"))
     if dtype is None:
         raise Mismatch("attribute cast_to names no element type")
-    call.emit("learn.cast_map", call.inputs, read(call, text("map_form", "DENSE"), integer("max_map", 1), dtype=dtype))
-
-
-def _zip_map(call: Call) -> None:
-    call.emit("learn.zip_map", call.inputs, _labels(call))
+    lower_as(call, "learn.cast_map ; map_form?DENSE max_map?1", {"dtype": dtype})
 
 
 def _gradient(call: Call) -> None:
@@ -171,17 +152,17 @@ def _gradient(call: Call) -> None:
 
 
 TABLE: Table = {
-    "ArrayFeatureExtractor": direct("learn.array_feature_extractor"),
-    "Binarizer": direct("learn.binarizer", number("threshold", 0.0)),
+    "ArrayFeatureExtractor": "learn.array_feature_extractor",
+    "Binarizer": "learn.binarizer ; threshold?0.0",
     "CastMap": _cast_map,
     "CategoryMapper": _category_mapper,
     "DictVectorizer": _kept("learn.dict_vectorizer", {"int64_vocabulary": Role.CONSTANT}),
-    "FeatureVectorizer": direct("learn.feature_vectorizer", integers("inputdimensions", to="widths")),
+    "FeatureVectorizer": "learn.feature_vectorizer ; widths=inputdimensions",
     "Imputer": _kept("learn.imputer", _STATISTICS),
     "LabelEncoder": _label_encoder,
     "LinearClassifier": _linear_classifier,
     "LinearRegressor": _linear_regressor,
-    "Normalizer": direct("learn.normalizer", text("norm", "MAX")),
+    "Normalizer": "learn.normalizer ; norm?MAX",
     "OneHotEncoder": _one_hot_encoder,
     "SVMClassifier": _svm_classifier,
     "SVMRegressor": _svm_regressor,
@@ -189,21 +170,12 @@ TABLE: Table = {
     "TreeEnsemble": _tree_ensemble,
     "TreeEnsembleClassifier": _tree_classifier,
     "TreeEnsembleRegressor": _tree_regressor,
-    "ZipMap": _zip_map,
+    "ZipMap": lambda call: lower_as(call, "learn.zip_map", _labels(call)),
 }
 
 TRAINING: Table = {
-    "Adagrad": direct("train.adagrad", number("decay_factor", 0.0), number("epsilon", 1e-6), number("norm_coefficient", 0.0)),
-    "Adam": direct(
-        "train.adam",
-        number("alpha", 0.9),
-        number("beta", 0.999),
-        number("epsilon", 1e-6),
-        number("norm_coefficient", 0.0),
-        number("norm_coefficient_post", 0.0),
-    ),
-    "Momentum": direct(
-        "train.momentum", number("alpha", 0.9), number("beta", 1.0), text("mode", "standard"), number("norm_coefficient", 0.0)
-    ),
+    "Adagrad": "train.adagrad ; decay_factor?0.0 epsilon?1e-6 norm_coefficient?0.0",
+    "Adam": "train.adam ; alpha?0.9 beta?0.999 epsilon?1e-6 norm_coefficient?0.0 norm_coefficient_post?0.0",
+    "Momentum": "train.momentum ; alpha?0.9 beta?1.0 mode?standard norm_coefficient?0.0",
     "Gradient": _gradient,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,30 @@ def test_tables_name_only_operators_that_exist() -> None:
     known = {(one.domain, one.name) for one in defs.get_all_schemas_with_history()}
     standard = {(domain, name) for domain, table in TABLES.items() if domain in {one for one, _ in known} for name in table}
     assert standard - known == {("", "SimplifiedLayerNormalization")}
+
+
+@pytest.mark.parametrize("domain", TABLES, ids=lambda domain: domain or "standard")
+def test_every_rule_can_be_read(domain: str) -> None:
+    """Texts name operators that there are, and attributes that their records have."""
+    for name in TABLES[domain]:
+        assert find_lowering(domain, name) is not None
+
+
+_NAMES = ("axis", "axes", "alpha", "bits", "K", "N", "mode", "kernel_shape", "scales", "channels", "groups", "output_dtype", "to", "p")
+_ODD = (0, 1, -1, 2.0, "x", [1, 2], [0.5], ["a"])
+
+
+@pytest.mark.parametrize("domain", TABLES, ids=lambda domain: domain or "standard")
+def test_nodes_that_no_exporter_would_write_are_lowered_or_kept(domain: str) -> None:
+    """Absent operands, and attributes of any kind: each node becomes something, and none ends in a traceback."""
+    chance = random.Random(domain)
+    for name in sorted(TABLES[domain]) * 4:
+        operands = [f"i{index}" if chance.random() < 0.8 else "" for index in range(chance.randint(0, 6))]
+        attrs = {attr: chance.choice(_ODD) for attr in chance.sample(_NAMES, 3)}
+        node = helper.make_node(name, operands, ["y", "z"][: chance.randint(1, 2)], domain=domain, **attrs)
+        domains = {domain.replace(".", "_"): 1} if domain else {}
+        proto = model([node], [value(one) for one in operands if one], ["y"], opset=chance.randint(1, 26), **domains)
+        assert load(proto).graph.outputs, node
 
 
 def fits(node: Node) -> list[str]:
