@@ -52,4 +52,4 @@ def test_what_a_reordered_file_changes() -> None:
 def test_a_chain_has_nothing_to_reorder() -> None:
     found = Manager(program([node("Exp", "x", "a"), node("Neg", "a", "y")], "y")).get(OrtOrder())
     assert not found.is_new
-    assert verdict(found).startswith("no order needs less than the one as written")
+    assert verdict(found).startswith("no better order than the one as written was found")
