@@ -156,8 +156,8 @@ def test_no_time_gives_a_valid_order(seconds: float) -> None:
 @pytest.mark.parametrize(
     ("before", "words"),
     [
-        ([(), (2,), (1,), (2,)], "operators 1, 2 wait"),
-        ([(0,)], "operators 0 wait"),
+        ([(), (2,), (1,), (2,)], "operators 1, 2 form a cycle"),
+        ([(0,)], "operators 0 form a cycle"),
         ([(1,), ()], "numbered"),
     ],
 )
