@@ -20,6 +20,8 @@ SLICE = 2000
 SILENCE = 180.0
 """Seconds without a line after which a worker is ended: longer than any command may take, also on a busy machine."""
 
+_BETWEEN_SAVES = 5.0
+
 
 @dataclass
 class Tally:
@@ -39,6 +41,7 @@ class Watch:
     def __init__(self, folder: Path, stream: str) -> None:
         self.folder = folder
         self.stream = stream
+        self._saved = 0.0
         self._state = folder / f"state{stream and '-'}{stream}.json"
         told = json.loads(self._state.read_text()) if self._state.exists() else {}
         self.tallies = {name: Tally(**one) for name, one in told.items()}
@@ -48,6 +51,7 @@ class Watch:
         made = self._state.with_suffix(".new")
         made.write_text(json.dumps({name: asdict(one) for name, one in self.tallies.items()}, indent=1))
         made.replace(self._state)
+        self._saved = time.monotonic()
 
     def slice(self, format: str, count: int, deadline: float) -> None:
         """Run some mutants of a format."""
@@ -75,6 +79,8 @@ class Watch:
                 *lines, pending = (pending + chunk).split(b"\n")
                 for line in lines:
                     self._take(tally, json.loads(line))
+                if time.monotonic() - self._saved > _BETWEEN_SAVES:
+                    self.save()
             hung = time.monotonic() - silent_since >= SILENCE
             worker.kill()
         if time.monotonic() < deadline and tally.next < end:
