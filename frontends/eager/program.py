@@ -11,8 +11,9 @@ import torch
 from irscope.frontends.eager.record import Op, Record, Storage, Tensor
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_common.foreign import foreign_attrs
-from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
+from irscope.frontends.torch_common.lowering import AtenCall, Lowered
 from irscope.frontends.torch_common.signatures import Argument, Signature, complete, find, parse_signature
+from irscope.frontends.torch_common.table import lower
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value, paused_gc

@@ -14,8 +14,9 @@ from irscope.frontends.exported.metadata import Locations, Scopes
 from irscope.frontends.exported.tensors import Json, Types
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
 from irscope.frontends.torch_common.foreign import foreign_attrs
-from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
+from irscope.frontends.torch_common.lowering import AtenCall, Lowered
 from irscope.frontends.torch_common.signatures import Argument, Param, Signature, complete, find
+from irscope.frontends.torch_common.table import lower
 from irscope.ir.dims import unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Value

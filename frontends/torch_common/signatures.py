@@ -14,6 +14,7 @@ from typing import TypeAlias
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
+from irscope.ops.schema import split_arguments
 
 Argument: TypeAlias = object
 """A Value, a number (a Dim where it is an integer), a string, a DType, None, or a tuple of these."""
@@ -98,22 +99,6 @@ class Signature:
 _PARAM = re.compile(
     r"^(?P<kind>[A-Za-z]+)(?:\((?P<alias>[^)]*)\))?(?P<rest>(?:\[\d*\]|\?|\([^)]*\))*)\s+(?P<name>\w+)(?:=(?P<default>.*))?$", re.S
 )
-_WORDS = {"True": True, "False": False, "None": None}
-
-
-def _split(text: str) -> list[str]:
-    parts: list[str] = []
-    depth = start = 0
-    for position, char in enumerate(text):
-        if char in "([":
-            depth += 1
-        elif char in ")]":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:position].strip())
-            start = position + 1
-    parts.append(text[start:].strip())
-    return [part for part in parts if part]
 
 
 def _default(text: str | None) -> object:
@@ -135,7 +120,7 @@ def _parse(name: str, text: str) -> Signature:
     end = _closing(tail)
     params: list[Param] = []
     keyword_only = False
-    for part in _split(tail[:end]):
+    for part in split_arguments(tail[:end]):
         if part == "*":
             keyword_only = True
             continue
@@ -146,7 +131,7 @@ def _parse(name: str, text: str) -> Signature:
         params.append(Param(match["name"], kind, _default(match["default"]), keyword_only, "!" in (match["alias"] or "")))
     results = tail[end + 1 :].partition("->")[2].strip()
     inner = results[1:-1] if results.startswith("(") and results.endswith(")") else results
-    return Signature(name, overload, tuple(params), tuple(_result_kind(part) for part in _split(inner)))
+    return Signature(name, overload, tuple(params), tuple(_result_kind(part) for part in split_arguments(inner)))
 
 
 def parse_signature(name: str, text: str) -> Signature:

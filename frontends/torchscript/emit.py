@@ -11,8 +11,9 @@ from irscope.errors import LoadError
 from irscope.frontends.torch_common.dtypes import C10_DTYPES
 from irscope.frontends.torch_common.fake import FakeTypes
 from irscope.frontends.torch_common.foreign import foreign_attrs
-from irscope.frontends.torch_common.lowering import AtenCall, Lowered, lower
+from irscope.frontends.torch_common.lowering import AtenCall, Lowered
 from irscope.frontends.torch_common.signatures import Argument, Param, Signature, resolve
+from irscope.frontends.torch_common.table import lower
 from irscope.frontends.torchscript.literals import MAKERS, make_tensor
 from irscope.frontends.torchscript.packed import flattened, pack, result_type, unpack
 from irscope.frontends.torchscript.values import Item, KnownTensor

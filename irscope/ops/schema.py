@@ -74,7 +74,7 @@ def parse_schema(text: str) -> Schema:
     operands: list[Param] = []
     attrs: list[Param] = []
     target, kinds = operands, _OPERAND_KINDS
-    for part in _split(arguments):
+    for part in split_arguments(arguments):
         if part == "*":
             target, kinds = attrs, _ATTR_KINDS
             continue
@@ -96,7 +96,7 @@ def _parse_results(text: str, schema: str) -> tuple[Param, ...]:
     if text == "()":
         return ()
     inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
-    return tuple(_parse_param(part, schema) for part in _split(inner))
+    return tuple(_parse_param(part, schema) for part in split_arguments(inner))
 
 
 def _parse_param(part: str, schema: str) -> Param:
@@ -126,7 +126,8 @@ def _literal(text: str, part: str) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _split(text: str) -> list[str]:
+def split_arguments(text: str) -> list[str]:
+    """The arguments of a signature: parts between commas that stand in no brackets. Signatures of ATen are written the same way."""
     parts: list[str] = []
     depth, start = 0, 0
     for position, char in enumerate(text):
