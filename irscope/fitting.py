@@ -26,7 +26,7 @@ from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.liveness import Liveness
 from irscope.passkit.settings import Settings
 from irscope.report.report import assumed_json
-from irscope.report.values import Provenance
+from irscope.report.values import Provenance, Quantity
 from irscope.session import Model, check_target
 
 COUNTERS = ("reserved", "allocated", "requested", "activation")
@@ -64,6 +64,8 @@ class Need:
     """Why nothing bounds it."""
     is_modelled: bool = False
     """Whether some size in it is not known, or comes from a model."""
+    device_peak: Quantity | None = None
+    """What liveness calls the device's peak at this binding; None where no allocator's is known."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ class Fit:
             "symbol": self.symbol,
             "largest": self.largest,
             "peak_bytes": self.peak.bytes,
+            "device_peak_bytes": None if self.peak.device_peak is None else self.peak.device_peak.value,
             "limited_by": self.limited_by.node,
             "limited_by_scope": self.limited_by.scope,
             "limited_by_location": self.limited_by.location,
@@ -456,20 +459,21 @@ class Search:
         peak = timeline.peak
         if not isinstance(peak, int):
             raise PassError(f"the peak is no number but {peak}", code="IRS333")
-        step = timeline.peak_step
         cuda = rebound.manager.get(CudaMemory()) if self._is_replayed else None
-        if cuda is not None and cuda.moments is not None:
-            step = cuda.moments.peak_step
-        node = timeline.steps[step] if timeline.steps else None
+        found = timeline.footprint
+        device_peak = found.peak if found is not None and found.of == "device" else None
+        node = timeline.steps[timeline.peak_step] if timeline.steps else None
+        if cuda is not None and found is not None:
+            node = found.peak_node
         location = "" if node is None or node.loc is None else str(user_line(node.loc))
         place = (node.name, node.scope.path, location) if node is not None else ("", "", "")
         if cuda is not None:
             self._memories[_key(sizes)] = cuda
-            return _device_need(cuda, self.counter, place)
+            return replace(_device_need(cuda, self.counter, place), device_peak=device_peak)
         if self.counter == "activation":
             return Need(peak, *place, least=peak, most=peak)
         total = peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
-        return Need(total, *place, least=total, most=total)
+        return Need(total, *place, least=total, most=total, device_peak=device_peak)
 
 
 def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

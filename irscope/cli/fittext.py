@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from irscope.devices.catalogue import all_devices
 from irscope.fitting import Fit, Need
+from irscope.report.celltext import signed
 from irscope.report.report import assumed_lines
 from irscope.report.units import Kind, humanise
 
@@ -33,6 +34,8 @@ def fit_lines(found: Fit) -> list[str]:
         ]
     else:
         lines.append(f"  needed        {_needed(found.peak)} at {found.largest:,}, {_bytes(found.headroom)} left")
+    if found.peak.device_peak is not None:
+        lines.append(f"  device peak   {signed(found.peak.device_peak, Kind.BYTES)} at {found.largest:,}, which liveness shows in parts")
     if found.following is not None:
         lines.append(f"  one further   {_needed(found.following)} at {found.largest + 1:,}{_goes_on(found)}")
     if found.before_oom is not None and found.before_oom > found.largest + 1:

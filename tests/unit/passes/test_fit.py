@@ -391,3 +391,13 @@ def test_a_sweep_is_a_table_of_the_run(capsys: pytest.CaptureFixture[str]) -> No
     curve = json.loads(capsys.readouterr().out)["reports"][-1]
     assert curve["pass"] == "curve"
     assert [row[0] for row in curve["tables"][0]["rows"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("path", "memory"), [(TAGGER, "1GiB"), (ROOT / "samples" / "models" / "cnn.onnx", "64MiB")])
+def test_the_peak_is_that_of_liveness(path: Path, memory: str) -> None:
+    opened = open_model(path)
+    found = fit(opened, memory)
+    summary = opened.rebound({found.symbol: found.largest or 0}).manager.run("liveness")[0].report().summary
+    assert found.peak.device_peak is not None
+    assert found.peak.device_peak == summary.get("device_peak_bytes")
+    assert found.to_json()["device_peak_bytes"] == found.peak.device_peak.value
