@@ -25,7 +25,7 @@ from irscope.ops.registry import default_registry
 from irscope.passes.annotate import Annotate
 from irscope.passes.params import count_parameters
 from irscope.passkit.base import Pass
-from irscope.passkit.events import Instrument
+from irscope.passkit.instruments import Instrument
 from irscope.passkit.manager import Manager, PassResult
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report
@@ -215,8 +215,7 @@ def check_target(settings: Settings) -> None:
     if not (settings.device or settings.torch or settings.alloc_conf):
         return
     from irscope.devices import target_of
-    from irscope.memory.caching.conf import parse_alloc_conf
-    from irscope.memory.caching.versions import torch_version
+    from irscope.memory.caching.conf import parse_alloc_conf, torch_version
 
     target = target_of(settings)
     parse_alloc_conf(target.alloc_conf, torch_version("{}.{}".format(*target.torch)))

@@ -12,7 +12,7 @@ from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
 from irscope.ir.printer import value_names
 from irscope.passkit.base import Analysis
-from irscope.passkit.events import Instrument, PassEvent
+from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.manager import Manager
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.report.report import Report

@@ -8,7 +8,7 @@ from time import perf_counter
 from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
 from irscope.passkit.base import Pass, Transform
-from irscope.passkit.events import Instrument, PassEvent
+from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.manager import Manager
 from irscope.tui.models.diff import compare, take_snapshot
 from irscope.tui.models.pipeline import Computed, Outcome

@@ -20,8 +20,7 @@ from irscope.comparing import (
     write_comparison,
 )
 from irscope.comparing.pictures import model_panels, run_panels
-from irscope.comparing.thresholds import Verdict, judge, parse_thresholds
-from irscope.comparing.verdicts import MODEL_MEASURES, RUN_MEASURES, model_measures, run_measures
+from irscope.comparing.verdicts import MODEL_MEASURES, RUN_MEASURES, Verdict, judge, model_measures, parse_thresholds, run_measures
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.passkit.instruments import ProgressLine

@@ -13,8 +13,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, PassError, UsageError
 from irscope.files import write_stream
 from irscope.passkit.base import Pass
-from irscope.passkit.events import Instrument
-from irscope.passkit.instruments import DumpOnChange, SkipPasses, Timing
+from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Timing
 from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import PassRegistry, default_registry

@@ -14,7 +14,7 @@ from irscope.files import write_stream
 from irscope.ir.remedy import over_option, typed
 from irscope.passes.curves.points import find_symbol, sizes_in
 from irscope.passes.sweep import Sweep, curves
-from irscope.report.braille import line_chart
+from irscope.report.chart import line_chart
 from irscope.report.options import RenderOptions
 from irscope.report.picture import panels_of
 from irscope.report.plot import write_plot

@@ -10,8 +10,8 @@ from irscope.errors import UsageError
 from irscope.memory.checkpointing.solve import CheckpointPlans
 from irscope.passes.checkpoint import curve_of
 from irscope.passes.training_memory import TrainingMemory
-from irscope.report.braille import line_chart
 from irscope.report.celltext import signed
+from irscope.report.chart import line_chart
 from irscope.report.picture import Curve, Panel, Style, bars, panels_of
 from irscope.report.plot import write_plot
 from irscope.report.table import Column, Mark, Series

@@ -15,7 +15,7 @@ from irscope.ir.printer import print_program
 from irscope.ir.program import Program, facet_contents
 from irscope.ir.verify import verify
 from irscope.passkit.base import Analysis, Pass, Transform
-from irscope.passkit.events import Instrument, Kind, PassEvent
+from irscope.passkit.instruments import Instrument, Kind, PassEvent
 from irscope.passkit.options import build
 from irscope.passkit.pipeline import parse_pipeline, script_in
 from irscope.passkit.registry import PassRegistry, default_registry

@@ -3,14 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from irscope.report.bins import axis, bin_of, drawable, highest, totals
 from irscope.report.celltext import signed
 from irscope.report.options import Glyphs
-from irscope.report.printable import display_width, pad, printable
+from irscope.report.printable import can_encode, display_width, pad, printable
 from irscope.report.table import Column, Mark, Series
 from irscope.report.units import humanise
-from irscope.report.values import Number, Quantity
+from irscope.report.values import Cell, Number, Quantity, bare
+
+# ----------------------------------------------------------------------------------------------------
+# Fits the points of a series into the columns of a chart: each column takes its highest point, so no peak vanishes.
+
+_LARGEST = 1e100
+"""Beyond this floats overflow while they are scaled; such values, infinities and NaN are not drawn."""
+
+
+def drawable(cells: Sequence[Cell]) -> list[Number | None]:
+    """The numbers that can be drawn; None for what is unknown, symbolic or not finite."""
+    return [_number(bare(cell)) for cell in cells]
+
+
+def _number(value: object) -> Number | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) < _LARGEST else None
+
+
+def axis(series: Series) -> tuple[list[Number], tuple[Mark, ...]]:
+    """Where each point stands, and the marks: at x, or at the point's index (then without marks) where x is not numbers in order."""
+    places = [place for place in drawable(series.cells(series.x.key)) if place is not None]
+    if len(places) == len(series) and all(before <= after for before, after in pairwise(places)):
+        return places, series.marks
+    return list(range(len(series))), ()
+
+
+def totals(columns: Sequence[Sequence[Number | None]]) -> list[Number | None]:
+    """The sum of the columns at each point; None where a part is unknown."""
+    return [None if None in point else sum(value for value in point if value is not None) for point in zip(*columns, strict=True)]
+
+
+def bin_of(place: Number, places: Sequence[Number], count: int) -> int:
+    """The part of the x axis, of `count` equal ones, in which a place lies."""
+    span = (places[-1] - places[0]) * len(places)  # the last point is as wide as the others are on average
+    if not span:
+        return 0
+    at = int((place - places[0]) * (len(places) - 1) * count // span)
+    return max(0, min(count - 1, at))
+
+
+def highest(places: Sequence[Number], heights: Sequence[Number | None], count: int) -> list[int | None]:
+    """For each of `count` equal parts of the x axis the index of its highest point; None where nothing is known.
+
+    A part without a point repeats the point before it: a value holds until the next one.
+    """
+    members: list[list[int]] = [[] for _ in range(count)]
+    for index, place in enumerate(places):
+        members[bin_of(place, places, count)].append(index)
+    chosen: list[int | None] = []
+    held: list[int] = []
+    for inside in members:
+        known = [(height, -index) for index in inside or held if (height := heights[index]) is not None]
+        chosen.append(-max(known)[1] if known else None)
+        held = inside[-1:] or held
+    return chosen
+
+
+# ----------------------------------------------------------------------------------------------------
+# A small chart of a series in text.
 
 _HEIGHT = 8
 _NARROWEST = 20
@@ -82,3 +142,58 @@ def _mark_lines(marks: Sequence[Mark], places: Sequence[Number], count: int, gly
             lines.append("")
         lines[-1] = pad(lines[-1], at) + text
     return lines
+
+
+# ----------------------------------------------------------------------------------------------------
+# A line through points, drawn with braille dots: eight to a character.
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""Bits of a braille character by row and column."""
+_EMPTY = 0x2800
+_BLANKS = f" {chr(_EMPTY)}"
+_WIDTH, _BRAILLE_HEIGHT = 60, 6
+
+
+def line_chart(series: Series, encoding: str = "utf-8", width: int = _WIDTH, height: int = _BRAILLE_HEIGHT) -> Iterator[str]:
+    """The first column over x, both axes linear and from zero upwards; nothing where there is nothing to draw."""
+    column = series.y[0]
+    xs, ys = series.cells(series.x.key), series.cells(column.key)
+    pairs = zip(drawable(xs), drawable(ys), strict=True)
+    points = [(x, y) for x, y in pairs if x is not None and y is not None]
+    if len(points) < 2 or max(y for _, y in points) <= 0 or points[0][0] == points[-1][0]:
+        return
+    dots = _line(points, width * 2, height * 4)
+    rows = [[0] * width for _ in range(height)]
+    for across, up in dots:
+        down = height * 4 - 1 - up
+        rows[down // 4][across // 2] |= _DOTS[down % 4][across % 2]
+    most = max(y for _, y in points)
+    top, middle = (
+        signed(Quantity(most, series.provenance_of_top((column,))), column.kind),
+        humanise(most / 2, column.kind),
+    )
+    margin = max(display_width(label) for label in (top, middle, "0"))
+    labels = {0: top, height // 2: middle, height - 1: "0"}
+    plain = not can_encode(chr(_EMPTY), encoding)
+    yield f"{' ' * (margin + 2)}{column.heading}"
+    for number, cells in enumerate(rows):
+        drawn = "".join(("*" if bits else " ") if plain else chr(_EMPTY | bits) for bits in cells)
+        yield f"{pad(labels.get(number, ''), margin, right=True)} |{drawn.rstrip(_BLANKS)}".rstrip()
+    first, last = humanise(xs[0], series.x.kind), humanise(xs[-1], series.x.kind)
+    ends = f"{series.x.heading} {first}"
+    yield f"{' ' * (margin + 2)}{ends}{last.rjust(max(1, width - display_width(ends)))}"
+
+
+def _line(points: Sequence[tuple[float, float]], across: int, up: int) -> Iterator[tuple[int, int]]:
+    """Dots along the straight pieces between neighbouring points."""
+    ordered = sorted(points)
+    left, right = ordered[0][0], ordered[-1][0]
+    top = max(y for _, y in ordered)
+    place = 0
+    for dot in range(across):
+        x = left + (right - left) * dot / (across - 1)
+        while place + 2 < len(ordered) and ordered[place + 1][0] < x:
+            place += 1
+        (x0, y0), (x1, y1) = ordered[place], ordered[place + 1]
+        y = y0 if x1 == x0 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+        yield dot, max(0, min(up - 1, round(y / top * (up - 1))))

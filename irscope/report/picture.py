@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from irscope.report.bins import axis, drawable, highest, totals
 from irscope.report.celltext import signed
+from irscope.report.chart import axis, drawable, highest, totals
 from irscope.report.table import Column, Mark, Series
 from irscope.report.units import Kind, scale_of
 from irscope.report.values import Cell, Number, Provenance, Quantity

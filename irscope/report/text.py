@@ -4,19 +4,187 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
-from irscope.report.grid import LEAST_FIRST, Grid, GridColumn, fit
-from irscope.report.options import RenderOptions
-from irscope.report.printable import printable
+from irscope.report.options import Glyphs, RenderOptions
+from irscope.report.printable import cut_middle, display_width, pad, printable
 from irscope.report.report import Coverage, Document, Report
-from irscope.report.summarytext import summary_lines
+from irscope.report.summary import Entry
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.report.values import Cell, bare
+from irscope.report.values import Cell, Quantity, bare
+
+# ----------------------------------------------------------------------------------------------------
+# Aligned columns of text that fit a terminal: long names are cut in the middle, and a column that has no room is named.
+
+GAP = "  "
+_LEAST = 10
+"""Names are not cut shorter than this."""
+LEAST_FIRST = 18
+"""The first column tells the rows apart, so it keeps more."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridColumn:
+    """A column of finished texts. Only a `cuttable` one may lose characters; a number never does."""
+
+    heading: str
+    cells: Sequence[str]
+    right: bool = False
+    cuttable: bool = True
+    least: int = _LEAST
+
+    @property
+    def natural_width(self) -> int:
+        return max(display_width(self.heading), max(map(display_width, self.cells), default=0))
+
+    @property
+    def least_width(self) -> int:
+        return min(self.natural_width, self.least) if self.cuttable else self.natural_width
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Columns with the widths they got, and those that found no room."""
+
+    columns: tuple[GridColumn, ...]
+    widths: tuple[int, ...]
+    hidden: tuple[GridColumn, ...]
+
+    def lines(self, glyphs: Glyphs) -> Iterator[str]:
+        """The rows."""
+        texts = [
+            [pad(cut_middle(cell, width, glyphs.ellipsis), width, right=column.right) for cell in column.cells]
+            for column, width in zip(self.columns, self.widths, strict=True)
+        ]
+        return (GAP.join(row).rstrip() for row in zip(*texts, strict=True))
+
+    def head(self, glyphs: Glyphs) -> str:
+        """The headings, aligned as their columns are."""
+        parts = [
+            pad(cut_middle(column.heading, width, glyphs.ellipsis), width, right=column.right)
+            for column, width in zip(self.columns, self.widths, strict=True)
+        ]
+        return GAP.join(parts).rstrip()
+
+    def rule(self, glyphs: Glyphs) -> str:
+        """The thin line below the headings."""
+        return GAP.join(glyphs.rule * width for width in self.widths)
+
+
+def fit(columns: Sequence[GridColumn], width: int | None) -> Grid:
+    """Columns within a width: names are shortened first, then the last columns are dropped."""
+    shown = list(columns)
+    while width is not None and len(shown) > 1 and _total([column.least_width for column in shown]) > width:
+        shown.pop()
+    natural = [column.natural_width for column in shown]
+    widths = natural
+    if width is not None and _total(natural) > width:
+        widths = _narrowed(shown, natural, width)
+    return Grid(tuple(shown), tuple(widths), tuple(columns[len(shown) :]))
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _narrowed(columns: Sequence[GridColumn], natural: Sequence[int], width: int) -> list[int]:
+    """Widths in which no cuttable column is wider than the widest limit that fits."""
+
+    def limited(limit: int) -> list[int]:
+        return [
+            max(column.least_width, min(size, limit)) if column.cuttable else size for column, size in zip(columns, natural, strict=True)
+        ]
+
+    low, high = 0, max(natural)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _total(limited(middle)) <= width:
+            low = middle
+        else:
+            high = middle - 1
+    return limited(low)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A report's summary as text: names with their values, and groups of one make side by side.
+
+_STEP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Values next to one another below one parent."""
+
+    parent: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        return tuple(entry.path[-1] for entry in self.entries)
+
+    def is_like(self, other: _Group) -> bool:
+        """Whether both are rows of one small table."""
+        return bool(self.parent) and self.parent[:-1] == other.parent[:-1] and len(self.entries) > 1 and self.leaves == other.leaves
+
+
+def summary_lines(entries: Sequence[Entry], writer: CellWriter, options: RenderOptions) -> Iterator[str]:
+    """The lines of a summary, not indented."""
+    groups = [_Group(parent, tuple(members)) for parent, members in groupby(entries, lambda entry: entry.path[:-1])]
+    width = max((display_width(_label(entry, options)) for entry in entries), default=0)
+    while groups:
+        alike = 1
+        while alike < len(groups) and groups[0].is_like(groups[alike]):
+            alike += 1
+        run, groups = groups[:alike], groups[alike:]
+        if alike > 1:
+            yield from _matrix(run, writer, options)
+        else:
+            yield from _pairs(run[0], width, writer, options)
+
+
+def _words(part: str, options: RenderOptions) -> str:
+    return printable(part.replace("_", " "), options.encoding)
+
+
+def _label(entry: Entry, options: RenderOptions) -> str:
+    return _STEP * (len(entry.path) - 1) + _words(entry.path[-1], options)
+
+
+def _pairs(group: _Group, width: int, writer: CellWriter, options: RenderOptions) -> Iterator[str]:
+    if group.parent:
+        yield _STEP * (len(group.parent) - 1) + " ".join(_words(part, options) for part in group.parent)
+    for entry in group.entries:
+        yield f"{pad(_label(entry, options), width)}  {writer.write(entry.cell, entry.kind)}{_details(entry, options)}"
+
+
+def _details(entry: Entry, options: RenderOptions) -> str:
+    """Formula and remark of a quantity."""
+    if not isinstance(entry.cell, Quantity):
+        return ""
+    formula = f"({entry.cell.formula})" if entry.cell.formula is not None and entry.cell.value is not None else ""
+    return "".join(f"  {printable(part, options.encoding)}" for part in (formula, entry.cell.note) if part)
+
+
+def _matrix(groups: Sequence[_Group], writer: CellWriter, options: RenderOptions) -> Iterator[str]:
+    names = GridColumn("", [_words(group.parent[-1], options) for group in groups])
+    values = [
+        GridColumn(_words(leaf, options), [writer.write(entry.cell, entry.kind) for entry in column], right=True, cuttable=False)
+        for leaf, column in zip(groups[0].leaves, zip(*(group.entries for group in groups), strict=True), strict=True)
+    ]
+    grid = fit([names, *values], None)
+    if len(groups[0].parent) > 1:
+        yield " ".join(_words(part, options) for part in groups[0].parent[:-1])
+    yield grid.head(options.glyphs)
+    yield from grid.lines(options.glyphs)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The document for a reader at a terminal.
 
 ROWS = 20
 """Default number of rows shown of a table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope.memory.caching.freelist import FreeList
+from irscope.memory.caching.blocks import FreeList
 from irscope.passes.ort.plan import Buffers
 
 ALIGNMENT = 256

@@ -13,7 +13,7 @@ import pytest
 from irscope.cli.main import main
 from irscope.errors import ExitCode
 from irscope.frontends.base import LoadOptions
-from irscope.passkit.events import Instrument, PassEvent
+from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.session import open_model
 
 

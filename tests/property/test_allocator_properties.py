@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.memory.caching import Block, CachingAllocator, OutOfMemory
-from irscope.memory.caching.freelist import SHIFT, FreeList
+from irscope.memory.caching.blocks import SHIFT, FreeList
 from tests.unit.memory.replay import play, step
 
 MIB = 1 << 20

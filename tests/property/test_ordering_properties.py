@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from irscope.errors import UsageError
 from irscope.memory.ordering.cut import least_while_running
 from irscope.memory.ordering.exact import Attempt, ExactSearch, Necessary
-from irscope.memory.ordering.layout import Layout
 from irscope.memory.ordering.portfolio import by_need, simple_orders
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
-from irscope.memory.ordering.solve import best_order, waists
+from irscope.memory.ordering.solve import Layout, best_order, waists
 
 
 @st.composite

@@ -12,7 +12,7 @@ import pytest
 from irscope.amounts import ANY, BYTES, COUNT, FLOPS, SECONDS, SHARE, SIZE, Measure, parse_bytes, read_amount, read_size
 from irscope.cli.args import amount_of, load_options
 from irscope.cli.trainbatches import _batches
-from irscope.comparing.thresholds import parse_thresholds
+from irscope.comparing.verdicts import parse_thresholds
 from irscope.devices.catalogue import all_devices
 from irscope.devices.record import parse_profile
 from irscope.errors import UsageError

@@ -20,8 +20,8 @@ from irscope.report.chart import chart_lines
 from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width
 from irscope.report.report import Report
-from irscope.report.summarytext import summary_lines
 from irscope.report.table import Column, Series, Table
+from irscope.report.text import summary_lines
 from irscope.report.units import Kind
 from irscope.report.values import Cell, bare
 from irscope.tui.models.command import Source, run_command

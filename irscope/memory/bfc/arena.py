@@ -6,9 +6,8 @@ import struct
 from typing import Final, Literal, get_args
 
 from irscope.errors import UsageError
-from irscope.memory.caching.counters import Counters
-from irscope.memory.caching.device import OutOfMemory
-from irscope.memory.caching.freelist import FreeList
+from irscope.memory.caching.blocks import FreeList
+from irscope.memory.caching.device import Counters, OutOfMemory
 
 # ----------------------------------------------------------------------------------------------------
 # Chunks of the arena: what a request gets, and what is left over of a region.

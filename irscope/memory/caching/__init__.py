@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from irscope.memory.caching.allocator import CachingAllocator
 from irscope.memory.caching.blocks import Block
-from irscope.memory.caching.conf import AllocConf, parse_alloc_conf
-from irscope.memory.caching.counters import Counters
-from irscope.memory.caching.device import BOUNDLESS, OutOfMemory
+from irscope.memory.caching.conf import AllocConf, TorchVersion, parse_alloc_conf, torch_version
+from irscope.memory.caching.device import BOUNDLESS, Counters, OutOfMemory
 from irscope.memory.caching.snapshot import BlockState, Segment
-from irscope.memory.caching.versions import TorchVersion, torch_version
 
 __all__ = [
     "BOUNDLESS",

@@ -10,12 +10,8 @@ from operator import attrgetter
 from typing import Literal
 
 from irscope.errors import UsageError
-from irscope.memory.caching.blocks import IN_USE, MERGED, PENDING, UNMAPPED, Block, Kind, Pool, absorb, insert_after, join_free
-from irscope.memory.caching.conf import parse_alloc_conf
-from irscope.memory.caching.counters import Counters
-from irscope.memory.caching.device import Device, OutOfMemory
-from irscope.memory.caching.freelist import SHIFT
-from irscope.memory.caching.sizes import (
+from irscope.memory.caching.blocks import IN_USE, MERGED, PENDING, SHIFT, UNMAPPED, Block, Kind, Pool, absorb, insert_after, join_free
+from irscope.memory.caching.conf import (
     DEFAULT_MEMORY,
     GRAIN,
     MIB,
@@ -25,10 +21,12 @@ from irscope.memory.caching.sizes import (
     TOO_MUCH,
     UNLIMITED,
     divided_size,
+    parse_alloc_conf,
     segment_size,
+    torch_version,
 )
+from irscope.memory.caching.device import Counters, Device, OutOfMemory
 from irscope.memory.caching.snapshot import Segment, segments
-from irscope.memory.caching.versions import torch_version
 
 # ----------------------------------------------------------------------------------------------------
 # Expandable segments: address space for all of the device, and memory mapped behind it page by page as blocks need it.

@@ -6,11 +6,151 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Final, Literal, NoReturn
 
 from irscope.errors import UsageError
-from irscope.memory.caching.sizes import LARGE_SEGMENT, MIB, NO_DIVISIONS, OWN_SEGMENT, UNLIMITED
-from irscope.memory.caching.versions import TorchVersion, first_with
+
+# ----------------------------------------------------------------------------------------------------
+# The sizes that the allocator knows, and how a request is rounded up.
+
+MIB: Final = 1 << 20
+
+GRAIN: Final = 512
+"""Every block is a multiple of this."""
+
+SMALL_REQUEST: Final = MIB
+"""Requests up to here, once rounded, come from the small pool."""
+
+SMALL_SEGMENT: Final = 2 * MIB
+"""What the small pool asks the device for, each time."""
+
+OWN_SEGMENT: Final = 10 * MIB
+"""Requests from here on get a segment of their own size; smaller ones share a large segment."""
+
+LARGE_SEGMENT: Final = 20 * MIB
+"""What is asked for on behalf of a large request below OWN_SEGMENT, unless large_segment_size_mb says otherwise."""
+
+SEGMENT_GRAIN: Final = 2 * MIB
+"""Segments of their own size are multiples of this, and so is what the driver gives."""
+
+TOO_MUCH: Final = 1_152_921_504_606_846_976
+"""Requests of one exbibyte or more are refused before the device is asked."""
+
+DEFAULT_MEMORY: Final = 144 * 1024 * MIB
+"""Memory of the device where the caller names none."""
+
+UNLIMITED: Final = 1 << 64
+
+_BUCKETS: Final = 16
+NO_DIVISIONS: Final[tuple[int, ...]] = (0,) * _BUCKETS
+"""roundup_power2_divisions when it is not set: one number for each power of two from 1 MiB, the last for 32 GiB and more."""
+
+
+def plain_size(size: int) -> int:
+    """The block size of a request: the next multiple of 512."""
+    return (size + 511) & -512
+
+
+def divided_size(size: int, divisions: tuple[int, ...]) -> int:
+    """The block size under roundup_power2_divisions: powers of two are divided into steps, and a request goes up to the next step."""
+    magnitude = size.bit_length() - 1
+    parts = divisions[min(max(magnitude - 20, 0), _BUCKETS - 1)]
+    if parts <= 1 or size <= GRAIN * parts:
+        return plain_size(size)
+    step = (1 << magnitude) >> (parts.bit_length() - 1)
+    return -(-size // step) * step
+
+
+def segment_size(size: int, large_segment: int) -> int:
+    """What the device is asked for when no cached block can serve a block of this size."""
+    if size <= SMALL_REQUEST:
+        return SMALL_SEGMENT
+    if size < OWN_SEGMENT:
+        return large_segment
+    return -(-size // SEGMENT_GRAIN) * SEGMENT_GRAIN
+
+
+# ----------------------------------------------------------------------------------------------------
+# What changed in the allocator from one release of PyTorch to the next, as data.
+
+Order = Literal["address", "block", "segment"]
+"""What decides between free blocks of one size: the lowest address, the block or the segment that was made first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchVersion:
+    """A release of PyTorch, as far as the allocator is concerned."""
+
+    name: str
+    order: Order
+    options: frozenset[str]
+    old_reader: bool
+    """Limits of block sizes must exceed a segment, and `>` in roundup_power2_divisions also overrides the size before it."""
+    old_fraction: bool
+    """A memory fraction of 1 set by a program is a limit too, and limits are rounded down."""
+
+
+_ALWAYS = (
+    "backend",
+    "expandable_segments",
+    "garbage_collection_threshold",
+    "max_non_split_rounding_mb",
+    "max_split_size_mb",
+    "pinned_num_register_threads",
+    "pinned_use_background_threads",
+    "pinned_use_cuda_host_register",
+    "release_lock_on_cudamalloc",
+    "roundup_power2_divisions",
+)
+
+_HISTORY: Final[tuple[tuple[str, Order, tuple[str, ...]], ...]] = (
+    ("2.8", "address", _ALWAYS),
+    ("2.9", "address", ("graph_capture_record_stream_reuse",)),
+    ("2.10", "address", ("per_process_memory_fraction", "pinned_reserve_segment_size_mb")),
+    ("2.11", "address", ("large_segment_size_mb",)),
+    ("2.12", "block", ("pinned_free_catch_all", "throw_on_cudamalloc_oom")),
+    ("2.13", "segment", ("pinned_max_cached_size_mb", "pinned_max_round_threshold_mb")),
+    ("2.14", "segment", ()),
+    ("2.15", "segment", ("expandable_segments_reserve", "expandable_segments_reserve_by_class")),
+)
+"""Release, order of equal free blocks, options of PYTORCH_CUDA_ALLOC_CONF that it added."""
+
+
+_BEFORE_2_10: Final = ("2.8", "2.9")
+
+
+def _versions() -> dict[str, TorchVersion]:
+    options: frozenset[str] = frozenset()
+    versions: dict[str, TorchVersion] = {}
+    for name, order, added in _HISTORY:
+        options = options.union(added)
+        versions[name] = TorchVersion(name, order, options, old_reader=name in _BEFORE_2_10, old_fraction=name in _BEFORE_2_10)
+    return versions
+
+
+VERSIONS: Final[dict[str, TorchVersion]] = _versions()
+
+
+def torch_version(text: str) -> TorchVersion:
+    """The rules of a release, named as in torch.__version__: 2.13, 2.13.1 or 2.13.0+cu130."""
+    match = re.fullmatch(r"(\d+\.\d+)(\.\d+)?([a-z.+].*)?", text.strip())
+    version = VERSIONS.get(match[1]) if match else None
+    if version is None:
+        raise UsageError(
+            f"the allocator of torch {text!r} is not known",
+            code="IRS641",
+            hint=f"known are the versions {', '.join(VERSIONS)}",
+        )
+    return version
+
+
+def first_with(option: str) -> str:
+    """The first release that has an option, or an empty text."""
+    return next((name for name, version in VERSIONS.items() if option in version.options), "")
+
+
+# ----------------------------------------------------------------------------------------------------
+# PYTORCH_CUDA_ALLOC_CONF: the options of the allocator, read as the given release of PyTorch reads them.
 
 
 @dataclass(frozen=True, slots=True)

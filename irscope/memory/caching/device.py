@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from irscope.errors import IrscopeError
-from irscope.memory.caching.sizes import MIB, SEGMENT_GRAIN
+from irscope.memory.caching.conf import MIB, SEGMENT_GRAIN
 
 BOUNDLESS: Final = 1 << 100
 """Memory of a device on which everything fits: more than any number of tensors that a machine could address take."""
@@ -63,3 +63,21 @@ class Device:
         allowed = self.total if self.limit is None else min(self.limit, self.total)
         held = f"{allocated / MIB:.2f} MiB are allocated and {(self.reserved - allocated) / MIB:.2f} MiB reserved but free"
         return f"{size / MIB:.2f} MiB more do not fit into {allowed / MIB:.2f} MiB of device memory: {held}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The counters of the allocator at one moment.
+
+
+class Counters(dict[str, int]):
+    """Counters by name, in a fixed order; each can also be read as an attribute.
+
+    allocated, active and requested are bytes of blocks in use: as blocks, with those that other streams still use, and as asked for.
+    reserved is what the device gave, inactive_split the free parts of segments that are partly in use.
+    """
+
+    def __getattr__(self, name: str) -> int:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import random
 import time
@@ -9,13 +10,151 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from irscope.errors import UsageError
-from irscope.memory.checkpointing.archive import Archive, Point
-from irscope.memory.checkpointing.bounds import Bounds
-from irscope.memory.checkpointing.cut import Network
-from irscope.memory.checkpointing.greedy import greedy, recipe
+from irscope.memory.checkpointing.bounds import Bounds, Network
 from irscope.memory.checkpointing.problem import CheckpointProblem, Phase
 from irscope.memory.checkpointing.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
 from irscope.report.units import Kind, humanise
+
+# ----------------------------------------------------------------------------------------------------
+# Pareto front of the plans seen so far: for each peak the least time.
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One plan of the curve of peak against time."""
+
+    cost: Cost
+    plan: bytes
+    method: str
+
+
+class Archive:
+    """Plans that are Pareto optimal in peak and time."""
+
+    def __init__(self) -> None:
+        self._peaks: list[int] = []
+        self.points: list[Point] = []
+
+    def offer(self, cost: Cost, plan: Sequence[int], method: str) -> bool:
+        """Add a plan unless it is dominated."""
+        at = bisect.bisect_right(self._peaks, cost.peak)
+        if at and self.points[at - 1].cost.seconds <= cost.seconds:
+            return False
+        end = at = at - 1 if at and self._peaks[at - 1] == cost.peak else at
+        while end < len(self.points) and self.points[end].cost.seconds >= cost.seconds:
+            end += 1
+        self.points[at:end] = [Point(cost, bytes(plan), method)]
+        self._peaks[at:end] = [cost.peak]
+        return True
+
+    def within(self, budget: int) -> Point | None:
+        """The quickest plan whose peak is within a budget."""
+        at = bisect.bisect_right(self._peaks, budget)
+        return self.points[at - 1] if at else None
+
+    @property
+    def lowest(self) -> Point:
+        """The plan with the lowest peak."""
+        return self.points[0]
+
+    def near(self, budget: int, price: float) -> Point:
+        """The plan to start from when a byte above the budget costs this many seconds."""
+        return min(self.points, key=lambda one: one.cost.seconds + price * max(0, one.cost.peak - budget))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The greedy choice of the μ-TWO compiler, with its updates of sources, stopped by the exact simulator.
+
+
+@dataclass
+class _Candidate:
+    """A storage that the backward reads, and what making it again takes."""
+
+    number: int
+    sources: set[int]
+    """What it is made from that is still there."""
+    seconds: float
+    total: float
+    """The same, and what it adds to those that are made from it."""
+
+    def ratio(self, size: int) -> float:
+        return size / self.total if self.total > 0 else float("inf")
+
+
+def greedy(simulator: Simulator, *, gated: bool = True) -> Iterator[tuple[Cost, list[int]]]:
+    """One plan after each choice: most bytes per second of recomputing first.
+
+    With a gate only what lies idle at the peak may be chosen: nothing else can lower it.
+    """
+    problem = simulator.problem
+    plan = simulator.save_all()
+    cost = simulator.cost(plan)
+    yield cost, plan
+    candidates = {number: _candidate(problem, simulator, number) for number in problem.saved if problem.droppable[number]}
+    chosen: list[_Candidate] = []
+    while candidates:
+        able = [one for one in candidates.values() if not gated or _idle_at(problem, one.number, cost.where)]
+        if not able:
+            return
+        best = max(able, key=lambda one: (one.ratio(problem.storages[one.number].size), -one.number))
+        del candidates[best.number]
+        _choose(best, chosen, candidates)
+        plan = plan.copy()
+        plan[best.number] = ONCE
+        cost = simulator.cost(plan)
+        yield cost, plan
+
+
+def _choose(best: _Candidate, chosen: list[_Candidate], candidates: dict[int, _Candidate]) -> None:
+    """Tell those recomputed before and those that remain that one more is no longer there."""
+    times = 1
+    for prior in chosen:
+        if best.number in prior.sources:
+            prior.sources = (prior.sources - {best.number}) | best.sources
+            prior.seconds += best.seconds
+            times += 1
+    chosen.append(best)
+    for one in candidates.values():
+        if best.number in one.sources:
+            one.sources = (one.sources - {best.number}) | best.sources
+            one.seconds += best.seconds
+            one.total = one.seconds * (1 + sum(one.number in prior.sources for prior in chosen))
+        elif one.number in best.sources:
+            one.total = one.seconds * (times + 1)
+
+
+def _candidate(problem: CheckpointProblem, simulator: Simulator, number: int) -> _Candidate:
+    operators, sources = recipe(problem, simulator.save_all(), number)
+    seconds = sum(problem.operators[op].seconds for op in operators)
+    return _Candidate(number, sources, seconds, seconds)
+
+
+def recipe(problem: CheckpointProblem, plan: Sequence[int], number: int) -> tuple[list[int], set[int]]:
+    """Operators that make a storage from what a plan really keeps, in order, and what they start from."""
+    operators: set[int] = set()
+    sources: set[int] = set()
+    stack = [number]
+    while stack:
+        for writer in problem.writers[stack.pop()]:
+            if writer in operators:
+                continue
+            operators.add(writer)
+            for source in problem.operators[writer].reads:
+                if source in problem.operators[writer].writes:
+                    continue
+                if plan[source] and problem.droppable[source] and problem.storages[source].size:
+                    stack.append(source)
+                else:
+                    sources.add(source)
+    return sorted(operators), sources
+
+
+def _idle_at(problem: CheckpointProblem, number: int, at: int) -> bool:
+    return problem.last_forward[number] < at < problem.later_readers[number][0]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Plans for memory budgets, and the curve of peak against time, each with a lower bound.
 
 # ----------------------------------------------------------------------------------------------------
 # Simulated annealing over plans: keep one storage more, one less, or exchange two, evaluated by the exact simulator.

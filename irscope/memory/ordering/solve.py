@@ -8,14 +8,103 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
-from irscope.memory.ordering.beam import beam
 from irscope.memory.ordering.cut import Cut, least_while_running
 from irscope.memory.ordering.exact import Attempt, ExactSearch
 from irscope.memory.ordering.latency import LatencyLimit
-from irscope.memory.ordering.layout import Layout
 from irscope.memory.ordering.portfolio import simple_orders
-from irscope.memory.ordering.problem import OrderProblem
+from irscope.memory.ordering.problem import OrderProblem, Storage
+
+# ----------------------------------------------------------------------------------------------------
+# Beam search over sets of operators that have run: of all sets of one size, only the most promising are expanded.
+
+
+class _Way(NamedTuple):
+    """How a set of operators was reached; compared by what that needed."""
+
+    peak: int
+    live: int
+    ready: int
+    op: int
+    earlier: _Way | None
+
+
+def beam(problem: OrderProblem, width: int) -> list[int]:
+    """A good order by beam search; a wider beam is better and slower."""
+    search = Attempt(problem, 0)
+    ready = sum(1 << op for op, earlier in enumerate(problem.before) if not earlier)
+    front: dict[int, _Way] = {0: _Way(problem.at_start, problem.at_start, ready, -1, None)}
+    for _ in range(len(problem)):
+        following: dict[int, _Way] = {}
+        for done, way in front.items():
+            for op, needed, live, opened in search.moves(done, way.live, way.ready):
+                known = following.get(done | 1 << op)
+                peak = max(way.peak, needed)
+                if known is None or (peak, live) < (known.peak, known.live):
+                    following[done | 1 << op] = _Way(peak, live, opened, op, way)
+        best = sorted(following.items(), key=lambda item: (item[1].peak, item[1].live))[:width]
+        front = dict(best)
+    (last,) = list(front.values())[:1]
+    return _order(last)
+
+
+def _order(last: _Way) -> list[int]:
+    order: list[int] = []
+    way: _Way | None = last
+    while way is not None and way.earlier is not None:
+        order.append(way.op)
+        way = way.earlier
+    return order[::-1]
+
+
+# ----------------------------------------------------------------------------------------------------
+# An order with the bytes alive along it, so that windows of it can be evaluated and changed in time proportional to the window.
+
+
+class Layout:
+    """An order, the place of each operator, and bytes alive at each place."""
+
+    def __init__(self, problem: OrderProblem, order: Sequence[int]) -> None:
+        self.problem = problem
+        self.order = list(order)
+        self.needs, self.standing = problem.levels(order)
+        self._place = [0] * len(self.order)
+        for at, op in enumerate(self.order):
+            self._place[op] = at
+
+    @property
+    def peak(self) -> int:
+        return max(self.problem.at_start, self.problem.at_end, max(self.needs, default=0))
+
+    def window(self, begin: int, end: int) -> OrderProblem:
+        """The operators of a stretch, numbered by place, with all others where they are."""
+        problem, place = self.problem, self._place
+        ops = self.order[begin:end]
+        before = [tuple(place[one] - begin for one in problem.before[op] if begin <= place[one] < end) for op in ops]
+        storages: list[Storage] = []
+        base = self.standing[begin] if begin < end else 0
+        for number in dict.fromkeys(number for op in ops for number in problem.touched[op]):
+            storage = problem.storages[number]
+            places = [place[op] for op in storage.touches]
+            came = storage.is_input or min(places) < begin
+            stays = storage.is_output or max(places) >= end
+            storages.append(Storage(storage.size, tuple(sorted(at - begin for at in places if begin <= at < end)), came, stays))
+            base -= storage.size if came else 0
+        return OrderProblem(before, storages, [problem.workspace[op] for op in ops], base)
+
+    def put(self, begin: int, part: OrderProblem, order: Sequence[int]) -> None:
+        """Give the stretch from `begin`, whose window `part` is, another order."""
+        stretch = self.order[begin : begin + len(order)]
+        needs, standing = part.levels(order)
+        for at, (local, need, alive) in enumerate(zip(order, needs, standing, strict=True), begin):
+            self.order[at] = stretch[local]
+            self._place[stretch[local]] = at
+            self.needs[at], self.standing[at] = need, alive
+
+
+# ----------------------------------------------------------------------------------------------------
+# The best order that is found in a given time, and a lower bound for every order.
 
 # ----------------------------------------------------------------------------------------------------
 # Local search for orders of large graphs: moves found by minimum cuts, then exact search of small windows.

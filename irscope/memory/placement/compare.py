@@ -10,8 +10,7 @@ import numpy as np
 
 from irscope.memory.bfc import BfcArena
 from irscope.memory.caching import BOUNDLESS, CachingAllocator
-from irscope.memory.placement.gaps import place_in_order
-from irscope.memory.placement.problem import make_problem
+from irscope.memory.placement.problem import make_problem, place_in_order
 
 T = TypeVar("T")
 

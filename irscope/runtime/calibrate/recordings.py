@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from irscope.recording.records import OpRecord, Recording
 from irscope.runtime.calibrate.convolutions import Convolution
 from irscope.runtime.calibrate.gpufolder import convolution_kind
-from irscope.runtime.record.sizes import type_bytes
+from irscope.runtime.record.values import type_bytes
 
 _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution", "aten::_convolution", "aten::cudnn_convolution")
 _TYPE = re.compile(r"(\w+)\[([\d,]+)\]")

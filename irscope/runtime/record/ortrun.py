@@ -21,9 +21,8 @@ from irscope.runtime.record.machine import distribution, environment, header, pr
 from irscope.runtime.record.ortmap import NodeMap, OnnxNode, map_nodes
 from irscope.runtime.record.request import InputSpec, Request
 from irscope.runtime.record.sink import Sink
-from irscope.runtime.record.sizes import type_bytes
 from irscope.runtime.record.timing import times_of
-from irscope.runtime.record.values import given_values
+from irscope.runtime.record.values import given_values, type_bytes
 
 # ----------------------------------------------------------------------------------------------------
 # ONNX Runtime sessions, and graphs as nodes with names.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from irscope.errors import UsageError
+from irscope.ir.dtypes import DTYPES_BY_TEXT
 from irscope.runtime.record.request import InputSpec
 
 
@@ -28,3 +31,19 @@ def given_values(path: str, inputs: Sequence[InputSpec]) -> Mapping[str, Any]:
         if array.shape != wanted[name].shape:
             raise UsageError(f"--values has {array.shape} for {name}, which is {wanted[name]}", code="IRS478", where=path)
     return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# Bytes of types as recordings write them.
+
+_TYPE = re.compile(r"(\w+)\[([\d,]*)\]")
+
+
+def type_bytes(text: str) -> int | None:
+    """Bytes of a tensor of a type such as f32[1,3,8,8]; None where the text is no such type."""
+    match = _TYPE.fullmatch(text)
+    dtype = DTYPES_BY_TEXT.get(match[1]) if match else None
+    if match is None or dtype is None or dtype.bits is None:
+        return None
+    count = math.prod(int(size) for size in match[2].split(",") if size)
+    return (count * dtype.bits + 7) // 8

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from irscope.errors import UsageError
-from irscope.memory.checkpointing.archive import Archive
 from irscope.memory.checkpointing.bounds import Bounds
-from irscope.memory.checkpointing.greedy import greedy, recipe
 from irscope.memory.checkpointing.problem import Phase, Repeat, StepOperator, StepStorage, make_problem
 from irscope.memory.checkpointing.regions import Region, RegionSimulator
 from irscope.memory.checkpointing.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
-from irscope.memory.checkpointing.solve import CheckpointPlanner, knapsack, plan_checkpoints, segments
+from irscope.memory.checkpointing.solve import Archive, CheckpointPlanner, greedy, knapsack, plan_checkpoints, recipe, segments
 from tests.unit.memory.stepgraphs import chain, slow_cost
 
 

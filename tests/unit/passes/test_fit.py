@@ -25,7 +25,7 @@ from irscope.passes.curves.points import Points, parse_points
 from irscope.passes.curves.replaying import Counted
 from irscope.passes.curves.simulated import Simulator, simulator
 from irscope.passes.liveness import Liveness
-from irscope.passkit.events import Instrument, PassEvent
+from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.settings import Settings
 from irscope.session import Model, open_model
 

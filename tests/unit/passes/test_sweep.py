@@ -14,7 +14,7 @@ from irscope.cli.main import main
 from irscope.passes.roofline import Roofline
 from irscope.passes.sweep import Sweep, Swept
 from irscope.report import plot
-from irscope.report.braille import line_chart
+from irscope.report.chart import line_chart
 from irscope.report.plot import figure_of
 from irscope.report.table import Column, Series
 from irscope.report.units import Kind

@@ -13,8 +13,7 @@ from irscope.errors import Cancelled, PassError
 from irscope.ir.dims import symbol
 from irscope.ir.graph import Facet, Graph
 from irscope.passkit.base import Analysis, PassContext, Transform
-from irscope.passkit.events import Instrument, PassEvent
-from irscope.passkit.instruments import DumpOnChange, SkipPasses, Timing
+from irscope.passkit.instruments import DumpOnChange, Instrument, PassEvent, SkipPasses, Timing
 from irscope.passkit.manager import Manager
 from irscope.passkit.repro import read_reproducer
 from irscope.passkit.settings import Settings

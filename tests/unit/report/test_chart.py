@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.report import Column, Kind, Mark, Quantity, Series
-from irscope.report.bins import highest
-from irscope.report.chart import chart_lines
+from irscope.report.chart import chart_lines, highest
 from irscope.report.options import ASCII, UNICODE
 from irscope.report.svgchart import chart
 

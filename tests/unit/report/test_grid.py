@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irscope.report.grid import Grid, GridColumn, fit
 from irscope.report.options import ASCII, UNICODE
 from irscope.report.printable import display_width
+from irscope.report.text import Grid, GridColumn, fit
 
 LEAST = 10
 

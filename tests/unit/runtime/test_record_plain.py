@@ -19,9 +19,9 @@ from irscope.runtime.record.ortmap import OnnxNode, map_nodes
 from irscope.runtime.record.ortrun import parse_profile
 from irscope.runtime.record.progress import Progress, last_progress, new_progress
 from irscope.runtime.record.request import Options, Request
-from irscope.runtime.record.sizes import type_bytes
 from irscope.runtime.record.timing import times_of
 from irscope.runtime.record.trace import Allocation, Operator, Trace, categorise
+from irscope.runtime.record.values import type_bytes
 
 
 def test_three_numbers_of_many() -> None:
