@@ -9,7 +9,6 @@ from typing import Final
 from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.exported.autocast import cast_operands
 from irscope.frontends.exported.metadata import Locations, Scopes
 from irscope.frontends.exported.tensors import Json, Types
 from irscope.frontends.torch_common.dtypes import SERIALIZED_DTYPES
@@ -23,6 +22,8 @@ from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.names import Names
 from irscope.ir.program import Called
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
+from irscope.ops.call import OpCall, RuleError
+from irscope.ops.registry import find_op
 
 MOST_NODES: Final = 5_000_000
 
@@ -264,3 +265,30 @@ def _tuple(content: Json) -> Argument:
 def _guessed(name: str, overload: str, named: dict[str, Argument]) -> Signature:
     """A signature for an operator that is in no table: what the file says of its arguments."""
     return Signature(name, overload, tuple(Param(key, "any", None, False, False) for key in named), ())
+
+
+# -- operators under autocast, which PyTorch records without the casts that it makes when they run --------------------
+
+
+def cast_operands(graph: Graph, lowered: Lowered, recorded: Sequence[Type]) -> Sequence[Value | None]:
+    """The operands, cast to the recorded element type where the operator's own rule would give another one."""
+    spec = find_op(lowered.op)
+    wanted = recorded[0] if recorded else None
+    if spec is None or not isinstance(wanted, TensorType) or not wanted.dtype.is_float or "inplace" in lowered.attrs:
+        return lowered.inputs
+    call = OpCall(spec, [None if value is None else value.type for value in lowered.inputs], lowered.attrs, (), recorded)
+    try:
+        found = next(iter(spec.infer_types(call)), None)
+    except RuleError:
+        return lowered.inputs
+    if not isinstance(found, TensorType) or found.dtype is wanted.dtype:
+        return lowered.inputs
+    return [_cast(graph, value, wanted) for value in lowered.inputs]
+
+
+def _cast(graph: Graph, value: Value | None, wanted: TensorType) -> Value | None:
+    type_ = None if value is None else value.type
+    if value is None or not isinstance(type_, TensorType) or not type_.dtype.is_float or type_.dtype is wanted.dtype:
+        return value
+    to = tensor(wanted.dtype, type_.shape, type_.device)
+    return graph.append("tensor.cast", (value,), (to,), {"to": wanted.dtype}, source="autocast").outputs[0]
