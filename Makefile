@@ -59,7 +59,7 @@ fuzz: $(INSTALLED)
 	$(PY) -m tests.tools.fuzz --minutes $(MINUTES)
 
 bench: $(INSTALLED)
-	$(PY) -m tests.bench
+	$(PY) -m tests.tools.bench
 
 clean:
 	rm -rf build dist *.egg-info samples/models .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

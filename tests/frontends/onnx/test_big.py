@@ -11,7 +11,7 @@ from irscope.frontends.onnx import load_model
 from irscope.ir.types import TensorType
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
-from tests.bench.onnx_big import write_model
+from tests.tools.bench.onnx_big import write_model
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])

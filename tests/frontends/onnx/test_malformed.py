@@ -15,11 +15,11 @@ from onnx import TensorProto, helper
 from irscope.errors import LoadError
 from irscope.passes.shapes import Shapes
 from irscope.session import open_model
-from tests.bench.onnx_big import write_model
 from tests.conftest import FULL
 from tests.frontends.onnx.build import BOOL, FLOAT, INT64, graph, ints, model, value
 from tests.frontends.onnx.tamper import tampered
 from tests.frontends.onnx.watch import cpu_limit, opened_files
+from tests.tools.bench.onnx_big import write_model
 
 MUTANTS = 2000 if FULL else 60
 TRUNCATIONS = 50

@@ -10,7 +10,7 @@ from irscope.errors import UsageError
 from irscope.memory import plan_offsets
 from irscope.memory.placement.compare import overlap
 from irscope.memory.placement.plan import make_plan
-from tests.bench.placement import INSTANCES, buffers
+from tests.tools.bench.placement import INSTANCES, buffers
 
 
 def test_what_never_lives_together_shares_its_place() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from irscope.ir.dtypes import DType
-from tests.bench import torch_big, weights_big
+from tests.tools.bench import torch_big, weights_big
 from tests.unit.weights.making import look
 
 _GB = 1_000_000_000

@@ -1,10 +1,10 @@
-"""Prints every benchmark: `python -m tests.bench [--big]`."""
+"""Prints every benchmark: `python -m tests.tools.bench [--big]`."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.bench import clock, ir, start, weights
+from tests.tools.bench import clock, ir, start, weights
 
 NODES = 100_000
 

@@ -15,7 +15,7 @@ COMMANDS = {
 }
 LIMIT = 0.1
 """CPU seconds above an empty Python that `--help` and `passes` may take."""
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def seconds(arguments: list[str], runs: int = 7) -> float:

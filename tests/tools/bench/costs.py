@@ -1,4 +1,4 @@
-"""FLOPs of large graphs and of the 21 kept models: `python -m tests.bench.costs`."""
+"""FLOPs of large graphs and of the 21 kept models: `python -m tests.tools.bench.costs`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from irscope.ir.program import Program
 from irscope.passes.flops import Flops
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
-from tests.bench import clock, ir
 from tests.oracle.flops_figures import Figure
 from tests.oracle.flops_table import kept_figures
+from tests.tools.bench import clock, ir
 
 NODES = 100_000
 LIMIT = 1.0

@@ -14,7 +14,7 @@ from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
 from irscope.ir.verify import verify
-from tests.bench.clock import best_of
+from tests.tools.bench.clock import best_of
 
 TARGETS = {"build": 0.4, "walk": 0.05, "print": 0.6, "parse": 1.2}
 """CPU seconds at 100,000 nodes."""

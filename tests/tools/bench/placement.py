@@ -1,4 +1,4 @@
-"""How low an arena gets: `python -m tests.bench.placement [challenge|generated] [SECONDS] [NAMES]`.
+"""How low an arena gets: `python -m tests.tools.bench.placement [challenge|generated] [SECONDS] [NAMES]`.
 
 The challenge instances are those of MiniMalloc; the generated sets look like the buffers of long networks.
 """

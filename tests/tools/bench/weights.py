@@ -1,6 +1,6 @@
 """How fast weights are looked at: gigabytes a CPU second, beside what memory and numpy can do at all and what a naive program takes.
 
-`python -m tests.bench.weights` prints the table. Everything is measured in one run, one after the other: machines differ and are noisy.
+`python -m tests.tools.bench.weights` prints the table. All is measured in one run, one after the other: machines differ and are noisy.
 """
 
 from __future__ import annotations

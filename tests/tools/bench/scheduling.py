@@ -1,4 +1,4 @@
-"""How little memory an order needs: `python -m tests.bench.scheduling [literature|stress|layered] [SECONDS]`."""
+"""How little memory an order needs: `python -m tests.tools.bench.scheduling [literature|stress|layered] [SECONDS]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from irscope.memory.ordering.portfolio import INDUCTOR_ORDERS, SIMPLE_ORDERS
 from irscope.memory.ordering.problem import OrderProblem
 from irscope.memory.ordering.solve import best_order
-from tests.bench.ordergraphs import LITERATURE, STRESS, layered
+from tests.tools.bench.ordergraphs import LITERATURE, STRESS, layered
 
 LAYERED: dict[str, Callable[[], OrderProblem]] = {
     "1,000 operators, layers of up to 8": lambda: layered(1_000, 8),

@@ -1,6 +1,6 @@
 """Large ONNX graphs: CPU seconds and memory to load them and infer every shape, beside onnx's own inference.
 
-`python -m tests.bench.onnx_big [--sizes 1000,10000,100000]` prints the table; `--external` adds a model with 3.2 GB of weights in
+`python -m tests.tools.bench.onnx_big [--sizes 1000,10000,100000]` prints the table; `--external` adds a model with 3.2 GB of weights in
 a file of zeros that takes no space on the disk. Every measurement runs in a process of its own.
 """
 
@@ -200,8 +200,8 @@ TOOLS: dict[str, Callable[[], Callable[[Path], float]]] = {
 
 def measure(tool: str, path: Path) -> dict[str, float]:
     """CPU seconds without imports, peak memory, and the share of known results, in a process of its own."""
-    command = [sys.executable, "-m", "tests.bench.onnx_big", "--measure", tool, str(path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    command = [sys.executable, "-m", "tests.tools.bench.onnx_big", "--measure", tool, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[3])
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -248,7 +248,7 @@ def compare_external() -> None:
 
 def main() -> None:
     """Measure and print; nothing here passes or fails."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.onnx_big", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.onnx_big", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000,100000")
     parser.add_argument("--external", action="store_true", help="also the model with 3.2 GB of external weights")
     parser.add_argument("--measure", nargs=2, metavar=("TOOL", "MODEL"), help=argparse.SUPPRESS)
