@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from irscope.report.options import RenderOptions
-from irscope.report.printable import printable
+from irscope.report.printable import legible
 from irscope.report.summary import provenance_of
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, raw_text
@@ -44,7 +44,7 @@ class CellWriter:
     def number(self, cell: Cell, kind: Kind) -> str:
         """The cell alone."""
         text = humanise(cell, kind, UNKNOWN) if self._options.humanise else raw_text(cell, UNKNOWN)
-        return printable(text, self._options.encoding)
+        return legible(text, self._options.encoding)
 
     def _interval(self, cell: Cell, kind: Kind) -> str:
         if not isinstance(cell, Quantity) or cell.interval is None:

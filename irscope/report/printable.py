@@ -7,6 +7,8 @@ import re
 import unicodedata
 from typing import Final
 
+LONGEST_TEXT: Final = 2_000
+"""Characters of a cell in a terminal or on a page; files of data hold all."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -19,6 +21,13 @@ def printable(text: str, encoding: str = "utf-8") -> str:
         return text
     shown = "".join(character if character.isprintable() else escaped(character) for character in text)
     return shown if can_encode(shown, encoding) else shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def legible(text: str, encoding: str = "utf-8") -> str:
+    """The text as `printable`, but of one that nobody would read to its end only head and tail: escaping ten megabytes takes seconds."""
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[: LONGEST_TEXT // 2]}...{text[-LONGEST_TEXT // 2 :]}"
+    return printable(text, encoding)
 
 
 def can_encode(text: str, encoding: str) -> bool:
@@ -81,7 +90,7 @@ _NAME_IN_LINE: Final = 60
 
 def one_line(text: str) -> str:
     """A message of at most 400 characters, printable whatever names a model file holds: long words are cut in the middle, then the line."""
-    text = printable(text)
+    text = legible(text)
     if len(text) > LONGEST_LINE:
         text = re.sub(r"\S{61,}", lambda word: cut_middle(word[0], _NAME_IN_LINE, "..."), text)
     return cut_middle(text, LONGEST_LINE, "...")

@@ -7,7 +7,7 @@ from html import escape
 
 from irscope.report.celltext import signed
 from irscope.report.picture import Curve, Panel, Style, panels_of, rows_of, stacked, ticks
-from irscope.report.printable import cut_middle, printable
+from irscope.report.printable import cut_middle, legible
 from irscope.report.table import Series
 from irscope.report.values import Quantity
 
@@ -146,7 +146,7 @@ def _bars(panel: Panel) -> tuple[list[str], int]:
         parts.append(f"{text(label)}</text>\n")
     for place, name in enumerate(panel.names):
         top = 6 + group * place
-        words = f"<title>{text(name)}</title>{text(cut_middle(printable(name), _MOST_NAME))}"
+        words = f"<title>{text(name)}</title>{text(cut_middle(legible(name), _MOST_NAME))}"
         parts.append(f'<text x="{_NAMES - 6}" y="{top + (group - 5) / 2 + 4:.1f}" text-anchor="end">{words}</text>\n')
         for number, curve in enumerate(panel.curves):
             value, y = curve.ys[place], top + _BAR * number
@@ -197,4 +197,4 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 def text(raw: str) -> str:
     """Any string as content or attribute of an element."""
-    return escape(printable(raw))
+    return escape(legible(raw))

@@ -11,7 +11,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
 from irscope.report.options import Glyphs, RenderOptions
-from irscope.report.printable import cut_middle, display_width, pad, printable
+from irscope.report.printable import cut_middle, display_width, legible, pad, printable
 from irscope.report.report import Coverage, Document, Report
 from irscope.report.summary import Entry
 from irscope.report.table import Column, Table
@@ -308,7 +308,7 @@ class _Text:
         return (self.style(line, style) for line in lines)
 
     def clean(self, text: str) -> str:
-        return printable(text, self.options.encoding)
+        return legible(text, self.options.encoding)
 
     def style(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.options.colour and code and text else text

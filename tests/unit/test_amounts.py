@@ -52,7 +52,7 @@ def as_option(measure: Measure) -> Callable[[str], int | float]:
 
 
 def bound(text: str) -> int:
-    args = argparse.Namespace(input=[], bind=[f"n={text}"], use_torch=False, method="")
+    args = argparse.Namespace(input=[], bind=[f"n={text}"], use_torch=False, method="", reading_budget="")
     return load_options(args).bind["n"]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from irscope.report.options import ASCII as ASCII_GLYPHS
 from irscope.report.options import UNICODE as UNICODE_GLYPHS
 from irscope.report.options import Glyphs
-from irscope.report.printable import can_encode, printable
+from irscope.report.printable import can_encode, legible
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Symbols:
 
     def clean(self, text: str) -> str:
         """Text from a model made safe to show."""
-        return printable(text, self.encoding)
+        return legible(text, self.encoding)
 
 
 UNICODE = Symbols(
