@@ -175,7 +175,11 @@ class Fit:
     @property
     def provenance(self) -> dict[str, str]:
         """Which parts of the document are modelled."""
-        return dict.fromkeys(_COMPUTED, Provenance.MODELLED.value) if self.is_modelled else {}
+        found = dict.fromkeys(_COMPUTED, Provenance.MODELLED.value) if self.is_modelled else {}
+        device_peak = self.peak.device_peak
+        if device_peak is not None and device_peak.provenance is not Provenance.EXACT:
+            found["device_peak_bytes"] = device_peak.provenance.value
+        return found
 
     @property
     def is_modelled(self) -> bool:
