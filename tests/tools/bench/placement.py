@@ -16,7 +16,7 @@ from typing import TypeAlias
 from irscope.memory.placement.compare import greedy_by_size, while_running
 from irscope.memory.placement.plan import make_plan
 
-INSTANCES = Path(__file__).parent.parent / "data" / "minimalloc"
+INSTANCES = Path(__file__).parents[2] / "data" / "minimalloc"
 Buffers: TypeAlias = tuple[list[int], list[int], list[int]]
 """Starts, ends and sizes."""
 
