@@ -17,8 +17,8 @@ Shape: TypeAlias = tuple[Dim, ...] | None
 Layout: TypeAlias = tuple[Dim, ...] | Literal["sparse"] | None
 """Strides in elements where they are known, "sparse", or None: not stated (row-major)."""
 
-MOST_ELEMENTS = (1 << 57) - 1
-"""What fits into the virtual addresses of 57 bits that processors have (Intel's 5-level paging)."""
+MOST_BYTES = (1 << 62) - 1
+"""Half of what PyTorch and ONNX Runtime can count in the signed 64 bits of their sizes, so that a sum of two can be counted too."""
 
 _is_plain_device = re.compile(r"[A-Za-z0-9_.:/-]+").fullmatch
 
@@ -73,13 +73,13 @@ class TensorType(Type):
         """Whether there can be such a tensor: no size is negative, and no number of elements surely beyond a machine's addresses."""
         if self.shape is None:
             return True
-        count = 1
+        bits = self.dtype.bits or 8
         for dim in self.shape:
             low = bounds(dim)[0] or 0
-            if low > MOST_ELEMENTS or (low < 0 and not isinstance(dim, SymDim)):
+            if low > MOST_BYTES or (low < 0 and not isinstance(dim, SymDim)):
                 return False
-            count *= low
-        return count <= MOST_ELEMENTS
+            bits *= low
+        return bits <= 8 * MOST_BYTES
 
     @property
     def is_static(self) -> bool:
