@@ -91,7 +91,7 @@ def train_module(
     sink = DiagnosticSink()
     plan = Plan(made.loss, made.optimizer, made.options, made.set_to_none, made.accumulate, made.autocast, answers_zero=made.answers_zero)
     program = training_program(module, args, kwargs, plan, target_of(settings), sink, name)
-    program.path = name if is_name(name) else ""
+    program.path = name
     with paused_gc():
         types = Annotate()
         manager = Manager(program, settings=settings, annotate=types)

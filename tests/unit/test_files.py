@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,3 +96,22 @@ def test_a_folder_that_others_may_enter_is_closed(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o755)
     assert stat.S_IMODE(private_folder(folder).stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
+@pytest.mark.parametrize("writer", ["write_text", "staged"])
+def test_a_writer_that_is_killed_leaves_the_old_file(writer: str, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    target.write_text("old")
+    endless = "def pieces():\n    while True:\n        yield 'x' * 1000\n"
+    body = {
+        "write_text": "write_text(Path(sys.argv[1]), pieces())",
+        "staged": "with staged(Path(sys.argv[1])) as beside:\n    beside.open('w').writelines(pieces())",
+    }[writer]
+    program = f"import sys\nfrom pathlib import Path\nfrom irscope.files import staged, write_text\n{endless}{body}\n"
+    with subprocess.Popen([sys.executable, "-c", program, str(target)]) as process:
+        while not any(file.is_file() and file.stat().st_size > 0 for file in tmp_path.rglob("*") if file != target):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    assert target.read_text() == "old"
