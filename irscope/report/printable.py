@@ -90,6 +90,9 @@ _NAME_IN_LINE: Final = 60
 
 def one_line(text: str) -> str:
     """A message of at most 400 characters, printable whatever names a model file holds: long words are cut in the middle, then the line."""
+    if len(text) > LONGEST_TEXT:
+        # Words first: what is said between two names of a megabyte stays.
+        text = re.sub(r"\S{121,}", lambda word: f"{word[0][:_NAME_IN_LINE]}...{word[0][-_NAME_IN_LINE:]}", text)
     text = legible(text)
     if len(text) > LONGEST_LINE:
         text = re.sub(r"\S{61,}", lambda word: cut_middle(word[0], _NAME_IN_LINE, "..."), text)
