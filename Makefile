@@ -14,7 +14,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= dev,torch,ort
-JOBS ?= 2
+# More than the cores of a small machine: tests of the UI wait more than they compute.
+JOBS ?= 4
 MINUTES ?= 10
 
 PY := $(VENV)/bin/python
