@@ -10,11 +10,11 @@
 # Without torch and ONNX Runtime (their tests are skipped then):  make test EXTRAS=dev
 # With models of the transformers package, exported on the spot:  make test EXTRAS=dev,torch,ort,zoo
 # With another Python, at least 3.11:                              make test PYTHON=python3.12
+# With more workers than four (tests of the UI wait more than work): make test JOBS=8
 
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= dev,torch,ort
-# More than the cores of a small machine: tests of the UI wait more than they compute.
 JOBS ?= 4
 MINUTES ?= 10
 
