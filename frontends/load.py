@@ -58,7 +58,7 @@ def check_sizes(program: Program) -> None:
         for value in (*body.inputs, *body.weights):
             if isinstance(value.type, TensorType) and not value.type.is_possible:
                 raise LoadError(
-                    f"{value.name or 'an input'!r} is {value.type}: a size is negative, or there are more elements than addresses",
+                    f"{value.name or 'an input'!r} is {value.type}: a size is negative, or it has more bytes than 64 bits can count",
                     code="IRS108",
                     where=program.path,
                     hint="the file is damaged or hostile",

@@ -109,12 +109,11 @@ def add_output_file(
     parser: argparse.ArgumentParser,
     *flags: str,
     help: str = "write there instead of stdout",
-    metavar: str = "FILE",
     required: bool = False,
     within: argparse._ArgumentGroup | None = None,
 ) -> None:
     """An option that names a file to write (default: -o), and --force once; `settle_output_files` looks at what was named."""
-    action = (within or parser).add_argument(*(flags or ("-o", "--output")), metavar=metavar, help=help, required=required)
+    action = (within or parser).add_argument(*(flags or ("-o", "--output")), metavar="FILE", help=help, required=required)
     named: tuple[str, ...] = parser.get_default("output_files") or ()
     if not named:
         parser.add_argument("--force", action="store_true", help="write through a link to where it leads")

@@ -70,7 +70,7 @@ class TensorType(Type):
 
     @property
     def is_possible(self) -> bool:
-        """Whether there can be such a tensor: no size is negative, and no number of elements surely beyond a machine's addresses."""
+        """Whether there can be such a tensor: no size is negative, and it has surely no more than `MOST_BYTES`."""
         if self.shape is None:
             return True
         bits = self.dtype.bits or 8
