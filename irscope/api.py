@@ -27,7 +27,7 @@ from irscope.trainingcapture import capture_training
 if TYPE_CHECKING:
     from torch import nn
 
-    from irscope.frontends.recompute.planning import ModulePlan
+    from irscope.frontends.eager.checkpointing import ModulePlan
 
 __all__ = [
     "Analysis",
@@ -128,7 +128,7 @@ def plan_checkpoints(
     when everything is kept, is for what forward and backward make: activations and gradients, not parameters and inputs. With `steps`
     instead of `seconds` the plan is the same every time. `device` is where the step will run, "cpu" or "cuda". Nothing is computed.
     """
-    from irscope.frontends.recompute.planning import plan_module
+    from irscope.frontends.eager.checkpointing import plan_module
     from irscope.passes.checkpoint import budget_of
 
     wanted: int | Callable[[int], int] = budget if isinstance(budget, int) else lambda peak: budget_of(budget, peak)
@@ -138,7 +138,6 @@ def plan_checkpoints(
 
 def apply_checkpoints(module: nn.Module, plan: ModulePlan | Mapping[str, Any]) -> Callable[[], None]:
     """Make a module recompute as a plan, or the JSON of one, says, by `torch.utils.checkpoint`. What is returned undoes that."""
-    from irscope.frontends.recompute.planning import policies_of
-    from irscope.frontends.recompute.policy import apply_policies
+    from irscope.frontends.eager.checkpointing import apply_policies, policies_of
 
     return apply_policies(module, policies_of(plan) if isinstance(plan, Mapping) else plan.policies)

@@ -84,8 +84,8 @@ def train_module(
     module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: Training, settings: Settings, name: str = ""
 ) -> Model:
     """The model of a module's training step."""
-    from irscope.frontends.eager.training.capture import training_program
-    from irscope.frontends.eager.training.steps import Plan
+    from irscope.frontends.eager.steps import Plan
+    from irscope.frontends.eager.steptrace import training_program
 
     check_target(settings)
     sink = DiagnosticSink()

@@ -11,11 +11,11 @@ from torch import nn
 from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, UsageError
-from irscope.frontends.eager.inside import MOST_FOUND
-from irscope.frontends.eager.opensizes import OpenSizes
+from irscope.frontends.eager.fakes import MOST_FOUND
 from irscope.frontends.eager.program import program_of
 from irscope.frontends.eager.record import Tensor
 from irscope.frontends.eager.running import bench, tell_assumed
+from irscope.frontends.eager.values import OpenSizes
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_common.payloads import MOST_LITERAL_ELEMENTS
 from irscope.ir.payload import Literal, Payload

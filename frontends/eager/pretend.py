@@ -1,20 +1,22 @@
-"""A simulated CUDA device for fake tensors on a machine without CUDA."""
+"""A simulated CUDA device for fake tensors on a machine without CUDA: its tables in C++, its shape functions, its answers."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import DiagnosticSink
-from irscope.frontends.eager.answers import card
-from irscope.frontends.eager.metas import cudnn_without_card
-from irscope.frontends.eager.vtables import CannotPretend, Patch
 from irscope.passkit.settings import Settings
 
 _depth = 0
@@ -90,3 +92,251 @@ def _works() -> bool:
     with FakeTensorMode(), torch.no_grad():
         made = torch.empty(2, device="cuda") + 1
     return accelerator.type == "cuda" and made.device.type == "cuda"
+
+
+# -- answers of torch.cuda ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def card(target: Target) -> Iterator[None]:
+    """Within the context `torch.cuda` queries are answered as on the target device."""
+    answers = _answers(target)
+    before = {name: getattr(torch.cuda, name) for name in answers}
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(torch.cuda, name, function)
+
+
+def _answers(target: Target) -> dict[str, Callable[..., Any]]:
+    device = target.device
+    capability = device.capability or (0, 0)
+    properties = SimpleNamespace(
+        name=device.title,
+        major=capability[0],
+        minor=capability[1],
+        total_memory=device.memory_bytes or 0,
+        multi_processor_count=device.multiprocessors or 0,
+    )
+    return {
+        "current_device": lambda: 0,
+        "device_count": lambda: 1,
+        "get_device_capability": lambda device=None: capability,
+        "get_device_name": lambda device=None: properties.name,
+        "get_device_properties": lambda device=None: properties,
+        "is_bf16_supported": lambda including_emulation=True: capability >= (8, 0),
+        "set_device": lambda device: None,
+        "synchronize": lambda device=None: None,
+        "empty_cache": lambda: None,
+    }
+
+
+# -- shape functions of cuDNN that torch lacks without CUDA ------------------------------------------------------------
+
+
+@contextmanager
+def cudnn_without_card() -> Iterator[None]:
+    """Within the context these operators have fake implementations."""
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        for name, function in _FUNCTIONS.items():
+            if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Meta"):
+                library.impl(name, function, "Meta")
+        yield
+    finally:
+        library._destroy()
+
+
+def _grid_sampler(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    return x.new_empty((x.shape[0], x.shape[1], grid.shape[1], grid.shape[2]))
+
+
+def _grid_sampler_backward(x: torch.Tensor, grid: torch.Tensor, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.new_empty(x.shape), grid.new_empty(grid.shape)
+
+
+def _affine_grid(theta: torch.Tensor, n: int, c: int, h: int, w: int) -> torch.Tensor:
+    return theta.new_empty((n, h, w, 2))
+
+
+def _affine_grid_backward(gradient: torch.Tensor, n: int, c: int, h: int, w: int) -> torch.Tensor:
+    return gradient.new_empty((n, 2, 3))
+
+
+def _rnn_backward(
+    x: torch.Tensor, weight: Sequence[torch.Tensor], stride: int, buffer: Any, hx: torch.Tensor, cx: torch.Tensor | None, *rest: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+    cell = hx.new_empty((0,)) if cx is None else cx.new_empty(cx.shape)
+    return x.new_empty(x.shape), hx.new_empty(hx.shape), cell, [one.new_empty(one.shape) for one in weight]
+
+
+_FUNCTIONS = {
+    "cudnn_grid_sampler": _grid_sampler,
+    "cudnn_grid_sampler_backward": _grid_sampler_backward,
+    "cudnn_affine_grid_generator": _affine_grid,
+    "cudnn_affine_grid_generator_backward": _affine_grid_backward,
+    "_cudnn_rnn_backward": _rnn_backward,
+}
+
+
+# -- tables of methods in C++ ------------------------------------------------------------------------------------------
+
+
+_CUDA, _META = 1, 14
+"""Numbers of device types in c10::DeviceType."""
+_DEVICE_TYPES = 22
+_ENTRIES = 64
+"""Entries that are copied at least, more than any of the tables has; what lies behind them is copied and never used."""
+_HEAD = 2
+"""Words before the first method: offset to the top of the object, and run-time type information."""
+_METHOD = re.compile(r"^\s*virtual\s[^;{=]*?(~?\w+)\s*\(", re.M)
+_CUDNN = 92000
+"""The version that comes with torch 2.13."""
+_WITH_CUDNN = (
+    "hasCuDNN",
+    "compiledWithCuDNN",
+    "supportsDilatedConvolutionWithCuDNN",
+    "supportsDepthwiseConvolutionWithCuDNN",
+    "supportsBFloat16ConvolutionWithCuDNNv8",
+    "supportsBFloat16RNNWithCuDNN",
+)
+_OPTIONAL = frozenset((*_WITH_CUDNN, "batchnormMinEpsilonCuDNN", "versionCuDNN", "versionRuntimeCuDNN"))
+"""Methods that may be missing."""
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+
+# The order in torch 2.13, for installations without headers.
+_GUARD = (
+    "type exchangeDevice getDevice setDevice uncheckedSetDevice getStream getDefaultStream getStreamFromGlobalPool getNewStream "
+    "exchangeStream getStreamNativeHandle destroyEvent record block"
+)
+_HOOKS = "~AcceleratorHooksInterface ~ isBuilt isAvailable hasPrimaryContext"
+
+
+class CannotPretend(Exception):
+    """This installation of torch does not have the parts that would be replaced."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Places of methods in the two tables."""
+
+    guard: dict[str, int]
+    hooks: dict[str, int]
+
+
+def find_slots(package: Path) -> Slots:
+    """Places of methods, from the headers that ship with torch; the known order where there are none."""
+    include = package / "include"
+    guard = _methods(include / "c10/core/impl/DeviceGuardImplInterface.h")
+    hooks = _methods(include / "ATen/detail/AcceleratorHooksInterface.h")
+    # A class that derives from another adds its own methods at the end.
+    own = [name for name in _methods(include / "ATen/detail/CUDAHooksInterface.h") if name not in hooks and not name.startswith("~")]
+    return Slots(_table_places(guard or _GUARD.split()), _table_places([*hooks, *own] if hooks else _HOOKS.split()))
+
+
+def _methods(header: Path) -> list[str]:
+    """Names of a class's virtual methods in order; a destructor takes two places."""
+    try:
+        text = _COMMENT.sub("", header.read_text("utf-8", "replace"))
+    except OSError:
+        return []
+    return [part for name in _METHOD.findall(text) for part in ((name, "~") if name.startswith("~") else (name,))]
+
+
+def _table_places(names: Sequence[str]) -> dict[str, int]:
+    return {name: place for place, name in reversed(list(enumerate(names)))}
+
+
+class Patch:
+    """Pointers to replaced tables; made once, since objects of torch may refer to them for as long as the process lives."""
+
+    def __init__(self, package: Path) -> None:
+        slots = find_slots(package)
+        try:
+            core = ctypes.CDLL(str(package / "lib" / "libc10.so"))
+            library = ctypes.CDLL(str(package / "lib" / "libtorch_cpu.so"))
+            self._registry: Any = (ctypes.c_void_p * _DEVICE_TYPES).in_dll(core, "_ZN3c104impl26device_guard_impl_registryE")
+            find_hooks = library._ZN2at6detail12getCUDAHooksEv
+        except (OSError, ValueError, AttributeError) as error:
+            raise CannotPretend(str(error)) from None
+        find_hooks.restype = ctypes.c_void_p
+        meta, hooks = self._registry[_META], find_hooks()
+        if not meta or not hooks:
+            raise CannotPretend("the tables of devices are empty")
+        self._kept: list[object] = [core, library]
+        self._hooks_pointer: Any = ctypes.cast(hooks, ctypes.POINTER(ctypes.c_void_p))
+        self._old = (self._registry[_CUDA], meta, self._hooks_pointer[0])
+        guard_table = _first_word(meta)
+        self._new = (
+            self._object(guard_table, slots.guard, _guard_methods(as_cuda=True)),
+            # The meta device's guard is what fake tensors are computed under; it lacks streams, which autograd asks for.
+            self._object(guard_table, slots.guard, _guard_methods(as_cuda=False)),
+            self._table(self._old[2], slots.hooks, _hook_methods()),
+        )
+
+    def apply(self) -> None:
+        """Install the replaced tables."""
+        self._point(self._new)
+
+    def undo(self) -> None:
+        """Put the pointers back."""
+        self._point(self._old)
+
+    def _point(self, to: tuple[Any, Any, Any]) -> None:
+        self._registry[_CUDA], self._registry[_META], self._hooks_pointer[0] = to
+
+    def _table(self, original: int, places: dict[str, int], methods: dict[str, Any]) -> int:
+        """The address of a copied table with some methods replaced."""
+        size = _HEAD + max(_ENTRIES, len(places))
+        words = (ctypes.c_void_p * size).from_address(original - _HEAD * ctypes.sizeof(ctypes.c_void_p))
+        table = (ctypes.c_void_p * size)(*words)
+        for name, method in methods.items():
+            if name not in places:
+                if name in _OPTIONAL:
+                    continue
+                raise CannotPretend(f"there is no method {name}")
+            table[_HEAD + places[name]] = ctypes.cast(method, ctypes.c_void_p).value
+        self._kept += [table, *methods.values()]
+        return ctypes.addressof(table) + _HEAD * ctypes.sizeof(ctypes.c_void_p)
+
+    def _object(self, original: int, places: dict[str, int], methods: dict[str, Any]) -> int:
+        """The address of an object without fields that has such a table."""
+        made = (ctypes.c_void_p * 4)(self._table(original, places, methods))
+        self._kept.append(made)
+        return ctypes.addressof(made)
+
+
+def _first_word(address: int) -> int:
+    found = ctypes.c_void_p.from_address(address).value
+    if not found:
+        raise CannotPretend("an object has no table of methods")
+    return found
+
+
+def _guard_methods(as_cuda: bool) -> dict[str, Any]:
+    """A device guard with one stream and nothing to synchronise."""
+    nothing = _method(None, (ctypes.c_void_p,) * 3, lambda *_: None)
+    # A stream is a device and a number, returned in two registers; whatever stands in the second is a valid number.
+    stream = _method(ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int16), lambda _, device: device & 0xFFFF)
+    methods = {"getStream": stream, "destroyEvent": nothing, "record": nothing, "block": nothing}
+    return {**methods, "type": _method(ctypes.c_int8, (ctypes.c_void_p,), lambda _: _CUDA)} if as_cuda else methods
+
+
+def _hook_methods() -> dict[str, Any]:
+    """CUDA is available with cuDNN, and not initialised yet."""
+    yes = _method(ctypes.c_bool, (ctypes.c_void_p,), lambda _: True)
+    version = _method(ctypes.c_long, (ctypes.c_void_p,), lambda _: _CUDNN)
+    return {
+        "isBuilt": yes,
+        "hasPrimaryContext": _method(ctypes.c_bool, (ctypes.c_void_p, ctypes.c_int8), lambda *_: False),
+        "batchnormMinEpsilonCuDNN": _method(ctypes.c_double, (ctypes.c_void_p,), lambda _: 0.0),
+        **dict.fromkeys(_WITH_CUDNN, yes),
+        **dict.fromkeys(("versionCuDNN", "versionRuntimeCuDNN"), version),
+    }
+
+
+def _method(result: Any, arguments: tuple[Any, ...], function: Callable[..., object]) -> Any:
+    return ctypes.CFUNCTYPE(result, *arguments)(function)

@@ -113,6 +113,13 @@ class Op:
         """Tensors among the results."""
         yield from tensors_in(self.results)
 
+    def writes(self) -> Iterator[Tensor]:
+        """Tensors that it writes over, by its schema."""
+        for place, argument in enumerate(self.func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                given: Any = self.args[place] if place < len(self.args) else self.kwargs.get(argument.name)
+                yield from tensors_in(given)
+
 
 def tensors_in(item: Any) -> Iterator[Tensor]:
     """Tensors in nested tuples, in order."""

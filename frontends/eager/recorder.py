@@ -1,29 +1,30 @@
-"""Watches operators, tensors and storages while a callable runs."""
+"""Watches operators, tensors, storages, module calls and source lines while a callable runs."""
 
 from __future__ import annotations
 
+import linecache
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, Final
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError
-from irscope.frontends.eager.calls import Calls
-from irscope.frontends.eager.frames import Frames
-from irscope.frontends.eager.inside import COMPOSITE, SILENT, Inside, is_composite
-from irscope.frontends.eager.opensizes import OpenSizes, Size, is_open
-from irscope.frontends.eager.record import Kind, Op, Phase, Record, Storage, Tensor, dtype_of, tensors_in
+from irscope.frontends.eager.fakes import COMPOSITE, SILENT, Inside, is_composite
+from irscope.frontends.eager.record import Kind, Op, Phase, Record, Storage, Tensor, dtype_of
 from irscope.frontends.eager.routes import KERNELS, ROUTES, Rerouted
-from irscope.frontends.eager.values import Values
+from irscope.frontends.eager.values import OpenSizes, Size, Values, is_open
 from irscope.ir.dims import Dim
+from irscope.ir.places import Loc, Scope, root_scope
 from irscope.passkit.settings import Settings
 
 _MOST_OPERATORS = 500_000
@@ -164,10 +165,8 @@ class Recorder(TorchDispatchMode):
     def _note_writes(self, op: Op) -> None:
         """Remember which storages changed."""
         if op.func._schema.is_mutable:
-            for argument, given in zip(op.func._schema.arguments, op.args, strict=False):
-                if argument.alias_info is not None and argument.alias_info.is_write:
-                    for one in tensors_in((given,)):
-                        self.values.wrote(one, op.number)
+            for one in op.writes():
+                self.values.wrote(one, op.number)
 
     def execute(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The implementation of an operator. Composites are decomposed as in C++, not by the compilers' decomposition tables."""
@@ -339,3 +338,257 @@ def tensors_of(item: Any) -> Iterator[torch.Tensor]:
             pending.extend(reversed(found))
         elif hasattr(found, "__dict__") and not callable(found):
             pending.extend(reversed(list(vars(found).values())))
+
+
+# -- module calls ------------------------------------------------------------------------------------------------------
+
+
+class Calls:
+    """Follows calls of modules by replacing `nn.Module._call_impl`.
+
+    Hooks would do as well, but some modules choose other kernels when they have any, and the user's modules are left alone.
+    """
+
+    def __init__(self, root: nn.Module | None) -> None:
+        self.root = root_scope()
+        self.current = self.root
+        self.failed: Scope | None = None
+        """The innermost call in which an error was raised."""
+        self._paths: dict[int, str] = {}
+        if root is not None:
+            for name, module in root.named_modules():
+                self._paths.setdefault(id(module), name)
+        self._main = root
+        self._counts: dict[tuple[Scope, str], int] = {}
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Within the context calls are followed."""
+        kind: Any = nn.Module
+        original = kind._call_impl
+        follower = self
+
+        def called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+            outer = follower.current
+            follower.current = follower.enter(module)
+            try:
+                return original(module, *args, **kwargs)
+            except Exception:
+                follower.failed = follower.failed or follower.current
+                raise
+            finally:
+                follower.current = outer
+
+        kind._call_impl = called
+        try:
+            yield
+        finally:
+            kind._call_impl = original
+
+    def enter(self, module: nn.Module) -> Scope:
+        """The scope of a call that begins now."""
+        if module is self._main and self.current is self.root:
+            return self.root
+        path = self._paths.get(id(module))
+        name = _relative(path, self.current.module) if path is not None else f"={type(module).__name__}"
+        call = self._counts.get((self.current, name), 0)
+        self._counts[self.current, name] = call + 1
+        return self.current.child(name, type(module).__name__, call)
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """Paths of the model's modules by identity."""
+        return self._paths
+
+
+def _relative(path: str, parent: str) -> str:
+    if not parent:
+        return path
+    return path[len(parent) + 1 :] if path.startswith(f"{parent}.") else f"={path}"
+
+
+# -- source lines ------------------------------------------------------------------------------------------------------
+
+
+_MOST_FRAMES: Final = 64
+_HIDDEN = tuple(f"{os.sep}{part}{os.sep}" for part in (os.path.join("site-packages", "torch"), os.path.join("irscope", "frontends")))
+
+
+class Frames:
+    """Finds the location of the current statement; locations are interned."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[CodeType, int, Loc | None], Loc] = {}
+        self._shown: dict[CodeType, bool] = {}
+        self.bottom: FrameType | None = None
+        """The frame that started the run; its callers are left out."""
+
+    def here(self) -> Loc | None:
+        """The innermost location outside torch, linked to its callers."""
+        found: list[tuple[CodeType, int]] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame is not self.bottom:
+            code = frame.f_code
+            if self.shows(code):
+                found.append((code, frame.f_lineno))
+            frame = frame.f_back
+        loc: Loc | None = None
+        for code, line in found[:_MOST_FRAMES][::-1]:
+            key = (code, line, loc)
+            known = self._places.get(key)
+            if known is None:
+                known = Loc(code.co_filename, line, code.co_name, linecache.getline(code.co_filename, line).strip(), loc)
+                self._places[key] = known
+            loc = known
+        return loc
+
+    def shows(self, code: CodeType) -> bool:
+        """Whether a function belongs to the model, not to torch or irscope."""
+        shown = self._shown.get(code)
+        if shown is None:
+            shown = self._shown[code] = _is_shown(code)
+        return shown
+
+
+def _is_shown(code: CodeType) -> bool:
+    file = code.co_filename
+    return not (file.startswith("<frozen") or _is_own(file) or any(part in file for part in _HIDDEN))
+
+
+def _is_own(file: str) -> bool:
+    return os.path.abspath(file).startswith(_OWN + os.sep)
+
+
+_OWN = os.path.dirname(os.path.abspath(__file__))
+
+
+# -- training steps ----------------------------------------------------------------------------------------------------
+
+
+_ADD = torch.ops.aten.add.Tensor
+_IN_PLACE = {_ADD: torch.ops.aten.add_.Tensor, torch.ops.aten.index_put.default: torch.ops.aten.index_put_.default}
+"""Operators that PyTorch's own code runs out of place on tensor subclasses, and in place on others."""
+_ITEM = torch.ops.aten._local_scalar_dense.default
+_MOST_KNOWN = 64
+"""Size limit, in elements, of host tensors whose values are computed."""
+
+Holders = tuple[int, int, int]
+"""Reference counts of a storage, a tensor and its Python object."""
+
+
+class StepRecorder(Recorder):
+    """Records training steps.
+
+    Two things differ for fake tensors. PyTorch's own code takes them for something foreign, and works out of place on intermediate
+    results without other references: here it works in place, as on real ones. And values of counters in the host's memory (an optimizer's
+    steps), which Python reads, are computed beside them.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._known: dict[int, torch.Tensor] = {}
+        self._owned: set[tuple[Any, bool, Holders]] = set()
+        """Reference counts of intermediate results that only PyTorch's own code references, by operator and engine."""
+        self._learns = False
+        self.answers_zero = False
+        """Whether values of device tensors that Python reads are zeros, as with CUDA libraries replaced by stubs."""
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Operators and deaths so far."""
+        return (len(self.record.ops), self._deaths)
+
+    def calibrate(self, device: str) -> None:
+        """Measure the reference counts of intermediate results of PyTorch's own code, on three known cases."""
+        probe = type(self)(grad=True, device=device, target=self.target)
+        probe._learns = True
+        probe.run(lambda: _provoke(device))
+        self._owned = probe._owned
+
+    def storage_of(self, tensor: torch.Tensor) -> Storage | None:
+        """The storage of a tensor as the recording knows it."""
+        return self._storage_of(tensor, None)
+
+    def execute(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if func in _IN_PLACE and self._is_owned(func, args):
+            return super().execute(_IN_PLACE[func], args, kwargs)
+        if func is _ITEM and self.answers_zero and args[0].device.type != "cpu":
+            return _zero(args[0].dtype)
+        if func is _ITEM and args[0].device.type == "cpu":
+            known = self._known.get(args[0].untyped_storage()._cdata)
+            if known is not None:
+                return known.item()
+        result = super().execute(func, args, kwargs)
+        self._follow(func, args, kwargs, result)
+        return result
+
+    # -- intermediate results --------------------------------------------------------------------------------------
+
+    def _is_owned(self, func: Any, args: Sequence[Any]) -> bool:
+        """Whether the first operand has no other reference, so that its memory is reused for the result."""
+        runs = torch._C._current_autograd_node() is not None
+        if runs and torch.is_grad_enabled():
+            return False  # the backward is to be differentiated again
+        held = (func, runs, _holders(args, 0))
+        if self._learns:
+            self._owned.add(held)
+            return False
+        return held in self._owned and _takes(args[0], args[1] if func is _ADD else None)
+
+    # -- numbers in the host's memory ------------------------------------------------------------------------------
+
+    def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Compute an operator on known host values too."""
+        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        given = [leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+        if not all(one.device.type == "cpu" and one.numel() <= _MOST_KNOWN for one in (*made, *given)) or not (made or given):
+            return
+        if func.namespace != "aten" or (given and not all(self._value(one) is not None for one in given)):
+            return
+        try:
+            with torch._C._DisableTorchDispatch():
+                values = func(*tree_map(self._valued, tuple(args)), **tree_map(self._valued, dict(kwargs)))
+        except Exception:  # what cannot be computed beside is not known
+            return
+        for one, value in zip(made, [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)], strict=False):
+            self._known[one.untyped_storage()._cdata] = value
+
+    def _value(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        constant = getattr(tensor, "constant", None)
+        return self._known.get(tensor.untyped_storage()._cdata, constant)
+
+    def _valued(self, item: Any) -> Any:
+        return self._value(item) if isinstance(item, torch.Tensor) else item
+
+
+def _zero(dtype: torch.dtype) -> bool | int | float:
+    if dtype is torch.bool:
+        return False
+    return 0.0 if dtype.is_floating_point else 0
+
+
+def _takes(into: torch.Tensor, other: Any) -> bool:
+    """Whether a sum fits where one of its operands is."""
+    if not torch.ops.aten.is_non_overlapping_and_dense(into):
+        return False
+    return not isinstance(other, torch.Tensor) or (
+        other.ndim <= into.ndim
+        and all(size in (1, whole) for size, whole in zip(other.shape[::-1], into.shape[::-1], strict=False))
+        and torch.result_type(into, other) is into.dtype
+    )
+
+
+def _holders(args: Sequence[Any], place: int) -> Holders:
+    tensor = args[place]
+    return (torch._C._storage_Use_Count(tensor.untyped_storage()._cdata), tensor._use_count(), sys.getrefcount(tensor))
+
+
+def _provoke(device: str) -> None:
+    """Runs the three known cases: a linear layer's addition, a sum of gradients, an indexed gradient."""
+    functional = torch.nn.functional
+    with torch.no_grad():
+        rows = torch.empty(2, 3, 4, device=device).transpose(0, 1)
+        functional.linear(rows, torch.empty(4, 4, device=device), torch.empty(4, device=device))
+    leaf = torch.empty(2, device=device, requires_grad=True)
+    (torch.neg(leaf) * torch.abs(leaf)).sum().backward()
+    torch.neg(leaf)[torch.zeros(2, dtype=torch.long, device=device)].sum().backward()

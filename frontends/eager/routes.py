@@ -10,8 +10,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from irscope.devices import Target
-from irscope.frontends.eager.opensizes import number
 from irscope.frontends.eager.record import dtype_of
+from irscope.frontends.eager.values import recorded_size
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
@@ -46,8 +46,8 @@ def attention(
         )
         return made[0]  # type: ignore[no-any-return]
     if kernel == "efficient":
-        return _efficient(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    return _flash(query, key, value, dropout_p, is_causal, scale)
+        return _efficient_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    return _flash_attention(query, key, value, dropout_p, is_causal, scale)
 
 
 def kernel_of(
@@ -63,16 +63,16 @@ def kernel_of(
     """PyTorch's choice on the target."""
     spec = find_op("nn.sdpa")
     assert spec is not None
-    types = [_type(query), _type(key), _type(value), _type(mask) if mask is not None else None]
-    made = Attention(_type(query), _type(key), _type(value), types[3], is_causal, dropout > 0, enable_gqa)
+    types = [_type_of_tensor(query), _type_of_tensor(key), _type_of_tensor(value), _type_of_tensor(mask) if mask is not None else None]
+    made = Attention(_type_of_tensor(query), _type_of_tensor(key), _type_of_tensor(value), types[3], is_causal, dropout > 0, enable_gqa)
     return choose(Scratch(OpCall(spec, types, {}, (), []), target), made)
 
 
-def _type(found: torch.Tensor) -> TensorType:
-    return tensor(dtype_of(found), tuple(map(number, found.shape)), "", tuple(map(number, found.stride())))
+def _type_of_tensor(found: torch.Tensor) -> TensorType:
+    return tensor(dtype_of(found), tuple(map(recorded_size, found.shape)), "", tuple(map(recorded_size, found.stride())))
 
 
-def _flash(query: Any, key: Any, value: Any, dropout: float, is_causal: bool, scale: float | None) -> torch.Tensor:
+def _flash_attention(query: Any, key: Any, value: Any, dropout: float, is_causal: bool, scale: float | None) -> torch.Tensor:
     head = query.shape[-1]
     missing = -head % _FLASH_ALIGNMENT
     scale = head**-0.5 if scale is None else scale
@@ -82,7 +82,7 @@ def _flash(query: Any, key: Any, value: Any, dropout: float, is_causal: bool, sc
     return made[..., :head] if missing else made
 
 
-def _efficient(
+def _efficient_attention(
     query: Any, key: Any, value: Any, mask: torch.Tensor | None, dropout: float, is_causal: bool, scale: float | None
 ) -> torch.Tensor:
     with_sums = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
@@ -105,7 +105,7 @@ def _as_numbers(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def _aligned(mask: torch.Tensor) -> torch.Tensor:
     """A mask with rows aligned for the kernel: a padded copy, sliced to the original size."""
-    if mask.stride(-1) == 1 and all(number(step) % _MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
+    if mask.stride(-1) == 1 and all(recorded_size(step) % _MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
         return mask
     last = mask.shape[-1]
     return functional.pad(mask, (0, _MASK_ALIGNMENT - last % _MASK_ALIGNMENT))[..., :last]
@@ -118,7 +118,7 @@ def _attention_route(target: Target, args: Sequence[Any], kwargs: Mapping[str, A
 # -- recurrent networks ------------------------------------------------------------------------------------------------
 
 
-def _recurrent(name: str) -> Route:
+def _recurrent_route(name: str) -> Route:
     def route(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if isinstance(args[1], torch.Tensor) and not isinstance(args[2], list | tuple | torch.Tensor):
             return NotImplemented
@@ -220,12 +220,12 @@ KERNELS: dict[str, Route] = {"aten::_grouped_mm": _grouped_product}
 ROUTES: dict[str, Route] = {
     **KERNELS,
     "aten::scaled_dot_product_attention": _attention_route,
-    **{f"aten::{name}": _recurrent(name) for name in _RNN_MODES},
+    **{f"aten::{name}": _recurrent_route(name) for name in _RNN_MODES},
 }
 """Routes by operator name, where operators are recorded as Python calls them."""
 _FUNCTIONS: dict[Any, Route] = {
     functional.scaled_dot_product_attention: _attention_route,
-    **{getattr(torch._VF, name): _recurrent(name) for name in _RNN_MODES},
+    **{getattr(torch._VF, name): _recurrent_route(name) for name in _RNN_MODES},
 }
 
 

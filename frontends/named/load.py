@@ -19,7 +19,7 @@ from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends import exported
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.eager.live import capture_program
-from irscope.frontends.eager.opensizes import OpenSizes, SizeFixed
+from irscope.frontends.eager.values import OpenSizes, SizeFixed
 from irscope.frontends.named.find import find_recipe
 from irscope.frontends.named.hollow import faked, made_hollow
 from irscope.frontends.named.names import Name, parse_name

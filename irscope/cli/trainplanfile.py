@@ -22,7 +22,7 @@ from irscope.session import Model
 from irscope.training.trace import LiveStep, Trace
 
 if TYPE_CHECKING:
-    from irscope.frontends.recompute.planning import ModulePlan
+    from irscope.frontends.eager.checkpointing import ModulePlan
 
 
 def check_plan_file(args: argparse.Namespace) -> None:
@@ -37,8 +37,8 @@ def check_plan_file(args: argparse.Namespace) -> None:
 
 def write_plan(args: argparse.Namespace, model: Model) -> Report:
     """Plan in whole modules with operators that are saved, as `torch.utils.checkpoint` can, and write it down."""
-    from irscope.frontends.eager.training.objective import objective_of
-    from irscope.frontends.recompute.planning import plan_module
+    from irscope.frontends.eager.checkpointing import plan_module
+    from irscope.frontends.eager.steps import objective_of
 
     trace = trace_in(model.program)
     live = trace.live

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from irscope.frontends.recompute.recorded import SIMPLE_COSTS, CostModel, formula_of
+from irscope.frontends.eager.checkpointing import SIMPLE_COSTS, CostModel, formula_of
 from irscope.memory.checkpointing.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
 from irscope.memory.checkpointing.simulate import Simulator
 

@@ -13,8 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 import irscope  # noqa: E402
 from irscope.frontends.eager import pretend  # noqa: E402
-from irscope.frontends.eager.pretend import pretended_cuda  # noqa: E402
-from irscope.frontends.eager.vtables import find_slots  # noqa: E402
+from irscope.frontends.eager.pretend import find_slots, pretended_cuda  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,

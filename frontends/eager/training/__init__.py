@@ -1,1 +1,0 @@
-"""Whole training steps of live modules, recorded under fake tensors."""
