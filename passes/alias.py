@@ -100,7 +100,7 @@ class Alias(Analysis[Aliases]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> Aliases:
         types = ctx.get(Shapes)
-        strides = Strides(types, follow=ctx.program.format == "torchscript")
+        strides = Strides(types, follow=ctx.program.traits.follows_strides)
         finder = _Finder(types, strides, self.undecided == "share")
         total = sum(len(body) for body in ctx.program.bodies())
         # Every value of a body is defined before it is used, and a region's node stands before the region's own nodes.

@@ -10,6 +10,7 @@ from irscope.devices.catalogue import all_devices
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Value, paused_gc
+from irscope.ir.program import Runtime
 from irscope.ir.remedy import bind_option, input_option, lacks_shape
 from irscope.ir.types import TensorType
 from irscope.memory.caching import BOUNDLESS, OutOfMemory
@@ -30,8 +31,6 @@ from irscope.report.celltext import signed
 from irscope.report.report import Report
 from irscope.report.units import Kind
 from irscope.report.values import Quantity
-
-_TORCH_FORMATS = ("pt2", "torchscript", "module")
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class CudaMemory(Analysis[DeviceMemory]):
             result.reason = "the graph is a training step and no forward: liveness and training have its counters"
         elif target.device.capability is None:
             result.reason = f"{target.device.title} is no CUDA device"
-        elif lifetimes.model not in ("eager", "jit") and ctx.program.format not in _TORCH_FORMATS:
+        elif lifetimes.model not in ("eager", "jit") and ctx.program.traits.runtime is not Runtime.TORCH:
             result.reason = f"PyTorch's allocator does not run a model of the kind {lifetimes.model}"
             result.fix = "--passes 'liveness{model=eager}'"
         else:

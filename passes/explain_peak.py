@@ -9,6 +9,7 @@ from typing import ClassVar
 from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
+from irscope.ir.program import Runtime
 from irscope.passes.alias import Alias
 from irscope.passes.curves.peaks import check_known
 from irscope.passes.curves.simulated import LifetimeModel
@@ -82,7 +83,7 @@ class ExplainPeak(Analysis[PeakAdvice]):
         inside = {step: int(evaluator.at(size)[0]) for step, size in lifetimes.inside.items()}
         sizes = evaluator.rows([one.size for one in lifetimes.ranges])[:, 0]
         heights = Heights(lifetimes.ranges, sizes, inside, len(lifetimes.steps))
-        torch = ctx.program.format in ("pt2", "torchscript", "module")
+        torch = ctx.program.traits.runtime is Runtime.TORCH
         finder = Finder(lifetimes.steps, lifetimes.ranges, ctx.get(Alias()), ctx.get(Shapes), torch=torch)
         # ONNX Runtime plans its buffers itself, whatever the source says.
         changes = finder.changes(inside) if lifetimes.model != "ort" else finder.narrower()

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.graph import Facet, Graph
+from irscope.ir.program import LocalNames
 from irscope.passes.alias import Alias
 from irscope.passes.cuda import present
 from irscope.passes.cuda.result import DeviceMemory
@@ -107,7 +108,7 @@ def _freed(result: Timeline, ctx: PassContext) -> str:
 
 
 def _modelled(result: Timeline, ctx: PassContext) -> tuple[str, ...]:
-    return (_TRACED,) if result.model == "eager" and ctx.program.format == "torchscript" else ()
+    return (_TRACED,) if result.model == "eager" and ctx.program.traits.local_names is LocalNames.LINES else ()
 
 
 _TRACED = "the file records which lines ran, not their text: where a variable's name is unknown, its live range is modelled"

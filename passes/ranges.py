@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
+from irscope.ir.program import LocalNames, Traits
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Alias
@@ -66,11 +67,11 @@ class Ranges(Analysis[Lifetimes]):
 
     def _lifetimes(self, graph: Graph, ctx: PassContext) -> Lifetimes:
         program = ctx.program
-        if self.resolved(program.format) == "ort":
+        model = self.resolved(program.traits)
+        if model == "ort":
             return _of_plan(ctx.get(OrtMemory()))
         types = ctx.get(Shapes)
         aliases = ctx.get(Alias(undecided=self.undecided))
-        model = self.resolved(program.format)
         unsized: list[Value] = []
         peaks = inner_peaks(program, aliases, types, unsized)
         body = Body(list(ctx.each(graph, "live ranges", len(graph))), aliases, types, unsized)
@@ -80,7 +81,8 @@ class Ranges(Analysis[Lifetimes]):
             facts = body.facts()
             holds.append(held_by_calls(facts, body.reads()))
             # TorchScript's own variables are not those of the Python that it was made from.
-            holds.append(TracedLocals(facts).holds() if program.format == "torchscript" else Locals(facts).holds())
+            names = TracedLocals if program.traits.local_names is LocalNames.LINES else Locals
+            holds.append(names(facts).holds())
         inside: dict[int, Dim] = {}
         for step, node in enumerate(body.steps):
             size = _hidden(node, types, aliases.strides) + peaks.get(node, 0)
@@ -91,9 +93,9 @@ class Ranges(Analysis[Lifetimes]):
             ranges = as_observed(ranges, program.watched, body.steps)
         return Lifetimes(model, body.steps, ranges, inside, unsized, len(aliases.undecided), body.unsized_ranges(holds))
 
-    def resolved(self, format_: str) -> str:
+    def resolved(self, traits: Traits) -> str:
         """The model, where auto follows the file."""
-        return default_model(format_) if self.model == "auto" else self.model
+        return traits.lifetimes if self.model == "auto" else self.model
 
     def report(self, result: Lifetimes, ctx: PassContext) -> Report:
         every = (*result.ranges, *result.unsized_ranges)
@@ -105,11 +107,6 @@ class Ranges(Analysis[Lifetimes]):
             summary={"model": result.model, "storages": len(every), "undecided": result.undecided},
             tables=(Table.of(rows, columns=columns, title="storages"),),
         )
-
-
-def default_model(format_: str) -> str:
-    """How models of this format are usually run."""
-    return "eager" if format_ in ("pt2", "torchscript", "module") else "ort" if format_ == "onnx" else "ssa"
 
 
 def _of_plan(plan: OrtPlan) -> Lifetimes:

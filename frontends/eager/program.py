@@ -19,7 +19,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value, paused_gc
 from irscope.ir.names import Names
 from irscope.ir.payload import Payload
-from irscope.ir.program import Called, Life, Observed, Program, observed_versions
+from irscope.ir.program import CAPTURED, Called, Life, Observed, Program, observed_versions
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.layouts import row_major
 
@@ -85,7 +85,7 @@ class _Lowering:
             "device": record.device,
         }
         observed = Observed(graph, observed_versions(graph), self._lives(), self._storages)
-        return Program(graph, format="module", metadata=metadata, observed=observed, assumed=list(record.assumed))
+        return Program(graph, format="module", metadata=metadata, observed=observed, assumed=list(record.assumed), traits=CAPTURED)
 
     # -- values ----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.expressions import Symbols
 from irscope.ir.graph import Graph
 from irscope.ir.names import Names
-from irscope.ir.program import Program
+from irscope.ir.program import EXPORTED, Program
 
 _MAJOR, _MINOR = 8, 20
 _EXPORT_AGAIN = "export the model again with a current torch: torch.export.save(torch.export.export(model, args), 'model.pt2')"
@@ -103,9 +103,8 @@ class _Model:
         }
         if any(kind.startswith("loss_output") for kind in results):
             metadata["outputs"] = json.dumps(results)
-        return Program(
-            graph, {}, dict(symbols.named), "pt2", str(self._archive.path), metadata=metadata, origins=body.origins, calls=body.calls or {}
-        )
+        path, calls = str(self._archive.path), body.calls or {}
+        return Program(graph, {}, dict(symbols.named), "pt2", path, metadata=metadata, origins=body.origins, calls=calls, traits=EXPORTED)
 
     def _check_version(self) -> None:
         version = self._document["schema_version"]

@@ -17,7 +17,7 @@ from irscope.frontends.onnx.model import Model, model_opsets, show_opsets
 from irscope.frontends.onnx.reader import ModelFile, parse, read_file
 from irscope.frontends.onnx.scopes import Scopes
 from irscope.ir.graph import paused_gc
-from irscope.ir.program import Assumed, Program
+from irscope.ir.program import ONNX, Assumed, Program
 from irscope.ir.types import UNKNOWN_TENSOR, Type
 
 _FIRST_IR_WITH_OPTIONAL_DEFAULTS = 4
@@ -95,6 +95,7 @@ class _Loader:
             metadata=self._metadata(),
             origins=body.origins,
             assumed=self._assumed,
+            traits=ONNX,
         )
 
     def _add_inputs(self, body: Body, graph: onnx.GraphProto) -> None:

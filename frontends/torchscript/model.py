@@ -21,7 +21,7 @@ from irscope.frontends.torchscript.source import Function, Source
 from irscope.frontends.torchscript.state import Pickles, State
 from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, ScriptRaise, TensorList
 from irscope.ir.graph import Graph, Value
-from irscope.ir.program import Assumed, Program
+from irscope.ir.program import TORCHSCRIPT, Assumed, Program
 from irscope.ir.types import Type
 
 _RECURSION = 20_000
@@ -139,8 +139,9 @@ class _Run:
         self._graph.set_outputs(self._outputs(found))
         dialect = "script" if self._traced is None else "trace"
         metadata = {"producer": "TorchScript", "dialect": dialect, "class": self.module.cls.name}
-        assumed, calls = list(self.inputs.assumed), self._emitter.calls or {}
-        return Program(self._graph, {}, self.inputs.symbols, "torchscript", self._path, metadata=metadata, assumed=assumed, calls=calls)
+        program = Program(self._graph, {}, self.inputs.symbols, "torchscript", self._path, metadata=metadata, traits=TORCHSCRIPT)
+        program.assumed, program.calls = list(self.inputs.assumed), self._emitter.calls or {}
+        return program
 
     def _outputs(self, item: Item) -> list[Value]:
         """Tensors of what the model returns, in order."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import NoReturn
@@ -15,7 +16,7 @@ from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.graph import Attr, Graph, Node, Role, Value, paused_gc
 from irscope.ir.payload import FileRegion, Literal, Payload, Scalar
 from irscope.ir.places import Loc, Scope, root_scope
-from irscope.ir.program import Assumed, Program
+from irscope.ir.program import FORMAT_TRAITS, Assumed, LocalNames, Program, Runtime, Traits
 from irscope.ir.spelling import (
     BARE_FUNCTION,
     BARE_KEY,
@@ -561,6 +562,17 @@ def parse_program(text: str, *, path: str = "<text>") -> Program:
         return _ProgramReader(path).read(text)
 
 
+_FLAG = {"true": True, "false": False}
+_TRAITS: dict[str, Mapping[str, enum.Enum | str | bool]] = {
+    "runtime": {one.value: one for one in Runtime},
+    "lifetimes": {one: one for one in ("ssa", "eager", "ort")},
+    "local_names": {one.value: one for one in LocalNames},
+    "follows_strides": _FLAG,
+    "is_exported": _FLAG,
+    "opens_inputs": _FLAG,
+}
+
+
 class _ProgramReader:
     """Takes the lines one by one: headers here, what stands inside graphs through a `BodyReader`."""
 
@@ -568,6 +580,7 @@ class _ProgramReader:
         self._path = path
         self._version = ""
         self._format = "irs"
+        self._traits: dict[str, enum.Enum | str | bool] = {}
         self._metadata: dict[str, str] = {}
         self._given: dict[str, int] = {}
         self._assumed: list[Assumed] = []
@@ -579,6 +592,7 @@ class _ProgramReader:
         self._headers: dict[str, Callable[[str, int], int]] = {
             "irscope": self._irscope_line,
             "format": self._format_line,
+            "trait": self._trait_line,
             "meta": self._meta_line,
             "given": self._given_line,
             "guess": partial(self._assumed_line, True),
@@ -604,7 +618,18 @@ class _ProgramReader:
             fail_at(self._path, number, line, problem)
         assert self._graph is not None
         path = "" if self._path == "<text>" else self._path
-        return Program(self._graph, self._functions, self._symbols, self._format, path, self._given, self._metadata, assumed=self._assumed)
+        traits = replace(FORMAT_TRAITS.get(self._format, Traits()), **self._traits)  # type: ignore[arg-type]  # _TRAITS has the values
+        return Program(
+            self._graph,
+            self._functions,
+            self._symbols,
+            self._format,
+            path,
+            self._given,
+            self._metadata,
+            assumed=self._assumed,
+            traits=traits,
+        )
 
     @staticmethod
     def _last_line(lines: list[str]) -> tuple[int, str]:
@@ -661,6 +686,18 @@ class _ProgramReader:
     def _format_line(self, line: str, at: int) -> int:
         self._format, at = _string(line, at)
         return at
+
+    def _trait_line(self, line: str, at: int) -> int:
+        name, end = _string(line, at)
+        choices = _TRAITS.get(name)
+        if choices is None:
+            raise TextProblem(f"there is no trait {name!r}; known: {', '.join(_TRAITS)}", at)
+        at = skip_gap(line, end)
+        text, end = _string(line, at)
+        if text not in choices:
+            raise TextProblem(f"the trait {name!r} is one of {', '.join(choices)}", at)
+        self._traits[name] = choices[text]
+        return end
 
     def _meta_line(self, line: str, at: int) -> int:
         key, end = _string(line, at)

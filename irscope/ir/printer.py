@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node, Run, Value, runs
 from irscope.ir.places import Loc, Scope
-from irscope.ir.program import Program, mentions
+from irscope.ir.program import FORMAT_TRAITS, Program, Traits, mentions
 from irscope.ir.spelling import TEXT_VERSION, attrs_text, label_text, loc_text, name_text, op_text, payload_text, quote, scope_text
 
 # ----------------------------------------------------------------------------------------------------
@@ -164,6 +165,11 @@ def _header_lines(program: Program) -> Iterator[str]:
     yield f"irscope {TEXT_VERSION}"
     if program.format != "irs":
         yield f"format {quote(program.format)}"
+    usual = FORMAT_TRAITS.get(program.format, Traits())
+    for name in Traits.__dataclass_fields__:
+        trait = getattr(program.traits, name)
+        if trait != getattr(usual, name):
+            yield f"trait {quote(name)} {quote(_trait_text(trait))}"
     for key, value in program.metadata.items():
         yield f"meta {quote(key)} {quote(value)}"
     for name, number in program.given.items():
@@ -176,6 +182,10 @@ def _header_lines(program: Program) -> Iterator[str]:
         name = str(size)
         if name not in program.symbols and (size.lo, size.hi) != (0 if size.is_unknown else 1, None):
             yield f"bound {name} {_bounds_text(size)}"
+
+
+def _trait_text(trait: enum.Enum | str | bool) -> str:
+    return str(trait.value) if isinstance(trait, enum.Enum) else str(trait).lower()
 
 
 def _bounds_text(size: SymDim) -> str:

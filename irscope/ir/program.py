@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, runs
@@ -48,6 +49,51 @@ class Observed:
 def observed_versions(graph: Graph) -> tuple[int, ...]:
     """Versions of what decides which storages a run makes. Types of results are not among them: inference writes those."""
     return tuple(graph.versions[facet] for facet in (Facet.TOPOLOGY, Facet.ATTRS, Facet.DECLARED))
+
+
+# ----------------------------------------------------------------------------------------------------
+# What runs a model, and what its file says of that: passes ask this, not which format a program was read from.
+
+
+class Runtime(enum.Enum):
+    """What usually runs a model."""
+
+    UNKNOWN = "unknown"
+    TORCH = "torch"
+    ONNXRUNTIME = "onnxruntime"
+
+
+class LocalNames(enum.Enum):
+    """How the names of Python's local variables are known, which hold tensors longer than their last use."""
+
+    SOURCE = "source"
+    """Nodes say which lines of Python made them, so the lines can be read."""
+    LINES = "lines"
+    """Which lines ran is known, not their text: where a variable's name is unknown, its live range is modelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How a model is run, and what its file leaves open; a frontend says so for its programs. The defaults promise nothing."""
+
+    runtime: Runtime = Runtime.UNKNOWN
+    lifetimes: Literal["ssa", "eager", "ort"] = "ssa"
+    """The lifetime model that `auto` means: when a run lets go of a tensor."""
+    local_names: LocalNames = LocalNames.SOURCE
+    follows_strides: bool = False
+    """The file has no strides of results: they follow from those of the inputs, operator by operator."""
+    is_exported: bool = False
+    """The nodes are those that torch.export wrote, and Python runs some of its modules otherwise: fused, without needless masks."""
+    opens_inputs: bool = False
+    """An input's size may be given anew or left open: the nodes do not repeat the sizes of an export."""
+
+
+EXPORTED: Final = Traits(Runtime.TORCH, "eager", is_exported=True)
+TORCHSCRIPT: Final = Traits(Runtime.TORCH, "eager", LocalNames.LINES, follows_strides=True, opens_inputs=True)
+CAPTURED: Final = Traits(Runtime.TORCH, "eager")
+ONNX: Final = Traits(Runtime.ONNXRUNTIME, "ort", opens_inputs=True)
+FORMAT_TRAITS: Final[Mapping[str, Traits]] = {"pt2": EXPORTED, "torchscript": TORCHSCRIPT, "module": CAPTURED, "onnx": ONNX}
+"""Traits that the text form need not repeat, as they follow from the format that a program was read from."""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -101,7 +147,7 @@ class Program:
     symbols: dict[str, SymDim] = field(default_factory=dict)
     """Named sizes that a user may bind, with their bounds."""
     format: str = "irs"
-    """onnx, pt2, torchscript, irs, checkpoint or module."""
+    """onnx, pt2, torchscript, irs, checkpoint or module; for people. Passes ask the traits."""
     path: str = ""
     given: dict[str, int] = field(default_factory=dict)
     """Integers a user bound that are no sizes: elements of small integer inputs, as "k" or "k_0"."""
@@ -121,6 +167,8 @@ class Program:
     """Symbols that may be smaller than the formulas were found for: for each the size from which on they hold."""
     calls: dict[Node, Called] = field(default_factory=dict)
     """The calls that nodes were made of, where they were asked for (`LoadOptions.keep_calls`)."""
+    traits: Traits = Traits()
+    """How it is run and what its file leaves open."""
     observed: Observed | None = None
     """When a run made and dropped storages, for models that were watched while they ran."""
 

@@ -8,6 +8,7 @@ from irscope.errors import IrscopeError
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node
+from irscope.ir.program import Runtime
 from irscope.ir.types import TensorType
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.registry import find_op
@@ -126,8 +127,8 @@ def copies(ask: Enquiry) -> Iterator[Finding]:
 
 def _copying(ask: Enquiry) -> list[Node]:
     """Nodes that surely copy: their result has a storage of its own, whatever strides are not known."""
-    graph, format_ = ask.ctx.program.graph, ask.ctx.program.format
-    if format_ == "onnx":
+    graph = ask.ctx.program.graph
+    if ask.ctx.program.traits.runtime is Runtime.ONNXRUNTIME:
         # ONNX Runtime has no strides: its Transpose always moves every element.
         return [node for node in graph if node.op == "view.permute"]
     own = {one.value for one in ask.ctx.get(Ranges(undecided="share")).ranges}

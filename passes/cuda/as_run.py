@@ -13,7 +13,7 @@ from irscope.passes.inference.engine import Inferred
 def as_run(program: Program, types: Inferred, target: Target) -> Program | None:
     """A copy of the program as Python runs it in inference; None where the exported one is the same."""
     graph = program.graph
-    if program.format != "pt2" or program.functions or any(node.regions for node in graph):
+    if not program.traits.is_exported or program.functions or any(node.regions for node in graph):
         return None
     changes = Changes()
     operators = {node.op for node in graph}

@@ -93,6 +93,7 @@ class _Copy:
             dict(program.given),
             dict(program.metadata),
             assumed=list(program.assumed),
+            traits=program.traits,
         )
 
     def _stand_in(self, node: Node) -> Value | None:

@@ -84,7 +84,7 @@ def find_symbol(program: Program, name: str) -> str:
         "dynamic_shapes with torch.onnx.export"
     )
     # Files of torch.export have the sizes of the export in their nodes.
-    option = open_input_option(program.graph.inputs, name) if program.format in ("onnx", "torchscript") else ""
+    option = open_input_option(program.graph.inputs, name) if program.traits.opens_inputs else ""
     if option:
         hint = f"{typed(option)} opens it where the graph allows that; else {hint}"
     raise UsageError(f"there is no symbol {name!r}: every size of this model is a number", code="IRS332", hint=hint)

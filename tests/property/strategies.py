@@ -16,7 +16,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Role, Value
 from irscope.ir.payload import FileRegion, Literal, Payload
 from irscope.ir.places import Loc, Scope
-from irscope.ir.program import Program
+from irscope.ir.program import Program, Traits
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, map_of, optional, scalar, sequence, tensor, tuple_of
 
 _texts = st.text(max_size=8) | st.sampled_from(
@@ -236,6 +236,7 @@ def programs(draw: st.DrawFn, max_nodes: int = 5, max_depth: int = 2) -> Program
         "",
         draw(st.dictionaries(_texts, st.integers(-5, 2**65), max_size=2)),
         draw(st.dictionaries(_texts, _texts, max_size=2)),
+        traits=draw(st.builds(Traits)),
     )
 
 

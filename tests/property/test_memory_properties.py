@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.ir.bind import bind_program
-from irscope.ir.program import Program
+from irscope.ir.program import EXPORTED, FORMAT_TRAITS, Program, Traits
 from irscope.passes.alias import Alias
 from irscope.passes.effects import Effects
 from irscope.passes.liveness import Liveness
@@ -22,7 +22,7 @@ formats = st.sampled_from(["pt2", "torchscript", "onnx", "irs"])
 
 @given(tensor_programs() | symbolic_models(), formats)
 def test_every_format_has_an_answer(program: Program, format_: str) -> None:
-    program.format = format_
+    program.traits = FORMAT_TRAITS.get(format_, Traits())
     results = Manager(program).run("alias,effects,ranges{model=eager},liveness{model=eager},liveness{model=ssa}")
     assert [result.report().pass_name for result in results] == ["alias", "effects", "ranges", "liveness", "liveness"]
 
@@ -48,7 +48,7 @@ def test_eager_holds_at_least_what_ssa_holds(program: Program, cut: int) -> None
     root = program.graph.scope
     for number, node in enumerate(program.graph):
         node.scope = root.child(f"m{number // cut}")
-    program.format = "pt2"
+    program.traits = EXPORTED
     manager = Manager(program)
     eager, ssa = manager.get(Ranges(model="eager")), manager.get(Ranges(model="ssa"))
     for held, used in zip(eager.ranges, ssa.ranges, strict=True):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from irscope.ir.bind import bind_program
-from irscope.ir.program import Program
+from irscope.ir.program import EXPORTED, TORCHSCRIPT, Program, Traits
 from irscope.ir.verify import verify
 from irscope.memory.ordering.latency import LatencyLimit
 from irscope.memory.ordering.problem import OrderProblem
@@ -29,7 +29,7 @@ def numeric_programs(draw: st.DrawFn) -> Program:
     """Models whose sizes are all numbers."""
     program = draw(tensor_programs(max_nodes=25) | symbolic_models())
     bind_program(program, {str(symbol): size for symbol, size in zip(program.symbols, (3, 5, 2, 1), strict=False)})
-    program.format = draw(st.sampled_from(["pt2", "torchscript", "irs"]))
+    program.traits = draw(st.sampled_from([EXPORTED, TORCHSCRIPT, Traits()]))
     return program
 
 

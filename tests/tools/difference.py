@@ -34,6 +34,7 @@ class _Comparison:
             _differ("the format", a.format, b.format)
             or _dicts_differ("metadata", a.metadata, b.metadata)
             or _dicts_differ("given value", a.given, b.given)
+            or _differ("traits", a.traits, b.traits)
             or _differ("what is assumed", a.assumed, b.assumed)
             or _dicts_differ("symbol", a.symbols, b.symbols)
             or self._bodies()

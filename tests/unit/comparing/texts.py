@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from irscope.frontends.base import LoadOptions
 from irscope.ir.parser import parse_program
+from irscope.ir.program import FORMAT_TRAITS
 from irscope.passes.annotate import Annotate
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
@@ -36,7 +37,7 @@ def model(text: str, path: str = "", program_format: str = "", settings: Setting
     manager.apply(Annotate())
     program.path = path
     if program_format:
-        program.format = program_format
+        program.format, program.traits = program_format, FORMAT_TRAITS[program_format]
     return Model(manager, (), LoadOptions())
 
 

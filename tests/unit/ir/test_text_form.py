@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from irscope.errors import LoadError
 from irscope.ir.dims import dim_max, symbol, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Role
@@ -14,7 +15,7 @@ from irscope.ir.parser import parse_program
 from irscope.ir.payload import Blob, FileRegion, Literal, Payload
 from irscope.ir.places import Loc
 from irscope.ir.printer import print_node, print_program
-from irscope.ir.program import Program
+from irscope.ir.program import ONNX, Program, Runtime, Traits
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, scalar, sequence, tensor, tuple_of
 from tests.tools.difference import difference
 
@@ -67,6 +68,19 @@ def test_a_text_with_every_construct_prints_as_it_was_written() -> None:
     program = parse_program(EVERYTHING)
     assert print_program(program) == EVERYTHING
     assert difference(program, parse_program(print_program(program))) is None
+
+
+def test_traits_are_written_where_the_format_does_not_imply_them() -> None:
+    plain = 'irscope 1\nformat "onnx"\ngraph @main {\n  return\n}\n'
+    assert parse_program(plain).traits == ONNX
+    own = plain.replace('"onnx"\n', '"toy"\ntrait "runtime" "torch"\ntrait "lifetimes" "eager"\ntrait "follows_strides" "true"\n')
+    program = parse_program(own)
+    assert program.traits == Traits(Runtime.TORCH, "eager", follows_strides=True)
+    assert print_program(program) == own
+    with pytest.raises(LoadError, match="the trait 'lifetimes' is one of ssa, eager, ort"):
+        parse_program(own.replace('"eager"', '"sometimes"'))
+    with pytest.raises(LoadError, match="there is no trait 'lifetime'; known: runtime, lifetimes"):
+        parse_program(own.replace('"lifetimes"', '"lifetime"'))
 
 
 def test_what_the_text_says_is_what_the_program_holds() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from irscope.ir.bind import bind_program
 from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.parser import parse_program
-from irscope.ir.program import Program
+from irscope.ir.program import FORMAT_TRAITS, Program, Traits
 from irscope.passes.alias import Alias
 from irscope.passes.explain_peak import ExplainPeak, PeakAdvice
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, Finder, Heights
@@ -35,14 +35,14 @@ SIZE = 256 * 256 * 4
 
 def advice(text: str, format_: str = "irs") -> PeakAdvice:
     program = parse_program(text)
-    program.format = format_
+    program.traits = FORMAT_TRAITS.get(format_, Traits())
     return Manager(program).get(ExplainPeak())
 
 
 @given(symbolic_models())
 def test_writing_over_an_operand_leaves_the_peak_that_was_said(program: Program) -> None:
     bind_program(program, {"batch": 3, "length": 5})
-    program.format = "irs"
+    program.traits = Traits()
     manager = Manager(program)
     lifetimes, aliases = manager.get(Ranges(model="ssa")), manager.get(Alias())
     sizes = Evaluator({}).rows([one.size for one in lifetimes.ranges])[:, 0]
