@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from irscope.diagnostics import Diagnostic
 from irscope.errors import IrscopeError
@@ -26,7 +26,6 @@ from irscope.tui.models.lives import Lives
 from irscope.tui.models.outline import Outline
 from irscope.tui.models.results import (
     Alive,
-    CostTable,
     Counted,
     Explained,
     Finished,
@@ -38,9 +37,11 @@ from irscope.tui.models.results import (
     Update,
 )
 
+T = TypeVar("T")
+
 
 class Analyses:
-    """The analyses that the browse screen needs, by priority."""
+    """The analyses that the browse screen needs, by priority. Passes are imported when they run: the first paint does not wait for them."""
 
     def __init__(self, manager: Manager, outline: Outline, matcher: Matcher) -> None:
         self.manager = manager
@@ -70,16 +71,16 @@ class Analyses:
         return Names(value_names([program.graph, *program.functions.values()]))
 
     def params(self) -> Update:
-        return Parameters(self.manager.run_one(self.analysis("params")).report())
+        return Parameters(report_of(self.manager, "params"))
 
-    def found(self, name: str) -> tuple[Any, Sequence[Diagnostic]]:
+    def found(self, subject: Analysis[T]) -> tuple[T, Sequence[Diagnostic]]:
         """The result and diagnostics of a pass, without the tables of its report, which take longer than the pass itself."""
-        subject = self.analysis(name)
         return self.manager.get(subject), self.manager.diagnostics_of(subject)
 
     def flops(self) -> Update:
-        costs: CostTable
-        costs, diagnostics = self.found("flops")
+        from irscope.passes.flops import Flops
+
+        costs, diagnostics = self.found(Flops())
         by_node = costs.by_node
 
         def known_flops(node: Node) -> Dim | None:
@@ -90,14 +91,20 @@ class Analyses:
         return Counted(costs, column, diagnostics)
 
     def liveness(self) -> Update:
-        live, diagnostics = self.found("liveness")
+        from irscope.passes.liveness import Liveness
+
+        live, diagnostics = self.found(Liveness())
         return Alive(Lives(live, self.outline), diagnostics, measured(live))
 
     def shapes(self) -> Update:
-        return Explained(*self.found("shapes"))
+        from irscope.passes.shapes import Shapes
+
+        return Explained(*self.found(Shapes()))
 
     def alias(self) -> Update:
-        self.matcher.aliases = AliasSets(self.outline, self.manager.get(self.analysis("alias")))
+        from irscope.passes.alias import Alias
+
+        self.matcher.aliases = AliasSets(self.outline, self.manager.get(Alias()))
         return Shared(self.matcher.aliases)
 
     def folds(self) -> Update:
@@ -105,9 +112,6 @@ class Analyses:
 
     def filter(self) -> None:
         self.matcher.prepare()
-
-    def analysis(self, name: str) -> Analysis[Any]:
-        return analysis_of(self.manager, name)
 
 
 def analysis_of(manager: Manager, text: str) -> Analysis[Any]:

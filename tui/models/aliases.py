@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from irscope.ir.graph import Node, Value
 from irscope.tui.models.outline import Outline
 
-
-class SharedStorages(Protocol):
-    """The part of the alias pass's result that the UI uses."""
-
-    @property
-    def parents(self) -> Mapping[Value, Value]: ...
-    def storage(self, value: Value) -> Value: ...
+if TYPE_CHECKING:
+    from irscope.passes.alias import Aliases
 
 
 class AliasSets:
     """The values of each storage that more than one value has."""
 
-    def __init__(self, outline: Outline, found: SharedStorages) -> None:
+    def __init__(self, outline: Outline, found: Aliases) -> None:
         self._outline = outline
         self._found = found
         self._members: dict[Value, list[Value]] = {}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from irscope.devices import DeviceProfile
 from irscope.errors import IrscopeError
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -14,7 +15,6 @@ from irscope.tui.models.browse import Browse
 from irscope.tui.models.costgroups import GROUPINGS, By, Group, Groups, NodeTimes
 from irscope.tui.models.names import RowTexts
 from irscope.tui.models.outline import Ints
-from irscope.tui.models.results import Device
 from irscope.tui.models.rows import TableColumn, TableModel
 from irscope.tui.models.scatter import Roof, Scatter
 from irscope.tui.models.spans import Line, Span, cut_line, filled
@@ -286,7 +286,7 @@ def _table(groups: Groups, by: By, total: float, symbols: Symbols) -> TableModel
     return TableModel(columns, len(groups), symbols, empty="There is no node to time.")
 
 
-def _roof(device: Device, dtypes: Sequence[str]) -> Roof | None:
+def _roof(device: DeviceProfile, dtypes: Sequence[str]) -> Roof | None:
     """The roof for the element type that does most of the arithmetic."""
     bandwidth = _high(device.bandwidth)
     for dtype in dtypes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from irscope.ir.graph import Node
 from irscope.ir.places import Scope
 from irscope.tui.models.amounts import Floats
 from irscope.tui.models.outline import Ints, Outline
-from irscope.tui.models.results import Device, Times
 from irscope.tui.models.tree import Mask
+
+if TYPE_CHECKING:
+    from irscope.passes.rooflines.bounds import Bounds
 
 By = Literal["module", "kind", "node"]
 GROUPINGS: tuple[By, ...] = ("module", "kind", "node")
@@ -23,9 +25,9 @@ UNKNOWN = "unknown"
 class NodeTimes:
     """The least time of each node with where the node stands in the outline; holds nothing of the model that was timed."""
 
-    def __init__(self, times: Times, outline: Outline) -> None:
+    def __init__(self, times: Bounds, outline: Outline) -> None:
         nodes, kind = times.nodes, times.device.kind
-        self.device: Device = times.device
+        self.device = times.device
         self.seconds: Floats = np.array([one.seconds(kind) for one in nodes], dtype=np.float64)
         self.flops: Floats = np.array([float(one.flops * one.runs) for one in nodes], dtype=np.float64)
         self.bytes: Floats = np.array([float(one.bytes * one.runs) for one in nodes], dtype=np.float64)
@@ -81,7 +83,7 @@ def _note(scope: Scope, scopes: dict[Scope, int]) -> None:
         scopes[found] = len(scopes)
 
 
-def _rows(times: Times, outline: Outline) -> Iterator[int]:
+def _rows(times: Bounds, outline: Outline) -> Iterator[int]:
     """The row of each node, which may be one of the same model read again with other sizes."""
     names: dict[tuple[str, str], int] = {}
     for one in times.nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from irscope.report.units import Kind
 from irscope.tui.models.aliases import writes_in_place
 from irscope.tui.models.columns import ByteSizes, Column, amount
 from irscope.tui.models.outline import Group, Outline
-from irscope.tui.models.results import Reason, Results
+from irscope.tui.models.results import Results
 from irscope.tui.models.spans import Line, Span, cut_end
 from irscope.tui.models.symbols import Symbols
+
+if TYPE_CHECKING:
+    from irscope.passes.inference.engine import Reason
 
 V = TypeVar("V")
 

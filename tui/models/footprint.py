@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from irscope.ir.dims import Dim
-from irscope.ir.graph import Node, Value
+from irscope.ir.graph import Node
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Quantity, bare
+from irscope.report.values import bare
 from irscope.tui.models.amounts import Floats
 from irscope.tui.models.outline import Ints
 
 if TYPE_CHECKING:
-    from irscope.tui.models.results import LiveTensors
+    from irscope.passes.lifetimes.footprint import Footprint, Held
+    from irscope.passes.lifetimes.timeline import Timeline
 
 RESIDENT: Mapping[str, Sequence[str]] = {"weights": ("parameter", "buffer", "constant", "packed"), "inputs": ("input",)}
 """Resident memory, by the categories of the chart."""
@@ -28,49 +28,6 @@ _OTHERS: Mapping[str, Sequence[str]] = {
     "workspace": ("workspace",),
     "rounding": ("rounding", "block"),
 }
-
-
-class Held(Protocol):
-    """Memory in use at a step: a tensor, a kernel's temporary memory, or resident memory."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def category(self) -> str: ...
-    @property
-    def size(self) -> Dim: ...
-    @property
-    def born(self) -> int: ...
-    @property
-    def dies(self) -> int: ...
-    @property
-    def why(self) -> str: ...
-    @property
-    def node(self) -> Node | None: ...
-    @property
-    def value(self) -> Value | None: ...
-    @property
-    def shown(self) -> Quantity | None: ...
-
-
-class Footprint(Protocol):
-    """The part of the liveness pass's result that the UI uses: at each step parts that add up to its total."""
-
-    @property
-    def of(self) -> str: ...
-    @property
-    def run(self) -> str: ...
-    @property
-    def steps(self) -> Sequence[Node]: ...
-    @property
-    def parts(self) -> Mapping[str, Sequence[Any]]: ...
-    @property
-    def heights(self) -> Sequence[Dim]: ...
-    @property
-    def peak(self) -> Quantity: ...
-    @property
-    def peak_step(self) -> int: ...
-    def living(self, step: int) -> Sequence[Held]: ...
 
 
 class Measured:
@@ -97,9 +54,9 @@ class Measured:
         return self.found.living(int(self._place[step]))
 
 
-def measured(live: LiveTensors, steps: Sequence[Node] | None = None) -> Measured | None:
+def measured(live: Timeline, steps: Sequence[Node] | None = None) -> Measured | None:
     """The sum of an answer, over the steps of another program of the same nodes; None where some size is no number."""
-    found: Footprint | None = live.footprint
+    found = live.footprint
     if found is None or not found.steps or not all(isinstance(size, int) for size in found.heights):
         return None
     return Measured(found, live.steps if steps is None else steps)

@@ -16,17 +16,14 @@ from irscope.tui.models.outline import Ints, Outline, Rows, Steps
 from irscope.tui.models.tree import Mask
 
 if TYPE_CHECKING:
-    from irscope.tui.models.overlay import Life, Tenant
-    from irscope.tui.models.results import LiveRange, LiveTensors
-
-OUTPUT = "output"
-"""What `held_by` says of a tensor that the model returns."""
+    from irscope.passes.lifetimes.lives import LiveRange, Tenant
+    from irscope.passes.lifetimes.timeline import Timeline
 
 
 class Lives:
     """The storages of one answer of the liveness pass."""
 
-    def __init__(self, live: LiveTensors, outline: Outline) -> None:
+    def __init__(self, live: Timeline, outline: Outline) -> None:
         # No sum counts storages of unknown size, but they are alive.
         ranges = (*live.ranges, *live.unsized_ranges)
         self.live = live
@@ -35,7 +32,7 @@ class Lives:
         count = len(live.steps)
         self.born: Rows = np.array([one.born for one in ranges], dtype=np.int32)
         self.dies: Rows = np.minimum(np.array([one.dies for one in ranges], dtype=np.int64), count).astype(np.int32)
-        self.is_output: Mask = np.array([one.held_by == OUTPUT for one in ranges], dtype=np.bool_)
+        self.is_output: Mask = np.array([one.is_output for one in ranges], dtype=np.bool_)
         self.sizes = Amounts.of((*(one.size for one in live.ranges), *(None for _ in live.unsized_ranges)))
         self._inside_steps: Ints = np.array(list(live.inside), dtype=np.int64)
         self._inside = Amounts.of(live.inside.values())
@@ -116,10 +113,10 @@ class Lives:
 
 def category_of(one: LiveRange) -> str:
     """What a tensor is to the model."""
-    return "output" if one.held_by == OUTPUT else "activation"
+    return "output" if one.is_output else "activation"
 
 
-def maker_of(tensor: Life | Tenant) -> str:
+def maker_of(tensor: LiveRange | Tenant) -> str:
     """The module that made it, else the operator."""
     node = tensor.value.node
     if node is None:

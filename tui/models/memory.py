@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +21,21 @@ from irscope.tui.models.binding import Binding, example
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.columns import amount
 from irscope.tui.models.counters import Counters
-from irscope.tui.models.footprint import RESIDENT, Held, Measured
-from irscope.tui.models.lives import OUTPUT, Lives, category_of, maker_of
+from irscope.tui.models.footprint import RESIDENT, Measured
+from irscope.tui.models.lives import Lives, category_of, maker_of
 from irscope.tui.models.memoryviews import TITLES, Drawings, Wanted
 from irscope.tui.models.names import RowTexts
 from irscope.tui.models.outline import Ints
-from irscope.tui.models.overlay import Tenant, rows_by_name
-from irscope.tui.models.results import LiveRange, LiveTensors
+from irscope.tui.models.overlay import rows_by_name
 from irscope.tui.models.rows import TableColumn, TableModel
 from irscope.tui.models.spaces import AddressMap
 from irscope.tui.models.spans import Line, Span, cut_line, filled
 from irscope.tui.models.stack import Stack
+
+if TYPE_CHECKING:
+    from irscope.passes.lifetimes.footprint import Held
+    from irscope.passes.lifetimes.lives import LiveRange, Tenant
+    from irscope.passes.lifetimes.timeline import Timeline
 
 LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
 """Lifetime models; auto follows the file."""
@@ -78,7 +82,7 @@ class Found:
     """All memory over the steps, where every size is a number."""
 
     @property
-    def live(self) -> LiveTensors:
+    def live(self) -> Timeline:
         """What the pass found."""
         return self.lives.live
 
@@ -334,8 +338,8 @@ class Memory:
         """All that is alive at the cursor, the largest first: it adds up to the height of the step."""
         if self.found is None or self.range is not None or not len(self.found.lives.steps):
             return ()
-        measured = self.measured
-        found = self.found.live.footprint.living(self.step) if measured is None else measured.living(self.step)
+        source = self.measured or self.found.live.footprint
+        found = () if source is None else source.living(self.step)
         return sorted(found, key=lambda one: -(self.size_of(one) or 0))
 
     def size_of(self, one: Held) -> int | None:
@@ -462,7 +466,7 @@ class Memory:
     def what_happens(self, one: LiveRange) -> str:
         """What happens to a storage in the range of steps that is looked at."""
         start, stop = self.range or (self.step, self.step)
-        made, freed = one.born >= start, one.dies <= stop and one.held_by != OUTPUT
+        made, freed = one.born >= start, one.dies <= stop and not one.is_output
         what = {(True, True): "made and freed in the range", (True, False): "made in the range", (False, True): "freed in the range"}.get(
             (made, freed), "alive all the time"
         )

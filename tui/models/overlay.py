@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from irscope.ir.dims import Dim, SymDim
-from irscope.ir.graph import Node, Value
+from irscope.ir.graph import Node
 from irscope.report.printable import printable
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -21,37 +21,11 @@ from irscope.tui.models.outline import Group, Outline, Rows
 from irscope.tui.models.symbols import Symbols
 from irscope.tui.models.tree import Mask
 
+if TYPE_CHECKING:
+    from irscope.passes.lifetimes.lives import LiveRange
+
 _ADDS = frozenset({Kind.BYTES, Kind.FLOPS, Kind.SECONDS, Kind.COUNT})
 """Kinds of which a module has the sum of its nodes; of others, such as a share, it has none."""
-
-
-class Tenant(Protocol):
-    """A tensor in a storage that it may share with others, one after another."""
-
-    @property
-    def value(self) -> Value: ...
-    @property
-    def born(self) -> int: ...
-    @property
-    def dies(self) -> int: ...
-    @property
-    def held_by(self) -> str: ...
-
-
-class Life(Protocol):
-    """When a storage lives, as the liveness pass found it."""
-
-    @property
-    def value(self) -> Value: ...
-    @property
-    def size(self) -> Dim: ...
-    @property
-    def born(self) -> int: ...
-    @property
-    def dies(self) -> int: ...
-    @property
-    def tenants(self) -> Sequence[Tenant]: ...
-    def at(self, step: int) -> Tenant: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +127,7 @@ def rows_by_name(outline: Outline) -> Mapping[str, int]:
     return names
 
 
-def live_at_peak(outline: Outline, alive: Iterable[Life], step: int) -> Overlay:
+def live_at_peak(outline: Outline, alive: Iterable[LiveRange], step: int) -> Overlay:
     """For each node the bytes of what it made that are alive at the peak, which is at a step."""
     found: dict[Node, Dim] = {}
     for one in alive:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import Cancelled, IrscopeError
-from irscope.ir.dims import Dim, SymDim
-from irscope.ir.graph import Node, Value
+from irscope.ir.dims import SymDim
+from irscope.ir.graph import Node
 from irscope.ir.printer import ValueNames, loose_names
-from irscope.ops.cost import Cost
 from irscope.report.report import Report
 from irscope.report.units import Kind
 from irscope.tui.models.aliases import AliasSets
@@ -20,121 +19,13 @@ from irscope.tui.models.columns import Column
 from irscope.tui.models.folds import Folds
 from irscope.tui.models.footprint import Measured
 from irscope.tui.models.lives import Lives
-from irscope.tui.models.overlay import Life, Overlay
+from irscope.tui.models.overlay import Overlay
 from irscope.tui.models.timeline import Timeline
 
-
-class CostTable(Protocol):
-    """The part of the flops pass's result that the UI reads."""
-
-    @property
-    def by_node(self) -> Mapping[Node, Cost]: ...
-    @property
-    def total(self) -> Cost: ...
-    @property
-    def unknown(self) -> Mapping[str, Sequence[Node]]: ...
-    @property
-    def counted(self) -> int: ...
-
-
-class LiveRange(Life, Protocol):
-    """The same with what lets go of it."""
-
-    @property
-    def held_by(self) -> str: ...
-
-
-class Reason(Protocol):
-    """Why something is unknown, and what would make it known."""
-
-    @property
-    def node(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def fix(self) -> str: ...
-
-
-class Explanations(Protocol):
-    """The part of the shapes pass's result that the UI reads."""
-
-    @property
-    def reasons(self) -> Mapping[str, Reason]: ...
-    @property
-    def rank_reasons(self) -> Mapping[Value, Reason]: ...
-
-
-class LiveTensors(Protocol):
-    """The part of the liveness pass's result that the UI reads."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def steps(self) -> Sequence[Node]: ...
-    @property
-    def inside(self) -> Mapping[int, Dim]: ...
-    @property
-    def resident(self) -> Mapping[str, Dim | None]: ...
-    def living(self, step: int) -> Sequence[LiveRange]: ...
-    def why(self, one: Any, step: int) -> str: ...
-    @property
-    def ranges(self) -> Sequence[LiveRange]: ...
-    @property
-    def alive(self) -> Sequence[Dim]: ...
-    @property
-    def peak(self) -> Dim: ...
-    @property
-    def unsized(self) -> Sequence[Value]: ...
-    @property
-    def unsized_ranges(self) -> Sequence[LiveRange]: ...
-    @property
-    def footprint(self) -> Any: ...
-
-
-class Device(Protocol):
-    """The part of a device's profile that the UI reads."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def bandwidth(self) -> Any: ...
-    @property
-    def matrix(self) -> Mapping[str, Any]: ...
-    @property
-    def vector(self) -> Mapping[str, Any]: ...
-
-
-class NodeTime(Protocol):
-    """The least time of one node, as the roofline pass found it."""
-
-    @property
-    def node(self) -> Node: ...
-    @property
-    def runs(self) -> int: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def flops(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def binding(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-    def seconds(self, kind: str) -> float: ...
-
-
-class Times(Protocol):
-    """The part of the roofline pass's result that the UI reads."""
-
-    @property
-    def device(self) -> Device: ...
-    @property
-    def nodes(self) -> Sequence[NodeTime]: ...
-    @property
-    def seconds(self) -> float: ...
+if TYPE_CHECKING:
+    from irscope.passes.costs.count import Costs
+    from irscope.passes.inference.engine import Inferred
+    from irscope.passes.lifetimes.timeline import Timeline as LiveTensors
 
 
 @dataclass
@@ -153,8 +44,8 @@ class Results:
     sizes: Column | None = None
     """Bytes of the results by row, with the binding applied."""
     flops: Column | None = None
-    costs: CostTable | None = None
-    explanations: Explanations | None = None
+    costs: Costs | None = None
+    explanations: Inferred | None = None
     params: Report | None = None
     live: LiveTensors | None = None
     lives: Lives | None = None
@@ -287,7 +178,7 @@ class Sizes:
 class Explained:
     """Why types are unknown."""
 
-    explanations: Explanations
+    explanations: Inferred
     diagnostics: Sequence[Diagnostic]
 
     def apply(self, results: Results) -> None:
@@ -310,7 +201,7 @@ class Parameters:
 class Counted:
     """Costs by node and by row."""
 
-    costs: CostTable
+    costs: Costs
     column: Column
     diagnostics: Sequence[Diagnostic]
 

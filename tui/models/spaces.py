@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,30 +13,17 @@ from irscope.memory.caching import Block, CachingAllocator, Segment
 from irscope.report.celltext import signed
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Quantity, bare
+from irscope.report.values import bare
 from irscope.tui.models.outline import Ints
 from irscope.tui.models.spans import PARTS, Line, Role, Span, cut_line
 from irscope.tui.models.stack import Stack, fill_of
 from irscope.tui.models.symbols import Symbols
 
+if TYPE_CHECKING:
+    from irscope.passes.cuda.result import DeviceMemory
+
 _LOOKS = 3
 """Neighbours differ in one of so many fills."""
-
-
-class DeviceReplay(Protocol):
-    """The part of the cuda_memory pass's result from which its allocations can be made again."""
-
-    @property
-    def steps(self) -> Sequence[Any]: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def target(self) -> Any: ...
-    @property
-    def stream(self) -> Any: ...
-    @property
-    def script(self) -> Any: ...
-    def counter(self, moment: Any, counter: Any) -> Quantity: ...
 
 
 @dataclass(frozen=True)
@@ -141,9 +128,10 @@ def planned(report: Report, steps: int) -> AddressMap:
     return AddressMap(buffers, steps, top, f"one planned arena of {humanise(top, Kind.BYTES)} for at most {most} alive: {says}")
 
 
-def allocated(found: DeviceReplay) -> AddressMap:
+def allocated(found: DeviceMemory) -> AddressMap:
     """Addresses that PyTorch's allocator assigns in the first forward."""
     script, stream = found.script, found.stream
+    assert script is not None and stream is not None
     gpu = CachingAllocator("{}.{}".format(*found.target.torch), found.target.alloc_conf, None)
     weights = [gpu.malloc(size) for size in script.resident if size]
     end = len(found.steps)

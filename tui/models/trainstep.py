@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from irscope.report.celltext import signed
 from irscope.report.units import Kind
-from irscope.report.values import Quantity
 from irscope.tui.models.memoryviews import Drawing
 from irscope.tui.models.spans import Line, Span, cut_end, cut_line, text_of
 from irscope.tui.models.stack import Floats, Stack
 from irscope.tui.models.symbols import Symbols
+
+if TYPE_CHECKING:
+    from irscope.passes.cuda.result import Counter
+    from irscope.passes.training.replayed import StepMemory
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "parameters": ("parameter",),
@@ -30,20 +32,6 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 _LEAST_TEXT = 6
 """Columns that a phase must take for its name to stand there."""
-
-
-class StepBytes(Protocol):
-    """The part of the training pass's result that is drawn."""
-
-    @property
-    def trace(self) -> Any: ...
-    @property
-    def target(self) -> Any: ...
-    def counter(self, counter: Any) -> Quantity: ...
-    @property
-    def alive(self) -> Mapping[Any, NDArray[np.int64]]: ...
-    @property
-    def fits(self) -> bool: ...
 
 
 class StepStack(Stack):
@@ -105,13 +93,14 @@ def _ruled(line: Line, margin: int, begins: set[int], symbols: Symbols) -> Line:
     return tuple(spans)
 
 
-def step_drawing(found: StepBytes) -> Drawing:
+def step_drawing(found: StepMemory) -> Drawing:
     """The chart of the step that stands for all later ones."""
     ops = found.trace.in_step(found.trace.steady)
     alive = {str(category): bytes_.astype(np.float64) for category, bytes_ in found.alive.items()}
     parts = {name: np.sum([alive[category] for category in categories], axis=0) for name, categories in _PARTS.items()}
     stack = StepStack(parts, [op.phase for op in ops])
-    counted = ", ".join(f"{signed(found.counter(counter), Kind.BYTES)} {counter}" for counter in ("requested", "allocated", "reserved"))
+    counters: tuple[Counter, ...] = ("requested", "allocated", "reserved")
+    counted = ", ".join(f"{signed(found.counter(counter), Kind.BYTES)} {counter}" for counter in counters)
     text = f"{found.target.device.name}: {counted} at most{'' if found.fits else '; it does not fit'}"
     if stack.peak is None:
         return Drawing(stack, text)

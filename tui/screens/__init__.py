@@ -12,5 +12,6 @@ To add a screen:
 All logic belongs into a view model in `tui/models/NAME.py`, which knows nothing of Textual; the screen keeps it with
 `session.keep(NAME, make)`. Questions go through `session.ask(key, answer, take, fail)`: `answer` runs in the worker's thread and may
 call passes by name (`irscope.tui.analyses.result_of(manager, "liveness{model=ssa}")`), `take` and `fail` run on the UI's thread;
-afterwards `show()` is called. What a pass returns is described by a Protocol (`tui/models/results.py`): nothing here imports a pass.
+afterwards `show()` is called. What a pass returns is shown as it is; its module is imported where it runs, or for its types alone, so that
+the first paint waits for no pass.
 """
