@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irscope.memory.caching import Block, CachingAllocator, OutOfMemory
+from irscope.memory.caching import Block, CachingAllocator, MemPool, OutOfMemory
 from irscope.memory.caching.blocks import SHIFT, FreeList
 from tests.unit.memory.replay import play, step
 
@@ -33,6 +33,8 @@ operations = st.lists(
         st.tuples(st.just("f"), names),
         st.tuples(st.just("r"), names, streams),
         st.tuples(st.sampled_from("esp")),
+        st.tuples(st.just("w"), streams),
+        st.tuples(st.sampled_from("pbnx"), st.integers(0, 1)),
     ).map(list),
     max_size=120,
 )
@@ -40,10 +42,17 @@ configurations = st.sampled_from(CONFIGURATIONS)
 
 
 def runnable(plan: list[list[Any]]) -> list[list[Any]]:
-    """The plan without mallocs under a name that is in use."""
+    """The plan without mallocs under a name that is in use, and without what a private pool cannot do now."""
     used: set[int] = set()
+    pools: dict[int, bool] = {}
     kept = []
     for operation in plan:
+        if operation[0] in "pbnx" and len(operation) == 2:
+            if pools.get(operation[1]) != {"p": None, "b": False, "n": True, "x": False}[operation[0]]:
+                continue
+            pools[operation[1]] = operation[0] == "b"
+            if operation[0] == "x":
+                del pools[operation[1]]
         if operation[0] == "a":
             if operation[1] in used:
                 continue
@@ -88,8 +97,9 @@ def check(allocator: CachingAllocator, live: dict[int, Block], total: int | None
 def test_blocks_never_overlap_and_counters_add_up(configuration: dict[str, Any], plan: list[list[Any]]) -> None:
     allocator = CachingAllocator(**configuration)
     live: dict[int, Block] = {}
+    pools: dict[int, MemPool] = {}
     for operation in runnable(plan):
-        step(allocator, live, operation)
+        step(allocator, live, operation, pools)
         check(allocator, live, configuration.get("total_memory"))
 
 
@@ -97,8 +107,13 @@ def test_blocks_never_overlap_and_counters_add_up(configuration: dict[str, Any],
 def test_everything_can_be_given_back(configuration: dict[str, Any], plan: list[list[Any]]) -> None:
     allocator = CachingAllocator(**configuration)
     live: dict[int, Block] = {}
+    pools: dict[int, MemPool] = {}
     for operation in runnable(plan):
-        step(allocator, live, operation)
+        step(allocator, live, operation, pools)
+    for pool in pools.values():
+        if pool.users > 1:
+            pool.end()
+        pool.release()
     for block in live.values():
         allocator.free(block)
     allocator.empty_cache()

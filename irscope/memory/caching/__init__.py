@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from irscope.memory.caching.allocator import CachingAllocator
+from irscope.memory.caching.allocator import CachingAllocator, MemPool
 from irscope.memory.caching.blocks import Block
 from irscope.memory.caching.conf import AllocConf, TorchVersion, parse_alloc_conf, torch_version
-from irscope.memory.caching.device import BOUNDLESS, Counters, OutOfMemory
+from irscope.memory.caching.device import BOUNDLESS, Counters, Event, OutOfMemory
 from irscope.memory.caching.snapshot import BlockState, Segment
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "BlockState",
     "CachingAllocator",
     "Counters",
+    "Event",
+    "MemPool",
     "OutOfMemory",
     "Segment",
     "TorchVersion",

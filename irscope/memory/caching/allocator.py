@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Container, Iterable
 from itertools import chain, count, repeat
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from irscope.errors import UsageError
-from irscope.memory.caching.blocks import IN_USE, MERGED, PENDING, SHIFT, UNMAPPED, Block, Kind, Pool, absorb, insert_after, join_free
+from irscope.memory.caching.blocks import (
+    IN_USE,
+    MERGED,
+    NO_SPLIT,
+    PENDING,
+    SHIFT,
+    UNMAPPED,
+    Block,
+    Kind,
+    Pool,
+    absorb,
+    insert_after,
+    join_free,
+)
 from irscope.memory.caching.conf import (
     DEFAULT_MEMORY,
     GRAIN,
@@ -25,7 +39,7 @@ from irscope.memory.caching.conf import (
     segment_size,
     torch_version,
 )
-from irscope.memory.caching.device import Counters, Device, OutOfMemory
+from irscope.memory.caching.device import Counters, Device, Event, OutOfMemory, Streams
 from irscope.memory.caching.snapshot import Segment, segments
 
 # ----------------------------------------------------------------------------------------------------
@@ -244,12 +258,64 @@ def _free_segment(block: Block, device: Device, heads: dict[Block, None]) -> Non
 PendingFrees = Literal["next_malloc", "synchronize"]
 
 
+class MemPool:
+    """A private pool, as torch.cuda.MemPool: what is allocated inside `with pool:` is cut from its own segments, and returns to them.
+
+    `release` is the end of the MemPool object: what nobody uses goes back to the device then, and the rest with a later empty_cache.
+    """
+
+    def __init__(self, allocator: CachingAllocator, number: int, *, no_split: bool) -> None:
+        self._allocator = allocator
+        self.number = number
+        self.small = Kind(small=True, private=number, splits=not no_split)
+        self.large = Kind(small=False, private=number, splits=not no_split)
+        self.users = 1
+        """Who holds it: the object, and each stretch of allocations into it."""
+
+    def __repr__(self) -> str:
+        return f"MemPool({self.number})"
+
+    def begin(self, streams: Container[int] | None = None, *, capture: bool = False) -> None:
+        """Allocations go to this pool from here on, those of the given streams where some are named.
+
+        With `capture` a CUDA graph is captured meanwhile: no event can be asked for, so what other streams used waits for the end,
+        and nothing can be given back to the device.
+        """
+        self._allocator._open_scope(self, streams, capture)
+
+    def end(self) -> None:
+        """Allocations no longer go to this pool."""
+        self._allocator._close_scope(self)
+
+    def release(self) -> None:
+        """Let go of the pool."""
+        if self.users:
+            self.users -= 1
+            self._allocator._empty_pool(self)
+
+    def __enter__(self) -> MemPool:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+class _Scope(NamedTuple):
+    """Where allocations go for a while."""
+
+    pool: MemPool
+    streams: Container[int] | None
+    capture: bool
+
+
 class CachingAllocator:
     """PyTorch's caching allocator for one CUDA device.
 
     `torch` is a release such as "2.13", `alloc_conf` what PYTORCH_CUDA_ALLOC_CONF holds, `total_memory` the device's bytes (None stands for
-    144 GiB), `memory_fraction` what torch.cuda.set_per_process_memory_fraction was given. `pending_frees` says when other
-    streams are done with a freed block: by the next malloc, or only when the device is synchronized.
+    144 GiB), `memory_fraction` what torch.cuda.set_per_process_memory_fraction was given. `pending_frees` is when work on a stream counts
+    as done, and with it a freed block that `record_stream` gave to that stream: "next_malloc" as soon as it is queued, "synchronize" once
+    the host has waited for it. A real device is somewhere between the two.
     """
 
     def __init__(
@@ -277,14 +343,22 @@ class CachingAllocator:
             self._expandable = ExpandableSegments(self._device, self._heads, conf.large_segment_size, reserve)
         self._divisions = conf.roundup_divisions
         self._divides = conf.roundup_divisions != NO_DIVISIONS
-        self._collect_from: int | None = None
-        if self._device.limit is not None and conf.garbage_collection_threshold > 0:
-            self._collect_from = int(conf.garbage_collection_threshold * self._device.limit)
+        self._old_fraction = version.old_fraction
+        self._collect_from = self._garbage_limit()
         self._refuse_from = int(conf.memory_fraction * total) if conf.throw_on_oom else UNLIMITED
         self._first_fit = self._expandable is None and conf.max_split_size == UNLIMITED and self._collect_from is None
-        self._hold_pending = pending_frees == "synchronize"
-        self._waiting: list[Block] = []
-        self._finished: list[Block] = []
+        self._streams = Streams(lazy=pending_frees == "synchronize")
+        self._pending: dict[int, deque[tuple[int, Block]]] = {}
+        """By stream, in the order of their events, the freed blocks that wait for it."""
+        self._news = False
+        """Whether some of those events may have been done since the last look."""
+        self._scopes: list[_Scope] = []
+        self._private: dict[int, MemPool] = {}
+        self._last_resorts: list[MemPool] = []
+        self._pools_made = 0
+        self._deferred: list[Block] = []
+        """Freed while a graph was captured, with other streams to wait for."""
+        self._captured_uses: dict[Block, set[int]] = {}
         self._pending_bytes = 0
         self._pending_peak = 0
         self._allocated = 0
@@ -298,14 +372,17 @@ class CachingAllocator:
         """Allocate so many bytes for work on a stream. OutOfMemory is raised where PyTorch would raise it."""
         if not 0 < size < TOO_MUCH:
             return self._unusual(size)
-        if self._finished:
-            self._settle(self._finished)
+        if self._news:
+            self._settle()
         rounded = divided_size(size, self._divisions) if self._divides else (size + 511) & -512
         kind = self._small if rounded <= SMALL_REQUEST else self._large
+        if self._scopes:
+            kind = self._kind_in_scope(kind, stream)
         pool = kind.pools.get(stream) or self._new_pool(kind, stream)
         block = pool.free.take(rounded) if self._first_fit else self._find(pool, rounded)
         if block is None:
             block = self._grow(pool, rounded)
+            pool = block.pool
         elif block.prev is None and block.next is None:
             pool.drop_whole(block)
         rest = block.size - rounded
@@ -331,7 +408,11 @@ class CachingAllocator:
         if block.uses:
             block.key = PENDING
             self._pending_bytes += block.size
-            (self._waiting if self._hold_pending else self._finished).append(block)
+            if self._capturing:
+                self._deferred.append(block)
+                self._news = True
+            else:
+                self._record_uses(block)
         elif block.size:
             self._cache(block)
 
@@ -339,23 +420,54 @@ class CachingAllocator:
         """Note that another stream uses a block, as Tensor.record_stream does: freed, it stays taken until that stream is done with it."""
         if block.key != IN_USE or block.pool.owner is not self:
             raise _not_in_use(block)
-        if block.size and stream != block.stream and stream not in block.uses:
-            block.uses = (*block.uses, stream)
+        if block.size and stream != block.stream:
+            if self._capturing:
+                self._captured_uses.setdefault(block, set()).add(stream)
+            if stream not in block.uses:
+                block.uses = (*block.uses, stream)
 
-    def synchronize(self) -> None:
-        """Let all streams finish: what was freed while they used it returns with the next malloc."""
-        self._finished.extend(self._waiting)
-        self._waiting.clear()
+    def record_event(self, stream: int = 0) -> Event:
+        """An event behind all work of a stream so far, as torch.cuda.Event.record makes one."""
+        return self._streams.record(stream)
+
+    def wait(self, stream: int, other: int | Event) -> None:
+        """Let a stream wait for all work of another one so far, or for an event, as Stream.wait_stream and wait_event do."""
+        self._streams.wait(stream, self._streams.record(other) if isinstance(other, int) else other)
+
+    def finished(self, event: Event) -> bool:
+        """Whether an event is known to be done, as torch.cuda.Event.query says."""
+        return self._streams.done(event.stream) >= event.at
+
+    def synchronize(self, what: int | Event | None = None) -> None:
+        """The host waits for a stream, for an event, or for the whole device.
+
+        What had been freed while a stream used it returns with the next malloc.
+        """
+        if what is None:
+            found = self._streams.all()
+        else:
+            found = [self._streams.record(what) if isinstance(what, int) else what]
+        for event in found:
+            self._streams.finish(event)
+        self._news = bool(self._pending)
+
+    def pool(self, *, use_on_oom: bool = False, no_split: bool = False) -> MemPool:
+        """A private pool, as torch.cuda.MemPool or the capture of a CUDA graph makes one."""
+        self._pools_made += 1
+        pool = MemPool(self, self._pools_made, no_split=no_split)
+        self._private[pool.number] = pool
+        if use_on_oom:
+            self._last_resorts.append(pool)
+        return pool
 
     def empty_cache(self) -> None:
         """Give everything back to the device that no block in use stands in the way of, as torch.cuda.empty_cache does."""
-        self.synchronize()
-        self._settle(self._finished)
-        pools = [*self._large.pools.values(), *self._small.pools.values()]
-        if self._expandable is not None:
-            self._expandable.release(pools)
-        else:
-            release_whole(pools, self._device, self._heads)
+        if self._capturing:
+            return
+        self._await_uses(None)
+        self._release((self._large, self._small))
+        for pool in [pool for pool in self._private.values() if not pool.users]:
+            self._empty(pool)
 
     def reset_peaks(self) -> None:
         """Reset the peaks to the current values, as torch.cuda.reset_peak_memory_stats does."""
@@ -364,16 +476,29 @@ class CachingAllocator:
         self._pending_peak = self._allocated + self._pending_bytes
         self._device.reserved_peak = self._device.reserved
 
+    def set_memory_fraction(self, fraction: float) -> None:
+        """Limit what this process may reserve, as torch.cuda.set_per_process_memory_fraction does."""
+        self._device.limit = _limit(self._device.total, 1.0, fraction, self._old_fraction)
+        self._collect_from = self._garbage_limit()
+        self._first_fit = self._first_fit and self._collect_from is None
+
     @property
     def reserved(self) -> int:
         """Bytes that the device gave: the counter of that name by itself."""
         return self._device.reserved
+
+    @property
+    def device_free(self) -> int:
+        """Bytes that the device has left, as torch.cuda.mem_get_info says where nobody else uses it."""
+        return self._device.total - self._device.physical
 
     def counters(self) -> Counters:
         """What torch.cuda.memory_stats() says, in bytes and numbers."""
         active = self._allocated + self._pending_bytes
         reserved = self._device.reserved
         whole = sum(pool.whole_bytes for pool in chain(self._small.pools.values(), self._large.pools.values()))
+        for private in self._private.values():
+            whole += sum(pool.whole_bytes for pool in chain(private.small.pools.values(), private.large.pools.values()))
         return Counters(
             allocated=self._allocated,
             allocated_peak=self._allocated_peak,
@@ -402,17 +527,132 @@ class CachingAllocator:
         if block.prev is None and block.next is None:
             pool.add_whole(block)
 
-    def _settle(self, blocks: list[Block]) -> None:
-        """Make pending blocks free, in the order in which they were freed."""
-        for block in blocks:
+    def _garbage_limit(self) -> int | None:
+        """From how much reserved memory on garbage is collected."""
+        limit, threshold = self._device.limit, self._conf.garbage_collection_threshold
+        return int(threshold * limit) if limit is not None and threshold > 0 else None
+
+    # What other streams use
+
+    def _record_uses(self, block: Block) -> None:
+        """Let a freed block wait for the streams that use it."""
+        block.waits = len(block.uses)
+        for stream in block.uses:
+            self._pending.setdefault(stream, deque()).append((self._streams.record(stream).at, block))
+        self._news = self._news or not self._streams.lazy
+
+    def _settle(self) -> None:
+        """Make the pending blocks free whose events are done."""
+        if self._capturing:  # a stream that is captured cannot be asked
+            return
+        self._news = False
+        self._end_deferral()
+        for stream, waiting in list(self._pending.items()):
+            done = self._streams.done(stream)
+            while waiting and waiting[0][0] <= done:
+                self._one_done(waiting.popleft()[1])
+            if not waiting:
+                del self._pending[stream]
+
+    def _await_uses(self, private: MemPool | None) -> None:
+        """Wait for all streams that pending blocks wait for, or for those of one private pool's, and make the blocks free."""
+        self._end_deferral()
+        for stream, waiting in list(self._pending.items()):
+            left: deque[tuple[int, Block]] = deque()
+            for at, block in waiting:
+                if private is not None and block.pool.kind.private != private.number:
+                    left.append((at, block))
+                    continue
+                self._streams.finish(Event(stream, at))
+                self._one_done(block)
+            if left:
+                self._pending[stream] = left
+            else:
+                del self._pending[stream]
+        self._news = bool(self._pending)
+
+    def _one_done(self, block: Block) -> None:
+        """One event of a pending block is done."""
+        block.waits -= 1
+        if not block.waits:
             block.uses = ()
             self._pending_bytes -= block.size
             self._cache(block)
-        blocks.clear()
+
+    def _end_deferral(self) -> None:
+        """After a capture: streams that used a block inside it have joined, so only what used it before is left to wait for."""
+        for block in self._deferred:
+            inside = self._captured_uses.pop(block, ())
+            block.uses = tuple(stream for stream in block.uses if stream not in inside)
+            if block.uses:
+                self._record_uses(block)
+            else:
+                block.waits = 1
+                self._one_done(block)
+        self._deferred.clear()
+
+    # Private pools
+
+    @property
+    def _capturing(self) -> bool:
+        return bool(self._scopes) and any(scope.capture for scope in self._scopes)
+
+    def _open_scope(self, pool: MemPool, streams: Container[int] | None, capture: bool) -> None:
+        if any(scope.pool is pool for scope in self._scopes):
+            raise UsageError(f"{pool!r} is already allocated to", code="IRS642", hint="end it first")
+        if not pool.users:
+            raise UsageError(f"{pool!r} was released", code="IRS642", hint="make another one")
+        pool.users += 1
+        self._scopes.append(_Scope(pool, streams, capture))
+
+    def _close_scope(self, pool: MemPool) -> None:
+        if not any(scope.pool is pool for scope in self._scopes):
+            raise UsageError(f"{pool!r} is not allocated to", code="IRS642", hint="begin it first")
+        self._scopes = [scope for scope in self._scopes if scope.pool is not pool]
+        pool.users -= 1
+
+    def _kind_in_scope(self, kind: Kind, stream: int) -> Kind:
+        """Where an allocation goes: the innermost private pool that takes its stream, or the pools of everybody."""
+        for scope in reversed(self._scopes):
+            if scope.streams is None or stream in scope.streams:
+                return scope.pool.small if kind.small else scope.pool.large
+        return kind
+
+    def _empty_pool(self, pool: MemPool) -> None:
+        """Give back what a private pool holds, if nobody uses it any longer."""
+        if not pool.users:
+            self._await_uses(pool)
+            self._empty(pool)
+
+    def _empty(self, pool: MemPool) -> None:
+        self._release((pool.small, pool.large))
+        if not any(head.pool.kind.private == pool.number for head in self._heads):
+            del self._private[pool.number]
+
+    def _release(self, kinds: Iterable[Kind]) -> None:
+        """Give back to the device what can be given back."""
+        pools = [pool for kind in kinds for pool in kind.pools.values()]
+        if self._expandable is not None:
+            self._expandable.release(pools)
+        else:
+            release_whole(pools, self._device, self._heads)
+
+    def _last_resort(self, kind: Kind, stream: int, size: int) -> Block | None:
+        """A free block of a private pool that was made for times when the device has no more."""
+        for private in self._last_resorts if not kind.private else ():
+            pool = (private.small if kind.small else private.large).pools.get(stream)
+            block = self._find(pool, size) if pool is not None and private.users else None
+            if block is not None:
+                block.pool.drop_whole(block)
+                return block
+        return None
+
+    # New memory
 
     def _new_pool(self, kind: Kind, stream: int) -> Pool:
         fine = kind.small or self._expandable is not None
-        pool = Pool(self, kind, stream, GRAIN if fine else MIB + 1, UNLIMITED if fine else self._conf.max_split_size, self._orders)
+        least = NO_SPLIT if not kind.splits else GRAIN if fine else MIB + 1
+        pool = Pool(self, kind, stream, least, UNLIMITED if fine else self._conf.max_split_size, self._orders)
         kind.pools[stream] = pool
         return pool
 
@@ -431,11 +671,12 @@ class CachingAllocator:
         """A block from the device, if need be after giving back what is cached."""
         if self._collect_from is not None:
             collect_garbage(self._large, self._collect_from, self._device, self._heads)
-        block = self._new_memory(pool, size)
-        if block is None and self._conf.max_split_size < UNLIMITED and self._expandable is None:
+        block = self._new_memory(pool, size) or self._last_resort(pool.kind, pool.stream, size)
+        capturing = self._capturing
+        if block is None and not capturing and self._conf.max_split_size < UNLIMITED and self._expandable is None:
             released = release_oversize(pool, size, self._conf.max_split_size, self._device, self._heads)
             block = self._new_memory(pool, size) if released else None
-        if block is None:
+        if block is None and not capturing:
             self.empty_cache()
             self._retries += 1
             block = self._new_memory(pool, size)

@@ -120,12 +120,14 @@ MERGED: Final = -2
 """Became part of the block before it."""
 PENDING: Final = -3
 """Freed, but other streams have not finished with it."""
+NO_SPLIT: Final = 1 << 100
+"""More than is left over of any block."""
 
 
 class Block:
     """A piece of a segment. What malloc returns is one of these, valid until it is freed."""
 
-    __slots__ = ("address", "key", "next", "order", "pool", "prev", "requested", "size", "uses")
+    __slots__ = ("address", "key", "next", "order", "pool", "prev", "requested", "size", "uses", "waits")
 
     def __init__(self, pool: Pool, size: int, address: int, order: int) -> None:
         self.pool = pool
@@ -141,6 +143,8 @@ class Block:
         self.next: Block | None = None
         self.uses: tuple[int, ...] = ()
         """Other streams that use it."""
+        self.waits = 0
+        """Events that have to be done before it can be used again, once it was freed."""
 
     def __repr__(self) -> str:
         return f"Block(size={self.size}, requested={self.requested}, address={self.address:#x})"
@@ -157,12 +161,15 @@ class Block:
 
 
 class Kind:
-    """The small or the large pools, one for each stream."""
+    """The small or the large pools, one for each stream: of everybody, or of one private pool."""
 
-    __slots__ = ("pools", "searches", "small")
+    __slots__ = ("pools", "private", "searches", "small", "splits")
 
-    def __init__(self, small: bool) -> None:
+    def __init__(self, small: bool, private: int = 0, *, splits: bool = True) -> None:
         self.small = small
+        self.private = private
+        """The private pool's number, 0 for none."""
+        self.splits = splits
         self.pools: dict[int, Pool] = {}
         self.searches = 0
         """How often a free block was looked for: the clock of the garbage collection."""

@@ -1,8 +1,9 @@
-"""The device behind the allocator: how much memory it has, and what of it is taken."""
+"""The device behind the allocator: how much memory it has, what of it is taken, and how far its streams are."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from typing import Final, NamedTuple
 
 from irscope.errors import IrscopeError
 from irscope.memory.caching.conf import MIB, SEGMENT_GRAIN
@@ -63,6 +64,63 @@ class Device:
         allowed = self.total if self.limit is None else min(self.limit, self.total)
         held = f"{allocated / MIB:.2f} MiB are allocated and {(self.reserved - allocated) / MIB:.2f} MiB reserved but free"
         return f"{size / MIB:.2f} MiB more do not fit into {allowed / MIB:.2f} MiB of device memory: {held}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Streams: what each was given to do, and how much of it is known to be done.
+
+
+class Event(NamedTuple):
+    """A place in the work of a stream: it is done when everything that was queued before it is."""
+
+    stream: int
+    at: int
+
+
+class Streams:
+    """The streams of a device, as far as the host can know. Where they are `lazy`, work is done only once the host has waited for it."""
+
+    __slots__ = ("_done", "_issued", "_waits", "lazy")
+
+    def __init__(self, lazy: bool) -> None:
+        self.lazy = lazy
+        self._issued: dict[int, int] = {}
+        self._done: dict[int, int] = {}
+        self._waits: dict[int, deque[tuple[int, Event]]] = {}
+        """What a stream waits for before it goes on, by place."""
+
+    def record(self, stream: int) -> Event:
+        """An event behind all work of a stream so far."""
+        at = self._issued.get(stream, 0) + 1
+        self._issued[stream] = at
+        if not self.lazy:
+            self._done[stream] = at
+        return Event(stream, at)
+
+    def done(self, stream: int) -> int:
+        """How far a stream is."""
+        return self._done.get(stream, 0)
+
+    def wait(self, stream: int, event: Event) -> None:
+        """Let a stream go on only after an event: who waits for the stream from here on waits for that too."""
+        if self.lazy and self.done(event.stream) < event.at:
+            self._waits.setdefault(stream, deque()).append((self.record(stream).at, event))
+
+    def finish(self, event: Event) -> None:
+        """The host waits until an event is done."""
+        found = [event]
+        while found:
+            stream, at = found.pop()
+            if self._done.get(stream, 0) >= at:
+                continue
+            self._done[stream] = at
+            waits = self._waits.get(stream)
+            while waits and waits[0][0] <= at:
+                found.append(waits.popleft()[1])
+
+    def all(self) -> list[Event]:
+        """The last place of every stream."""
+        return [Event(stream, at) for stream, at in self._issued.items()]
 
 
 # ----------------------------------------------------------------------------------------------------

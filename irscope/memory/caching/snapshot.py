@@ -31,6 +31,8 @@ class Segment:
     small: bool
     expandable: bool
     blocks: tuple[BlockState, ...]
+    pool: int = 0
+    """The number of the private pool that it belongs to, 0 for none."""
 
 
 _STATES: dict[int, State] = {IN_USE: "active_allocated", PENDING: "active_pending_free"}
@@ -60,7 +62,8 @@ def _runs(head: Block) -> Iterator[list[Block]]:
 def _segment(run: list[Block], expandable: bool) -> Segment:
     first, last = run[0], run[-1]
     blocks = tuple(_state(block) for block in run)
-    return Segment(first.address, last.address + last.size - first.address, first.stream, first.pool.kind.small, expandable, blocks)
+    size, kind = last.address + last.size - first.address, first.pool.kind
+    return Segment(first.address, size, first.stream, kind.small, expandable, blocks, kind.private)
 
 
 def _state(block: Block) -> BlockState:

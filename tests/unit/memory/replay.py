@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from irscope.memory.caching import Block, CachingAllocator, OutOfMemory
+from irscope.memory.caching import Block, CachingAllocator, MemPool, OutOfMemory
 
 DATA = Path(__file__).parents[2] / "data" / "allocator"
 Row = list[Any]
@@ -32,14 +32,27 @@ def recorded(name: str) -> list[dict[str, Any]]:
 def play(allocator: CachingAllocator, operations: list[list[Any]]) -> list[Row]:
     """The counters after every operation, behind "OOM" where memory ran out."""
     live: dict[int, Block] = {}
+    pools: dict[int, MemPool] = {}
     rows: list[Row] = []
     for operation in operations:
-        failed = [] if step(allocator, live, operation) else ["OOM"]
+        failed = [] if step(allocator, live, operation, pools) else ["OOM"]
         rows.append([*failed, *allocator.counters().values()])
     return rows
 
 
-def step(allocator: CachingAllocator, live: dict[int, Block], operation: list[Any]) -> bool:
+def rows_of(changes: list[Any]) -> list[Any]:
+    """Counters after each operation from their changes."""
+    row, rows = [0] * 12, []
+    for change in changes:
+        if change != "OOM":
+            row = list(row)
+            for counter, more in zip(change[::2], change[1::2], strict=True):
+                row[counter] += more
+        rows.append(change if change == "OOM" else row)
+    return rows
+
+
+def step(allocator: CachingAllocator, live: dict[int, Block], operation: list[Any], pools: dict[int, MemPool]) -> bool:
     """Do one operation; false where memory ran out. Blocks that were never had are not freed."""
     match operation:
         case ["a", name, size, *stream]:
@@ -53,8 +66,24 @@ def step(allocator: CachingAllocator, live: dict[int, Block], operation: list[An
             allocator.record_stream(live[name], stream)
         case ["e"]:
             allocator.empty_cache()
-        case ["s"]:
+        case ["s" | "d"]:
             allocator.synchronize()
+        case ["w", stream]:
+            allocator.synchronize(stream)
         case ["p"]:
             allocator.reset_peaks()
+        case _:
+            _use_pool(allocator, pools, operation)
     return True
+
+
+def _use_pool(allocator: CachingAllocator, pools: dict[int, MemPool], operation: list[Any]) -> None:
+    match operation:
+        case ["p", name]:
+            pools[name] = allocator.pool()
+        case ["b", name]:
+            pools[name].begin()
+        case ["n", name]:
+            pools[name].end()
+        case ["x", name]:
+            pools.pop(name).release()

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from irscope.memory.caching import CachingAllocator
-from tests.unit.memory.replay import CONFIGURATIONS, Row, play, recorded
+from tests.unit.memory.replay import CONFIGURATIONS, Row, play, recorded, rows_of
 
 TRACES = recorded("traces.json.gz")
 FURTHER = recorded("further.json.gz")
+STREAMS = [{**entry, "after": rows_of(entry["changes"])} for entry in recorded("streams.json.gz")]
 
 
 def names(entries: list[dict[str, Any]]) -> list[str]:
@@ -39,8 +40,25 @@ def test_streams_limits_and_older_releases_are_equal(entry: dict[str, Any]) -> N
         assert first_difference(entry, play(allocator, entry["ops"])) is None, torch
 
 
+@pytest.mark.parametrize("entry", STREAMS, ids=[f"{entry['config']}-{entry['seed']}" for entry in STREAMS])
+def test_streams_events_and_private_pools_are_equal(entry: dict[str, Any]) -> None:
+    allocator = CachingAllocator(entry["torch"], entry.get("alloc_conf", ""), entry.get("total_memory"), pending_frees="synchronize")
+    assert first_difference(entry, play(allocator, entry["ops"])) is None
+
+
+def test_work_that_is_done_at_once_would_be_noticed() -> None:
+    other = (
+        first_difference(
+            entry, play(CachingAllocator(entry["torch"], entry.get("alloc_conf", ""), entry.get("total_memory")), entry["ops"])
+        )
+        for entry in STREAMS
+    )
+    assert all(difference is not None for difference in other)
+
+
 def test_nothing_is_missing_from_the_recordings() -> None:
     assert len(TRACES) == 72
+    assert len(STREAMS) == 32
     assert sum(len(entry["torch"]) for entry in FURTHER) == 183
 
 

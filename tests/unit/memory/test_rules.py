@@ -126,6 +126,135 @@ def test_a_block_that_another_stream_uses_can_stay_until_the_device_is_synchroni
     assert allocator.malloc(1000).address == block.address
 
 
+def lazy_pair() -> tuple[CachingAllocator, int]:
+    """An allocator with a freed block that stream 1 has used, and its address."""
+    allocator = CachingAllocator(pending_frees="synchronize")
+    block = allocator.malloc(1000)
+    allocator.record_stream(block, 1)
+    allocator.free(block)
+    return allocator, block.address
+
+
+def test_waiting_for_another_stream_does_not_end_the_use() -> None:
+    allocator, address = lazy_pair()
+    allocator.synchronize(0)
+    assert allocator.malloc(1000).address != address
+    allocator.synchronize(1)
+    assert allocator.malloc(1000).address == address
+
+
+def test_who_waits_for_a_stream_waits_for_what_that_stream_waits_for() -> None:
+    allocator, address = lazy_pair()
+    allocator.wait(2, 1)
+    allocator.wait(0, 2)
+    allocator.synchronize(0)
+    assert allocator.malloc(1000).address == address
+
+
+def test_an_event_is_done_with_the_work_before_it_and_not_with_what_came_later() -> None:
+    allocator = CachingAllocator(pending_frees="synchronize")
+    event = allocator.record_event(1)
+    block = allocator.malloc(1000)
+    allocator.record_stream(block, 1)
+    allocator.free(block)
+    assert not allocator.finished(event)
+    allocator.synchronize(event)
+    assert allocator.finished(event)
+    assert allocator.malloc(1000).address != block.address
+    allocator.synchronize(allocator.record_event(1))
+    assert allocator.malloc(1000).address == block.address
+
+
+def test_all_streams_that_used_a_block_have_to_be_done() -> None:
+    allocator = CachingAllocator(pending_frees="synchronize")
+    block = allocator.malloc(1000)
+    for stream in (1, 2):
+        allocator.record_stream(block, stream)
+    allocator.free(block)
+    allocator.synchronize(1)
+    assert allocator.malloc(1000).address != block.address
+    allocator.synchronize(2)
+    assert allocator.malloc(1000).address == block.address
+
+
+def test_a_private_pool_shares_nothing_and_gives_back_when_it_is_released() -> None:
+    allocator = CachingAllocator()
+    pool = allocator.pool()
+    with pool:
+        inside = allocator.malloc(1000)
+    assert allocator.malloc(1000).address - inside.address >= 2 * MIB
+    assert [segment.pool for segment in allocator.segments()] == [pool.number, 0]
+    allocator.free(inside)
+    allocator.empty_cache()
+    assert allocator.counters().reserved == 4 * MIB
+    pool.release()
+    assert allocator.counters().reserved == 2 * MIB
+    with pytest.raises(UsageError, match="was released"):
+        pool.begin()
+
+
+def test_what_is_alive_in_a_released_pool_goes_back_with_a_later_empty_cache() -> None:
+    allocator = CachingAllocator()
+    pool = allocator.pool()
+    with pool:
+        inside = allocator.malloc(1000)
+    pool.release()
+    allocator.free(inside)
+    assert allocator.counters().reserved == 2 * MIB
+    allocator.empty_cache()
+    assert allocator.counters().reserved == 0
+
+
+def test_the_inner_of_two_pools_is_used_and_only_for_its_streams() -> None:
+    allocator = CachingAllocator()
+    outer, inner = allocator.pool(), allocator.pool()
+    outer.begin()
+    inner.begin(streams={1})
+    allocator.malloc(1000, stream=1)
+    allocator.malloc(1000, stream=0)
+    assert [segment.pool for segment in allocator.segments()] == [inner.number, outer.number]
+    with pytest.raises(UsageError, match="already allocated to"):
+        inner.begin()
+    inner.end()
+    with pytest.raises(UsageError, match="not allocated to"):
+        inner.end()
+
+
+def test_a_pool_that_does_not_split_hands_out_whole_segments() -> None:
+    allocator = CachingAllocator()
+    with allocator.pool(no_split=True):
+        assert allocator.malloc(1000).size == 2 * MIB
+
+
+def test_a_pool_for_the_last_resort_is_used_before_memory_runs_out() -> None:
+    allocator = CachingAllocator(total_memory=40 * MIB)
+    pool = allocator.pool(use_on_oom=True)
+    with pool:
+        spare = allocator.malloc(30 * MIB)
+    allocator.free(spare)
+    assert allocator.malloc(20 * MIB).address == spare.address
+    assert allocator.counters().retries == 0
+
+
+def test_while_a_graph_is_captured_events_are_not_asked_for() -> None:
+    allocator = CachingAllocator()
+    before = allocator.malloc(1000)
+    allocator.record_stream(before, 1)
+    pool = allocator.pool()
+    pool.begin(streams={3}, capture=True)
+    inside = allocator.malloc(1000, stream=3)
+    allocator.record_stream(inside, 4)
+    allocator.free(inside)
+    allocator.free(before)
+    allocator.malloc(1000)
+    allocator.malloc(1000, stream=3)
+    allocator.empty_cache()
+    assert allocator.counters().active == 4096
+    pool.end()
+    assert allocator.malloc(1000).address == before.address
+    assert allocator.counters().active == 3072
+
+
 def test_its_own_stream_is_no_other_stream() -> None:
     allocator = CachingAllocator()
     block = allocator.malloc(1000, stream=3)
@@ -154,6 +283,17 @@ def test_a_fraction_of_the_device_is_a_limit() -> None:
         allocator.malloc(50 * MIB)
         with pytest.raises(OutOfMemory, match=r"50\.00 MiB of device memory"):
             allocator.malloc(1)
+
+
+def test_a_fraction_can_be_set_later() -> None:
+    allocator = CachingAllocator(total_memory=100 * MIB)
+    allocator.malloc(30 * MIB)
+    assert allocator.device_free == 70 * MIB
+    allocator.set_memory_fraction(0.5)
+    with pytest.raises(OutOfMemory):
+        allocator.malloc(30 * MIB)
+    allocator.set_memory_fraction(1.0)
+    allocator.malloc(30 * MIB)
 
 
 def test_an_early_refusal_is_no_retry() -> None:
