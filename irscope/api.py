@@ -16,6 +16,8 @@ from irscope.ir.types import TensorType, Type
 from irscope.ir.typetext import parse_type
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.decorators import analysis, transform
+from irscope.passkit.manager import Runnable
+from irscope.passkit.registry import register
 from irscope.passkit.settings import Settings
 from irscope.recording.records import Recording
 from irscope.report.report import Coverage, Report
@@ -58,6 +60,7 @@ __all__ = [
     "load",
     "plan_checkpoints",
     "record",
+    "register",
     "run",
     "scheduled",
     "transform",
@@ -100,15 +103,17 @@ def record(
     return record_module(module, args, kwargs, Path(output), repeats=repeats, warmup=warmup)
 
 
-def run(model: Model, passes: str | Sequence[Pass] = "default", device: str = "", torch: str = "", alloc_conf: str = "") -> Results:
+def run(
+    model: Model, passes: Runnable | Sequence[Runnable] = "default", device: str = "", torch: str = "", alloc_conf: str = ""
+) -> Results:
     """Run passes over a loaded model; results by pass name.
 
-    `device`, `torch` and `alloc_conf` (what PYTORCH_CUDA_ALLOC_CONF holds) say what memory and time are meant for.
+    `passes` is the text of a pipeline, a pass, the class of one, or several of these. `device`, `torch` and `alloc_conf` (what
+    PYTORCH_CUDA_ALLOC_CONF holds) say what memory and time are meant for, in this run.
     """
     settings = Settings(device=device or model.program.metadata.get("target", ""), torch=torch, alloc_conf=alloc_conf)
     check_target(settings)
-    model.manager.settings = settings
-    return model.run(passes)
+    return model.run(passes, settings)
 
 
 def plan_checkpoints(

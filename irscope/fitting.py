@@ -201,12 +201,11 @@ def fit(
     `counter` says what has to fit: "reserved", "allocated" or "requested" as torch.cuda.memory_stats() counts them in the worse of
     the first two forward passes, or "activation" for what is alive beyond weights and inputs. "auto" is the first that is known.
     """
-    if device or torch or alloc_conf:
-        settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf)
-        check_target(settings)
-        model.manager.settings = settings
-    search = Search(model, counter)
-    return search.largest(search.budget(memory), free, {})
+    settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf) if device or torch or alloc_conf else model.manager.settings
+    check_target(settings)
+    with model.manager.using(settings):
+        search = Search(model, counter)
+        return search.largest(search.budget(memory), free, {})
 
 
 class Search:

@@ -24,9 +24,8 @@ from irscope.ir.program import Assumed, Program
 from irscope.ops.registry import default_registry
 from irscope.passes.annotate import Annotate
 from irscope.passes.params import count_parameters
-from irscope.passkit.base import Pass
 from irscope.passkit.instruments import Instrument
-from irscope.passkit.manager import Manager, PassResult
+from irscope.passkit.manager import Manager, PassResult, Runnable
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report
 
@@ -39,12 +38,26 @@ _HASH_LIMIT = 256 << 20
 class Results(Mapping[str, PassResult]):
     """Results of a pipeline by the name of the pass; `items_in_order` keeps passes that ran twice apart."""
 
-    def __init__(self, items: Sequence[PassResult]) -> None:
+    def __init__(self, items: Sequence[PassResult], settings: Settings) -> None:
         self.items_in_order = tuple(items)
+        self.settings = settings
+        """The target that they hold for."""
         self._by_name = {item.subject.name: item for item in items}
 
     def __getitem__(self, name: str) -> PassResult:
-        return self._by_name[name]
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise KeyError(f"{name}: not among the results, which are {', '.join(self._by_name) or 'none'}") from None
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.items_in_order)) or "<no results>"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.items_in_order))
+
+    def _repr_html_(self) -> str:
+        return "".join(item._repr_html_() for item in self.items_in_order)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
@@ -57,7 +70,7 @@ class Results(Mapping[str, PassResult]):
         return tuple(item.report() for item in self.items_in_order)
 
 
-@dataclass
+@dataclass(repr=False)
 class Model:
     """A program that was read, its types inferred; run passes over it."""
 
@@ -74,9 +87,17 @@ class Model:
     def graph(self) -> Graph:
         return self.program.graph
 
-    def run(self, pipeline: str | Sequence[Pass]) -> Results:
-        """Run a pipeline; analyses that ran before and still hold are not run again."""
-        return Results(self.manager.run(pipeline))
+    def run(self, passes: Runnable | Sequence[Runnable], settings: Settings | None = None) -> Results:
+        """Run a pipeline, or passes as instances, classes or text; analyses that ran before and still hold are not run again.
+
+        `settings` are the target of this run alone.
+        """
+        settings = settings or self.manager.settings
+        with self.manager.using(settings):
+            return Results(self.manager.run(passes), settings)
+
+    def __repr__(self) -> str:
+        return f"<Model {', '.join((self.program.path or 'without a name', *self._info().facts()))}>"
 
     def rebound(self, sizes: Mapping[str, int]) -> Model:
         """The same file read again with sizes for further symbols, and analysed again."""
@@ -92,31 +113,23 @@ class Model:
 
     def document(self, results: Results) -> Document:
         """Results as the document that renderers take."""
-        return Document(__version__, self.info_with(results.reports), results.reports)
+        return Document(__version__, self.info_with(results.reports, results.settings), results.reports)
 
-    def info_with(self, reports: Sequence[Report]) -> ModelInfo:
+    def info_with(self, reports: Sequence[Report], settings: Settings | None = None) -> ModelInfo:
         """What reports say about the model itself, and about the device and version that they are for where nobody named one."""
         info = self.info()
-        return replace(info, assumed=(*info.assumed, *self._target_by_default(reports)))
-
-    def _target_by_default(self, reports: Sequence[Report]) -> Iterator[Assumed]:
-        settings = self.manager.settings
-        device, version = find_device(DEFAULT_DEVICE), ".".join(map(str, DEFAULT_TORCH))
-        # A pass may have a device of its own, as in roofline{device=a100}.
-        shown = [report.summary.get("device") for report in reports if "device=" not in report.options]
-        if not settings.device and any(name in shown for name in (device.name, device.title)):
-            yield Assumed("device", device.name, "default; --device NAME", is_guess=False)
-        if not settings.torch and any(report.summary.get("torch") == version for report in reports):
-            yield Assumed("torch", version, "default; --torch VERSION", is_guess=False)
+        return replace(info, assumed=(*info.assumed, *_target_by_default(reports, settings or self.manager.settings)))
 
     def info(self) -> ModelInfo:
         """What reports say about the model itself."""
+        return replace(self._info(), sha256=file_digest(Path(self.program.path)) if self.program.path else "")
+
+    def _info(self) -> ModelInfo:
         program = self.program
         totals = count_parameters(program)
         return ModelInfo(
             path=program.path,
             format=program.format,
-            sha256=file_digest(Path(program.path)) if program.path else "",
             nodes=program.node_count if program.has_graph else None,
             parameters=totals.count if isinstance(totals.count, int) else None,
             parameter_bytes=totals.bytes if isinstance(totals.bytes, int) else None,
@@ -125,6 +138,16 @@ class Model:
             diagnostics=self.diagnostics,
             unsized=sum(weight.role is Role.PARAMETER for weight in totals.unsized),
         )
+
+
+def _target_by_default(reports: Sequence[Report], settings: Settings) -> Iterator[Assumed]:
+    device, version = find_device(DEFAULT_DEVICE), ".".join(map(str, DEFAULT_TORCH))
+    # A pass may have a device of its own, as in roofline{device=a100}.
+    shown = [report.summary.get("device") for report in reports if "device=" not in report.options]
+    if not settings.device and any(name in shown for name in (device.name, device.title)):
+        yield Assumed("device", device.name, "default; --device NAME", is_guess=False)
+    if not settings.torch and any(report.summary.get("torch") == version for report in reports):
+        yield Assumed("torch", version, "default; --torch VERSION", is_guess=False)
 
 
 def open_model(

@@ -21,6 +21,7 @@ from irscope.passkit.instruments import ProgressLine
 from irscope.passkit.settings import Settings
 from irscope.report.plot import check_plot
 from irscope.report.printable import printable
+from irscope.report.renderers import offered_formats
 from irscope.report.select import Selection, parse_filter
 from irscope.session import Model, open_model
 
@@ -93,9 +94,21 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     step.add_argument("--answers-zero", action="store_true", help="tensor values that the model reads are taken to be zero")
 
 
+def _format_of(own: Sequence[str]) -> Callable[[str], str]:
+    """What argparse checks the name of a format with: packages are asked only for names that are none of irscope's own."""
+
+    def check(name: str) -> str:
+        if name not in own and name not in (offered := offered_formats()):
+            raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join((*own, *offered))})")
+        return name
+
+    return check
+
+
 def add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """How and where the answer is written."""
-    parser.add_argument("--format", choices=formats, default="text", help="default: text")
+    more = "default: text; installed packages may add more"
+    parser.add_argument("--format", type=_format_of(formats), metavar=f"{{{','.join(formats)}}}", default="text", help=more)
     add_output_file(parser, help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
     parser.add_argument("--rows", type=amount_of(COUNT), metavar="N", help="rows per table in text, 0 for all")
     parser.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")

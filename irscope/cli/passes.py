@@ -27,7 +27,7 @@ class Command:
         plugins = registry.plugins()
         width = max(map(len, (*registry.entries, *registry.pipelines, *plugins)))
         lines = [f"  {name:{width}}  {entry.summary}" for name, entry in sorted(registry.entries.items())]
-        lines += [f"  {name:{width}}  from {point.dist.name if point.dist else point.value}" for name, point in sorted(plugins.items())]
+        lines += [f"  {name:{width}}  from {plugin.owner}" for name, plugin in sorted(plugins.items())]
         lines += ["", "pipelines:", *(f"  {name:{width}}  {text}" for name, text in sorted(registry.pipelines.items()))]
         write_stream(sys.stdout, ["passes:\n" + "\n".join(lines) + "\n\nirscope passes NAME explains one.\n"])
         return 0

@@ -30,9 +30,6 @@ from irscope.session import Model, Results
 _MOST_DIAGNOSTICS = 20
 """A hostile or broken file can give one for each of its nodes."""
 
-_MOST_DIAGNOSTICS = 20
-"""A hostile or broken file can give one for each of its nodes."""
-
 
 class Command:
     """Run passes over a model and print what they find.
@@ -86,7 +83,7 @@ class Command:
                 # What other passes found is still worth having.
                 failure = error
                 break
-        results = Results(done)
+        results = Results(done, model.manager.settings)
         document = model.document(results)
         if done or failure is None:
             options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)

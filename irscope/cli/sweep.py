@@ -62,7 +62,7 @@ class Command:
         options = RenderOptions.for_stream(sys.stdout, rows=rows) if args.output is None else RenderOptions(rows=rows)
         if is_text:
             options = replace(options, charts=False)  # lines are drawn below instead
-        write_document(model.document(Results([result])), args.format, args.output, options)
+        write_document(model.document(Results([result], model.manager.settings)), args.format, args.output, options)
         if is_text:
             for one in series:
                 write_stream(sys.stdout, (f"{line}\n" for line in ["", *line_chart(one, options.encoding)]))

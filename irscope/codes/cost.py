@@ -118,6 +118,11 @@ CODES: Final[dict[str, CodeDoc]] = {
         "They work on columns of the tables of a report, under the keys that --format csv shows. Example: "
         "--sort bytes --top 10 --filter 'dtype = f32 and name ~ \"layer1.*\"'. docs/cli.md has the grammar.",
     ),
+    "IRS451": CodeDoc(
+        "The report has no such table",
+        "A script asked for a table by a title that the report does not have; the message lists its tables.",
+    ),
+    "IRS452": CodeDoc("pandas is not installed", "`Table.to_pandas()` makes a DataFrame, which needs it; `Table.to_dicts()` does without."),
     "IRS430": CodeDoc(
         "The picture cannot be drawn",
         "`--plot` writes .png, .svg or .pdf, and needs numbers over steps, sizes or names: `irscope sweep` over one symbol (two make a "

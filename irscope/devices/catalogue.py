@@ -14,6 +14,7 @@ from irscope.devices.profile import DeviceProfile
 from irscope.devices.record import parse_profile, read_profile
 from irscope.errors import UsageError
 from irscope.files import config_folder
+from irscope.plugins import plugins
 
 ENTRY_POINT_GROUP = "irscope.devices"
 THIS_MACHINE = {"this": "this", "host": "this", "thisgpu": "this-gpu"}
@@ -89,16 +90,13 @@ def _built_in() -> dict[str, DeviceProfile]:
 @functools.cache
 def _with_plugins() -> dict[str, DeviceProfile]:
     """Those and the profiles of installed packages; an entry point names a package that holds device files."""
-    from importlib.metadata import entry_points
-
     found = dict(_built_in())
-    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name):
-        owner = point.dist.name if point.dist else point.value
+    for plugin in plugins(ENTRY_POINT_GROUP):
         try:
-            folder = files(point.value.partition(":")[0])
-        except Exception as error:
-            raise UsageError(f"devices of {owner} cannot be read: {type(error).__name__}: {error}", code="IRS101") from error
-        _add(found, folder, owner)
+            folder = files(plugin.module)
+        except Exception as error:  # whatever a package raises when it is imported
+            raise UsageError(f"devices of {plugin.owner} cannot be read: {type(error).__name__}: {error}", code="IRS101") from error
+        _add(found, folder, plugin.owner)
     return found
 
 

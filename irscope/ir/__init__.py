@@ -1,0 +1,51 @@
+"""The dataflow IR: what frontends make of a file and passes read.
+
+A `Program` has a `Graph` of `Node`s and `Value`s. A value's type is a `TensorType` and the like; its sizes are numbers or formulas over
+symbols (`SymDim`). `print_program` and `parse_program` are its text form (`.irs`), `verify` checks the rules it keeps.
+
+    from irscope.ir import DType, parse_program, tensor
+"""
+
+from __future__ import annotations
+
+from irscope.ir.bind import bind_program
+from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, parse_dim, product, symbol
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Facet, Graph, Node, Role, Value
+from irscope.ir.parser import parse_program
+from irscope.ir.printer import print_node, print_program
+from irscope.ir.program import Assumed, Program
+from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type, UnknownType, tensor
+from irscope.ir.typetext import parse_type
+from irscope.ir.verify import verify
+
+__all__ = [
+    "Assumed",
+    "DType",
+    "Dim",
+    "Facet",
+    "Graph",
+    "Node",
+    "OptionalType",
+    "Program",
+    "Role",
+    "ScalarType",
+    "SequenceType",
+    "SymDim",
+    "TensorType",
+    "Type",
+    "UnknownType",
+    "Value",
+    "bind_program",
+    "dim_max",
+    "dim_min",
+    "parse_dim",
+    "parse_program",
+    "parse_type",
+    "print_node",
+    "print_program",
+    "product",
+    "symbol",
+    "tensor",
+    "verify",
+]

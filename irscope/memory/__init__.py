@@ -1,4 +1,7 @@
-"""What memory costs: simulators of the allocators that hand out device memory, and plans for an arena of one's own."""
+"""What memory costs: simulators of the allocators that hand out device memory, and plans for an arena of one's own.
+
+`CachingAllocator` is PyTorch's for CUDA, `BfcArena` ONNX Runtime's; `plan_offsets` lays buffers out in one arena.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,29 @@
+"""What irscope knows about operators: one `OpSpec` each, made by `op(...)`, found by `find_op("nn.conv")`.
+
+A record says how types follow from operands (`infer`), what it costs (`Cost`), which operands results share storage with, what its
+kernels take besides. What nobody knows is `Absent.UNKNOWN`, never zero. A rule is given an `OpCall`.
+"""
+
+from __future__ import annotations
+
+from irscope.ops.call import OpCall, RuleError
+from irscope.ops.cost import Cost
+from irscope.ops.registry import OpRegistry, default_registry, find_op
+from irscope.ops.spec import Absent, Family, OpSpec, UnknownCost, numel, op
+from irscope.ops.temporaries import Temporaries
+
+__all__ = [
+    "Absent",
+    "Cost",
+    "Family",
+    "OpCall",
+    "OpRegistry",
+    "OpSpec",
+    "RuleError",
+    "Temporaries",
+    "UnknownCost",
+    "default_registry",
+    "find_op",
+    "numel",
+    "op",
+]

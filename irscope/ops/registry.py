@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ops.spec import OpSpec
+from irscope.plugins import plugins
 
 FAMILY_MODULES: tuple[str, ...] = (
     "difference",
@@ -103,18 +104,16 @@ class OpRegistry:
         return len(self._specs)
 
     def _load_plugins(self) -> None:
-        from importlib.metadata import entry_points
-
         self._plugins_loaded = True
-        for point in entry_points(group=ENTRY_POINT_GROUP):
-            owner = point.dist.name if point.dist else point.value
+        for plugin in plugins(ENTRY_POINT_GROUP):
             try:
-                specs = point.load()
-            except (Exception, SystemExit) as error:  # a broken plugin must not take every other operator with it
-                message = f"operators of {owner} cannot be imported and are left out: {type(error).__name__}: {error}"
-                self.problems.append(Diagnostic(Severity.WARNING, "IRS101", message))
+                specs = plugin.load()
+                if not isinstance(specs, Sequence) or not all(isinstance(spec, OpSpec) for spec in specs):
+                    raise UsageError(f"ops {plugin.name!r} of {plugin.owner} are no sequence of operator records", code="IRS101")
+            except UsageError as error:  # a broken plugin must not take every other operator with it
+                self.problems.append(Diagnostic(Severity.WARNING, error.code, f"{error}; they are left out"))
             else:
-                self.register(specs, owner)
+                self.register(specs, plugin.owner)
 
 
 _default: OpRegistry | None = None

@@ -6,7 +6,8 @@
         rows = [(n.name, n.inputs[0].type.shape[1]) for n in graph.walk() if n.op == "nn.conv"]
         return Table.of([r for r in rows if r[1] < below], columns=["node", "channels:count"], title="Narrow convolutions")
 
-Keyword-only parameters become options. An analysis may return a Table, several, a Report, a mapping (the summary) or anything else.
+Keyword-only parameters become options, and pipelines of this process may name the pass.
+An analysis may return a Table, several, a Report, a mapping (the summary) or anything else.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, cast, get_type_hints
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
+from irscope.passkit.registry import default_registry, register
 from irscope.report.report import Report
 from irscope.report.table import Table
 
@@ -80,7 +82,10 @@ def _make_class(name: str, function: Callable[..., Any], base: type, members: di
         type_ = hints.get(parameter.name, type(default))
         options.append((parameter.name, type_, field(default=default)))  # type: ignore[arg-type]  # make_dataclass takes both forms
     namespace = {**members, "name": name, "__doc__": function.__doc__ or f"The pass {name}.", "__module__": function.__module__}
-    return make_dataclass(function.__name__, options, bases=(base,), namespace=namespace, frozen=True, kw_only=True)
+    made = make_dataclass(function.__name__, options, bases=(base,), namespace=namespace, frozen=True, kw_only=True)
+    if name not in default_registry().entries:  # a name of irscope's own keeps its meaning; the class is still there to be run
+        register(made)
+    return made
 
 
 def _facets(text: str) -> tuple[Facet, ...]:

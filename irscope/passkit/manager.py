@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
-from irscope.errors import Cancelled, IrscopeError, PassError
+from irscope.errors import Cancelled, IrscopeError, PassError, UsageError
 from irscope.ir.graph import Facet
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program, facet_contents
@@ -22,10 +22,13 @@ from irscope.passkit.registry import PassRegistry, default_registry
 from irscope.passkit.repro import raised_at, write_reproducer
 from irscope.passkit.settings import Settings
 from irscope.report.report import Report
+from irscope.report.table import Table
 
 T = TypeVar("T")
 _TICK = 1024
 _Versions = tuple[object, ...]
+Runnable: TypeAlias = str | Pass | type[Pass]
+"""A pass, the class of one, or the text of a pipeline."""
 
 
 @dataclass
@@ -49,7 +52,7 @@ class _Frame:
     changed: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PassResult:
     """What one element of a pipeline gave."""
 
@@ -61,6 +64,19 @@ class PassResult:
     def report(self) -> Report:
         """The result as tables and numbers."""
         return self.made_report
+
+    def table(self, title: str = "") -> Table:
+        """One of the report's tables by its title; the first without one."""
+        return self.made_report.table(title)
+
+    def __repr__(self) -> str:
+        return repr(self.made_report)
+
+    def __str__(self) -> str:
+        return str(self.made_report)
+
+    def _repr_html_(self) -> str:
+        return self.made_report._repr_html_()
 
 
 class Manager:
@@ -195,10 +211,28 @@ class Manager:
             self.apply(self.annotate)
         return frame.changed
 
-    def run(self, pipeline: str | Sequence[Pass]) -> list[PassResult]:
-        """Run a pipeline; one result per element, in order."""
-        passes = parse_pipeline(pipeline, self.registry) if isinstance(pipeline, str) else tuple(pipeline)
-        return [self.run_one(subject) for subject in passes]
+    def run(self, pipeline: Runnable | Sequence[Runnable]) -> list[PassResult]:
+        """Run a pipeline, or passes as instances, classes or text; one result per element, in order."""
+        given = pipeline if isinstance(pipeline, Sequence) and not isinstance(pipeline, str) else [pipeline]
+        return [self.run_one(subject) for one in given for subject in self._passes(one)]
+
+    def _passes(self, given: Runnable) -> tuple[Pass, ...]:
+        if isinstance(given, str):
+            return parse_pipeline(given, self.registry)
+        if isinstance(given, type) and issubclass(given, Pass):
+            return (build(given, {}),)
+        if isinstance(given, Pass):
+            return (given,)
+        raise UsageError(f"{given!r} is neither a pass, nor the class of one, nor the text of a pipeline", code="IRS607")
+
+    @contextmanager
+    def using(self, settings: Settings) -> Iterator[None]:
+        """Run passes for another target within the context."""
+        before, self.settings = self.settings, settings
+        try:
+            yield
+        finally:
+            self.settings = before
 
     def run_one(self, subject: Pass) -> PassResult:
         """Run one pass and make its report."""

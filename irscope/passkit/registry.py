@@ -6,10 +6,11 @@ import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint
+from typing import TypeVar
 
 from irscope.errors import UsageError
 from irscope.passkit.base import Pass
+from irscope.plugins import Plugin, plugins_by_name
 
 ENTRY_POINT_GROUP = "irscope.passes"
 BUILTIN_TABLE = "irscope.passes"
@@ -23,13 +24,18 @@ class PassEntry:
     summary: str
 
 
+_REGISTERED: dict[str, type[Pass]] = {}
+"""Passes of this process that were given a name by `register`, or by a decorator."""
+
+
 @dataclass
 class PassRegistry:
-    """Names of passes and pipelines. Plugins are looked up when a name is not built in, or for a listing."""
+    """Names of passes and pipelines: irscope's own, those registered in this process, and those of plugins, in this order."""
 
     entries: Mapping[str, PassEntry]
     pipelines: Mapping[str, str]
-    _plugins: dict[str, EntryPoint] | None = field(default=None, repr=False)
+    registered: Mapping[str, type[Pass]] = field(default_factory=dict)
+    _plugins: dict[str, Plugin] | None = field(default=None, repr=False)
 
     def find(self, reference: str) -> type[Pass]:
         """The class of a pass by name, or of `file.py:Name`. Raises KeyError for an unknown name."""
@@ -41,47 +47,46 @@ class PassRegistry:
         if entry is not None:
             module, _, attribute = entry.target.partition(":")
             found = getattr(importlib.import_module(module), attribute)
+        elif reference in self.registered:
+            found = self.registered[reference]
         else:
-            found = self._load_plugin(reference, self.plugins()[reference])
+            found = self.plugins()[reference].load()
         if not (isinstance(found, type) and issubclass(found, Pass)):
             raise UsageError(f"{reference!r} is not a pass but {found!r}", code="IRS607")
         return found
 
-    @staticmethod
-    def _load_plugin(name: str, point: EntryPoint) -> object:
-        try:
-            return point.load()
-        except (Exception, SystemExit) as error:
-            owner = point.dist.name if point.dist else point.value
-            raise UsageError(f"pass {name!r} of {owner} cannot be imported: {type(error).__name__}: {error}", code="IRS101") from error
-
-    def plugins(self) -> Mapping[str, EntryPoint]:
+    def plugins(self) -> Mapping[str, Plugin]:
         """Passes that installed packages offer; a name claimed twice is an error naming both."""
         if self._plugins is None:
-            from importlib.metadata import entry_points
-
-            found: dict[str, EntryPoint] = {}
-            for point in entry_points(group=ENTRY_POINT_GROUP):
-                owner = point.dist.name if point.dist else point.value
-                other = found.get(point.name)
-                if other is not None or point.name in self.entries:
-                    first = (other.dist.name if other.dist else other.value) if other is not None else "irscope"
-                    raise UsageError(
-                        f"pass {point.name!r} comes from both {first} and {owner}", code="IRS602", hint="uninstall one of them"
-                    )
-                found[point.name] = point
-            self._plugins = found
+            self._plugins = plugins_by_name(ENTRY_POINT_GROUP, frozenset(self.entries))
         return self._plugins
 
     def names(self) -> list[str]:
         """Every name that stands for a pass or pipeline."""
-        return sorted({*self.entries, *self.pipelines, *self.plugins()})
+        return sorted({*self.entries, *self.pipelines, *self.registered, *self.plugins()})
+
+
+P = TypeVar("P", bound=type[Pass])
+
+
+def register(cls: P) -> P:
+    """Let pipelines of this process name a pass; also as a decorator. A later pass of the same name takes the place of the first.
+
+    Names that irscope itself has stay its own.
+    """
+    given: object = cls  # a script's own types are not checked before it runs
+    if not (isinstance(given, type) and issubclass(given, Pass)):
+        raise UsageError(f"{cls!r} is not a pass: derive it from Analysis or Transform", code="IRS607")
+    if cls.name in default_registry().entries:
+        raise UsageError(f"pass {cls.name!r} is one of irscope's own", code="IRS602", hint="give yours another name")
+    _REGISTERED[cls.name] = cls
+    return cls
 
 
 def default_registry() -> PassRegistry:
     """The passes that come with irscope, and those of installed plugins."""
     table = importlib.import_module(BUILTIN_TABLE)
-    return PassRegistry(table.PASSES, table.PIPELINES)
+    return PassRegistry(table.PASSES, table.PIPELINES, _REGISTERED)
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:

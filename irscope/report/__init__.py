@@ -1,4 +1,8 @@
-"""Results as typed tables, and the formats they are written in."""
+"""Results as typed tables, and the formats they are written in.
+
+A `Report` has a summary, `Table`s of `Column`s and `Series`. A number that is not exact is a `Quantity` with a `Provenance`. A `Document`
+holds the reports of a run; `renderer("json")` writes it.
+"""
 
 from __future__ import annotations
 

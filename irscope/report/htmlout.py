@@ -23,6 +23,8 @@ _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.4rem; margin: 0; overflow-wrap: anywhere; }
+"""
+_PARTS = """
 h2 { font: 600 1.1rem ui-monospace, monospace; margin: 2.5rem 0 .5rem; border-bottom: 1px solid #8888; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
 .scroll { overflow-x: auto; }
@@ -36,6 +38,7 @@ tbody tr:nth-child(even) { background: #8881; }
 .error, .warning { font-weight: 600; }
 svg { width: 100%; max-width: 61rem; }
 """
+_NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
 
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
@@ -44,11 +47,26 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield f"<title>{title}</title>\n<style>{_STYLE}{STYLE}</style>\n</head>\n<body>\n"
+    yield f"<title>{title}</title>\n<style>{_STYLE}{_PARTS}{STYLE}</style>\n</head>\n<body>\n"
     yield from _model(document.model)
     for report in document.reports:
         yield from _report(report, options)
     yield f'<p class="quiet">Written by irscope {text(document.version)}.</p>\n</body>\n</html>\n'
+
+
+def fragment(report: Report) -> str:
+    """One report as a part of somebody else's page, a notebook's: its style holds for it alone."""
+    return _within(_report(report, _NOTEBOOK))
+
+
+def table_fragment(table: Table) -> str:
+    """One table as a part of somebody else's page."""
+    writer = CellWriter(_NOTEBOOK)
+    return _within(_table(table, writer, _NOTEBOOK))
+
+
+def _within(parts: Iterator[str]) -> str:
+    return f'<div class="irscope">\n<style>\n.irscope {{{_PARTS}{STYLE}}}\n</style>\n{"".join(parts)}</div>\n'
 
 
 def _model(model: ModelInfo) -> Iterator[str]:

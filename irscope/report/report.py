@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from irscope.diagnostics import Diagnostic
+from irscope.errors import UsageError
 from irscope.ir.program import Assumed
 from irscope.report.printable import well_formed
 from irscope.report.summary import Entry, entries, unknown_summary
@@ -22,10 +23,13 @@ from irscope.report.tojson import (
     units_json,
 )
 from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance
 
 if TYPE_CHECKING:
     from irscope.report.jsontypes import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
 
+_IN_REPR = 6
+"""Numbers of the summary that stand in a report's repr."""
 SCHEMA_NAME: Final = "irscope.report/1"
 NO_GRAPH: Final = "the file holds weights but no graph: what runs, its cost and its memory are unknown"
 
@@ -42,7 +46,7 @@ class Coverage:
         return {"known": int(self.known), "total": int(self.total), "unknown": [well_formed(name) for name in self.unknown]}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What one pass found: a few numbers, tables, series, and what is to be said about them."""
 
@@ -65,6 +69,44 @@ class Report:
 
     is_assumed: bool = False
     """Whether something about the run was guessed, so that the summary's numbers are assumed ones; tables say it themselves."""
+
+    def table(self, title: str = "") -> Table:
+        """One of the tables by its title; the first without one. UsageError (IRS451) where there is none of that title."""
+        wanted = title.casefold()
+        found = next((table for table in self.tables if not title or table.title.casefold() == wanted), None)
+        if found is None:
+            known = ", ".join(repr(table.title) for table in self.tables)
+            raise UsageError(
+                f"the report of {self.pass_name} has no table {title!r}" if title else f"the report of {self.pass_name} has no tables",
+                code="IRS451",
+                hint=f"tables: {known}" if known else "its summary has what it found",
+            )
+        return found
+
+    def __str__(self) -> str:
+        """The report as `irscope run` prints it."""
+        from irscope.report.options import RenderOptions
+        from irscope.report.text import render
+
+        return "".join(render(Document("", ModelInfo("", ""), (self,)), RenderOptions())).rstrip()
+
+    def __repr__(self) -> str:
+        """A line a person can use: the first numbers of the summary, and which tables there are."""
+        from irscope.report.celltext import CellWriter
+        from irscope.report.options import RenderOptions
+
+        writer = CellWriter(RenderOptions())
+        found = self.entries()
+        shown = [f"{entry.key} {writer.write(entry.cell, entry.kind, Provenance.EXACT)}" for entry in found[:_IN_REPR]]
+        shown += ["..."] * (len(found) > _IN_REPR)
+        tables = [f"tables {', '.join(repr(table.title) for table in self.tables)}"] * bool(self.tables)
+        return f"<Report {self.options or self.pass_name}: {'; '.join((', '.join(shown), *tables))}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from irscope.report.htmlout import fragment
+
+        return fragment(self)
 
     def entries(self) -> list[Entry]:
         """The summary as a flat list."""

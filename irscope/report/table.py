@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from typing import Any
 
-from irscope.errors import PassError
+from irscope.errors import PassError, UsageError
 from irscope.report.units import Kind
 from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, bare, largest, least_sure, plain, quantity
 
@@ -45,7 +46,7 @@ class Column:
         raise PassError(f"column {text!r} has no such kind: {kind!r}", code="IRS510", hint=f"kinds are {known}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Columns of equal length; numpy arrays or sequences. `keys` names the node or value of each row, so that a reader can jump there."""
 
@@ -96,6 +97,39 @@ class Table:
     def rows(self) -> Iterator[tuple[Cell, ...]]:
         """The rows in order."""
         return zip(*(column_cells(self.data[column.key]) for column in self.columns), strict=True)
+
+    def to_dicts(self) -> list[dict[str, object]]:
+        """The rows as dictionaries by column key: bare numbers, a formula as its text, None for what is unknown.
+
+        `rows()` has the cells as they are, with intervals and where each number comes from.
+        """
+        keys = [column.key for column in self.columns]
+        return [dict(zip(keys, map(bare, row), strict=True)) for row in self.rows()]
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame, a column for each; what is unknown is missing there."""
+        try:
+            from pandas import DataFrame  # type: ignore[import-untyped]  # irscope does without its stubs
+        except ImportError:
+            raise UsageError("pandas is not installed", code="IRS452", hint="pip install pandas; or take .to_dicts()") from None
+        return DataFrame({column.key: [bare(cell) for cell in self.cells(column.key)] for column in self.columns})
+
+    def __repr__(self) -> str:
+        """A line: the title, how many rows, and the columns."""
+        return f"<Table {self.title!r}: {len(self):,} rows of {', '.join(column.key for column in self.columns)}>"
+
+    def __str__(self) -> str:
+        """The table as `irscope run` prints it."""
+        from irscope.report.options import RenderOptions
+        from irscope.report.text import table_lines
+
+        return "\n".join(table_lines(self, RenderOptions()))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from irscope.report.htmlout import table_fragment
+
+        return table_fragment(self)
 
     def first(self, limit: int | None) -> Table:
         """At most so many rows, all for 0 or None. Where rows add up to a whole, the last one stands for all that are left out."""

@@ -202,6 +202,13 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
         yield line.rstrip() + "\n"
 
 
+def table_lines(table: Table, options: RenderOptions) -> Iterator[str]:
+    """One table alone, and what its signs mean."""
+    writer = CellWriter(options)
+    lines = [*_Text(options).table(table, writer), writer.legend()]
+    return (line.removeprefix(_INDENT).rstrip() for line in lines if line)
+
+
 class _Text:
     """Holds what every part needs to know: the options and how wide a line may be."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node, Value
+from irscope.plugins import plugins
 
 if TYPE_CHECKING:
     from irscope.passes.advice.clock import Clock
@@ -87,17 +88,15 @@ def add_source(source: Source) -> None:
 
 def load_plugins() -> list[str]:
     """Add the sources of installed packages; what is wrong with those that cannot be had."""
-    from importlib.metadata import entry_points
-
     problems = []
-    for point in entry_points(group=ENTRY_POINT_GROUP):
+    for plugin in plugins(ENTRY_POINT_GROUP):
         try:
-            found = point.load()
-        except (Exception, SystemExit) as error:  # whatever a package raises when it is imported
-            problems.append(f"advice {point.name!r} of {point.value} cannot be imported: {type(error).__name__}: {error}")
+            found = plugin.load()
+        except UsageError as error:  # one broken package must not silence the others
+            problems.append(str(error))
             continue
         if isinstance(found, Source):
             add_source(found)
         else:
-            problems.append(f"advice {point.name!r} of {point.value} is no Source but {type(found).__name__}")
+            problems.append(f"advice {plugin.name!r} of {plugin.owner} is no Source but {type(found).__name__}")
     return problems

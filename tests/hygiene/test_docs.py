@@ -72,8 +72,9 @@ def test_the_readme_script_runs(capsys: pytest.CaptureFixture[str], monkeypatch:
     monkeypatch.chdir(ROOT)
     script = next(block for block in _PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8")) if "irscope.load" in block)
     exec(script, {})
-    flops, peak = capsys.readouterr().out.split()
+    flops, peak, *table = capsys.readouterr().out.split(maxsplit=2)
     assert int(flops) > 8 * 400_000_000 and int(peak) > 2**20
+    assert table[0].startswith("alive at the peak")
 
 
 def test_the_exit_codes_are_documented() -> None:

@@ -5,18 +5,31 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from irscope.report import Kind, RenderOptions, Report, renderer
+import pytest
+
+from irscope.report import Kind, RenderOptions, Report, Table, renderer
 from tests.unit.report import examples
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reports.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
+
+
+def names_of(example: str) -> dict[str, object]:
+    """What the example that contains this text defines."""
+    names: dict[str, object] = {}
+    exec(next(block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if example in block), names)
+    return names
+
+
+def test_the_lines_for_scripts_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    table = names_of("irscope.load")["table"]
+    assert isinstance(table, Table) and table.to_dicts()
+    assert "activation peak bytes" in capsys.readouterr().out
 
 
 def test_the_example_runs() -> None:
-    found = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert found
-    names: dict[str, object] = {}
-    exec(found[1], names)
-    report = names["report"]
+    report = names_of("Largest")["report"]
     assert isinstance(report, Report)
     shown = "".join(renderer("text")(examples.document(report), RenderOptions()))
     assert "~8.13 MiB  cuBLAS" in shown

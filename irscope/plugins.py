@@ -1,0 +1,69 @@
+"""What installed packages add: entry points of the groups `irscope.passes`, `irscope.ops`, `irscope.devices` and so on.
+
+Nothing of a package is imported before something of it is asked for by name, and what fails then is one line that names the package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from irscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One entry point of an installed package."""
+
+    group: str
+    point: EntryPoint
+
+    @property
+    def name(self) -> str:
+        return self.point.name
+
+    @property
+    def module(self) -> str:
+        """The module or package it names."""
+        return self.point.value.partition(":")[0]
+
+    @property
+    def owner(self) -> str:
+        """The package that it comes from."""
+        return self.point.dist.name if self.point.dist else self.point.value
+
+    def load(self) -> object:
+        """The object it names. UsageError (IRS101) where its package cannot be imported, whatever that raises."""
+        try:
+            found: object = self.point.load()
+        except (Exception, SystemExit) as error:
+            what = self.group.partition(".")[2]
+            raise UsageError(
+                f"{what} {self.name!r} of {self.owner} cannot be imported: {type(error).__name__}: {error}", code="IRS101"
+            ) from error
+        return found
+
+
+def plugins(group: str) -> list[Plugin]:
+    """The entry points of a group in the order of their names."""
+    from importlib.metadata import entry_points
+
+    return sorted((Plugin(group, point) for point in entry_points(group=group)), key=lambda plugin: plugin.name)
+
+
+def plugins_by_name(group: str, taken: frozenset[str] = frozenset()) -> dict[str, Plugin]:
+    """The entry points of a group by name. A name that is claimed twice, or that irscope itself has, is an error (IRS602) naming both."""
+    found: dict[str, Plugin] = {}
+    for plugin in plugins(group):
+        other = found.get(plugin.name)
+        if other is not None or plugin.name in taken:
+            first = "irscope" if other is None else other.owner
+            what = group.partition(".")[2]
+            raise UsageError(
+                f"{what} {plugin.name!r} comes from both {first} and {plugin.owner}", code="IRS602", hint="uninstall one of them"
+            )
+        found[plugin.name] = plugin
+    return found
