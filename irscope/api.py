@@ -98,7 +98,7 @@ def record(
 
     This executes the module, in this process. `irscope.recording` reads recordings again.
     """
-    from irscope.runtime.record.live import record_module
+    from irscope.measure.record.torchrun import record_module
 
     return record_module(module, args, kwargs, Path(output), repeats=repeats, warmup=warmup)
 

@@ -13,12 +13,11 @@ from irscope.amounts import COUNT, SECONDS
 from irscope.cli.args import add_output_file, amount_of
 from irscope.cli.devicetables import device_report
 from irscope.errors import UsageError
+from irscope.measure.calibrate.engine import Engine
+from irscope.measure.calibrate.measure import measure, record_of, save
 from irscope.report.options import RenderOptions
+from irscope.report.renderers import write_document
 from irscope.report.report import Document, ModelInfo, Report
-from irscope.report.write import write_document
-from irscope.runtime.calibrate.engine import Engine
-from irscope.runtime.calibrate.measure import measure
-from irscope.runtime.calibrate.record import record_of, save
 
 
 class Command:
@@ -86,14 +85,14 @@ def engines(threads: int, only: str | None) -> list[Engine]:
     if importlib.util.find_spec("torch") is not None:
         import torch
 
-        from irscope.runtime.calibrate.torchengine import TorchCpu, TorchCuda
+        from irscope.measure.calibrate.torchengine import TorchCpu, TorchCuda
 
         if only != "gpu":
             found.append(TorchCpu(threads or torch.get_num_threads()))
         if only != "cpu" and torch.cuda.is_available():
             found.append(TorchCuda())
     elif only != "gpu":
-        from irscope.runtime.calibrate.engine import NumpyCpu
+        from irscope.measure.calibrate.engine import NumpyCpu
 
         if threads:
             raise UsageError("--threads needs PyTorch; NumPy takes its number of threads from OMP_NUM_THREADS")

@@ -11,15 +11,25 @@ from irscope.devices.catalogue import device_record, find_device
 from irscope.errors import IrscopeError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.ir.typetext import parse_type
+from irscope.measure.calibrate.recordings import (
+    Convolution,
+    Errors,
+    FittedRule,
+    Run,
+    Slowdown,
+    convolutions_of,
+    fit_rules,
+    fit_slowdown,
+    is_gpu_folder,
+    kept_out_models,
+    read_gpu_folder,
+)
 from irscope.passes.roofline import Roofline
 from irscope.recording import is_recording, read_recording
 from irscope.recording.records import Recording
 from irscope.report.report import Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.runtime.calibrate.convolutions import Convolution, Errors, FittedRule, fit_rules, kept_out_models
-from irscope.runtime.calibrate.gpufolder import is_gpu_folder, read_gpu_folder
-from irscope.runtime.calibrate.recordings import Run, Slowdown, convolutions_of, fit_slowdown
 from irscope.session import open_model
 
 _KINDS = {"cpu": "cpu", "gpu": "cuda"}

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, load_options, plot_from, selection, settings_from
 from irscope.cli.run import report_diagnostics, strict_code
-from irscope.comparing import (
+from irscope.errors import ExitCode, UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.passkit.instruments import ProgressLine
+from irscope.recording import is_recording, read_recording
+from irscope.report.options import RenderOptions
+from irscope.report.plot import write_plot
+from irscope.report.select import Selection
+from irscope.session import Model, open_model
+from irscope.tools.compare import (
     FORMATS,
     Comparison,
     compare_models,
@@ -19,16 +27,9 @@ from irscope.comparing import (
     run_comparison,
     write_comparison,
 )
-from irscope.comparing.pictures import model_panels, run_panels
-from irscope.comparing.verdicts import MODEL_MEASURES, RUN_MEASURES, Verdict, judge, model_measures, parse_thresholds, run_measures
-from irscope.errors import ExitCode, UsageError
-from irscope.frontends.base import LoadOptions
-from irscope.passkit.instruments import ProgressLine
-from irscope.recording import is_recording, read_recording
-from irscope.report.options import RenderOptions
-from irscope.report.plot import write_plot
-from irscope.report.select import Selection
-from irscope.session import Model, open_model
+from irscope.tools.compare.document import Verdict, judge, parse_thresholds
+from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures, model_panels
+from irscope.tools.compare.run_report import RUN_MEASURES, run_measures, run_panels
 
 _LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
 

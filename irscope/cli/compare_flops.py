@@ -15,14 +15,13 @@ from irscope.ir.dims import SymDim
 from irscope.ir.remedy import bind_option, typed
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.tables import cell
-from irscope.peers.base import PEERS, CannotCount, Peer, find_peers, labels_of
-from irscope.peers.reconcile import Reconciled, reconcile
 from irscope.report.options import RenderOptions
+from irscope.report.renderers import write_document
 from irscope.report.report import Coverage, Document, ModelInfo, Report
 from irscope.report.table import Table
 from irscope.report.units import Kind
-from irscope.report.write import write_document
 from irscope.session import Model
+from irscope.tools.peers import PEERS, CannotCount, Peer, Reconciled, find_peers, labels_of, reconcile
 
 _NOTES = (
     "all numbers are FLOPs, a multiply-add as 2; what a counter prints in multiply-adds is doubled for matrix products and convolutions",

@@ -10,8 +10,8 @@ from irscope.cli.args import FORMATS, add_output_file
 from irscope.cli.devicetables import device_report, devices_report
 from irscope.devices.catalogue import all_devices, find_device
 from irscope.report.options import RenderOptions
+from irscope.report.renderers import write_document
 from irscope.report.report import Document, ModelInfo
-from irscope.report.write import write_document
 
 
 class Command:

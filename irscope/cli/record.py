@@ -12,10 +12,10 @@ from irscope.cli.recordtarget import check_options, request_from
 from irscope.cli.recordtext import failure_text, recording_panels, summary_lines
 from irscope.errors import PassError, UsageError
 from irscope.files import write_stream
+from irscope.measure.record.process import record_in_process
+from irscope.measure.record.request import ORT, TORCH, Options
 from irscope.report.plot import write_plot
 from irscope.report.printable import printable
-from irscope.runtime.record.launch import record_in_process
-from irscope.runtime.record.request import ORT, TORCH, Options
 
 
 class Command:

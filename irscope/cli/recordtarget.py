@@ -17,8 +17,8 @@ from irscope.ir.graph import Graph, Value
 from irscope.ir.program import Program
 from irscope.ir.remedy import input_option, typed
 from irscope.ir.types import TensorType
+from irscope.measure.record.request import ORT, TORCH, InputSpec, Options, Request
 from irscope.recording.records import Input, ModelRecord
-from irscope.runtime.record.request import ORT, TORCH, InputSpec, Options, Request
 from irscope.session import file_digest, open_model
 
 _FORMATS = {"pt2": TORCH, "torchscript": TORCH, "onnx": ORT}

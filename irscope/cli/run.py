@@ -21,10 +21,10 @@ from irscope.report.options import RenderOptions
 from irscope.report.picture import report_panels
 from irscope.report.plot import write_plot
 from irscope.report.printable import one_line
+from irscope.report.renderers import write_document
 from irscope.report.report import Document, Report
 from irscope.report.select import select
 from irscope.report.text import render as render_text
-from irscope.report.write import write_document
 from irscope.session import Model, Results
 
 _MOST_DIAGNOSTICS = 20

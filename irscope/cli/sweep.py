@@ -18,7 +18,7 @@ from irscope.report.chart import line_chart
 from irscope.report.options import RenderOptions
 from irscope.report.picture import panels_of
 from irscope.report.plot import write_plot
-from irscope.report.write import write_document
+from irscope.report.renderers import write_document
 from irscope.session import Results
 
 

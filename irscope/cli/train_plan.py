@@ -55,7 +55,7 @@ class Command:
         from irscope.cli.trainbatches import swept
         from irscope.cli.training import opened
         from irscope.files import write_stream
-        from irscope.report.write import write_document
+        from irscope.report.renderers import write_document
 
         picture = plot_from(args)
         if args.plan_out:

@@ -14,9 +14,9 @@ from irscope.errors import UsageError
 from irscope.frontends.named.find import is_installed, names_of
 from irscope.frontends.named.names import PACKAGES
 from irscope.report.options import RenderOptions
+from irscope.report.renderers import write_document
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Table
-from irscope.report.write import write_document
 
 _EXAMPLES = {"torchvision": "resnet50", "timm": "vit_base_patch16_224", "transformers": "gpt2"}
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from irscope.recording.derive import Figures, Peak, alive_at, alive_curve, figures, peak_of, without_workspaces
-from irscope.recording.read import is_recording, read_recording
+from irscope.recording.files import RecordingWriter, is_recording, read_recording, write_recording
 from irscope.recording.records import (
     COLD,
     SCHEMA,
@@ -12,6 +11,7 @@ from irscope.recording.records import (
     Counters,
     DeviceRecord,
     Energy,
+    Figures,
     Header,
     Input,
     Latency,
@@ -20,11 +20,16 @@ from irscope.recording.records import (
     ModelRecord,
     NodeMapping,
     OpRecord,
+    Peak,
     Problem,
     Recording,
     Times,
+    alive_at,
+    alive_curve,
+    figures,
+    peak_of,
+    without_workspaces,
 )
-from irscope.recording.write import RecordingWriter, write_recording
 
 __all__ = [
     "COLD",

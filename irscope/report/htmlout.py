@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from irscope.report.celltext import CellWriter
 from irscope.report.options import RenderOptions
+from irscope.report.plot import SVG_STYLE, svg_chart, svg_text
 from irscope.report.report import Coverage, Document, ModelInfo, Report
-from irscope.report.summary import Entry
-from irscope.report.svgchart import STYLE, chart, text
-from irscope.report.table import Column, Table
+from irscope.report.table import Column, Entry, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
 
@@ -43,15 +42,15 @@ _NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
     """The page in pieces."""
-    title = text(f"{document.model.path} - irscope")
+    title = svg_text(f"{document.model.path} - irscope")
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield f"<title>{title}</title>\n<style>{_STYLE}{_PARTS}{STYLE}</style>\n</head>\n<body>\n"
+    yield f"<title>{title}</title>\n<style>{_STYLE}{_PARTS}{SVG_STYLE}</style>\n</head>\n<body>\n"
     yield from _model(document.model)
     for report in document.reports:
         yield from _report(report, options)
-    yield f'<p class="quiet">Written by irscope {text(document.version)}.</p>\n</body>\n</html>\n'
+    yield f'<p class="quiet">Written by irscope {svg_text(document.version)}.</p>\n</body>\n</html>\n'
 
 
 def fragment(report: Report) -> str:
@@ -66,44 +65,44 @@ def table_fragment(table: Table) -> str:
 
 
 def _within(parts: Iterator[str]) -> str:
-    return f'<div class="irscope">\n<style>\n.irscope {{{_PARTS}{STYLE}}}\n</style>\n{"".join(parts)}</div>\n'
+    return f'<div class="irscope">\n<style>\n.irscope {{{_PARTS}{SVG_STYLE}}}\n</style>\n{"".join(parts)}</div>\n'
 
 
 def _model(model: ModelInfo) -> Iterator[str]:
-    yield f"<h1>{text(model.path)}</h1>\n<p>{text(', '.join(model.facts()))}"
-    yield f'<br><span class="quiet">sha256 {text(model.sha256)}</span></p>\n' if model.sha256 else "</p>\n"
+    yield f"<h1>{svg_text(model.path)}</h1>\n<p>{svg_text(', '.join(model.facts()))}"
+    yield f'<br><span class="quiet">sha256 {svg_text(model.sha256)}</span></p>\n' if model.sha256 else "</p>\n"
     for line in model.assumed_lines:
-        yield f'<p class="{"warning" if model.is_guessed else "quiet"}">{text(line)}</p>\n'
+        yield f'<p class="{"warning" if model.is_guessed else "quiet"}">{svg_text(line)}</p>\n'
     for diagnostic in model.diagnostics:
-        yield f'<p class="{diagnostic.severity.text}">{text(str(diagnostic))}</p>\n'
+        yield f'<p class="{diagnostic.severity.text}">{svg_text(str(diagnostic))}</p>\n'
 
 
 def _report(report: Report, options: RenderOptions) -> Iterator[str]:
     writer = CellWriter(RenderOptions(humanise=options.humanise))
-    yield f"<section>\n<h2>{text(report.options or report.pass_name)}</h2>\n"
+    yield f"<section>\n<h2>{svg_text(report.options or report.pass_name)}</h2>\n"
     yield from _summary(report.entries(), writer)
     for note in report.notes:
-        yield f'<p class="quiet">{text(note)}</p>\n'
+        yield f'<p class="quiet">{svg_text(note)}</p>\n'
     if report.coverage is not None and report.coverage.total:
         yield _coverage(report.coverage)
     for table in report.tables:
         yield from _table(table, writer, options)
     for series in report.series if options.charts else ():
-        picture = list(chart(series))
+        picture = list(svg_chart(series))
         if picture:
-            yield f"<h3>{text(series.title)}</h3>\n"
+            yield f"<h3>{svg_text(series.title)}</h3>\n"
             yield from picture
     for diagnostic in report.diagnostics:
-        yield f'<p class="{diagnostic.severity.text}">{text(str(diagnostic))}</p>\n'
+        yield f'<p class="{diagnostic.severity.text}">{svg_text(str(diagnostic))}</p>\n'
     if writer.legend():
-        yield f'<p class="quiet">{text(writer.legend())}</p>\n'
+        yield f'<p class="quiet">{svg_text(writer.legend())}</p>\n'
     yield "</section>\n"
 
 
 def _coverage(coverage: Coverage) -> str:
     unknown = f"; unknown: {', '.join(coverage.unknown)}" if coverage.unknown else ""
     share = humanise(coverage.known / coverage.total, Kind.RATIO)
-    return f"<p>{text(f'coverage: {coverage.known:,} of {coverage.total:,} known ({share}){unknown}')}</p>\n"
+    return f"<p>{svg_text(f'coverage: {coverage.known:,} of {coverage.total:,} known ({share}){unknown}')}</p>\n"
 
 
 def _summary(entries: Sequence[Entry], writer: CellWriter) -> Iterator[str]:
@@ -112,14 +111,14 @@ def _summary(entries: Sequence[Entry], writer: CellWriter) -> Iterator[str]:
     yield '<div class="scroll"><table class="summary">\n<tbody>\n'
     for entry in entries:
         cell = _cell(entry.cell, entry.kind, Provenance.EXACT, writer)
-        yield f'<tr><th scope="row">{text(entry.key)}</th>{cell}<td>{text(_details(entry.cell))}</td></tr>\n'
+        yield f'<tr><th scope="row">{svg_text(entry.key)}</th>{cell}<td>{svg_text(_details(entry.cell))}</td></tr>\n'
     yield "</tbody>\n</table></div>\n"
 
 
 def _table(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator[str]:
     limit = ROWS if options.rows is None else options.rows
     heads = "".join(map(_head, table.columns))
-    yield f'<h3>{text(table.title)}</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
+    yield f'<h3>{svg_text(table.title)}</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
     shown = table.first(limit)
     for row in shown.rows():
         cells = (_cell(cell, column.kind, column.provenance, writer) for column, cell in zip(table.columns, row, strict=True))
@@ -127,15 +126,15 @@ def _table(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator
     yield "</tbody>\n</table></div>\n"
     if shown is not table:
         left = options.all_rows if table.whole else f"{len(table) - len(shown):,} more rows; {options.all_rows}"
-        yield f'<p class="quiet">{text(left)}</p>\n'
+        yield f'<p class="quiet">{svg_text(left)}</p>\n'
     elif not len(table):
         yield '<p class="quiet">no rows</p>\n'
 
 
 def _head(column: Column) -> str:
     style = ' class="number"' if column.kind.is_number else ""
-    help_text = f' title="{text(column.help)}"' if column.help else ""
-    return f'<th scope="col"{style}{help_text}>{text(column.heading)}</th>'
+    help_text = f' title="{svg_text(column.help)}"' if column.help else ""
+    return f'<th scope="col"{style}{help_text}>{svg_text(column.heading)}</th>'
 
 
 def _cell(cell: Cell, kind: Kind, provenance: Provenance, writer: CellWriter) -> str:
@@ -145,11 +144,11 @@ def _cell(cell: Cell, kind: Kind, provenance: Provenance, writer: CellWriter) ->
     classes = " ".join(name for name, applies in (("number", kind.is_number), ("unknown", value is None)) if applies)
     attributes = f' class="{classes}"' if classes else ""
     if value is not None and raw != shown:
-        attributes += f' data-value="{text(raw)}"'
+        attributes += f' data-value="{svg_text(raw)}"'
     details = _details(cell)
     if details:
-        attributes += f' title="{text(details)}"'
-    return f"<td{attributes}>{text(shown)}</td>"
+        attributes += f' title="{svg_text(details)}"'
+    return f"<td{attributes}>{svg_text(shown)}</td>"
 
 
 def _details(cell: Cell) -> str:

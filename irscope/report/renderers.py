@@ -1,4 +1,4 @@
-"""The output formats by name. A renderer is imported when it is used.
+"""The output formats by name, and writing a document to a file, a folder or a stream. A renderer is imported when it is used.
 
 Installed packages add formats as entry points of the group `irscope.renderers`, each a function `(document, options)` that yields text.
 """
@@ -6,22 +6,28 @@ Installed packages add formats as entry points of the group `irscope.renderers`,
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, cast
 
 from irscope.errors import UsageError
+from irscope.files import as_output_error, write_stream, write_text
 from irscope.plugins import Plugin, plugins_by_name
+from irscope.report.jsonout import json_lines
 from irscope.report.options import RenderOptions
 from irscope.report.report import Document
+from irscope.report.values import Cell, Quantity
 
 RENDERERS: Mapping[str, str] = MappingProxyType(
     {
         "text": "irscope.report.text:render",
-        "json": "irscope.report.jsonout:render",
+        "json": "irscope.report.renderers:render_json",
         "csv": "irscope.report.csvout:render",
         "html": "irscope.report.htmlout:render",
-        "layers-json": "irscope.report.layersout:render",
+        "layers-json": "irscope.report.renderers:render_layers",
     }
 )
 FOLDER_RENDERERS: Mapping[str, str] = MappingProxyType({"csv": "irscope.report.csvout:render_files"})
@@ -68,3 +74,57 @@ def _load(name: str, renderers: Mapping[str, str]) -> object:
     if not callable(found):
         raise UsageError(f"format {name!r} of {offered[name].owner} is no function but {type(found).__name__}", code="IRS101")
     return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# Writing an answer where the user wants it: to a file, a folder or a stream.
+
+
+def write_document(document: Document, format_name: str, output: str | None, options: RenderOptions | None = None) -> bool:
+    """Render a document to a file, to a folder (a path that is one, or ends with a slash), or with None or "-" to standard output.
+
+    False if the reader of standard output went away before the end.
+    """
+    if output is None or output == "-":
+        options = options or RenderOptions.for_stream(sys.stdout)
+        return write_stream(sys.stdout, renderer(format_name)(document, options))
+    options = options or RenderOptions()
+    if output.endswith(("/", os.sep)) or os.path.isdir(output):
+        write_folder(Path(output), folder_renderer(format_name)(document, options))
+    else:
+        write_text(Path(output), renderer(format_name)(document, options))
+    return True
+
+
+def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[str]]]) -> None:
+    """Write named files into a folder, which is made if it is not there. Other files in it are left alone."""
+    with as_output_error(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, chunks in files:
+        write_text(folder / name, chunks)
+
+
+def render_json(document: Document, options: RenderOptions) -> Iterator[str]:
+    """The document as the published schema describes it; the options change nothing."""
+    yield from json_lines(document.to_json())
+
+
+def render_layers(document: Document, options: RenderOptions) -> Iterator[str]:
+    """The report of the layers pass; the options change nothing. What is unknown is null, an open size a formula."""
+    found = next((report for report in document.reports if report.pass_name == "layers"), None)
+    if found is None:
+        raise UsageError("this format shows the report of the layers pass, which did not run", hint="`--passes layers`")
+    (table,) = found.tables
+    keys = [column.key for column in table.columns]
+    yield from json_lines(
+        {
+            "model": document.model.path,
+            "total_flops": _shown_cell(found.summary["total_flops"]),
+            "total_memory": _shown_cell(found.summary["total_memory_bytes"]),
+            "layers": [dict(zip(keys, map(_shown_cell, row), strict=True)) for row in table.rows()],
+        }
+    )
+
+
+def _shown_cell(cell: Cell | object) -> object:
+    return cell.shown if isinstance(cell, Quantity) else cell

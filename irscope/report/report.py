@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Final
 from irscope.diagnostics import Diagnostic
 from irscope.errors import UsageError
 from irscope.ir.program import Assumed
-from irscope.report.printable import well_formed
-from irscope.report.summary import Entry, entries, unknown_summary
-from irscope.report.table import Series, Table
-from irscope.report.tojson import (
+from irscope.report.jsonout import (
     formulas_json,
     intervals_json,
     provenance_json,
@@ -22,11 +19,13 @@ from irscope.report.tojson import (
     table_json,
     units_json,
 )
+from irscope.report.printable import well_formed
+from irscope.report.table import Entry, Series, Table, entries, unknown_summary
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance
 
 if TYPE_CHECKING:
-    from irscope.report.jsontypes import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
+    from irscope.report.schema import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
 
 _IN_REPR = 6
 """Numbers of the summary that stand in a report's repr."""

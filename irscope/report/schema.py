@@ -1,6 +1,7 @@
-"""The JSON Schema of a document, generated from the types in `jsontypes`.
+"""The JSON document as types, and the JSON Schema that is generated from them.
 
-`python -m irscope.report.schema` prints it; docs/report.schema.json is a copy.
+`to_json` is checked against the types. The text beside a field, in `Annotated`, becomes its description in the schema; an enum there closes
+the set of its strings. `python -m irscope.report.schema` prints the schema; docs/report.schema.json is a copy.
 """
 
 from __future__ import annotations
@@ -8,12 +9,157 @@ from __future__ import annotations
 import enum
 import sys
 import types
-from typing import Annotated, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from irscope.report import jsontypes
+from irscope.diagnostics import Severity
 from irscope.report.jsonout import json_lines
 from irscope.report.report import SCHEMA_NAME
-from irscope.report.values import Json
+from irscope.report.units import Kind
+from irscope.report.values import Json, Provenance
+
+CELL: Final = object()
+"""Marks what may stand in a cell, which the schema describes once."""
+
+CellJson: TypeAlias = Annotated[Json, CELL]
+KindName: TypeAlias = Annotated[str, Kind]
+ProvenanceName: TypeAlias = Annotated[str, Provenance]
+SeverityName: TypeAlias = Annotated[str, Severity]
+
+
+class ColumnJson(TypedDict):
+    """What the cells at one position of every row are."""
+
+    key: str
+    kind: KindName
+    title: NotRequired[str]
+    help: NotRequired[str]
+    provenance: NotRequired[Annotated[ProvenanceName, "Where the numbers of this column come from; exact where it is missing."]]
+
+
+class AnnotationJson(TypedDict):
+    """What is to be said about one cell beyond its value."""
+
+    row: Annotated[int, "Counted from 0."]
+    column: str
+    provenance: ProvenanceName
+    formula: NotRequired[str]
+    interval: NotRequired[Annotated[list[CellJson], "Lower and upper bound, null where there is none."]]
+    note: NotRequired[str]
+
+
+class TableJson(TypedDict):
+    """Rows of cells in the order of the columns."""
+
+    title: str
+    columns: list[ColumnJson]
+    rows: list[list[CellJson]]
+    keys: NotRequired[Annotated[list[CellJson], "The node or value each row is about."]]
+    annotations: NotRequired[list[AnnotationJson]]
+
+
+class MarkJson(TypedDict):
+    """A labelled place on the x axis."""
+
+    x: float
+    label: str
+
+
+class SeriesJson(TypedDict):
+    """Columns of equal length over an x axis."""
+
+    title: str
+    x: ColumnJson
+    y: list[ColumnJson]
+    stacked: Annotated[bool, "Whether the y columns are parts of a whole."]
+    data: dict[str, list[CellJson]]
+    marks: list[MarkJson]
+
+
+class CoverageJson(TypedDict):
+    """How much of the model the pass knows; 0 of 0 where there is nothing to know."""
+
+    known: int
+    total: int
+    unknown: Annotated[list[str], "What it does not know, each once."]
+
+
+class DiagnosticJson(TypedDict):
+    """One remark about the model."""
+
+    severity: SeverityName
+    code: Annotated[str, "`irscope explain CODE` says more."]
+    message: str
+    node: Annotated[str, "Empty where the remark is not about one node."]
+    location: NotRequired[str]
+    hint: NotRequired[str]
+    count: NotRequired[Annotated[int, "How many such remarks this one stands for; 1 where it is missing."]]
+
+
+ReportJson = TypedDict(
+    "ReportJson",
+    {
+        "pass": str,
+        "options": Annotated[str, "The pipeline element that makes this report again."],
+        "summary": Annotated[dict[str, CellJson], "Raw values; a symbolic number is its formula."],
+        "units": Annotated[dict[str, KindName], "The kind of each summary value, by its path with dots."],
+        "provenance": Annotated[dict[str, ProvenanceName], "Summary values that are not exact, by path."],
+        "formulas": Annotated[dict[str, str], "The symbolic form of summary values that are bound, by path."],
+        "intervals": Annotated[dict[str, list[CellJson]], "Lower and upper bound of summary values, null where there is none, by path."],
+        "remarks": Annotated[dict[str, str], "How summary values came about, by path."],
+        "notes": Annotated[list[str], "The conventions the numbers follow."],
+        "tables": list[TableJson],
+        "series": list[SeriesJson],
+        "coverage": CoverageJson,
+        "diagnostics": list[DiagnosticJson],
+    },
+)
+ReportJson.__doc__ = "What one pass found."
+
+
+class ToolJson(TypedDict):
+    """The program that wrote the document."""
+
+    name: str
+    version: str
+
+
+class AssumedJson(TypedDict):
+    """Something that a prediction depends on and that was not specified."""
+
+    what: str
+    value: Annotated[str, "What it was taken to be."]
+    why: Annotated[str, "Where the value comes from; may be empty."]
+    guess: Annotated[
+        bool, "Whether nothing vouches for it; numbers that depend on it have the provenance `assumed`. Else a documented default."
+    ]
+
+
+class ModelJson(TypedDict):
+    """The model the document is about."""
+
+    path: str
+    format: Annotated[str, "onnx, pt2, torchscript, irs, checkpoint, module, or what a plugin calls its own."]
+    sha256: Annotated[str, "Of the file's content; empty where the model is not a file."]
+    nodes: int
+    has_graph: Annotated[bool, "false for a file of weights: it has no nodes, and nothing that depends on them is known."]
+    parameters: Annotated[int | None, "null where it is unknown."]
+    parameter_bytes: Annotated[int | None, "null where it is unknown."]
+    bind: Annotated[dict[str, int], "The symbols that were given a value."]
+    assumed: Annotated[list[AssumedJson], "What was not specified about the run, and the value that was assumed."]
+    diagnostics: Annotated[list[DiagnosticJson], "What was to be said when the model was read."]
+
+
+class DocumentJson(TypedDict):
+    """Everything one run of irscope found out about a model."""
+
+    schema: Literal["irscope.report/1"]
+    tool: ToolJson
+    model: ModelJson
+    reports: list[ReportJson]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The JSON Schema of a document, generated from the types in `jsontypes`.
 
 _SCALARS: dict[object, dict[str, Json]] = {
     str: {"type": "string"},
@@ -34,13 +180,13 @@ _CELL: dict[str, Json] = {
 
 def document_schema() -> dict[str, Json]:
     """The schema. Properties that it does not name are allowed: later versions of irscope may add some."""
-    return schema_of(jsontypes.DocumentJson, SCHEMA_NAME)
+    return schema_of(DocumentJson, SCHEMA_NAME)
 
 
 def schema_of(type_: type, title: str) -> dict[str, Json]:
     """The schema of a document that is described by a TypedDict."""
     definitions: dict[str, Json] = {"Cell": _CELL}
-    document = _object(type_, definitions)
+    document = _object_schema(type_, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
@@ -54,50 +200,50 @@ def schema_text() -> str:
     return "".join(json_lines(document_schema()))
 
 
-def _object(type_: type, definitions: dict[str, Json]) -> dict[str, Json]:
-    names = {**vars(jsontypes), **vars(sys.modules[type_.__module__])}
+def _object_schema(type_: type, definitions: dict[str, Json]) -> dict[str, Json]:
+    names = {**globals(), **vars(sys.modules[type_.__module__])}
     hints = get_type_hints(type_, names, include_extras=True)
-    properties: dict[str, Json] = {key: _schema(hint, definitions) for key, hint in hints.items()}
+    properties: dict[str, Json] = {key: _type_schema(hint, definitions) for key, hint in hints.items()}
     required: list[Json] = [key for key, hint in hints.items() if get_origin(hint) is not NotRequired]
     return {"type": "object", "description": type_.__doc__, "properties": properties, "required": required}
 
 
-def _schema(hint: object, definitions: dict[str, Json]) -> dict[str, Json]:
+def _type_schema(hint: object, definitions: dict[str, Json]) -> dict[str, Json]:
     """The schema of one type; objects become definitions, referred to by name."""
     if is_typeddict(hint):
         assert isinstance(hint, type)
         name = hint.__name__.removesuffix("Json")
         if name not in definitions:
-            definitions[name] = _object(hint, definitions)
+            definitions[name] = _object_schema(hint, definitions)
         return {"$ref": f"#/$defs/{name}"}
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is NotRequired:
-        return _schema(arguments[0], definitions)
+        return _type_schema(arguments[0], definitions)
     if origin is Annotated:
         return _annotated(arguments[0], arguments[1:], definitions)
     if origin is Literal:
         return {"const": arguments[0]}
     if origin is list:
-        return {"type": "array", "items": _schema(arguments[0], definitions)}
+        return {"type": "array", "items": _type_schema(arguments[0], definitions)}
     if origin is dict:
-        return {"type": "object", "additionalProperties": _schema(arguments[1], definitions)}
+        return {"type": "object", "additionalProperties": _type_schema(arguments[1], definitions)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema(argument, definitions) for argument in arguments]}
+        return {"anyOf": [_type_schema(argument, definitions) for argument in arguments]}
     return dict(_SCALARS[hint])
 
 
 def _annotated(hint: object, extras: tuple[object, ...], definitions: dict[str, Json]) -> dict[str, Json]:
-    free = jsontypes.CELL in extras
-    result: dict[str, Json] = {"$ref": "#/$defs/Cell"} if free else _schema(hint, definitions)
+    free = CELL in extras
+    result: dict[str, Json] = {"$ref": "#/$defs/Cell"} if free else _type_schema(hint, definitions)
     for extra in extras:
         if isinstance(extra, str):
             result["description"] = extra
         elif isinstance(extra, type) and issubclass(extra, enum.Enum):
-            result["enum"] = [_name(member) for member in extra]
+            result["enum"] = [_member_name(member) for member in extra]
     return result
 
 
-def _name(member: enum.Enum) -> str:
+def _member_name(member: enum.Enum) -> str:
     """How the document spells a member: by its value if that is text, else by its name in lower case."""
     return member.value if isinstance(member.value, str) else member.name.lower()
 

@@ -13,8 +13,7 @@ from irscope.report.chart import chart_lines
 from irscope.report.options import Glyphs, RenderOptions
 from irscope.report.printable import cut_middle, display_width, legible, pad, printable
 from irscope.report.report import Coverage, Document, Report
-from irscope.report.summary import Entry
-from irscope.report.table import Column, Table
+from irscope.report.table import Column, Entry, Table
 from irscope.report.units import Kind
 from irscope.report.values import Cell, Quantity, bare
 

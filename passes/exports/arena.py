@@ -10,8 +10,8 @@ from irscope.ir.names import Names
 from irscope.passes.plan import Planned
 from irscope.report.csvout import csv_lines
 from irscope.report.picture import ticks
+from irscope.report.plot import COLOURS
 from irscope.report.printable import printable
-from irscope.report.svgchart import COLOURS
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import irscope
+from irscope.measure.calibrate.recordings import read_gpu_folder
 from irscope.passes.roofline import Roofline
 from irscope.passkit.manager import Manager
-from irscope.runtime.calibrate.gpufolder import read_gpu_folder
 from tests.oracle.eager_cuda import COUNTERS, MOMENTS, Case, errors, exported, predicted
 
 

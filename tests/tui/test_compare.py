@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from irscope.comparing import compare_models, compare_recording, compare_with
 from irscope.errors import LoadError
 from irscope.recording import MemoryEvent
 from irscope.session import open_model
+from irscope.tools.compare import compare_models, compare_recording, compare_with
 from irscope.tui.app import IrscopeApp
 from irscope.tui.models.compare import Compare, shown
 from irscope.tui.models.spans import text_of

@@ -12,19 +12,19 @@ import pytest
 from irscope.amounts import ANY, BYTES, COUNT, FLOPS, SECONDS, SHARE, SIZE, Measure, parse_bytes, read_amount, read_size
 from irscope.cli.args import amount_of, load_options
 from irscope.cli.trainbatches import _batches
-from irscope.comparing.verdicts import parse_thresholds
 from irscope.devices.catalogue import all_devices
 from irscope.devices.record import parse_profile
 from irscope.errors import UsageError
 from irscope.fitting import Search
 from irscope.ir.parser import parse_program
+from irscope.measure.record.sink import problem_of
 from irscope.passes.checkpoint import budget_of
 from irscope.passes.curves.points import parse_points
 from irscope.passes.plan import Plan
 from irscope.passes.schedule import share_of
 from irscope.passkit.options import build
 from irscope.report.select import parse_filter as parse_table_filter
-from irscope.runtime.record.failing import problem_of
+from irscope.tools.compare.document import parse_thresholds
 from irscope.tui.models.binding import parse_binding
 from irscope.tui.models.filter import parse_filter as parse_tree_filter
 

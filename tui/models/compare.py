@@ -10,13 +10,13 @@ from shlex import join
 
 import numpy as np
 
-from irscope.comparing import Comparison, ModelComparison, RunComparison, model_comparison, run_comparison
-from irscope.comparing.document import narrowed
-from irscope.comparing.present import timelines
 from irscope.errors import IrscopeError
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Plain, bare
+from irscope.tools.compare import Comparison, ModelComparison, RunComparison, model_comparison, run_comparison
+from irscope.tools.compare.document import narrowed
+from irscope.tools.compare.model_report import timelines
 from irscope.tui.models.bothlines import LEAST_BARS, BothLines
 from irscope.tui.models.browse import Browse
 from irscope.tui.models.command import Source

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from irscope.errors import UsageError
 from irscope.report.csvout import csv_lines
+from irscope.report.jsonout import table_json
 from irscope.report.table import Table
-from irscope.report.tojson import table_json
 
 
 def table_text(table: Table, form: str) -> str:

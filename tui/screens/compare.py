@@ -11,8 +11,8 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.message import Message
 
-from irscope.comparing import compare_with
 from irscope.report.table import Table
+from irscope.tools.compare import compare_with
 from irscope.tui.actions import Action, bindings
 from irscope.tui.models.compare import Compare, Shown, shown
 from irscope.tui.queue import NOW

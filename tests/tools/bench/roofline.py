@@ -24,11 +24,10 @@ from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
+from irscope.measure.calibrate.measure import measure, record_of, save
+from irscope.measure.calibrate.torchengine import TorchCpu
 from irscope.passes.roofline import Roofline
 from irscope.passkit.manager import Manager
-from irscope.runtime.calibrate.measure import measure
-from irscope.runtime.calibrate.record import record_of, save
-from irscope.runtime.calibrate.torchengine import TorchCpu
 from tests.zoo.export import cache_folder
 from tests.zoo.torchvision_shim import load_torchvision
 

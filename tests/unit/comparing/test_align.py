@@ -8,8 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irscope.comparing.align import align, rising
-from irscope.comparing.axis import common_axis
+from irscope.tools.compare.matching import align, common_axis, rising
 
 SEQUENCES = st.lists(st.integers(0, 6), max_size=40)
 

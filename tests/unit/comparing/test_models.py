@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from irscope.comparing import compare_models, model_comparison
-from irscope.comparing.matching import How, match
-from irscope.comparing.models import ModelComparison
-from irscope.comparing.side import Side
-from irscope.comparing.totals import totals
 from irscope.ir.dims import Dim, parse_dim, ratio, symbol
+from irscope.tools.compare import compare_models, model_comparison
+from irscope.tools.compare.matching import How, match
+from irscope.tools.compare.models import ModelComparison, totals
+from irscope.tools.compare.side import Side
 from tests.unit.comparing.texts import HEAD, MLP, model, renamed
 
 

@@ -7,11 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from irscope.comparing import compare_recording, run_comparison
-from irscope.comparing.expected import catalogued, settings_of
-from irscope.comparing.matching import How
-from irscope.comparing.runs import RunComparison
-from irscope.comparing.schema import schema_text
 from irscope.errors import LoadError, UsageError
 from irscope.passkit.settings import Settings
 from irscope.recording import (
@@ -29,6 +24,10 @@ from irscope.recording import (
     Times,
 )
 from irscope.report.jsonout import json_lines
+from irscope.tools.compare import compare_recording, run_comparison
+from irscope.tools.compare.document import schema_text
+from irscope.tools.compare.matching import How
+from irscope.tools.compare.runs import RunComparison, catalogued, settings_of
 from tests.unit.comparing.texts import MLP, model
 
 HIDDEN, BACK = 4 * 16 * 4, 4 * 8 * 4

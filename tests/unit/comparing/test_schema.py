@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from irscope.comparing import compare_models, model_comparison
-from irscope.comparing.schema import schema_text
 from irscope.report.jsonout import json_lines
+from irscope.tools.compare import compare_models, model_comparison
+from irscope.tools.compare.document import schema_text
 from tests.unit.comparing.texts import MLP, model
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "compare.schema.json"
 
 
 def test_the_published_schema_is_fresh() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), "run: python -m irscope.comparing.schema > docs/compare.schema.json"
+    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), (
+        "run: python -m irscope.tools.compare.document > docs/compare.schema.json"
+    )
 
 
 def test_a_document_follows_the_schema() -> None:

@@ -12,10 +12,9 @@ from irscope.cli.main import main
 from irscope.devices.catalogue import calibration_file, find_device
 from irscope.errors import UsageError
 from irscope.files import config_folder
-from irscope.runtime.calibrate.engine import NumpyCpu, Sample, Work
-from irscope.runtime.calibrate.machine import memory_bytes, processor_name
-from irscope.runtime.calibrate.measure import STREAM_SIZES, Measurement, measure
-from irscope.runtime.calibrate.record import record_of, save
+from irscope.measure.calibrate.engine import NumpyCpu, Sample, Work
+from irscope.measure.calibrate.measure import STREAM_SIZES, Measurement, measure, record_of, save
+from irscope.measure.machine import memory_bytes, processor_name
 
 
 class FakeMachine:
@@ -166,7 +165,7 @@ def test_numpy_measures_this_machine() -> None:
 @pytest.mark.torch
 def test_torch_measures_this_machine() -> None:
     pytest.importorskip("torch")
-    from irscope.runtime.calibrate.torchengine import TorchCpu
+    from irscope.measure.calibrate.torchengine import TorchCpu
 
     engine = TorchCpu(1)
     assert "1 thread" in engine.title
@@ -182,7 +181,7 @@ def test_torch_measures_this_machine() -> None:
 def test_the_path_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code for CUDA, run on the processor with events that count: what is timed, and that TF32 is switched and put back."""
     torch = pytest.importorskip("torch")
-    from irscope.runtime.calibrate import torchengine
+    from irscope.measure.calibrate import torchengine
 
     class Event:
         clock = 0.0

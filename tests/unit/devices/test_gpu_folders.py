@@ -13,11 +13,20 @@ import pytest
 from irscope.cli.main import main
 from irscope.devices import find_device
 from irscope.errors import LoadError
+from irscope.measure.calibrate.recordings import (
+    Convolution,
+    Run,
+    convolution_kind,
+    convolutions_of,
+    errors_of,
+    fit_rules,
+    fit_slowdown,
+    kept_out_models,
+    read_gpu_folder,
+    workspace_of,
+)
 from irscope.recording import DeviceRecord, Header, Latency, ModelRecord, OpRecord, Recording, Times, write_recording
 from irscope.recording.records import Input
-from irscope.runtime.calibrate.convolutions import Convolution, errors_of, fit_rules, kept_out_models
-from irscope.runtime.calibrate.gpufolder import convolution_kind, read_gpu_folder, workspace_of
-from irscope.runtime.calibrate.recordings import Run, convolutions_of, fit_slowdown
 
 FOLDERS = sorted(path.parent for path in (Path(__file__).parents[2] / "data" / "cuda").glob("*/machine.json"))
 NAMES = [f"torchvision:net{number}" for number in range(6)]

@@ -13,8 +13,8 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.named import load
 from irscope.frontends.named.recipe import Recipe, Wanted
 from irscope.ir.typetext import parse_type
-from irscope.peers.base import PEERS, CannotCount, find_peers
 from irscope.session import open_model
+from irscope.tools.peers import PEERS, CannotCount, find_peers
 from tests.cli.test_bad_input import MODEL
 
 torch = pytest.importorskip("torch")
@@ -118,7 +118,7 @@ def test_a_counter_that_is_not_there() -> None:
 
 
 def test_a_counter_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("irscope.peers.base.Peer.version", None)
+    monkeypatch.setattr("irscope.tools.peers.Peer.version", None)
     path = tmp_path / "model.irs"
     path.write_text(MODEL)
     assert main(["compare-flops", "--against", "fvcore", "--bind", "batch=2", str(path)]) == 2

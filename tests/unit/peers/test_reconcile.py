@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from irscope.ir.parser import parse_program
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passkit.manager import Manager
-from irscope.peers.base import Counted
-from irscope.peers.reconcile import reconcile
+from irscope.tools.peers import Counted, reconcile
 
 TEXT = """irscope 1
 graph @main {

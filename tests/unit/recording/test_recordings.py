@@ -173,7 +173,7 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("irscope.recording.read.MAX_LINE", 500)
+    monkeypatch.setattr("irscope.recording.files.MAX_LINE", 500)
     path = written(tmp_path, ('"scope": "stem"', f'"scope": "{"s" * 1000}"'))
     with pytest.raises(LoadError, match="a line of more than 500 bytes"):
         read_recording(path)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from irscope.report import Column, Kind, Mark, Quantity, Series
 from irscope.report.chart import chart_lines, highest
 from irscope.report.options import ASCII, UNICODE
-from irscope.report.svgchart import chart
+from irscope.report.plot import svg_chart
 
 heights = st.lists(st.integers(0, 10**12) | st.none(), min_size=1, max_size=300)
 
@@ -89,7 +89,7 @@ def test_unknown_points_are_not_zero() -> None:
 def test_nothing_to_draw_draws_nothing() -> None:
     for ys in ([], [None, None], [0, 0], ["b", float("nan")]):
         assert lines(series(list(ys))) == []
-        assert list(chart(series(list(ys)))) == []
+        assert list(svg_chart(series(list(ys)))) == []
 
 
 def test_marks_stand_above_their_place() -> None:
@@ -121,13 +121,13 @@ def test_ascii() -> None:
 def test_any_series_can_be_drawn(ys: list[object], width: int) -> None:
     shown = list(chart_lines(series(ys), width, UNICODE, "utf-8"))
     assert all(len(line) <= max(width, 120) for line in shown)
-    "".join(chart(series(ys)))
+    "".join(svg_chart(series(ys)))
 
 
 def test_the_picture_reaches_the_top_at_the_peak_only() -> None:
     ys: list[object] = [1] * 1000
     ys[500] = 10
-    picture = "".join(chart(series(ys, marks=(Mark(500, "peak <b>"),))))
+    picture = "".join(svg_chart(series(ys, marks=(Mark(500, "peak <b>"),))))
     assert picture.count(" 22.0") == 2
     assert "▼ peak &lt;b&gt;" in picture
     assert "at most 10 B" in picture

@@ -38,7 +38,7 @@ def test_an_unknown_format_is_answered_with_those_there_are(find: object) -> Non
 
 
 def test_formats_can_be_added() -> None:
-    added = {**RENDERERS, "lines": "irscope.report.jsonout:render"}
+    added = {**RENDERERS, "lines": "irscope.report.renderers:render_json"}
     assert callable(renderer("lines", added))
     assert set(FOLDER_RENDERERS) <= set(RENDERERS)
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from irscope.errors import UsageError
 from irscope.report import Column, Kind, Mark, Provenance, Report, Series
 from irscope.report.picture import MOST_POINTS, Curve, Panel, Style, bars, largest_bars, panels_of, report_panels, rows_of, ticks
-from irscope.report.plot import check_plot, figure_of, write_plot
-from irscope.report.svgchart import document
+from irscope.report.plot import check_plot, figure_of, svg_document, write_plot
 
 MIB = 1 << 20
 PARTS = {"weights": [40 * MIB] * 4, "activation": [0, 30 * MIB, 230 * MIB, 10 * MIB], "temporary": [0, 0, 5 * MIB, 0]}
@@ -114,7 +113,7 @@ def test_no_peak_is_lost_where_there_are_many_steps() -> None:
 def test_unknown_heights_are_gaps() -> None:
     [panel] = panels_of(series({"alive": [5, None, 4]}, stacked=False))
     assert list(panel.curves[0].ys) == [5, None, 4]
-    assert "".join(document([panel], "t")).count('class="line"') == 2
+    assert "".join(svg_document([panel], "t")).count('class="line"') == 2
 
 
 def test_labels_do_not_run_over_one_another() -> None:
@@ -155,7 +154,7 @@ def all_panels() -> list[Panel]:
 
 
 def test_an_svg_has_every_series_titles_labels_and_a_legend() -> None:
-    drawn = "".join(document(all_panels(), "model <a> & $x$"))
+    drawn = "".join(svg_document(all_panels(), "model <a> & $x$"))
     words = texts(drawn)
     assert "model <a> & $x$" in words
     for panel in all_panels():

@@ -14,7 +14,7 @@ import pytest
 
 from irscope.errors import ExitCode, OutputError, UsageError
 from irscope.files import write_stream, write_text
-from irscope.report.write import write_document, write_folder
+from irscope.report.renderers import write_document, write_folder
 from tests.unit.report import examples
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")

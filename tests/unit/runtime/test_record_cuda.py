@@ -15,12 +15,13 @@ pytestmark = [pytest.mark.torch]
 
 from torch import nn  # noqa: E402  # only where torch is installed
 
+from irscope.measure import machine  # noqa: E402
+from irscope.measure.record import cudarun  # noqa: E402
+from irscope.measure.record.cudarun import begin_on_cuda, record_on_cuda  # noqa: E402
+from irscope.measure.record.request import Options, Request  # noqa: E402
+from irscope.measure.record.sink import Sink  # noqa: E402
+from irscope.measure.record.torchmodel import of_module  # noqa: E402
 from irscope.recording import ModelRecord, Recording, figures, peak_of, read_recording, without_workspaces  # noqa: E402
-from irscope.runtime.record import cudarun, nvml  # noqa: E402
-from irscope.runtime.record.cudarun import begin_on_cuda, record_on_cuda  # noqa: E402
-from irscope.runtime.record.request import Options, Request  # noqa: E402
-from irscope.runtime.record.sink import Sink  # noqa: E402
-from irscope.runtime.record.torchmodel import of_module  # noqa: E402
 
 
 class Event:
@@ -164,7 +165,7 @@ def test_energy_is_read_where_there_is_a_counter(card: Card, tmp_path: Path, mon
 
 
 def test_without_the_package_there_is_no_energy() -> None:
-    if nvml._library() is not None:
+    if machine._library() is not None:
         pytest.skip("there is a GPU")
-    assert nvml.energy_counter("cuda") is None and nvml.driver_version() == ""
-    assert nvml.cuda_device("cuda").name == "NVIDIA GPU"
+    assert machine.energy_counter("cuda") is None and machine.driver_version() == ""
+    assert machine.cuda_device("cuda").name == "NVIDIA GPU"

@@ -12,12 +12,12 @@ ort = pytest.importorskip("onnxruntime")
 pytestmark = [pytest.mark.ort]
 
 from irscope.errors import UsageError  # noqa: E402  # only where onnxruntime is installed
+from irscope.measure.record import ortrun  # noqa: E402
+from irscope.measure.record.ortrun import CUDA  # noqa: E402
+from irscope.measure.record.process import record  # noqa: E402
+from irscope.measure.record.request import ORT, InputSpec, Options, Request  # noqa: E402
+from irscope.measure.record.sink import Sink  # noqa: E402
 from irscope.recording import DeviceRecord, ModelRecord, Recording, figures, peak_of, read_recording  # noqa: E402
-from irscope.runtime.record import ortrun  # noqa: E402
-from irscope.runtime.record.child import record  # noqa: E402
-from irscope.runtime.record.ortrun import CUDA  # noqa: E402
-from irscope.runtime.record.request import ORT, InputSpec, Options, Request  # noqa: E402
-from irscope.runtime.record.sink import Sink  # noqa: E402
 
 MODELS = Path(__file__).parents[3] / "samples" / "models"
 INPUTS = {
@@ -97,7 +97,7 @@ def test_a_silent_fall_back_is_said(providers: list[str], kinds: list[str], tmp_
 
 
 def test_missing_device_times_and_operators_on_the_processor_are_said() -> None:
-    from irscope.runtime.record.ortrun import Kernel, Profile
+    from irscope.measure.record.ortrun import Kernel, Profile
 
     def kernel(op: str, provider: str) -> Kernel:
         return Kernel(op, op, provider, 0.0, 1.0, (), (), None)

@@ -10,18 +10,13 @@ from typing import Any
 import pytest
 
 from irscope.errors import PassError, UsageError
+from irscope.measure.record import process
+from irscope.measure.record.cudarun import match_history
+from irscope.measure.record.ortrun import OnnxNode, map_nodes, parse_profile
+from irscope.measure.record.request import Options, Request, type_bytes
+from irscope.measure.record.sink import Progress, is_out_of_memory, last_progress, new_progress, problem_of
+from irscope.measure.record.trace import Allocation, Material, Operator, Trace, categorise, grouped, memory_events, op_records, times_of
 from irscope.recording import DeviceRecord, Header, MemoryEvent, ModelRecord, OpRecord, RecordingWriter, read_recording
-from irscope.runtime.record import launch
-from irscope.runtime.record.assemble import Material, grouped, memory_events, op_records
-from irscope.runtime.record.cudarun import match_history
-from irscope.runtime.record.failing import is_out_of_memory, problem_of
-from irscope.runtime.record.ortmap import OnnxNode, map_nodes
-from irscope.runtime.record.ortrun import parse_profile
-from irscope.runtime.record.progress import Progress, last_progress, new_progress
-from irscope.runtime.record.request import Options, Request
-from irscope.runtime.record.timing import times_of
-from irscope.runtime.record.trace import Allocation, Operator, Trace, categorise
-from irscope.runtime.record.values import type_bytes
 
 
 def test_three_numbers_of_many() -> None:
@@ -287,8 +282,8 @@ def test_a_crash_leaves_a_recording_that_says_so(tmp_path: Path, monkeypatch: py
         Progress.at(json.loads(input)["progress"]).at_node("conv2d_3", "aten::conv2d")
         return Ended(-9)
 
-    monkeypatch.setattr(launch.subprocess, "run", run)
-    found = launch.record_in_process(request(target))
+    monkeypatch.setattr(process.subprocess, "run", run)
+    found = process.record_in_process(request(target))
     assert not found.complete and len(found.ops) == 1 and not found.notes
     problem = found.problems[0]
     assert problem.kind == "crashed" and (problem.scope, problem.op_name) == ("conv2d_3", "aten::conv2d")
@@ -300,24 +295,24 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.
 
     def run(command: object, **_: object) -> Ended:
         start_of_recording(target)
-        raise launch.subprocess.TimeoutExpired("child", 5)
+        raise process.subprocess.TimeoutExpired("child", 5)
 
-    monkeypatch.setattr(launch.subprocess, "run", run)
-    assert launch.record_in_process(request(target), timeout=5).problems[0].kind == "timeout"
+    monkeypatch.setattr(process.subprocess, "run", run)
+    assert process.record_in_process(request(target), timeout=5).problems[0].kind == "timeout"
 
 
 def test_errors_of_the_child_are_errors_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.dumps({"error": "no GPU", "code": "IRS479", "where": "", "hint": "buy one", "kind": "UsageError"})
-    monkeypatch.setattr(launch.subprocess, "run", lambda command, **_: Ended(0, answer))
+    monkeypatch.setattr(process.subprocess, "run", lambda command, **_: Ended(0, answer))
     with pytest.raises(UsageError, match="no GPU") as caught:
-        launch.record_in_process(request(tmp_path / "r.jsonl"))
+        process.record_in_process(request(tmp_path / "r.jsonl"))
     assert (caught.value.code, caught.value.hint) == ("IRS479", "buy one")
 
 
 def test_nothing_recorded_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch.subprocess, "run", lambda command, **_: Ended(-11))
+    monkeypatch.setattr(process.subprocess, "run", lambda command, **_: Ended(-11))
     with pytest.raises(PassError, match="was ended by SIGSEGV") as caught:
-        launch.record_in_process(request(tmp_path / "r.jsonl"))
+        process.record_in_process(request(tmp_path / "r.jsonl"))
     assert caught.value.code == "IRS481"
 
 
@@ -325,6 +320,6 @@ def test_what_was_there_before_is_not_taken_for_the_new_recording(tmp_path: Path
     target = tmp_path / "r.jsonl"
     start_of_recording(target)
     assert read_recording(target).ops
-    monkeypatch.setattr(launch.subprocess, "run", lambda command, **_: Ended(1))
+    monkeypatch.setattr(process.subprocess, "run", lambda command, **_: Ended(1))
     with pytest.raises(PassError):
-        launch.record_in_process(request(target))
+        process.record_in_process(request(target))

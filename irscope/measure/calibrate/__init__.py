@@ -1,0 +1,3 @@
+"""Measuring the peak rates of this machine for predictions."""
+
+from __future__ import annotations

@@ -1,0 +1,153 @@
+"""Which machine, device and versions a measurement is of: the processor, NVIDIA's management library, and the header of a recording."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from irscope import __version__
+from irscope.measure.record.request import Request
+from irscope.recording.records import DeviceRecord, Header, Setting
+
+
+def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name as the system gives it."""
+    try:
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "Model") and value.strip():
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "unknown processor"
+
+
+def memory_bytes() -> int | None:
+    """Main memory; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# NVIDIA's management library, where its package is installed: the device's name, the driver, and energy.
+
+SAMPLING = "NVML's counter of the whole board, read before and after all runs; it advances about every 100 ms"
+LEAST_SECONDS = 1.5
+"""The counter's steps disappear in so many seconds."""
+
+
+def cuda_device(device: str) -> DeviceRecord:
+    """A GPU by what NVML says, where PyTorch is not there to ask."""
+    handle = _handle(_number(device), "")
+    if handle is None:
+        return DeviceRecord("cuda", "NVIDIA GPU")
+    nvml, found = handle
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(found)
+    memory = int(nvml.nvmlDeviceGetMemoryInfo(found).total)
+    return DeviceRecord("cuda", _text(nvml.nvmlDeviceGetName(found)), memory, None, f"{major}.{minor}", driver_version())
+
+
+def driver_version() -> str:
+    """Version of NVIDIA's driver; empty where nothing tells it."""
+    nvml = _library()
+    return _text(nvml.nvmlSystemGetDriverVersion()) if nvml is not None else ""
+
+
+def energy_counter(device: str, uuid: str = "") -> Callable[[], float] | None:
+    """A reader of the joules that a GPU has used since its driver was loaded; None where it has no such counter."""
+    handle = _handle(_number(device), uuid)
+    if handle is None:
+        return None
+    nvml, found = handle
+
+    def read() -> float:
+        return float(nvml.nvmlDeviceGetTotalEnergyConsumption(found)) / 1e3
+
+    try:
+        read()
+    except nvml.NVMLError:
+        return None
+    return read
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
+
+
+def _handle(number: int, uuid: str) -> tuple[Any, Any] | None:
+    nvml = _library()
+    if nvml is None:
+        return None
+    try:
+        if uuid:
+            return nvml, nvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+        return nvml, nvml.nvmlDeviceGetHandleByIndex(number)
+    except nvml.NVMLError:
+        return None
+
+
+def _library() -> Any:
+    """The package pynvml, ready to be asked; None where it or the driver is missing."""
+    if importlib.util.find_spec("pynvml") is None:
+        return None
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which machine, device and versions a recording is of.
+
+
+def header(request: Request, device: DeviceRecord, versions: dict[str, str], settings: dict[str, Setting]) -> Header:
+    """The first line of a recording."""
+    options = request.options
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    base = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    return Header(
+        request.executor,
+        request.model,
+        device,
+        f"irscope {__version__}",
+        created,
+        {**base, **versions},
+        settings,
+        options.warmup,
+        options.repeats,
+    )
+
+
+def processor(threads: int) -> DeviceRecord:
+    """The processor as a device."""
+    return DeviceRecord("cpu", processor_name(), memory_bytes(), threads)
+
+
+def distribution(*names: str) -> str:
+    """Version of the first of these that is installed."""
+    for name in names:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+def environment(*names: str) -> dict[str, Setting]:
+    """Variables that change what is recorded, where they are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}

@@ -1,1 +1,0 @@
-"""Calibrates this machine and records real runs: the only part of irscope that executes a model file."""

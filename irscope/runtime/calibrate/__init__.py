@@ -1,1 +1,0 @@
-"""Measuring the peak rates of this machine for predictions."""

@@ -1,1 +1,0 @@
-"""Running a model to measure it: times and memory of every operator, with PyTorch or ONNX Runtime."""

@@ -1,0 +1,1 @@
+"""What the commands and the Python interface have in common: functions that answer a question about models with reports."""

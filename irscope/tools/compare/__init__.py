@@ -1,0 +1,107 @@
+"""Lays two models side by side, or a model and a recording of a real run.
+
+`compare_models` and `compare_recording` give what is the same and what is not as objects, `model_comparison` and
+`run_comparison` the document that is printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from irscope.errors import LoadError, UsageError
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.named.names import is_name
+from irscope.ir.graph import paused_gc
+from irscope.ir.typetext import parse_type
+from irscope.passkit.settings import Settings
+from irscope.recording import Recording, is_recording, read_recording
+from irscope.session import Model, open_model
+from irscope.tools.compare.document import FORMATS, SCHEMA, Comparison
+from irscope.tools.compare.document import write as write_comparison
+from irscope.tools.compare.model_report import model_headline, model_report
+from irscope.tools.compare.models import ModelComparison, compare_models
+from irscope.tools.compare.run_report import recording_json, recording_line, run_headline, run_report
+from irscope.tools.compare.runs import RunComparison, compare_recording, settings_of
+
+__all__ = [
+    "FORMATS",
+    "SCHEMA",
+    "Comparison",
+    "ModelComparison",
+    "RunComparison",
+    "compare_models",
+    "compare_recording",
+    "compare_with",
+    "model_comparison",
+    "open_for",
+    "run_comparison",
+    "write_comparison",
+]
+
+
+def model_comparison(compared: ModelComparison, *, everything: bool = False) -> Comparison:
+    """The document of two models; `everything` lists what is equal too."""
+    a, b = compared.a.model, compared.b.model
+    with paused_gc():
+        made = model_report(compared, everything=everything)
+        return Comparison("models", a.info(), b.info(), b.marked(a.marked(made)), tuple(model_headline(compared)))
+
+
+def run_comparison(compared: RunComparison) -> Comparison:
+    """The document of a model and a recording."""
+    model = compared.side.model
+    return Comparison(
+        "recording",
+        model.info(),
+        recording_json(compared),
+        model.marked(run_report(compared)),
+        tuple(run_headline(compared)),
+        recording_line(compared, " · "),
+    )
+
+
+_INPUTS_DO_NOT_FIT: Final = ("IRS148", "IRS623")
+"""Error codes of inputs that the model does not have, or not with this type."""
+
+
+def open_for(path: Path, recording: Recording, options: LoadOptions | None = None, settings: Settings | None = None) -> Model:
+    """The model of a file with the inputs, sizes, device and version of a recording; what the user gives goes first."""
+    given = options or LoadOptions()
+    header = recording.header.model
+    inputs = dict(given.inputs)
+    bind = dict(given.bind)
+    if not inputs and not bind:
+        inputs = {one.name: parse_type(one.type) for one in header.inputs if one.name}
+        # Types of inputs leave no symbol open; sizes alone stand where a recording has no inputs.
+        bind = {} if inputs else dict(header.bind)
+    wanted = settings_of(recording, settings or Settings())
+    try:
+        return open_model(path, replace(given, inputs=inputs, bind=bind), settings=wanted)
+    except (UsageError, LoadError) as error:
+        if error.code not in _INPUTS_DO_NOT_FIT or given.inputs or given.bind or not inputs:
+            raise
+        message = f"this recording is of another model ({header.name}): its inputs do not fit {path}: {error.message}"
+        raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded") from error
+
+
+def compare_with(model: Model, other: Path) -> ModelComparison | RunComparison:
+    """Lay a file beside a model that is open: another model, or a recording of this one."""
+    if not is_recording(other):
+        second = open_model(other, model.options, settings=model.manager.settings)
+        _share(model, second)
+        return compare_models(model, second)
+    recording = read_recording(other)
+    path = model.program.path
+    is_there = is_name(path) or Path(path).is_file()
+    opened = open_for(Path(path), recording, model.options, model.manager.settings) if is_there else model
+    _share(model, opened)
+    return compare_recording(opened, recording)
+
+
+def _share(model: Model, other: Model) -> None:
+    """Progress and cancellation of one reach the other."""
+    if other is not model:
+        other.manager.cancelled = model.manager.cancelled
+        other.manager.instruments[:] = model.manager.instruments

@@ -1,0 +1,335 @@
+"""A recording beside a model as a report: what every renderer and the UI show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from irscope.ir.graph import Node
+from irscope.passes.sizes import CONVENTION
+from irscope.recording import Times
+from irscope.report.celltext import signed
+from irscope.report.picture import Panel, largest_bars, report_panels
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Mark, Series, Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Number, Provenance, Quantity, bare, derived
+from irscope.tools.compare.document import Measure, RecordingJson
+from irscope.tools.compare.matching import How
+from irscope.tools.compare.runs import COLD, WARM, Figure, Measured, RunComparison
+
+_ERRORS = "error: predicted less measured, as a share of the measured delta; delta is what the run adds to the baseline"
+_ALIVE = "alive: bytes beyond the baseline, kernels' workspaces left out on both sides"
+_LEAST = "least: a lower bound from the device's peaks; efficiency: least time as a share of the measured one"
+_TINY = 0.0001
+_MEASURED, _MODELLED = Provenance.MEASURED, Provenance.MODELLED
+
+
+def run_report(compared: RunComparison) -> Report:
+    """The report."""
+    nodes, ops = compared.matched
+    return Report(
+        pass_name="compare",
+        options="compare",
+        summary={
+            **{run: {figure.name: _cells(figure) for figure in compared.figures(run)} for run in _runs(compared)},
+            "workspaces": {run: _workspace(compared, run) for run in _runs(compared)},
+            "time": _times(compared),
+            "matched": {"nodes": nodes, "of_nodes": compared.ran, "folded": len(compared.folded), "recorded": ops},
+        },
+        units={**{run: Kind.BYTES for run in (COLD, WARM)}, **_error_units(), "workspaces": Kind.BYTES, **_TIME_UNITS},
+        tables=(unmatched_table(compared), modules_table(compared), nodes_table(compared)),
+        series=run_series(compared),
+        coverage=Coverage(nodes, compared.ran, _not_run(compared)),
+        notes=(CONVENTION, _ERRORS, _ALIVE, *((_LEAST,) if compared.expected.seconds else ()), *compared.expected.notes),
+        diagnostics=tuple(compared.diagnostics),
+    )
+
+
+def _not_run(compared: RunComparison) -> tuple[str, ...]:
+    """Operators of nodes that nothing recorded carries out."""
+    lonely = (step for step in range(len(compared.steps)) if step not in compared.matching.ops_of and step not in compared.folded)
+    return tuple(dict.fromkeys(compared.steps[step].op for step in lonely))
+
+
+def run_headline(compared: RunComparison) -> list[str]:
+    """The headline, in a few lines."""
+    run = _runs(compared)[-1]
+    lines: list[str] = []
+    for figure in compared.figures(run):
+        if figure.name in ("delta", "reserved"):
+            lines.append(_said(figure, run))
+    if compared.expected.caveat:
+        lines.append(compared.expected.caveat)
+    nodes, ops = compared.matched
+    total, recorded = compared.ran, len(compared.recording.ops)
+    gone = f", {len(compared.folded):,} more were computed or taken out before the first run" if compared.folded else ""
+    lines.append(f"{nodes:,} of {total:,} nodes matched ({_share(nodes, total)}){gone}; {ops:,} of {recorded:,} recorded operators")
+    plain = compared.recording.times("plain")
+    if plain is not None:
+        seconds = plain.median_us / 1e6
+        least = least_seconds(compared)
+        text = f"a run took {humanise(seconds, Kind.SECONDS)}"
+        if least:
+            device = compared.expected.device
+            text += f", {seconds / least:,.1f} times the least time of {device.title if device is not None else 'the device'}"
+        lines.append(text)
+    return [line for line in lines if line]
+
+
+def recording_line(compared: RunComparison, separator: str) -> str:
+    """The recording in a line."""
+    header = compared.recording.header
+    versions = " ".join(f"{name} {version}" for name, version in header.versions.items() if name in ("torch", "onnxruntime"))
+    parts = [compared.recording.path, header.executor, header.device.name, versions, f"{len(compared.recording.ops):,} operators"]
+    if header.repeats:
+        parts.append(f"{header.repeats} runs")
+    if not compared.recording.complete:
+        parts.append("incomplete")
+    return separator.join(part for part in parts if part)
+
+
+def recording_json(compared: RunComparison) -> RecordingJson:
+    """What the recording says of itself."""
+    header = compared.recording.header
+    return {
+        "path": compared.recording.path,
+        "schema": header.schema,
+        "executor": header.executor,
+        "model": header.model.name,
+        "sha256": header.model.sha256,
+        "device": header.device.name,
+        "versions": dict(header.versions),
+        "created": header.created,
+        "operators": len(compared.recording.ops),
+        "complete": compared.recording.complete,
+    }
+
+
+def least_seconds(compared: RunComparison) -> float | None:
+    """The least time of the whole model on the recorded device."""
+    return sum(compared.expected.seconds.values()) if compared.expected.seconds else None
+
+
+def _runs(compared: RunComparison) -> list[str]:
+    """The runs with data in the recording; both where there is none."""
+    known = {event.run for event in compared.recording.events} | {one.run for one in compared.recording.counters}
+    return [run for run in (COLD, WARM) if run in known] or [COLD, WARM]
+
+
+def _said(figure: Figure, run: str) -> str:
+    if figure.predicted.value is None and figure.measured is None:
+        return ""
+    predicted, measured = signed(figure.predicted, Kind.BYTES), humanise(figure.measured, Kind.BYTES)
+    error = "" if figure.error is None else f", error {_signed(figure.error)}" + (" of the delta" if figure.name != "delta" else "")
+    return f"{figure.name} ({run}): predicted {predicted}, measured {measured}{error}"
+
+
+def _signed(value: float) -> str:
+    if 0 < abs(value) < _TINY:
+        return f"less than {_TINY:.2%}"
+    return f"{'+' if value > 0 else ''}{value:.2%}"
+
+
+def _share(part: int, whole: int) -> str:
+    return humanise(part / whole, Kind.RATIO) if whole else "none"
+
+
+def _cells(figure: Figure) -> dict[str, object]:
+    measured = Quantity(figure.measured, _MEASURED)
+    return {
+        "predicted": figure.predicted,
+        "measured": measured,
+        "difference": derived(figure.difference, figure.predicted, measured),
+        "error": derived(figure.error, figure.predicted, measured),
+    }
+
+
+def _error_units() -> dict[str, Kind]:
+    return {f"{run}.{name}.error": Kind.RATIO for run in (COLD, WARM) for name in ("baseline", "peak", "delta", "reserved")}
+
+
+def _workspace(compared: RunComparison, run: str) -> Quantity:
+    return Quantity(compared.workspaces(run), _MEASURED, note="temporary memory of kernels, added to the peak")
+
+
+_TIME_UNITS = {
+    "time": Kind.SECONDS,
+    "time.flop_rate": Kind.FLOPS_PER_SECOND,
+    "time.overhead": Kind.RATIO,
+    "time.energy_joules": Kind.NUMBER,
+}
+
+
+def _times(compared: RunComparison) -> dict[str, object]:
+    recording = compared.recording
+    plain, profiled = recording.times("plain"), recording.times("profiled")
+    found: dict[str, object] = {"plain": _seconds(plain), "profiled": _seconds(profiled)}
+    if plain is not None and profiled is not None and plain.median_us:
+        found["overhead"] = Quantity(profiled.median_us / plain.median_us - 1, _MEASURED, note="of profiling")
+    found["least"] = Quantity(least_seconds(compared), _MODELLED)
+    flops = sum(compared.flops.values())
+    if plain is not None and plain.median_us and flops:
+        found["flop_rate"] = Quantity(flops / (plain.median_us / 1e6), _MEASURED)
+    if recording.energy is not None:
+        found["energy_joules"] = Quantity(recording.energy.joules_per_run, _MEASURED, note=f"a run; {recording.energy.sampling}")
+    return found
+
+
+def _seconds(times: Times | None) -> Quantity:
+    if times is None:
+        return Quantity(None, _MEASURED)
+    return Quantity(times.median_us / 1e6, _MEASURED, note=f"median of {times.n}", lo=times.min_us / 1e6, hi=times.p95_us / 1e6)
+
+
+# -- tables ----------------------------------------------------------------------------------------------------
+
+
+def unmatched_table(compared: RunComparison) -> Table:
+    """What has no counterpart, with the reason."""
+    rows = [(one.side, one.name, one.operator, one.module, one.reason) for one in compared.unmatched]
+    return Table.of(rows, columns=["side:text", "name:node", "operator:text", "module:text", "reason:text"], title="not matched")
+
+
+_NUMBERS = (
+    Column("predicted_alive", Kind.BYTES, "alive predicted"),
+    Column("measured_alive", Kind.BYTES, "measured", provenance=_MEASURED),
+    Column("predicted_made", Kind.BYTES, "made predicted"),
+    Column("measured_made", Kind.BYTES, "measured", provenance=_MEASURED),
+    Column("measured_time", Kind.SECONDS, "time", provenance=_MEASURED),
+    Column("least_time", Kind.SECONDS, "least", provenance=_MODELLED),
+    Column("efficiency", Kind.RATIO, provenance=_MODELLED),
+    Column("flops", Kind.FLOPS),
+    Column("flop_rate", Kind.FLOPS_PER_SECOND, "FLOPs/s", provenance=_MEASURED),
+    Column("workspace", Kind.BYTES, help="the largest temporary memory of the kernels", provenance=_MEASURED),
+)
+
+
+def numbers(compared: RunComparison, steps: Sequence[int], measured: Measured | None = None) -> tuple[object, ...]:
+    """The cells of `_NUMBERS` for some nodes."""
+    nodes = [compared.steps[step] for step in steps]
+    found = compared.measured(list(steps)) if measured is None else measured
+    expected = compared.expected
+    alive = [size for node in nodes if (size := expected.alive.get(node)) is not None]
+    made = [expected.made.get(node, 0) for node in nodes]
+    least = _sum(expected.seconds, nodes)
+    flops = _whole(compared.flops, nodes)
+    seconds = found.seconds
+    return (
+        max(alive, default=None),
+        found.alive,
+        sum(made),
+        found.made,
+        seconds,
+        least,
+        least / seconds if least is not None and seconds else None,
+        flops,
+        flops / seconds if flops is not None and seconds else None,
+        found.workspace,
+    )
+
+
+def _sum(values: Mapping[Node, float], keys: Sequence[Node]) -> float | None:
+    known = [values[key] for key in keys if key in values]
+    return sum(known) if known else None
+
+
+def _whole(values: Mapping[Node, int], keys: Sequence[Node]) -> int | None:
+    return sum(values[key] for key in keys) if all(key in values for key in keys) else None
+
+
+def nodes_table(compared: RunComparison) -> Table:
+    """Predicted and measured by node; nodes that one operator carries out together are one row."""
+    rows: list[tuple[object, ...]] = []
+    for steps in compared.groups:
+        first = compared.steps[steps[0]]
+        how = compared.how(steps)
+        ops = dict.fromkeys(compared.recording.ops[op].op for step in steps for op in compared.matching.ops_of.get(step, ()))
+        rows.append(
+            (
+                _names([compared.steps[step].name for step in steps]),
+                _names(list(dict.fromkeys(compared.steps[step].op for step in steps))),
+                _names(list(ops)),
+                first.scope.module,
+                *numbers(compared, steps),
+                "" if how is None else _HOW[how],
+            )
+        )
+    columns = [Column("node", Kind.NODE), Column("operator"), Column("recorded"), Column("module"), *_NUMBERS, Column("matched_by")]
+    return Table.of(rows, columns, "nodes", [compared.steps[steps[0]].name for steps in compared.groups])
+
+
+_HOW = {How.NAME: "name", How.ORDER: "order", How.DATA: "data", How.WEIGHTS: "weights"}
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def modules_table(compared: RunComparison) -> Table:
+    """The same by module, the longest time first; an operator that works for several modules counts for the first."""
+    steps_of: dict[str, list[int]] = {}
+    ops_of: dict[str, dict[int, None]] = {}
+    taken: set[int] = set()
+    for step, node in enumerate(compared.steps):
+        ops = [op for op in compared.matching.ops_of.get(step, ()) if op not in taken]
+        taken.update(ops)
+        parts = node.scope.module.split(".") if node.scope.module else []
+        for path in ("", *(".".join(parts[: length + 1]) for length in range(len(parts)))):
+            steps_of.setdefault(path, []).append(step)
+            ops_of.setdefault(path, {}).update(dict.fromkeys(ops))
+    rows: list[tuple[object, ...]] = []
+    for path, steps in steps_of.items():
+        measured = compared.of_ops([compared.recording.ops[op] for op in ops_of[path]])
+        rows.append((path or "(model)", len(steps), measured.ops, *numbers(compared, steps, measured)))
+    rows.sort(key=lambda row: -(row[7] if isinstance(row[7], float) else -1.0))
+    columns = [Column("module"), Column("nodes", Kind.COUNT), Column("operators", Kind.COUNT), *_NUMBERS]
+    return Table.of(rows, columns=columns, title="modules")
+
+
+def run_series(compared: RunComparison) -> tuple[Series, ...]:
+    """Bytes alive, predicted and measured, over one axis."""
+    lines = compared.lines
+    if lines is None or not lines[0]:
+        return ()
+    rows: dict[str, list[object]] = {"place": list(range(len(lines[0]))), "predicted": list(lines[0]), "measured": list(lines[1])}
+    marks = tuple(
+        Mark(line.index(max(line)), f"{name} peak") for name, line in zip(("predicted", "measured"), lines, strict=True) if max(line)
+    )
+    columns = (Column("predicted", Kind.BYTES), Column("measured", Kind.BYTES, provenance=_MEASURED))
+    title = f"bytes alive beyond the baseline, {compared.run} run"
+    return (Series(title, Column("place", Kind.COUNT), columns, rows, marks=marks, stacked=False),)
+
+
+def run_panels(compared: RunComparison, report: Report) -> list[Panel]:
+    """A prediction and a recording: what the nodes took beside their least time, and bytes alive."""
+    table = nodes_table(compared)
+    pairs = zip(table.cells("module"), table.cells("node"), strict=True)
+    names = [f"{module}: {node}" if module else str(node) for module, node in pairs]
+    columns = [column for column in table.columns if column.key in ("measured_time", "least_time")]
+    cells = [[_number(bare(cell)) for cell in table.cells(column.key)] for column in columns]
+    times = largest_bars("time by node", names, list(zip(columns, cells, strict=True)))
+    return [*([times] if times is not None else []), *report_panels([report])]
+
+
+def _number(value: object) -> Number | None:
+    return value if isinstance(value, int | float) else None
+
+
+RUN_MEASURES = ("peak", "reserved", "baseline", "unmatched")
+"""Names that `--fail-on` takes for a model and a recording."""
+
+
+def run_measures(compared: RunComparison) -> dict[str, Measure]:
+    """How far figures of the last run are off, as a share of the measured delta, and how many nodes nothing carries out."""
+    run = WARM if compared.recording.counter(WARM) is not None or compared.recording.run(WARM) else COLD
+    found: dict[str, Measure] = {}
+    for figure in compared.figures(run):
+        if figure.name in RUN_MEASURES:
+            text = f"predicted {humanise(figure.predicted, Kind.BYTES)}, measured {humanise(figure.measured, Kind.BYTES)}"
+            amount = None if figure.difference is None else float(abs(figure.difference))
+            share = None if figure.error is None else abs(figure.error)
+            found[figure.name] = Measure(amount, share, text if share is None else f"{text}, off by {share:.2%} of the delta")
+    total = compared.ran
+    lonely = total - compared.matched[0]
+    found["unmatched"] = Measure(lonely, lonely / total if total else 0.0, f"{lonely:,} of {total:,} nodes are not matched")
+    return found
