@@ -56,7 +56,7 @@ def check_sizes(program: Program) -> None:
     """Raise LoadError for an input or weight that cannot be, so that what counts bytes need not be ready for any number."""
     for body in program.bodies():
         for value in (*body.inputs, *body.weights):
-            if isinstance(value.type, TensorType) and not value.type.is_possible:
+            if not value.type.is_possible:
                 raise LoadError(
                     f"{value.name or 'an input'!r} is {value.type}: a size is negative, or it has more bytes than 64 bits can count",
                     code="IRS108",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from irscope.ir.graph import Graph
-from irscope.ir.types import TensorType, Type, tensor
+from irscope.ir.types import Type, tensor
 from irscope.passes.shapes import Shapes
 from irscope.passkit.base import PassContext, Transform
 
@@ -31,8 +31,6 @@ class Annotate(Transform):
 
 def _with_layout(inferred: Type, stated: Type) -> Type:
     """The inferred type with the strides that the file states for a tensor of this shape: no rule infers them."""
-    if not isinstance(inferred, TensorType) or not isinstance(stated, TensorType):
-        return inferred
     if stated.layout is None or inferred.layout is not None or stated.shape != inferred.shape:
         return inferred
     return tensor(inferred.dtype, inferred.shape, inferred.device, stated.layout)

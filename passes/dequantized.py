@@ -11,7 +11,6 @@ import numpy as np
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Node, Role, Value
 from irscope.ir.program import Program
-from irscope.ir.types import TensorType
 from irscope.weights.elements import Array
 from irscope.weights.packed import Quantized, checked, decode, read_all
 from irscope.weights.result import Unread
@@ -163,7 +162,7 @@ def _operand(node: Node, place: int, files: WeightFiles) -> Array | None:
 
 def _shape(value: Value) -> tuple[int, ...]:
     type_ = value.type
-    sizes = type_.shape if isinstance(type_, TensorType) else None
+    sizes = type_.shape
     if sizes is None or not all(isinstance(size, int) for size in sizes):
         raise Unreadable("its shape is unknown")
     return tuple(size for size in sizes if isinstance(size, int))

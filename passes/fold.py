@@ -70,7 +70,6 @@ def _can_fold(node: Node, values: dict[Value, np.ndarray[Any, Any]], limit: int)
 
 
 def _constant(graph: Graph, output: Value, name: str | None, known: np.ndarray[Any, Any]) -> Value:
-    assert isinstance(output.type, TensorType)
     items: list[Scalar] = known.reshape(-1).tolist()
     type_ = output.type.with_shape(known.shape)
     return graph.add_weight(type_, name, Role.CONSTANT, Literal(tuple(items)))

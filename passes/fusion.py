@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from irscope.ir.dims import Dim, SymDim
-from irscope.ir.graph import Facet, Graph, Node, Value
-from irscope.ir.types import TensorType
+from irscope.ir.graph import Facet, Graph, Node
 from irscope.passes.alias import Alias
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.entries import Certainty
@@ -142,12 +141,8 @@ def _group(pattern: str, nodes: list[Node], types: Inferred, costs: Costs, why: 
     inside = {value for node in nodes for value in node.outputs}
     outside = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None and value not in inside)
     results = [value for value in nodes[-1].outputs if value.users]
-    return Group(pattern, tuple(nodes), unfused, _sum(_size(value, types) for value in (*outside, *results)), max(launches, 0), why)
-
-
-def _size(value: Value, types: Inferred) -> Dim | None:
-    type_ = types.type_of(value)
-    return type_.nbytes if isinstance(type_, TensorType) else 0
+    fused = _sum(types.type_of(value).tensor_bytes for value in (*outside, *results))
+    return Group(pattern, tuple(nodes), unfused, fused, max(launches, 0), why)
 
 
 def _sum(parts: Iterable[Dim | None]) -> Dim | None:

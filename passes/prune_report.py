@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from irscope.ir.graph import Facet, Graph, Value
-from irscope.ir.types import TensorType
 from irscope.passes.alias import Alias
 from irscope.passes.costs.count import NodeCosts
 from irscope.passes.costs.tables import cell
@@ -196,7 +195,7 @@ def _dead_slices(weight: Value, slices: Slices, verdict: Verdict) -> Iterator[De
 
 def _dead_outside(weight: Value, totals: ParameterTotals, look: Look) -> Iterator[DeadSlices]:
     """Slices of zeros in a weight that no graph reads, as in a checkpoint."""
-    made, shape = look.statistics.get(weight), weight.type.shape if isinstance(weight.type, TensorType) else None
+    made, shape = look.statistics.get(weight), weight.type.shape
     if made is None or shape is None or weight in totals.tied_to:
         return
     for axis, dead in enumerate((made.dead_rows, made.dead_columns)):
@@ -218,7 +217,6 @@ def _smaller(savings: Savings) -> Table:
     rows = []
     for one in savings.weights:
         type_ = one.weight.type
-        assert isinstance(type_, TensorType)
         before, after = type_.nbytes, one.type.nbytes
         saved = before - after if isinstance(before, int) and isinstance(after, int) else None
         rows.append((one.weight.name, type_.shape, one.type.shape, plain(before), saved))
@@ -240,7 +238,7 @@ def _sparsity(sparsity: Sparsity) -> Table:
 
 def _row(one: Thinned) -> tuple[object, ...]:
     type_ = one.weight.type
-    shape = type_.shape if isinstance(type_, TensorType) else None
+    shape = type_.shape
     kept = one.kept.kept if one.kept is not None and one.kept.kept else (None,) * len(_SHARES)
     groups = one.groups
     numbers = (None, None, None) if groups is None else (groups.ready, groups.kept, one.sparse_bytes)

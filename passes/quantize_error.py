@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from irscope.ir.graph import Facet, Graph, Role, Value
-from irscope.ir.types import TensorType
 from irscope.passes.sizes import at_least, within
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -162,18 +161,17 @@ class QuantizeError(Analysis[WeightErrors]):
 
 def _head(one: TensorError) -> tuple[object, ...]:
     type_ = one.weight.type
-    assert isinstance(type_, TensorType)
     return one.weight.name, type_.dtype.text, type_.shape, _size(one.weight), one.smallest, one.bits, one.bytes
 
 
 def _size(weight: Value) -> int:
-    size = weight.type.nbytes if isinstance(weight.type, TensorType) else None
+    size = weight.type.nbytes
     return size if isinstance(size, int) else 0
 
 
 def _is_matrix(weight: Value) -> bool:
     type_ = weight.type
-    if not isinstance(type_, TensorType) or weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
+    if weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
         return False
     return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16
 

@@ -95,14 +95,14 @@ def is_known(type_: Type) -> bool:
 
 def symbols_of(type_: Type) -> set[str]:
     """Names of the symbols in a type's sizes."""
-    if not isinstance(type_, TensorType) or type_.shape is None:
+    if type_.shape is None:
         return set()
     return {name for dim in type_.shape if isinstance(dim, SymDim) for name in dim.symbol_names()}
 
 
 def dtype_cell(type_: Type) -> str | None:
     """A type's element type as reports show it."""
-    if isinstance(type_, TensorType | ScalarType) and type_.dtype is not DType.UNKNOWN:
+    if type_.dtype is not DType.UNKNOWN:
         return type_.dtype.text
     return None
 

@@ -9,7 +9,6 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Role, Value
 from irscope.ir.payload import Blob, FileRegion
 from irscope.ir.program import Program
-from irscope.ir.types import TensorType
 
 
 @dataclass
@@ -74,8 +73,8 @@ def count_parameters(program: Program) -> ParameterTotals:
     for weight in program.weights():
         totals.weights.append(weight)
         type_ = weight.type
-        numel = type_.numel if isinstance(type_, TensorType) else None
-        size = type_.nbytes if isinstance(type_, TensorType) else None
+        numel = type_.numel
+        size = type_.nbytes
         if numel is None or size is None:
             totals.unsized.append(weight)
             continue

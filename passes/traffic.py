@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Value
-from irscope.ir.types import TensorType
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.entries import Entry
 from irscope.passes.costs.tables import cell, entries_table
@@ -67,8 +66,7 @@ class Traffic(Analysis[Moved]):
         def size(values: list[Value]) -> Dim | None:
             found: Dim = 0
             for value in dict.fromkeys(values):
-                type_ = types.type_of(value)
-                each = type_.nbytes if isinstance(type_, TensorType) else 0
+                each = types.type_of(value).tensor_bytes
                 if each is None:
                     return None
                 found = found + each

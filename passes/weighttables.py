@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Value
-from irscope.ir.types import TensorType
+from irscope.ir.types import TensorType, Type
 from irscope.passes.sizes import at_least, share_of, within
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
@@ -159,8 +159,8 @@ def module_table(totals: ParameterTotals, depth: int) -> Table:
     for weight in totals.weights:
         if weight in totals.tied_to:
             continue
-        numel = weight.type.numel if isinstance(weight.type, TensorType) else None
-        size = weight.type.nbytes if isinstance(weight.type, TensorType) else None
+        numel = weight.type.numel
+        size = weight.type.nbytes
         name = weight.name or ""
         for module in ("", *(name[: cut.start()] for cut in islice(_SEPARATOR.finditer(name), min(max(depth, 0), _DEEPEST)))):
             share = shares.setdefault(module, [0, 0, 0])
@@ -176,7 +176,7 @@ def module_table(totals: ParameterTotals, depth: int) -> Table:
     return Table.of(rows, ["module:text", "tensors:count", "elements:count", "bytes", "share:ratio"], "modules")
 
 
-def alignment_of(type_: TensorType) -> int | None:
+def alignment_of(type_: Type) -> int | None:
     """The largest of 128, 64, 16, 8 (else 1) that divides the first two sizes: those of a matrix, the channels of a convolution."""
     sizes = None if type_.shape is None else type_.shape[:2]
     if sizes is None or any(isinstance(size, SymDim) for size in sizes):
@@ -189,11 +189,7 @@ def alignment_table(weights: Iterable[Value]) -> Table:
     """How many matrices have sizes that are multiples of 8, 16, 64, 128, and what filling up the others would take."""
     weights = list(weights)
     open_ended = sum(isinstance(weight.type, TensorType) and _may_be_matrix(weight.type) for weight in weights)
-    matrices = [
-        (weight, weight.type.dtype.bits or 8, sizes)
-        for weight in weights
-        if isinstance(weight.type, TensorType) and (sizes := _matrix(weight.type)) and _bytes(weight)
-    ]
+    matrices = [(weight, weight.type.dtype.bits or 8, sizes) for weight in weights if (sizes := _matrix(weight.type)) and _bytes(weight)]
     rows = []
     for multiple in MULTIPLES:
         aligned = waste = held = 0
@@ -215,19 +211,19 @@ def _up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def _matrix(type_: TensorType) -> tuple[int, int] | None:
+def _matrix(type_: Type) -> tuple[int, int] | None:
     shape = type_.shape
     if shape is None or len(shape) < 2 or isinstance(shape[0], SymDim) or isinstance(shape[1], SymDim):
         return None
     return (shape[0], shape[1]) if shape[0] and shape[1] else None
 
 
-def _may_be_matrix(type_: TensorType) -> bool:
+def _may_be_matrix(type_: Type) -> bool:
     """Whether it may be a matrix whose sizes are not numbers."""
     shape = type_.shape
     return shape is None or (len(shape) >= 2 and any(isinstance(size, SymDim) for size in shape))
 
 
 def _bytes(weight: Value) -> int:
-    size = weight.type.nbytes if isinstance(weight.type, TensorType) else None
+    size = weight.type.nbytes
     return size if isinstance(size, int) else 0

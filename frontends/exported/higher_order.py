@@ -12,7 +12,7 @@ from irscope.frontends.torch_common.signatures import Argument
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.payload import Literal
-from irscope.ir.types import TensorType, Type, tensor
+from irscope.ir.types import Type, tensor
 
 
 def add_higher_order(body: BodyReader, node: Json, name: str) -> None:
@@ -129,7 +129,7 @@ def _add_scan(body: BodyReader, node: Json, step: Json, state: list[Argument], s
     inside: list[Argument] = []
     for index, value in enumerate(operands):
         type_ = value.type
-        if index >= len(state) and isinstance(type_, TensorType) and type_.shape:
+        if index >= len(state) and type_.shape:
             type_ = tensor(type_.dtype, type_.shape[1:], type_.device)
         inside.append(region.add_input(type_))
     region.set_outputs(_run(body, region, step, [*inside, *captured]))

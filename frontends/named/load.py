@@ -31,7 +31,7 @@ from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
 from irscope.ir.program import Assumed, Program
-from irscope.ir.types import TensorType
+from irscope.ir.types import UNKNOWN_TYPE
 from irscope.passkit.settings import Settings
 
 _SMALLEST_OPEN: Final = 2
@@ -73,7 +73,7 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
         except Exception as error:  # whatever the package raises is why it cannot make the model
             raise LoadError(f"{name.package} cannot make it: {first_line(error)}", code="IRS197", where=text) from error
         wanted = [_as_asked(one, recipe.dtype) for one in recipe.inputs(module)]
-    asked = {type_.dtype for type_ in options.inputs.values() if isinstance(type_, TensorType)}
+    asked = {type_.dtype for type_ in options.inputs.values()}
     dtype = recipe.dtype or next((one for one in (DType.BF16, DType.F16) if one in asked), None)
     if dtype is not None:
         module = module.to(torch_dtype(dtype)) if recipe.is_cast or dtype is not recipe.dtype else module
@@ -190,8 +190,7 @@ def _names(program: Program, chosen: Chosen) -> dict[str, str]:
     found: dict[str, str] = {}
     inputs = {value.name: value.type for value in program.graph.inputs}
     for one in chosen.inputs:
-        type_ = inputs.get(one.name)
-        for size, dim in zip(one.shape, type_.shape or () if isinstance(type_, TensorType) else (), strict=False):
+        for size, dim in zip(one.shape, inputs.get(one.name, UNKNOWN_TYPE).shape or (), strict=False):
             if isinstance(size, str) and size in chosen.open:
                 if not isinstance(dim, SymDim):
                     raise LoadError(f"the model fixes {size} at {dim}", code="IRS673", hint=f"`--bind {size}={dim}`")

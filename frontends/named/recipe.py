@@ -11,7 +11,6 @@ from irscope.frontends.base import LoadOptions
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Assumed
-from irscope.ir.types import TensorType
 
 if TYPE_CHECKING:
     from torch import nn
@@ -86,7 +85,7 @@ def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name:
     by_name = {one.name: at for at, one in enumerate(inputs)}
     for key, type_ in options.inputs.items():
         at = by_name.get(key, int(key) if key.isdigit() and int(key) < len(inputs) else -1)
-        if at < 0 or not isinstance(type_, TensorType) or type_.shape is None:
+        if at < 0 or type_.shape is None:
             known = ", ".join(f"{one.name}={shown_type(one)}" for one in inputs) or "none"
             problem = f"the model has no input {key!r}" if at < 0 else f"--input {key} needs a tensor type with a shape"
             raise UsageError(problem, code="IRS623", where=name, hint=f"inputs: {known}")
@@ -106,7 +105,7 @@ def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name:
         raise UsageError(f"{zero}=0 leaves nothing to run", code="IRS671", where=name, hint="sizes are at least 1")
     sizes = {symbol: options.bind.get(symbol, usual.get(symbol, 2)) for symbol in used}
     # Names that the user gives to sizes of an input are sizes that stay open.
-    named = {size for type_ in options.inputs.values() if isinstance(type_, TensorType) for size in map(str, type_.shape or ())}
+    named = {size for type_ in options.inputs.values() for size in map(str, type_.shape or ())}
     free = {symbol for symbol in used if symbol not in options.bind and (symbol in options.open_sizes or symbol in named)}
     return Chosen(tuple(inputs), sizes, frozenset(free), frozenset(used) - free - set(options.bind))
 

@@ -22,7 +22,7 @@ from irscope.frontends.onnx.scopes import Scopes
 from irscope.frontends.onnx.tensors import role_of
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.places import Scope
-from irscope.ir.types import UNKNOWN_TENSOR, TensorType, Type
+from irscope.ir.types import UNKNOWN_TENSOR, Type
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
 _LONGEST_TEXT = 1024
@@ -398,7 +398,7 @@ def _in_attributes(call: Call) -> list[Value]:
     ]
     found = call.attribute_weights(dict.fromkeys(names, Role.PARAMETER))
     for weight in found:
-        if isinstance(weight.type, TensorType) and weight.type.shape is not None:
+        if weight.type.shape is not None:
             weight.role = role_of(weight.type)
     return found
 

@@ -21,7 +21,7 @@ from irscope.frontends.onnx.types import MOST_AXES
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Role
 from irscope.ir.payload import Blob, FileRegion, Literal, Payload, Scalar
-from irscope.ir.types import TensorType, tensor
+from irscope.ir.types import TensorType, Type, tensor
 from irscope.weights.folder import DataFile, Forbidden, ModelFolder
 
 MOST_LITERAL = 1024
@@ -138,7 +138,7 @@ def is_literal(dtype: DType, count: int) -> bool:
     return count <= (MOST_LITERAL_FLOATS if dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX) else MOST_LITERAL)
 
 
-def role_of(type_: TensorType) -> Role:
+def role_of(type_: Type) -> Role:
     """Sizes, indices, masks and single numbers are constants, everything else is a parameter.
 
     Lowering corrects this where an operator says more: running statistics and scales are buffers, integer biases parameters.

@@ -13,7 +13,7 @@ from irscope.frontends.onnx.elements import DTYPES
 from irscope.frontends.onnx.failures import BAD_DIM, BAD_TENSOR, refuse, short
 from irscope.ir.dims import Dim, SymDim, parse_dim, symbol, unknown
 from irscope.ir.dtypes import DType
-from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, map_of, optional, sequence, tensor
+from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, sequence, tensor
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _NO_IDENTIFIER = re.compile(r"\W+", re.ASCII)
@@ -70,7 +70,7 @@ class Symbols:
 
     def adopt(self, type_: Type) -> None:
         """Make the symbols of a type that a user gave symbols of the program."""
-        for dim in (type_.shape or ()) if isinstance(type_, TensorType) else ():
+        for dim in type_.shape or ():
             if isinstance(dim, SymDim):
                 for found in dim.symbols():
                     self.named.setdefault(str(found), found)

@@ -12,7 +12,7 @@ from irscope.frontends.torch_common.signatures import Argument
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
-from irscope.ir.types import TensorType, Type, tensor
+from irscope.ir.types import Type, tensor
 
 # A dispatcher operator with tensors among its operands only computes; these would open files.
 _REFUSED = frozenset({"from_file", "save", "load", "_load_for_executorch"})
@@ -67,7 +67,7 @@ class FakeTypes:
     def _real(self, arg: Argument) -> Any:
         if isinstance(arg, Value):
             type_ = arg.type
-            if not isinstance(type_, TensorType) or type_.shape is None or any(isinstance(size, SymDim) for size in type_.shape):
+            if type_.shape is None or any(isinstance(size, SymDim) for size in type_.shape):
                 raise ValueError("not a tensor of known size")
             return self._torch.empty(type_.shape, dtype=self._dtype(type_.dtype))
         if isinstance(arg, DType):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from irscope.frontends.torch_common.lowering import AtenCall, CannotLower, Lowered, Rule
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Attr, Value
-from irscope.ir.types import TensorType
 
 TEMPLATES: dict[str, str] = {
     "group_norm": "nn.group_norm input weight bias ; num_groups epsilon=eps",
@@ -158,10 +157,10 @@ def _recurrent(op: str) -> Rule:
 
 def _hidden_size(weights: list[Value | None]) -> tuple[Dim, Dim]:
     """Units of a layer and of its projection, from the weights that act on the state."""
-    recurrent = weights[1].type if len(weights) > 1 and weights[1] is not None else None
-    if not isinstance(recurrent, TensorType) or recurrent.shape is None or len(recurrent.shape) != 2:
+    recurrent = weights[1].type.shape if len(weights) > 1 and weights[1] is not None else None
+    if recurrent is None or len(recurrent) != 2:
         raise CannotLower("the weights' sizes are unknown")
-    gates, features = recurrent.shape
+    gates, features = recurrent
     if isinstance(gates, SymDim) or isinstance(features, SymDim):
         raise CannotLower("the weights' sizes are unknown")
     return (features, 0) if gates in (features, 3 * features, 4 * features) else (gates // 4, features)

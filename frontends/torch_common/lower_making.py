@@ -6,7 +6,7 @@ from irscope.frontends.torch_common.lowering import AtenCall, CannotLower, Lower
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
-from irscope.ir.types import ScalarType, TensorType
+from irscope.ir.types import TensorType
 
 TEMPLATES: dict[str, str] = {
     "zeros_like": "tensor.full_like self ; fill:0 dtype device",
@@ -87,7 +87,7 @@ def _arange(call: AtenCall) -> Lowered:
     numbers: list[object] = []
     for name, bound in bounds.items():
         if isinstance(bound, Value):
-            numbers.append(0.0 if isinstance(bound.type, TensorType | ScalarType) and bound.type.dtype.is_float else 0)
+            numbers.append(0.0 if bound.type.dtype.is_float else 0)
         elif isinstance(bound, int | float | SymDim):
             attrs[name] = bound
             numbers.append(bound)

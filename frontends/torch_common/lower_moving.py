@@ -128,7 +128,7 @@ def _like(op: str, mode: dict[str, Attr]) -> Rule:
 
     def rule(call: AtenCall) -> Lowered:
         other = call.tensor("other").type
-        if not isinstance(other, TensorType) or other.shape is None:
+        if other.shape is None:
             raise CannotLower("the other tensor's sizes are unknown")
         return Lowered(op, (call.tensor("self"),), {"shape": other.shape, **mode})
 
@@ -190,7 +190,7 @@ def _split_at(call: AtenCall) -> Lowered:
     places = call.dims("indices")
     type_ = call.tensor("self").type
     axis = call["dim"]
-    if not isinstance(type_, TensorType) or type_.shape is None or not isinstance(axis, int):
+    if type_.shape is None or not isinstance(axis, int):
         raise CannotLower("the tensor's sizes are unknown")
     size = type_.shape[axis]
     if any(isinstance(place, SymDim | Value) for place in places) or isinstance(size, SymDim):

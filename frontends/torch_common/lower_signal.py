@@ -6,12 +6,11 @@ from irscope.frontends.torch_common.lowering import AtenCall, CannotLower, Lower
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
-from irscope.ir.types import TensorType
 
 
 def _shape(call: AtenCall) -> tuple[Dim, ...]:
     type_ = call.tensor("self").type
-    if not isinstance(type_, TensorType) or type_.shape is None:
+    if type_.shape is None:
         raise CannotLower("the tensor's sizes are unknown")
     return type_.shape
 
@@ -56,7 +55,7 @@ def _plain_transform(kind: str) -> Rule:
 def _short(call: AtenCall) -> Lowered:
     """`stft`: a quarter of a window from one frame to the next unless it says otherwise."""
     x = call.tensor("self")
-    real = isinstance(x.type, TensorType) and x.type.dtype in (DType.F16, DType.BF16, DType.F32, DType.F64)
+    real = x.type.dtype in (DType.F16, DType.BF16, DType.F32, DType.F64)
     attrs = _frames(call)
     attrs["center"] = call.flag("center")
     attrs["onesided"] = real if call["onesided"] is None else call.flag("onesided")

@@ -11,7 +11,6 @@ from irscope.frontends.torch_common.signatures import Argument, Signature
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Called
-from irscope.ir.types import TensorType
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class AtenCall:
     def rank(self, name: str) -> int | None:
         """Axes of a tensor argument, None where they are unknown."""
         type_ = self.tensor(name).type
-        return type_.rank if isinstance(type_, TensorType) else None
+        return type_.rank
 
 
 Rule: TypeAlias = Callable[[AtenCall], Lowered]

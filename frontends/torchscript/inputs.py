@@ -118,7 +118,7 @@ class Inputs:
         return None
 
     def _input(self, name: str, type_: Type) -> Value:
-        if isinstance(type_, TensorType) and type_.shape is not None:
+        if type_.shape is not None:
             for dim in type_.shape:
                 if isinstance(dim, SymDim):
                     for part in dim.symbols():

@@ -16,7 +16,6 @@ from irscope.ir.dims import SymDim, bounds
 from irscope.ir.graph import Graph, Value
 from irscope.ir.program import Program
 from irscope.ir.remedy import input_option, typed
-from irscope.ir.types import TensorType
 from irscope.measure.record.request import ORT, TORCH, InputSpec, Options, Request
 from irscope.recording.records import Input, ModelRecord
 from irscope.session import file_digest, open_model
@@ -112,7 +111,7 @@ def _usual_sizes(program: Program) -> dict[str, int]:
     """A usual size for each symbol without a chosen one, within its bounds: a batch of 1, pictures of 224, other lengths 128."""
     places: dict[str, tuple[int, int]] = {}
     for value in program.graph.inputs:
-        shape = value.type.shape if isinstance(value.type, TensorType) else None
+        shape = value.type.shape
         for axis, size in enumerate(shape or ()):
             if isinstance(size, SymDim):
                 places.setdefault(str(size), (axis, len(shape or ())))
@@ -136,7 +135,7 @@ def _within(size: int, symbol: SymDim) -> int:
 def _spec(number: int, value: Value) -> InputSpec:
     name = value.name or str(number)
     type_ = value.type
-    if not isinstance(type_, TensorType) or type_.shape is None:
+    if type_.shape is None:
         raise UsageError(f"input {name} is {type_}, which has no sizes", code="IRS478", hint=f"say {typed(input_option(value))}")
     sizes = [dim for dim in type_.shape if not isinstance(dim, SymDim)]
     if len(sizes) != len(type_.shape):

@@ -46,7 +46,7 @@ def _on_axis(program: Program, axis: int) -> list[str]:
     """Symbols that are the size of this axis of an input, each once."""
     sizes: list[Dim] = []
     for value in program.graph.inputs:
-        shape = value.type.shape if isinstance(value.type, TensorType) else None
+        shape = value.type.shape
         if shape is not None and axis < len(shape):
             sizes.append(shape[axis])
     names = [str(size) for size in sizes if isinstance(size, SymDim) and str(size) in program.symbols]
@@ -103,7 +103,7 @@ def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:
     found: dict[Value, list[SymDim]] = {}
     for value in program.graph.inputs:
         type_ = value.type
-        if not isinstance(type_, TensorType) or type_.dtype.kind not in (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL):
+        if type_.dtype.kind not in (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL):
             continue
         count = type_.numel
         if value.name is None or not isinstance(count, int) or count > _MAX_ELEMENTS:

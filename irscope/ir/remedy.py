@@ -48,8 +48,8 @@ def example_size(symbol: SymDim) -> int:
 def input_option(value: Value) -> str:
     """`--input x=f32[1,3,224,224]`: a type for an input of which the file says too little, as an example of how one is written."""
     type_ = value.type
-    dtype = type_.dtype if isinstance(type_, TensorType) and type_.dtype is not DType.UNKNOWN else DType.F32
-    shape = type_.shape if isinstance(type_, TensorType) else None
+    dtype = type_.dtype if type_.dtype is not DType.UNKNOWN else DType.F32
+    shape = type_.shape
     if shape is None:
         sizes = f"1,{USUAL_LENGTH}" if dtype.kind in _NUMBERS else "1,3,224,224"
     else:
@@ -62,7 +62,7 @@ def open_input_option(inputs: Iterable[Value], name: str) -> str:
     axis = 1 if name in SEQUENCE else 0
     for value in inputs:
         type_ = value.type
-        if value.name and isinstance(type_, TensorType) and type_.shape is not None and len(type_.shape) > axis:
+        if value.name and type_.shape is not None and len(type_.shape) > axis:
             sizes = [str(size) for size in type_.shape]
             sizes[axis] = name
             typed_input = f"{value.name}={type_.dtype}[{','.join(sizes)}]"

@@ -24,11 +24,53 @@ _is_plain_device = re.compile(r"[A-Za-z0-9_.:/-]+").fullmatch
 
 
 class Type:
-    """What a value is; `str()` gives the spelling of the text form."""
+    """What a value is; `str()` gives the spelling of the text form.
+
+    Every type answers what is asked about tensors, so that most readers need not tell tensors from the others: what has no elements
+    of its own (a list, a number in Python) answers as a tensor of which nothing is known.
+    """
 
     __slots__ = ("__weakref__", "text")
 
     text: str
+    dtype: DType = DType.UNKNOWN
+    shape: Shape = None
+    layout: Layout = None
+    device: str = ""
+
+    @property
+    def rank(self) -> int | None:
+        """Number of axes, None where it is unknown."""
+        return None
+
+    @property
+    def numel(self) -> Dim | None:
+        """Number of elements, None where the rank is unknown."""
+        return None
+
+    @property
+    def nbytes(self) -> Dim | None:
+        """Bytes of the packed elements, None where shape or element size is unknown."""
+        return None
+
+    @property
+    def tensor_bytes(self) -> Dim | None:
+        """What a value takes as a tensor: its bytes, and nothing where it is none."""
+        return 0
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every size is a plain integer."""
+        return False
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there can be such a tensor: no size is negative, and it has surely no more than `MOST_BYTES`."""
+        return True
+
+    def with_shape(self, shape: Iterable[Dim] | None) -> TensorType:
+        """The same element type and device with other sizes; strides no longer hold and are dropped."""
+        return tensor(self.dtype, shape, self.device)
 
     def __setattr__(self, field: str, to: object) -> NoReturn:
         raise AttributeError("a type is shared by all values that have it: give the value another one, such as type.with_shape(...)")
@@ -56,12 +98,10 @@ class TensorType(Type):
 
     @property
     def numel(self) -> Dim | None:
-        """Number of elements, None where the rank is unknown."""
         return None if self.shape is None else product(self.shape)
 
     @property
     def nbytes(self) -> Dim | None:
-        """Bytes of the packed elements, None where shape or element size is unknown."""
         bits = self.dtype.bits
         if bits is None or self.shape is None:
             return None
@@ -69,8 +109,11 @@ class TensorType(Type):
         return count * (bits // 8) if bits % 8 == 0 else (count * bits + 7) // 8
 
     @property
+    def tensor_bytes(self) -> Dim | None:
+        return self.nbytes
+
+    @property
     def is_possible(self) -> bool:
-        """Whether there can be such a tensor: no size is negative, and it has surely no more than `MOST_BYTES`."""
         if self.shape is None:
             return True
         bits = self.dtype.bits or 8
@@ -83,12 +126,7 @@ class TensorType(Type):
 
     @property
     def is_static(self) -> bool:
-        """Whether every size is a plain integer."""
         return self.shape is not None and not any(isinstance(dim, SymDim) for dim in self.shape)
-
-    def with_shape(self, shape: Iterable[Dim] | None) -> TensorType:
-        """The same element type and device with other sizes; strides no longer hold and are dropped."""
-        return tensor(self.dtype, shape, self.device)
 
     def with_dtype(self, dtype: DType) -> TensorType:
         return tensor(dtype, self.shape, self.device, self.layout)

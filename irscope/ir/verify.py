@@ -15,7 +15,7 @@ from irscope.ir.places import Scope
 from irscope.ir.printer import ValueNames, loose_names, print_node, value_names
 from irscope.ir.program import PLAIN_ATTRS, Program, mentions
 from irscope.ir.spelling import MAX_NESTING
-from irscope.ir.types import TensorType, Type
+from irscope.ir.types import Type
 
 # ----------------------------------------------------------------------------------------------------
 # What the verifier collects: problems that name the node as the text form shows it.
@@ -188,7 +188,7 @@ class ValueChecker:
         for value, data in graph.data.items():
             if value.declared_in is not graph or value.role not in _WEIGHT_ROLES:
                 self._declared_wrongly(value, graph, "has data there, but is none of its weights")
-            count = value.type.numel if isinstance(value.type, TensorType) else None
+            count = value.type.numel
             if isinstance(data, Literal) and isinstance(count, int) and len(data.values) != count:
                 self._declared_wrongly(value, graph, f"has {len(data.values)} values for {count} elements")
 

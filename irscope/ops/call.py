@@ -126,6 +126,13 @@ class OpCall:
             raise RuleError(f"{name!r} of {self.spec.name} holds something that is no tensor")
         return tensors  # type: ignore[return-value]  # just checked
 
+    def made(self, index: int = 0) -> TensorType:
+        """The type of a result that must be a tensor."""
+        type_ = self.results[index]
+        if isinstance(type_, TensorType):
+            return type_
+        raise RuleError(f"a result of {self.spec.name} is {type_}, not a tensor")
+
     def shape(self, name: str) -> Shape:
         """Sizes of a tensor operand, None where its rank is unknown."""
         return self.tensor(name).shape

@@ -50,8 +50,7 @@ def result_type_of(kind: Kind) -> Infer:
 
 def result_element(call: OpCall) -> DType:
     """Element type of the first result."""
-    result = call.results[0]
-    return result.dtype if isinstance(result, TensorType | ScalarType) else DType.UNKNOWN
+    return call.results[0].dtype
 
 
 def on_first(on_array: Callable[[Array, OpCall], Any], on_dim: OnDim | None = None) -> Callable[[OpCall], Known | None]:

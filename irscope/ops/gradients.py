@@ -39,8 +39,7 @@ def _results(call: OpCall) -> tuple[Type, ...]:
 
 def _wanted(call: OpCall, index: int) -> bool:
     """Whether a gradient is asked for."""
-    found = call.results[index] if index < len(call.results) else None
-    return isinstance(found, TensorType) and found.shape is not None
+    return index < len(call.results) and call.results[index].shape is not None
 
 
 # -- functions of single elements --------------------------------------------------------------------------------------

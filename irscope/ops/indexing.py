@@ -171,7 +171,7 @@ def numpy_index(values: Sequence[Known | None], types: Sequence[Type | None]) ->
         elif value is None or is_symbolic(value):
             return None
         else:
-            is_mask = isinstance(type_, TensorType) and type_.dtype in (DType.BOOL, DType.U8)
+            is_mask = type_.dtype in (DType.BOOL, DType.U8)
             parts.append(value.astype(np.bool_ if is_mask else np.int64))
     return tuple(parts)
 
@@ -307,9 +307,8 @@ def _evaluate_bincount(call: OpCall) -> Known | None:
     weights = plain(call, "weights") if call.given("weights") else None
     if x is None or (call.given("weights") and weights is None):
         return None
-    result = call.results[0]
     found = np.bincount(x.astype(np.int64), weights, call.int_attr("minlength"))
-    return settle(found, result.dtype) if isinstance(result, TensorType) else None
+    return settle(found, call.made().dtype)
 
 
 def _infer_take(call: OpCall) -> TensorType:

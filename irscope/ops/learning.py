@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType
-from irscope.ir.types import MapType, Shape, TensorType, Type, map_of, sequence, tensor
+from irscope.ir.types import MapType, Shape, Type, map_of, sequence, tensor
 from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr, moved, per_element
@@ -106,7 +106,7 @@ def _infer_dictionary(call: OpCall) -> Type:
     if not isinstance(source, MapType):
         raise RuleError(f"learn.dict_vectorizer needs a dictionary, not {source}")
     value = source.value
-    return tensor(value.dtype if isinstance(value, TensorType) else DType.UNKNOWN, None)
+    return tensor(value.dtype, None)
 
 
 def _infer_relabelled(call: OpCall) -> Type:

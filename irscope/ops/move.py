@@ -72,7 +72,7 @@ def _joined(call: OpCall, shapes: Sequence[tuple[Dim, ...] | None], rank: int, a
 def _evaluate_concat(call: OpCall) -> Known | None:
     arrays = [value for value in call.values if value is not None]
     result = call.results[0]
-    if len(arrays) < len(call.types) or not isinstance(result, TensorType) or result.shape is None:
+    if len(arrays) < len(call.types) or result.shape is None:
         return None
     parts = [array for array in arrays if array.ndim == len(result.shape)]
     joined = np.concatenate(alike(parts), axis=call.axis(call.int_attr("axis"), len(result.shape)))
@@ -98,10 +98,9 @@ def _infer_stack(call: OpCall) -> Type:
 
 def _evaluate_stack(call: OpCall) -> Known | None:
     arrays = [value for value in call.values if value is not None]
-    result = call.results[0]
-    if len(arrays) < len(call.types) or not isinstance(result, TensorType):
+    if len(arrays) < len(call.types):
         return None
-    return settle(np.stack(alike(arrays), axis=call.axis(call.int_attr("axis"), arrays[0].ndim + 1)), result.dtype)
+    return settle(np.stack(alike(arrays), axis=call.axis(call.int_attr("axis"), arrays[0].ndim + 1)), call.made().dtype)
 
 
 def _infer_tile(call: OpCall) -> TensorType:

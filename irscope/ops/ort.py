@@ -11,7 +11,6 @@ from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from irscope.ir.dtypes import DType
-from irscope.ir.types import TensorType
 
 if TYPE_CHECKING:
     from irscope.ops.call import OpCall
@@ -67,7 +66,7 @@ def _halves(*names: str) -> tuple[OrtKernel, ...]:
 def _shape(call: OpCall, operand: int, *dtypes: DType) -> tuple[int, ...] | None:
     """Sizes of an operand, where it is a tensor of one of these element types and they are numbers."""
     type_ = call.types[operand] if operand < len(call.types) else None
-    if not isinstance(type_, TensorType) or type_.dtype not in dtypes or type_.shape is None:
+    if type_ is None or type_.dtype not in dtypes or type_.shape is None:
         return None
     shape = tuple(dim for dim in type_.shape if isinstance(dim, int))
     return shape if len(shape) == len(type_.shape) else None
@@ -152,11 +151,11 @@ def _packs_quantized_filter(call: OpCall, weights: Sequence[bool]) -> int:
 def _takes_convolution(call: OpCall, threads: int) -> int:
     """Patches of the image: all of them where there are more filters than places, else some for each thread."""
     image, filters = _shape(call, 0, DType.F32), _shape(call, 1, DType.F32)
-    type_ = call.results[0] if call.results else None
-    if image is None or filters is None or not isinstance(type_, TensorType) or type_.shape is None:
+    shape = call.results[0].shape if call.results else None
+    if image is None or filters is None or shape is None:
         return 0
-    places = prod(dim for dim in type_.shape[2:] if isinstance(dim, int))
-    if prod(filters[2:]) == 1 and type_.shape[2:] == image[2:] and all(stride == 1 for stride in call.attr("strides") or ()):
+    places = prod(dim for dim in shape[2:] if isinstance(dim, int))
+    if prod(filters[2:]) == 1 and shape[2:] == image[2:] and all(stride == 1 for stride in call.attr("strides") or ()):
         return 0
     inner = prod(filters[1:])
     count = filters[0] // (call.int_attr("groups") or 1)

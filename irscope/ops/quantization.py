@@ -6,7 +6,7 @@ import numpy as np
 
 from irscope.ir.dims import product
 from irscope.ir.dtypes import DType, DTypeKind
-from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, plain
@@ -66,8 +66,8 @@ def _parameter(call: OpCall, name: str, shape: tuple[int, ...]) -> Array | None:
 
 
 def _evaluate_quantize(call: OpCall) -> Known | None:
-    known, result = plain(call, "x"), call.results[0]
-    if known is None or not isinstance(result, TensorType):
+    known, result = plain(call, "x"), call.made()
+    if known is None:
         return None
     x = known[0]
     scale, zero = _parameter(call, "scale", x.shape), _parameter(call, "zero_point", x.shape)
@@ -83,8 +83,8 @@ def _evaluate_quantize(call: OpCall) -> Known | None:
 
 
 def _evaluate_dequantize(call: OpCall) -> Known | None:
-    known, result = plain(call, "x"), call.results[0]
-    if known is None or not isinstance(result, TensorType):
+    known, result = plain(call, "x"), call.made()
+    if known is None:
         return None
     x = known[0]
     scale, zero = _parameter(call, "scale", x.shape), _parameter(call, "zero_point", x.shape)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from irscope.ir.dims import Dim, product
-from irscope.ir.types import TensorType
 from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.spec import Absent, CostRule, Family, OpSpec, UnknownCost, numel, op, sizes
@@ -17,7 +16,7 @@ _REQUANTIZING = 2
 
 def _filters(call: OpCall) -> tuple[Dim, ...]:
     """Sizes of the packed weights: of the operands behind the first, those with most axes."""
-    shapes = [type_.shape for type_ in call.types[1:] if isinstance(type_, TensorType) and type_.shape]
+    shapes = [type_.shape for type_ in call.types[1:] if type_ is not None and type_.shape]
     if not shapes:
         raise UnknownCost
     return max(shapes, key=len)

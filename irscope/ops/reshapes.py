@@ -102,7 +102,7 @@ def _quotient(call: OpCall, total: Dim, others: Sequence[Dim], open_dim: Dim) ->
 
 def _shares_reshape(call: OpCall) -> bool | None:
     result = call.results[0]
-    return is_viewable(call.tensor("x"), result.shape if isinstance(result, TensorType) else None)
+    return is_viewable(call.tensor("x"), result.shape)
 
 
 def _infer_flatten(call: OpCall) -> TensorType:

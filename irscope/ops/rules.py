@@ -149,8 +149,8 @@ def total_bytes(types: Sequence[Type | None]) -> Dim:
     """Bytes of all tensors among these types; raises UnknownCost where a size is unknown."""
     result: Dim = 0
     for type_ in types:
-        if isinstance(type_, TensorType):
-            if type_.nbytes is None:
-                raise UnknownCost
-            result = result + type_.nbytes
+        size = 0 if type_ is None else type_.tensor_bytes
+        if size is None:
+            raise UnknownCost
+        result = result + size
     return result

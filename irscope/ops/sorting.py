@@ -159,9 +159,8 @@ def _evaluate_search(call: OpCall) -> Known | None:
     limits, x = plain(call, "boundaries"), plain(call, "x")
     if limits is None or x is None or limits.ndim != 1:
         return None
-    result = call.results[0]
     found = np.searchsorted(limits, x, side="right" if call.attr("right") else "left")
-    return settle(np.asarray(found), result.dtype) if isinstance(result, TensorType) else None
+    return settle(np.asarray(found), call.made().dtype)
 
 
 def _infer_median(call: OpCall) -> Sequence[TensorType]:

@@ -155,7 +155,7 @@ class UnknownCost(Exception):
 
 def numel(type_: Type | None) -> Dim:
     """Elements of a tensor for a cost rule; raises UnknownCost where the rank is unknown."""
-    count = type_.numel if isinstance(type_, TensorType) else None
+    count = None if type_ is None else type_.numel
     if count is None:
         raise UnknownCost
     return count
@@ -163,7 +163,7 @@ def numel(type_: Type | None) -> Dim:
 
 def sizes(type_: Type | None) -> tuple[Dim, ...]:
     """Shape of a tensor for a cost rule; raises UnknownCost where the rank is unknown."""
-    shape = type_.shape if isinstance(type_, TensorType) else None
+    shape = None if type_ is None else type_.shape
     if shape is None:
         raise UnknownCost
     return shape
@@ -172,11 +172,10 @@ def sizes(type_: Type | None) -> tuple[Dim, ...]:
 def _traffic(types: Sequence[Type | None]) -> Dim | None:
     total: Dim = 0
     for type_ in types:
-        if isinstance(type_, TensorType):
-            size = type_.nbytes
-            if size is None:
-                return None
-            total = total + size
+        size = 0 if type_ is None else type_.tensor_bytes
+        if size is None:
+            return None
+        total = total + size
     return total
 
 

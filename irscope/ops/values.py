@@ -76,7 +76,7 @@ def as_ints(array: Array) -> tuple[int, ...] | None:
 
 def static_shape(type_: Type) -> tuple[int, ...] | None:
     """Sizes of a tensor type as plain integers, None where one is not known."""
-    if not isinstance(type_, TensorType) or type_.shape is None:
+    if type_.shape is None:
         return None
     sizes = [dim for dim in type_.shape if not isinstance(dim, SymDim)]
     return tuple(sizes) if len(sizes) == len(type_.shape) else None

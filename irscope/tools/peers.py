@@ -14,7 +14,6 @@ import onnx
 
 from irscope.errors import IrscopeError, UsageError
 from irscope.ir.graph import Graph, Node
-from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.passes.costs.count import Costs
 from irscope.session import Model
@@ -245,7 +244,7 @@ def count_onnx_tool(model: Model) -> Counted:
     inputs = {}
     for value in model.graph.inputs:
         type_ = value.type
-        if not isinstance(type_, TensorType) or type_.shape is None or not type_.is_static or value.name is None:
+        if type_.shape is None or not type_.is_static or value.name is None:
             raise CannotCount(f"the sizes of input {value.name!r} are open; give them with --bind or --input to compare")
         found = onnx.helper.tensor_dtype_to_np_dtype(getattr(onnx.TensorProto, _NAMES.get(type_.dtype.text, "FLOAT")))
         inputs[value.name] = np.zeros([int(size) for size in type_.shape if isinstance(size, int)], found)

@@ -141,7 +141,7 @@ def _argument(given: object, is_tensor: bool, types: Inferred) -> object:
             raise CannotCount("a number in the graph depends on data, which this counter would need")
         return known.item() if known.size == 1 else known.tolist()
     type_ = types.type_of(given)
-    if not isinstance(type_, TensorType) or type_.shape is None or not type_.is_static:
+    if type_.shape is None or not type_.is_static:
         raise CannotCount(f"the size of {given.name or 'a tensor'} is open; give it with --bind or --input to compare")
     return type_
 

@@ -10,7 +10,6 @@ from irscope.devices import find_device, target_of
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node
-from irscope.ir.types import TensorType
 from irscope.ops.cost import FREE, Cost
 from irscope.passes.alias import Alias
 from irscope.passes.costs.count import NodeCosts
@@ -42,7 +41,7 @@ class Clock:
         """The clock of a program on a device, by default the one of the settings."""
         profile = find_device(device) if device else target_of(ctx.settings).device
         types = [value.type for value in ctx.program.graph.inputs]
-        sizes = [size for type_ in types if isinstance(type_, TensorType) for size in type_.shape or () if isinstance(size, SymDim)]
+        sizes = [size for type_ in types for size in type_.shape or () if isinstance(size, SymDim)]
         symbols = {str(symbol): symbol for size in sizes for symbol in size.symbols() if not symbol.is_unknown}
         at = {name: typical(symbols[name]) for name in sorted(symbols)}
         made = cls(profile, at, ctx.get(NodeCosts()).entries, None, ctx)

@@ -9,7 +9,6 @@ from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node
 from irscope.ir.program import Runtime
-from irscope.ir.types import TensorType
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.registry import find_op
 from irscope.passes.advice.finding import Enquiry, Finding
@@ -109,8 +108,8 @@ def copies(ask: Enquiry) -> Iterator[Finding]:
     types = ask.ctx.get(Shapes)
     by_op: dict[str, dict[Node, Cost]] = {}
     for node in _copying(ask):
-        first, made = types.type_of(node.inputs[0]) if node.inputs[0] is not None else None, types.type_of(node.outputs[0])
-        read, written = (type_.nbytes if isinstance(type_, TensorType) else None for type_ in (first, made))
+        first, made = types.type_of(node.inputs[0]), types.type_of(node.outputs[0])
+        read, written = (type_.nbytes for type_ in (first, made))
         if read is not None and written is not None:
             by_op.setdefault(node.op, {})[node] = Cost(read=read, written=written)
     for op, costs in by_op.items():
@@ -144,7 +143,7 @@ def casts(ask: Enquiry) -> Iterator[Finding]:
         source = node.inputs[0] if node.op in _CASTS and node.inputs else None
         if source is not None and source.node is not None and source.node.op in _CASTS and source.node.inputs[0] is not None:
             first, last = types.type_of(source.node.inputs[0]), types.type_of(node.outputs[0])
-            if isinstance(first, TensorType) and isinstance(last, TensorType) and first.dtype is last.dtype and first.dtype.is_float:
+            if first.dtype is last.dtype and first.dtype.is_float:
                 nodes.update((one, None) for one in (source.node, node) if one in costs.by_node)
     if nodes:
         runs = {entry.node: entry.runs for entry in costs.entries}
@@ -218,12 +217,8 @@ def dead_nodes(ask: Enquiry) -> Iterator[Finding]:
 
 def half_width(ask: Enquiry) -> Iterator[Finding]:
     """Weights and activations of 32 bits as bf16."""
-    weights = [
-        weight
-        for weight in ask.ctx.program.weights()
-        if isinstance(weight.type, TensorType) and weight.type.dtype is DType.F32 and weight.users
-    ]
-    size = total(weight.type.nbytes for weight in weights if isinstance(weight.type, TensorType))
+    weights = [weight for weight in ask.ctx.program.weights() if weight.type.dtype is DType.F32 and weight.users]
+    size = total(weight.type.nbytes for weight in weights)
     if not weights or not isinstance(size, int):
         return
     activations, known = _activations_in_half(ask)

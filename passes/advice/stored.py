@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from irscope.ir.graph import Node, Role, Value
-from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.passes.advice.finding import Enquiry, Finding
 from irscope.passes.advice.running import several, shown
@@ -20,7 +19,7 @@ from irscope.report.units import Kind
 
 def size_of(weight: Value) -> int:
     """Bytes of a weight, 0 where they are not known."""
-    size = weight.type.nbytes if isinstance(weight.type, TensorType) else None
+    size = weight.type.nbytes
     return size if isinstance(size, int) else 0
 
 
@@ -174,7 +173,7 @@ def alignment(ask: Enquiry) -> Iterator[Finding]:
     more = 0
     for weight in ask.ctx.program.weights():
         type_ = weight.type
-        if not isinstance(type_, TensorType) or weight.role is not Role.PARAMETER or not weight.users or type_.rank != 2:
+        if weight.role is not Role.PARAMETER or not weight.users or type_.rank != 2:
             continue
         multiple, shape = alignment_of(type_), type_.shape or ()
         if (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from irscope.ir.dims import Dim, exact_div, product
-from irscope.ir.graph import Node, Value
-from irscope.ir.types import TensorType
+from irscope.ir.graph import Node
 from irscope.ops.attention import hidden_pairs
 from irscope.passes.costs.count import Costs
 from irscope.passes.inference.engine import Inferred
@@ -50,14 +49,9 @@ def _hidden(node: Node, attention: Attention, flops: Dim, types: Inferred) -> Di
 def _pairs(node: Node, attention: Attention, types: Inferred) -> tuple[Dim, ...] | None:
     """Sizes of the scores: whatever is in front, queries, keys."""
     if attention.is_fused:
-        query, key = _shape(attention.query, types), _shape(attention.key, types)
+        query, key = types.type_of(attention.query).shape, types.type_of(attention.key).shape
         if query is None or key is None or len(query) < 3 or len(key) < 3:
             return None
         return (*query[:-2], query[-2], key[-2])
     softmax = next(one for one in attention.nodes if one.op in ("nn.softmax", "nn.log_softmax"))
-    return _shape(softmax.outputs[0], types)
-
-
-def _shape(value: Value | None, types: Inferred) -> tuple[Dim, ...] | None:
-    type_ = types.type_of(value) if value is not None else None
-    return type_.shape if isinstance(type_, TensorType) else None
+    return types.type_of(softmax.outputs[0]).shape

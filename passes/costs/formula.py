@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind, symbol
-from irscope.ir.types import TensorType, Type, tensor
+from irscope.ir.types import Type, tensor
 from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.spec import OpSpec
@@ -42,7 +42,7 @@ def _attempt(spec: OpSpec, call: OpCall, cost: Cost, keep_ones: bool, tie: bool)
     by_size: dict[Dim, SymDim] = {}
 
     def symbolic(type_: Type | None, name: str) -> Type | None:
-        if not isinstance(type_, TensorType) or type_.shape is None:
+        if type_ is None or type_.shape is None:
             return type_
         shape: list[Dim] = []
         for axis, size in enumerate(type_.shape):

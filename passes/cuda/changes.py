@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from irscope.devices import Target
 from irscope.ir.graph import Attr, Graph, Node, Value
 from irscope.ir.program import Program
-from irscope.ir.types import Layout, TensorType, Type, tensor
+from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.call import OpCall
 from irscope.ops.layouts import row_major
 from irscope.ops.registry import find_op
@@ -100,7 +100,7 @@ class _Copy:
         return self._changes.instead.get(node.outputs[0]) if node.outputs else None
 
     def _note_layout(self, original: Value) -> None:
-        if _layout(original) != _layout(self._values[original]):
+        if original.type.layout != self._values[original].type.layout:
             self._relaid.add(original)
 
     def _operands(self, node: Node) -> list[Value | None]:
@@ -125,7 +125,7 @@ class _Copy:
     def _type(self, node: Node, index: int, inputs: list[Value | None]) -> Type:
         """The type of a result whose operands have another layout than the file says."""
         type_, spec = node.outputs[index].type, find_op(node.op)
-        if not isinstance(type_, TensorType) or type_.shape is None or spec is None:
+        if type_.shape is None or spec is None:
             return type_
         operands = [value.type if value is not None and isinstance(value.type, TensorType) else None for value in inputs]
         plain = tensor(type_.dtype, type_.shape, type_.device)
@@ -172,10 +172,10 @@ def lies_otherwise(node: Node) -> bool:
     """Whether a result's layout differs from the exporter's, which does not know that dropout returns its operand in inference, nor
     which stride a view gives an axis of size 1."""
     operand = node.inputs[0] if node.inputs else None
-    if operand is None or _layout(operand) is None:
+    if operand is None or operand.type.layout is None:
         return False
     if node.op == "nn.dropout":
-        return not node.attrs.get("training") and _layout(operand) != _layout(node.outputs[0])
+        return not node.attrs.get("training") and operand.type.layout != node.outputs[0].type.layout
     stated, spec = node.outputs[0].type, find_op(node.op)
     if node.op not in _VIEWS or spec is None or not isinstance(stated, TensorType) or not isinstance(operand.type, TensorType):
         return False
@@ -183,7 +183,3 @@ def lies_otherwise(node: Node) -> bool:
         return False
     layout = result_layout(node, spec, [operand.type], tensor(stated.dtype, stated.shape, stated.device), 0)
     return layout is not None and layout != stated.layout
-
-
-def _layout(value: Value) -> Layout:
-    return value.type.layout if isinstance(value.type, TensorType) else None

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.places import Scope
-from irscope.ir.types import TensorType
 from irscope.passes.cuda.changes import Changes, Fused
 
 _ATTENTION, _LAYER = "MultiheadAttention", "TransformerEncoderLayer"
@@ -87,10 +86,6 @@ def _weights(scope: Scope, nodes: Sequence[Node], names: Sequence[str]) -> list[
     return None if any(value is None for value in found) else [value for value in found if value is not None]
 
 
-def _shape(value: Value) -> tuple[object, ...]:
-    return tuple(value.type.shape or ()) if isinstance(value.type, TensorType) else ()
-
-
 def _attention(scope: Scope, nodes: Sequence[Node]) -> Fused | None:
     """The fused attention of a call, None where it does not run as one."""
     weights = _weights(scope, nodes, _ATTENTION_WEIGHTS)
@@ -101,7 +96,7 @@ def _attention(scope: Scope, nodes: Sequence[Node]) -> Fused | None:
         return None
     heads = _heads(x, nodes)
     leaving = _leaving(nodes)
-    output = next((value for value in leaving if _shape(value) == _shape(x)), None)
+    output = next((value for value in leaving if value.type.shape == x.type.shape), None)
     if heads is None or heads % 2 or output is None:
         return None
     attrs: dict[str, Attr] = {"num_heads": heads}
@@ -118,7 +113,7 @@ def _attention(scope: Scope, nodes: Sequence[Node]) -> Fused | None:
 
 
 def _is_bool(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.dtype is DType.BOOL
+    return value.type.dtype is DType.BOOL
 
 
 def _is_batch_first(x: Value, nodes: Sequence[Node]) -> bool:
@@ -126,7 +121,7 @@ def _is_batch_first(x: Value, nodes: Sequence[Node]) -> bool:
     readers = [node for node in nodes if x in node.inputs]
     swapped = {0, 1}
     return (
-        len(_shape(x)) == 3
+        x.type.rank == 3
         and len(readers) == 1
         and readers[0].op == "view.transpose"
         and {readers[0].attrs.get("axis0"), readers[0].attrs.get("axis1")} == swapped
@@ -134,9 +129,9 @@ def _is_batch_first(x: Value, nodes: Sequence[Node]) -> bool:
 
 
 def _heads(x: Value, nodes: Sequence[Node]) -> int | None:
-    batch, length = _shape(x)[:2]
+    batch, length = (x.type.shape or ())[:2]
     for node in nodes:
-        shape = _shape(node.outputs[0]) if node.outputs else ()
+        shape = node.outputs[0].type.shape or () if node.outputs else ()
         if node.op == "nn.sdpa" and len(shape) == 4:
             return shape[1] if isinstance(shape[1], int) else None
         if node.op == "nn.softmax" and len(shape) == 3 and isinstance(shape[0], int) and isinstance(batch, int) and batch:
@@ -146,10 +141,10 @@ def _heads(x: Value, nodes: Sequence[Node]) -> int | None:
 
 def _attention_weights(x: Value, nodes: Sequence[Node], heads: int) -> tuple[Value, bool] | None:
     """The attention weights that a call returns, and whether they are averaged over the heads."""
-    batch, length = _shape(x)[:2]
+    batch, length = (x.type.shape or ())[:2]
     outputs = [output for node in reversed(nodes) for output in node.outputs]
     for shape, averaged in (((batch, length, length), True), ((batch, heads, length, length), False)):
-        found = next((output for output in outputs if _shape(output) == shape), None)
+        found = next((output for output in outputs if output.type.shape == shape), None)
         if found is not None:
             return found, averaged
     return None
@@ -163,7 +158,7 @@ def _layer(scope: Scope, nodes: Sequence[Node], inner: Scope, inner_nodes: Seque
     if weights is None or attention is None or activation is None or len(leaving) != 1 or not inputs:
         return None
     mask = attention.inputs[-1]
-    if [value for value in inputs[1:] if value is not mask] or _shape(inputs[0]) != _shape(leaving[0]):
+    if [value for value in inputs[1:] if value is not mask] or inputs[0].type.shape != leaving[0].type.shape:
         return None
     first = next((node.op for node in nodes if node.op in ("nn.layer_norm", "nn.linear")), "")
     attrs = {"num_heads": attention.attrs["num_heads"], "activation": activation, "norm_first": first == "nn.layer_norm"}

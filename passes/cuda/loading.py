@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from irscope.ir.graph import Graph, Role, Value
 from irscope.ir.payload import Blob, FileRegion
-from irscope.ir.types import TensorType
+from irscope.ir.types import Type
 
 
 @dataclass
@@ -32,11 +32,9 @@ def moved_weights(graph: Graph) -> Iterator[Value]:
             yield value
 
 
-def is_on_host(type_: TensorType, graph: Graph) -> bool:
+def is_on_host(type_: Type, graph: Graph) -> bool:
     """Whether a tensor stays on the host: the file places it there, and others on a CUDA device."""
-    return type_.device.startswith("cpu") and any(
-        isinstance(value.type, TensorType) and value.type.device.startswith("cuda") for value in (*graph.weights, *graph.inputs)
-    )
+    return type_.device.startswith("cpu") and any(value.type.device.startswith("cuda") for value in (*graph.weights, *graph.inputs))
 
 
 def _tree(graph: Graph) -> _Module:

@@ -11,7 +11,6 @@ import numpy as np
 
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Loc, Scope
-from irscope.ir.types import TensorType
 from irscope.ops.call import Known, OpCall
 from irscope.ops.registry import find_op
 from irscope.passes.cuda.changes import Changes
@@ -142,7 +141,7 @@ class _Follower:
 
 def _is_square(node: Node, types: Inferred) -> bool:
     """Whether there are as many queries as keys."""
-    query, key = (types.type_of(value) if value is not None else None for value in node.inputs[:2])
-    if not isinstance(query, TensorType) or not isinstance(key, TensorType) or not query.shape or not key.shape:
+    query, key = map(types.type_of, node.inputs[:2])
+    if not query.shape or not key.shape:
         return False
     return query.shape[-2] == key.shape[-2]

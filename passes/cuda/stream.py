@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from irscope.devices import Target
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.types import TensorType, Type
+from irscope.ir.types import Type
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpSpec
@@ -58,7 +58,7 @@ def operator_call(node: Node, spec: OpSpec, types: Inferred, strides: Strides) -
 def _may_be_on_host(graph: Graph) -> bool:
     """Whether there are constants, or tensors of which the file says where they are."""
     declared = (*graph.weights, *graph.inputs)
-    return any(value.role is Role.CONSTANT or (isinstance(value.type, TensorType) and value.type.device) for value in declared)
+    return any(value.role is Role.CONSTANT or value.type.device for value in declared)
 
 
 def _names_device(node: Node) -> bool:
@@ -129,7 +129,7 @@ class _Builder:
                 found.update(node.outputs)
             for output in node.outputs:
                 type_ = self._types.type_of(output)
-                if isinstance(type_, TensorType) and type_.device and is_on_host(type_, graph):
+                if type_.device and is_on_host(type_, graph):
                     found.add(output)
 
     def _visit(self, step: int, node: Node) -> None:

@@ -166,7 +166,7 @@ class _BoundTypes(Inferred):
         self._found = found
         self._bound = bound
 
-    def type_of(self, value: Value) -> Type:
+    def type_of(self, value: Value | None) -> Type:
         return self._bound(self._found.type_of(value))
 
 
@@ -177,5 +177,5 @@ class _BoundStrides(Strides):
         self._found = found
         self._bound = bound
 
-    def type_of(self, value: Value) -> Type:
+    def type_of(self, value: Value | None) -> Type:
         return self._bound(self._found.type_of(value))

@@ -15,7 +15,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.payload import Blob, Literal
 from irscope.ir.program import Program
-from irscope.ir.types import UNKNOWN_TENSOR, ScalarType, TensorType, Type
+from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
 from irscope.ops.call import SIZES, Known, OpCall, RuleContext, RuleError
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpSpec
@@ -99,9 +99,9 @@ class Inferred:
     trips: dict[Node, Dim] = field(default_factory=dict)
     """How often the body of a loop, scan or map runs."""
 
-    def type_of(self, value: Value) -> Type:
-        """The best known type of a value."""
-        return self.types.get(value, value.type)
+    def type_of(self, value: Value | None) -> Type:
+        """The best known type of a value; of an absent operand nothing is known."""
+        return UNKNOWN_TYPE if value is None else self.types.get(value, value.type)
 
 
 class Inference(RuleContext):

@@ -9,7 +9,7 @@ import numpy as np
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
-from irscope.ir.types import SequenceType, TensorType, Type, sequence
+from irscope.ir.types import SequenceType, Type, sequence
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.ops.values import as_ints
@@ -109,8 +109,8 @@ def _unpack(engine: Inference, node: Node, inferred: list[Type]) -> None:
 
 
 def _split(engine: Inference, node: Node, inferred: list[Type]) -> None:
-    x = engine.found.type_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
-    if not isinstance(x, TensorType) or not x.shape:
+    x = engine.found.type_of(node.inputs[0] if node.inputs else None)
+    if not x.shape:
         return
     axis = int(node.attrs.get("axis") or 0) % len(x.shape)
     if not _has(node, 1):
@@ -149,7 +149,7 @@ def _concat(engine: Inference, node: Node, inferred: list[Type]) -> None:
         inferred[:1] = spec.infer_types(OpCall(spec, types, {"axis": axis}, context=engine))
         return
     element = _joined(engine, types)
-    if isinstance(element, TensorType) and element.shape is not None:
+    if element.shape is not None:
         place = axis % (len(element.shape) + 1)
         inferred[0] = element.with_shape((*element.shape[:place], len(items), *element.shape[place:]))
 

@@ -275,7 +275,7 @@ def infer_scan(engine: Inference, node: Node) -> list[Type]:
     steps: Dim | None = None
     slices: list[Type] = []
     for type_, axis in zip(sequences, in_axes, strict=False):
-        if not isinstance(type_, TensorType) or type_.shape is None:
+        if type_.shape is None:
             slices.append(UNKNOWN_TENSOR)
             continue
         place = axis % len(type_.shape)
@@ -292,7 +292,7 @@ def infer_scan(engine: Inference, node: Node) -> list[Type]:
     out_axes = tuple(node.attrs.get("output_axes") or (0,) * len(results))
     stacked: list[Type] = []
     for type_, axis in zip(results, out_axes, strict=False):
-        if not isinstance(type_, TensorType) or type_.shape is None:
+        if type_.shape is None:
             stacked.append(_stacked(type_, steps))
             continue
         place = axis % (len(type_.shape) + 1)

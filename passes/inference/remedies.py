@@ -114,7 +114,7 @@ class _Remedies:
     def _in_sizes(self, value: Value, symbols: dict[str, SymDim], untyped: dict[Value, None]) -> Iterator[tuple[Value, bool]]:
         """What the sizes of a value depend on; symbols that its small known values are made of count with them."""
         type_ = self._found.type_of(value)
-        if isinstance(type_, TensorType) and type_.shape is not None:
+        if type_.shape is not None:
             yield from self._in_symbols((size for size in type_.shape if isinstance(size, SymDim)), symbols)
         elif value in self._inputs and value.name is not None:
             untyped[value] = None

@@ -141,7 +141,7 @@ class Finder:
         change = Change(NARROW, "half the width: f16 or bf16", "changes results", None)
         for place, one in enumerate(self._ranges):
             type_ = self._types.type_of(one.value)
-            factor = _NARROWER.get(type_.dtype, 1) if isinstance(type_, TensorType) else 1
+            factor = _NARROWER.get(type_.dtype, 1)
             if factor > 1:
                 change.edits.append(Edit(place, factor=factor))
         return [change] if change.edits else []

@@ -9,7 +9,6 @@ from operator import add
 from irscope.ir.dims import Dim, dim_max
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.program import Program
-from irscope.ir.types import TensorType
 from irscope.passes.alias import Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import Body, alive_bytes
@@ -82,5 +81,5 @@ class _Inside:
     def _beyond_results(self, node: Node, peak: Dim) -> Dim:
         """The peak inside less the node's results, which are counted outside; in a loop the previous iteration's state remains."""
         types = (self.types.type_of(output) for output in node.outputs if self.aliases.storage(output) is output)
-        sizes = [size for type_ in types if isinstance(type_, TensorType) and (size := type_.nbytes) is not None]
+        sizes = [size for type_ in types if (size := type_.nbytes) is not None]
         return dim_max(peak - reduce(add, sizes, 0), 0)

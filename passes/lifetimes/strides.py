@@ -24,17 +24,17 @@ class Strides:
         self._follow = follow
         self._layouts: dict[Value, Layout] = {}
 
-    def type_of(self, value: Value) -> Type:
+    def type_of(self, value: Value | None) -> Type:
         """The inferred type with the strides of the value."""
         type_ = self._types.type_of(value)
-        if not isinstance(type_, TensorType):
+        if value is None or not isinstance(type_, TensorType):
             return type_
         layout = self._layout(value, type_)
         return type_ if layout is type_.layout else tensor(type_.dtype, type_.shape, type_.device, layout)
 
     def _layout(self, value: Value, type_: TensorType) -> Layout:
         stated = value.type
-        if isinstance(stated, TensorType) and stated.layout is not None and stated.shape == type_.shape:
+        if stated.layout is not None and stated.shape == type_.shape:
             return stated.layout
         return self._layouts.get(value) if self._follow else None
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from irscope.ir.dims import Dim, bounds, dim_max
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
-from irscope.ir.types import TensorType
 from irscope.passes.alias import Aliases
 from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
 from irscope.passes.lifetimes.windows import Windows, windows
@@ -201,7 +200,7 @@ def _resident(graph: Graph) -> dict[str, Dim | None]:
     totals: dict[str, Dim | None] = {}
     for value in (*graph.weights, *graph.inputs):
         role = value.role.value
-        size = value.type.nbytes if isinstance(value.type, TensorType) else 0
+        size = value.type.tensor_bytes
         before = totals.get(role, 0)
         totals[role] = None if size is None or before is None else before + size
     return totals

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from irscope.ir.graph import Node, Role, Value
-from irscope.ir.types import TensorType
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.alias import written_operand
@@ -272,7 +271,7 @@ class TracedLocals:
         step = self._step_of.get(given.node, variable.call.first) if given.node is not None else -1
         is_given = step < variable.call.first and (given.node is not None or given.role is Role.INPUT)
         is_same = any(self._is_itself(variable.value, other.value) for other in self._read_by.get(variable.call.run_at(variable.bound), ()))
-        return is_given and not is_same and _shape(given) == _shape(variable.value)
+        return is_given and not is_same and given.type.shape == variable.value.type.shape
 
     def _likely_name(self, variable: _Variable) -> str:
         """The name of the one variable of the same type with its last use in the statement that defines a tensor: it was rebound there."""
@@ -329,7 +328,7 @@ class TracedLocals:
         # A line rebinds no more variables than it has results; which one of several is not recorded.
         if len(variable.reads) > 1 or self._ending.get(id(run), 0) > len(results):
             return False
-        return any(_dtype(result) is _dtype(variable.value) for result in results) and not self._waits(variable, run)
+        return any(result.type.dtype is variable.value.type.dtype for result in results) and not self._waits(variable, run)
 
     def _waits(self, variable: _Variable, run: Run) -> bool:
         """Whether other statements ran between the definition of a tensor and a loop: then it is not only the loop's initial value."""
@@ -345,7 +344,7 @@ def _after(places: Sequence[int], place: int) -> int | None:
 
 def _kind(value: Value) -> object:
     type_ = value.type
-    return (type_.dtype, len(type_.shape)) if isinstance(type_, TensorType) and type_.shape is not None else value
+    return (type_.dtype, len(type_.shape)) if type_.shape is not None else value
 
 
 def _is_pointwise(node: Node | None) -> bool:
@@ -355,12 +354,4 @@ def _is_pointwise(node: Node | None) -> bool:
 
 def _is_empty(value: Value | None) -> bool:
     """Whether a tensor is `torch.tensor([])`, which joins with tensors of any rank."""
-    return value is not None and isinstance(value.type, TensorType) and value.type.shape == (0,)
-
-
-def _shape(value: Value) -> object:
-    return value.type.shape if isinstance(value.type, TensorType) else None
-
-
-def _dtype(value: Value) -> object:
-    return value.type.dtype if isinstance(value.type, TensorType) else None
+    return value is not None and value.type.shape == (0,)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from irscope.ir.dtypes import DType
-from irscope.ir.types import TensorType
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.ort.kernels import Launch, Launches
 
@@ -21,7 +20,7 @@ def without_double_casts(found: Launches, types: Inferred) -> Launches:
     return found
 
 
-def _width(dtype: DType | None) -> int:
+def _width(dtype: DType) -> int:
     """How much a type can hold, coarsely; -1 for those that stay as they are."""
     return 0 if dtype is DType.BOOL else 1 if dtype in _INTEGERS else 2 if dtype in _FLOATS else -1
 
@@ -76,7 +75,5 @@ class _Casts:
         for value in launch.inputs:
             self.readers[value] = [reader for reader in self.readers.get(value, []) if reader is not launch]
 
-    def _dtype(self, number: int) -> DType | None:
-        value = self.found.values[number]
-        type_ = self.types.type_of(value) if value is not None else None
-        return type_.dtype if isinstance(type_, TensorType) else None
+    def _dtype(self, number: int) -> DType:
+        return self.types.type_of(self.found.values[number]).dtype

@@ -65,7 +65,7 @@ class Launches:
         self.values.append(value)
         size, likeness, reusable = _facts(type_)
         self.sizes.append(size)
-        if size is None and isinstance(type_, TensorType) and type_.nbytes is not None:
+        if size is None and type_.nbytes is not None:
             self.limits[number] = type_.nbytes
         self.likeness.append(likeness)
         self.reusable.append(reusable)

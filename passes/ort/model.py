@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.types import TensorType
 from irscope.memory.bfc import Strategy
 from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
@@ -185,7 +184,7 @@ def _figures(
 def _small_weights(graph: Graph) -> list[int]:
     """Weights that the session copies into the arena: those below a size limit."""
     weights = (weight for body in graph.graphs() for weight in body.weights if weight.users and not _in_attributes(weight))
-    sizes = (weight.type.nbytes for weight in weights if isinstance(weight.type, TensorType))
+    sizes = (weight.type.nbytes for weight in weights)
     return [size for size in sizes if isinstance(size, int) and 0 < size <= LARGEST_COPIED]
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from irscope.ir.graph import Node, Role, Value
-from irscope.ir.types import TensorType
 from irscope.ops.spec import Family
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.patterns.attention import Attention, attentions
@@ -97,7 +96,7 @@ class _Finder:
         found.convolutions.append(node)
         if node.op == "nn.conv_transpose":
             found.upsampling.append(node)
-        shape = _shape(self.types, node.inputs[1] if len(node.inputs) > 1 else None)
+        shape = self.types.type_of(node.inputs[1] if len(node.inputs) > 1 else None).shape
         if shape is None or len(shape) < 3:
             return
         if any(size != 1 for size in shape[2:]):
@@ -121,7 +120,7 @@ class _Finder:
         table, rows = (node.inputs[0], node.inputs[1]) if len(node.inputs) > 1 else (None, None)
         if table is None or rows is None or not is_constant(table):
             return
-        shape = _shape(self.types, table)
+        shape = self.types.type_of(table).shape
         if shape is not None and len(shape) == 2 and any(source(value) in self.inputs for value in _reach(rows)):
             self.found.embeddings.append(node)
 
@@ -129,11 +128,6 @@ class _Finder:
 def _reach(value: Value) -> list[Value]:
     """Values that lead to one, it included."""
     return [value, *(operand for node in ancestors(value, 30) for operand in node.inputs if operand is not None)]
-
-
-def _shape(types: Inferred, value: Value | None) -> tuple[object, ...] | None:
-    type_ = None if value is None else types.type_of(value)
-    return type_.shape if isinstance(type_, TensorType) else None
 
 
 def _routes(topk: Node) -> bool:
@@ -226,10 +220,10 @@ def _caches(found: Iterable[Attention]) -> list[Node]:
 
 def _vocabulary(embeddings: Sequence[Node], outputs: Iterable[Value], types: Inferred) -> Node | None:
     """The product before an output whose last size is that of an embedding's table."""
-    tables = [_shape(types, node.inputs[0]) for node in embeddings]
+    tables = [types.type_of(node.inputs[0]).shape for node in embeddings]
     sizes = {shape[0] for shape in tables if shape is not None}
     for value in outputs:
-        shape = _shape(types, value)
+        shape = types.type_of(value).shape
         node = producer(value)
         if shape and node is not None and node.op in CONTRACTIONS and shape[-1] in sizes:
             return node

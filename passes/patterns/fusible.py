@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from irscope.ir.graph import Node, Value
-from irscope.ir.types import TensorType
 from irscope.ops.spec import Family
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.patterns.attention import attentions
@@ -160,7 +159,7 @@ class Matcher:
 
     def _count(self, value: Value) -> object:
         type_ = self.types.type_of(value)
-        return type_.numel if isinstance(type_, TensorType) else None
+        return type_.numel
 
 
 def _folds(node: Node) -> bool:

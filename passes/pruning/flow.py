@@ -75,7 +75,7 @@ class Flow:
 
     def type(self, value: Value | None) -> TensorType | None:
         """The type of a tensor whose number of axes is known."""
-        type_ = self.types.type_of(value) if value is not None else None
+        type_ = self.types.type_of(value)
         return type_ if isinstance(type_, TensorType) and type_.shape is not None else None
 
     def of(self, value: Value | None) -> Slices | None:

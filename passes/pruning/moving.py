@@ -18,11 +18,6 @@ def _first(flow: Flow, node: Node) -> Slices | None:
     return flow.of(node.inputs[0]) if node.inputs else None
 
 
-def _shape(flow: Flow, value: Value | None) -> tuple[Dim, ...] | None:
-    type_ = flow.type(value)
-    return None if type_ is None else type_.shape
-
-
 def _same(flow: Flow, node: Node) -> Slices | None:
     return _first(flow, node)
 
@@ -68,7 +63,7 @@ def _transpose(flow: Flow, node: Node) -> Slices | None:
 
 def _regroup(flow: Flow, node: Node) -> Slices | None:
     """Axes of the operand and of the result are matched from the front by how many elements they stand for."""
-    x, before, after = _first(flow, node), _shape(flow, node.inputs[0]), _shape(flow, node.outputs[0])
+    x, before, after = _first(flow, node), flow.types.type_of(node.inputs[0]).shape, flow.types.type_of(node.outputs[0]).shape
     if x is None or before is None or after is None:
         return None
     ids: list[Ids | None] = [None] * len(after)
@@ -162,7 +157,7 @@ def _fixed(flow: Flow, node: Node, ids: Ids | None, value: Value | None) -> Ids 
     """Slices of a part; those of one that cannot shrink are made up and stay."""
     if ids is not None:
         return ids
-    axis, shape = node.attrs["axis"], _shape(flow, value)
+    axis, shape = node.attrs["axis"], flow.types.type_of(value).shape
     size = shape[axis] if shape is not None else None
     if not isinstance(size, int):
         return None
@@ -180,7 +175,7 @@ def _split(flow: Flow, node: Node) -> Sequence[Slices] | None:
     made: list[Slices] = []
     start = 0
     for value in node.outputs:
-        shape = _shape(flow, value)
+        shape = flow.types.type_of(value).shape
         size = shape[axis] if shape is not None and len(shape) == x.rank else None
         if not isinstance(size, int):
             return None
@@ -202,7 +197,7 @@ def _part(x: Slices, axis: int, start: int, stop: int) -> Slices:
 
 def _narrowed(flow: Flow, node: Node) -> Slices | None:
     """Axes that keep their size pass; of the others everything is needed."""
-    x, before, after = _first(flow, node), _shape(flow, node.inputs[0]), _shape(flow, node.outputs[0])
+    x, before, after = _first(flow, node), flow.types.type_of(node.inputs[0]).shape, flow.types.type_of(node.outputs[0]).shape
     if x is None or before is None or after is None or len(before) != len(after):
         return None
     # Slices that go backwards and padding that cuts off on one side keep sizes, but not places.
@@ -237,7 +232,7 @@ def _filled(held: Floats | None, node: Node) -> Floats | None:
 
 
 def _expand(flow: Flow, node: Node) -> Slices | None:
-    x, before, after = _first(flow, node), _shape(flow, node.inputs[0]), _shape(flow, node.outputs[0])
+    x, before, after = _first(flow, node), flow.types.type_of(node.inputs[0]).shape, flow.types.type_of(node.outputs[0]).shape
     if x is None or before is None or after is None or len(after) < len(before):
         return None
     new = len(after) - len(before)
@@ -261,7 +256,7 @@ def _select(flow: Flow, node: Node) -> Slices | None:
 
 def _embedding(flow: Flow, node: Node) -> Slices | None:
     """Rows are looked up: which ones is not known."""
-    weight, shape = _first(flow, node), _shape(flow, node.outputs[0])
+    weight, shape = _first(flow, node), flow.types.type_of(node.outputs[0]).shape
     axis = node.attrs.get("axis", 0)
     if weight is None or shape is None or not weight.rank or not isinstance(axis, int) or axis % weight.rank:
         return None

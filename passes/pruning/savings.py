@@ -62,7 +62,7 @@ def _amount(entry: Entry, measure: str) -> Dim:
 
 
 def _bytes(type_: Type) -> int:
-    size = type_.nbytes if isinstance(type_, TensorType) else None
+    size = type_.nbytes
     return size if isinstance(size, int) else 0
 
 
@@ -114,7 +114,7 @@ class _Shrink:
     def _made(self, value: Value) -> Type:
         type_ = self._flow.types.type_of(value)
         slices = self._flow.found.get(value)
-        if slices is None or not isinstance(type_, TensorType) or type_.shape is None:
+        if slices is None or type_.shape is None:
             return type_
         sizes = [size if ids is None else self._left(ids) for size, ids in zip(type_.shape, slices.ids, strict=True)]
         return type_ if tuple(sizes) == type_.shape else type_.with_shape(sizes)

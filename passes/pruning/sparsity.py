@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from irscope.ir.graph import Node, Role, Value
-from irscope.ir.types import TensorType
 from irscope.passes.weight_values import Look
 from irscope.passkit.base import PassContext
 from irscope.weights.magnitude import EnergyKept, energy_kept
@@ -35,7 +34,7 @@ class Thinned:
     def sparse_bytes(self) -> int | None:
         """Bytes of the matrix with two of every four elements, and where they stand."""
         type_ = self.weight.type
-        bits = type_.dtype.bits if isinstance(type_, TensorType) else None
+        bits = type_.dtype.bits
         return None if self.groups is None or not bits else (self.groups.groups * 2 * (bits + METADATA_BITS) + 7) // 8
 
 
@@ -51,7 +50,7 @@ class Sparsity:
 def is_matrix(weight: Value) -> bool:
     """Parameters of at least two axes that hold floats: what is pruned."""
     type_ = weight.type
-    if not isinstance(type_, TensorType) or weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
+    if weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
         return False
     return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16
 

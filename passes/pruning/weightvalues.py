@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from irscope.ir.graph import Value
-from irscope.ir.types import TensorType
 from irscope.passes.pruning.flow import Floats
 from irscope.weights.packed import read_all
 from irscope.weights.source import Unreadable, WeightFiles
@@ -30,7 +29,7 @@ class WeightConstants:
 
     def slices(self, weight: Value) -> tuple[Floats | None, ...]:
         """By axis the number that each slice holds everywhere, NaN where that is not one number or not known."""
-        declared = (weight.type.shape or ()) if isinstance(weight.type, TensorType) else ()
+        declared = weight.type.shape or ()
         shape = [size for size in declared if isinstance(size, int)]
         if len(shape) < len(declared) or weight not in self._look.statistics:
             return (None,) * len(declared)

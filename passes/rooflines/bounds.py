@@ -10,7 +10,7 @@ from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Node, Value
 from irscope.ir.remedy import bind_option, typed
-from irscope.ir.types import TensorType
+from irscope.ir.types import UNKNOWN_TYPE, TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
@@ -112,9 +112,7 @@ class Bounder:
         found = self._sizes.get(value)
         if found is None:
             type_ = self.types.type_of(value)
-            found = self.number(type_.nbytes) or 0 if isinstance(type_, TensorType) else 0
-            if isinstance(type_, TensorType):
-                found = round(found * self._factor(type_.dtype))
+            found = round((self.number(type_.nbytes) or 0) * self._factor(type_.dtype))
             self._sizes[value] = found
         return found
 
@@ -155,7 +153,7 @@ class Bounder:
 
     def element_type(self, node: Node) -> DType | None:
         """The element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""
-        tensors = [type_ for value in (*node.inputs, *node.outputs) if isinstance(type_ := self._type(value), TensorType)]
+        tensors = [type_ for value in (*node.inputs, *node.outputs) if isinstance(type_ := self.types.type_of(value), TensorType)]
         floats = [type_.dtype for type_ in tensors if type_.dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX)]
         if not floats:
             return tensors[0].dtype if tensors else None
@@ -165,17 +163,14 @@ class Bounder:
 
     def kernel_of(self, node: Node) -> str:
         """Which kind of convolution a node is: each channel for itself, a matrix product, or neither."""
-        weight = self._type(node.inputs[1]) if len(node.inputs) > 1 else None
-        if not isinstance(weight, TensorType) or weight.shape is None or len(weight.shape) < 3:
+        weight = self.types.type_of(node.inputs[1]) if len(node.inputs) > 1 else UNKNOWN_TYPE
+        if weight.shape is None or len(weight.shape) < 3:
             return "convolution"
         if weight.shape[1] == 1 and node.attrs.get("groups", 1) != 1:
             return "depthwise"
         if all(size == 1 for size in weight.shape[2:]) and node.attrs.get("groups", 1) == 1 and _in_steps_of_one(node):
             return "pointwise"
         return "convolution"
-
-    def _type(self, value: Value | None) -> object:
-        return None if value is None else self.types.type_of(value)
 
     def _scaled(self, values: Iterable[Value | None], amount: Dim | None) -> int:
         """Bytes that a rule counted, in the element type that is asked about."""
@@ -185,8 +180,7 @@ class Bounder:
         known = [value for value in dict.fromkeys(values) if value is not None]
         before = 0
         for value in known:
-            type_ = self._type(value)
-            before += self.number(type_.nbytes) or 0 if isinstance(type_, TensorType) else 0
+            before += self.number(self.types.type_of(value).nbytes) or 0
         return round(counted * sum(map(self.size, known)) / before) if before else counted
 
     def _least(self, entry: Entry) -> Cost | None:

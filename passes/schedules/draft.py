@@ -9,7 +9,6 @@ from irscope.errors import PassError
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.remedy import bind_option, typed
-from irscope.ir.types import TensorType
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem, waiting_for_one_another
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Aliases
@@ -123,7 +122,7 @@ def _inputs(graph: Graph, nodes: Sequence[Node], aliases: Aliases, unsized: list
                 users.setdefault(storage, []).append(at)
     returned = {storage for value in graph.outputs for storage in aliases.storages(value)}
     for value in graph.inputs:
-        size = value.type.nbytes if isinstance(value.type, TensorType) else 0
+        size = value.type.tensor_bytes
         if value.role is not Role.INPUT or value not in users:
             continue
         if size is None or _is_unknown(size):

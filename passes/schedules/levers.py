@@ -177,4 +177,4 @@ def _own_parts(node: Node, numbers: dict[Value, int], aliases: Aliases) -> list[
 
 def _alike(types: Inferred, one: Value, other: Value) -> bool:
     a, b = types.type_of(one), types.type_of(other)
-    return isinstance(a, TensorType) and isinstance(b, TensorType) and (a.dtype, a.shape) == (b.dtype, b.shape)
+    return isinstance(a, TensorType) and (a.dtype, a.shape) == (b.dtype, b.shape)

@@ -69,7 +69,7 @@ def _shape(value: Value) -> object:
 
 
 def _is_scalar(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.numel == 1
+    return value.type.numel == 1
 
 
 class _Reader:
@@ -189,7 +189,7 @@ class _Reader:
         return [self._pieces[one] for one in self._aliases.storages(value) if one in self._pieces]
 
     def _size(self, value: Value) -> int:
-        size = value.type.nbytes if isinstance(value.type, TensorType) else 0
+        size = value.type.tensor_bytes
         if not isinstance(size, int):
             raise LoadError(
                 f"the size of {value.name} is not a number: {size}",

@@ -12,7 +12,7 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Loc
 from irscope.ir.spelling import attr_text
-from irscope.ir.types import TensorType, Type
+from irscope.ir.types import Type
 from irscope.ops.cost import FLOP_CLASSES, Cost
 from irscope.report.units import Kind
 from irscope.tui.models.aliases import writes_in_place
@@ -287,6 +287,6 @@ def _class(cls: str, symbols: Symbols) -> Line:
 
 
 def _unknown_sizes(type_: Type) -> list[str]:
-    if not isinstance(type_, TensorType) or type_.shape is None:
+    if type_.shape is None:
         return []
     return [name for dim in type_.shape if isinstance(dim, SymDim) and dim.is_unknown for name in dim.symbol_names()]

@@ -282,7 +282,7 @@ def _dtype_begins(type_: Type, text: str) -> bool:
 
 
 def _shape_is(type_: Type, text: str) -> bool:
-    if not isinstance(type_, TensorType) or type_.shape is None:
+    if type_.shape is None:
         return False
     return shape_matches(_sizes(text), tuple(str(size).lower() for size in type_.shape))
 

@@ -13,7 +13,6 @@ from irscope.frontends.onnx.elements import DTYPES
 from irscope.frontends.onnx.lower.rules import Lower, Table, lower_as
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Role
-from irscope.ir.types import TensorType
 
 _CAST_TO = {"TO_FLOAT": DType.F32, "TO_INT64": DType.I64, "TO_STRING": DType.STR}
 _POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -118,7 +117,7 @@ def _one_hot_encoder(call: Call) -> None:
 def _other_kind(call: Call) -> DType:
     """Texts become numbers and numbers texts; which way is known where the operand's type is declared."""
     type_ = call.needed(0).type
-    if not isinstance(type_, TensorType) or type_.dtype is DType.UNKNOWN:
+    if type_.dtype is DType.UNKNOWN:
         raise Mismatch("the element type of its operand is not declared")
     return DType.I64 if type_.dtype is DType.STR else DType.STR
 

@@ -16,14 +16,14 @@ def max_pool_indices(call: OpCall) -> Dim:
     """The positions of the maxima, where the model does not ask for them."""
     if call.source not in ("aten::max_pool2d", "aten::max_pool3d"):
         return 0
-    return _elements(_result(call)) * _INDEX
+    return _elements(call.made()) * _INDEX
 
 
 def layer_statistics(call: OpCall) -> Dim:
     """Mean and deviation of each row."""
     if call.source != "aten::layer_norm":
         return 0
-    shape = _result(call).shape or ()
+    shape = call.made().shape or ()
     axis = call.attrs.get("axis")
     count = len(axis) if isinstance(axis, tuple) else 1
     if isinstance(axis, int):
@@ -33,7 +33,7 @@ def layer_statistics(call: OpCall) -> Dim:
 
 def instance_statistics(call: OpCall) -> Dim:
     """Mean and deviation of each channel of each sample, and scale and bias repeated for each sample."""
-    shape = _result(call).shape
+    shape = call.made().shape
     if call.source != "aten::instance_norm" or not shape or len(shape) < 2:
         return 0
     given = sum(1 for operand in call.types[1:3] if operand is not None)
@@ -42,7 +42,7 @@ def instance_statistics(call: OpCall) -> Dim:
 
 def group_statistics(call: OpCall) -> Dim:
     """Mean and deviation of each group."""
-    groups, result = call.attrs.get("num_groups"), _result(call)
+    groups, result = call.attrs.get("num_groups"), call.made()
     if call.source != "aten::group_norm" or not isinstance(groups, int) or not result.shape:
         return 0
     return result.shape[0] * groups * 2 * ((result.dtype.bits or 32) // 8)
@@ -50,7 +50,7 @@ def group_statistics(call: OpCall) -> Dim:
 
 def attention_rows(call: OpCall) -> Dim:
     """A number for each row of scores, and a mask of truth values as numbers."""
-    result = _result(call)
+    result = call.made()
     shape = result.shape
     if call.source != "aten::scaled_dot_product_attention" or not shape or len(shape) != 4:
         return 0
@@ -68,7 +68,7 @@ def matmul_copies(call: OpCall) -> Dim:
         return 0
     if len(left.shape or ()) < 3 or len(right.shape or ()) < 3:
         return 0
-    batch = (_result(call).shape or ())[:-2]
+    batch = (call.made().shape or ())[:-2]
     total: Dim = 0
     for operand in (left, right):
         total = total + _list_copy(operand, batch)
@@ -90,12 +90,6 @@ def linear_copy(call: OpCall) -> Dim:
     shape = x.shape or ()
     rows = floordiv(_elements(x), shape[-1]) if not isinstance(shape[-1], int) or shape[-1] else 0
     return _bytes(x) if is_viewable(x, (rows, shape[-1])) is False else 0
-
-
-def _result(call: OpCall) -> TensorType:
-    found = call.results[0]
-    assert isinstance(found, TensorType)
-    return found
 
 
 def _bytes(type_: TensorType) -> Dim:

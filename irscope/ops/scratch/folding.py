@@ -31,8 +31,7 @@ def reduced_axes(scratch: Scratch, x: TensorType) -> set[int]:
 def sum_rule(scratch: Scratch) -> None:
     """Sums, products and means; integers are summed as 64-bit ones, of which a copy is made."""
     x = scratch.call.tensor("x")
-    made = scratch.call.results[0]
-    assert isinstance(made, TensorType)
+    made = scratch.call.made()
     scratch.result()
     wanted = made.dtype
     converted = ""
@@ -99,8 +98,7 @@ def count_nonzero_rule(scratch: Scratch) -> None:
 def log_sum_exp_rule(scratch: Scratch) -> None:
     """The maxima, a check for infinities, all exponentials, their sum."""
     x = scratch.call.tensor("x")
-    made = scratch.call.results[0]
-    assert isinstance(made, TensorType)
+    made = scratch.call.made()
     axes = reduced_axes(scratch, x)
     maxima = scratch.take("maxima", nbytes(made))
     reduce_in(scratch, x, axes, width(x.dtype))
@@ -117,8 +115,7 @@ def log_sum_exp_rule(scratch: Scratch) -> None:
 def softmax_rule(scratch: Scratch) -> None:
     """A converted copy (single precision from float16 needs none), the result, a contiguous copy."""
     x = scratch.call.tensor("x")
-    made = scratch.call.results[0]
-    assert isinstance(made, TensorType)
+    made = scratch.call.made()
     converted = ""
     if made.dtype is not x.dtype and not (x.dtype is DType.F16 and made.dtype is DType.F32):
         x = tensor(made.dtype, x.shape, x.device, x.layout)

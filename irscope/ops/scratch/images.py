@@ -111,8 +111,7 @@ def max_pool_rule(scratch: Scratch) -> None:
     """Positions of the maxima, made whether anybody wants them or not."""
     call = scratch.call
     x = call.tensor("x")
-    made = call.results[0]
-    assert isinstance(made, TensorType)
+    made = call.made()
     scratch.result()
     if len(call.results) > 1:
         scratch.result(1)

@@ -54,8 +54,7 @@ def nonzero_parts_rule(scratch: Scratch) -> None:
 def masked_select_rule(scratch: Scratch) -> None:
     call = scratch.call
     x, mask = call.tensor("x"), call.tensor("mask")
-    made = call.results[0]
-    assert isinstance(made, TensorType)
+    made = call.made()
     full = sizes(x) if len(sizes(x)) >= len(sizes(mask)) else sizes(mask)
     spread = ""
     if sizes(mask) != full:
@@ -70,8 +69,7 @@ def masked_select_rule(scratch: Scratch) -> None:
 def index_rule(scratch: Scratch) -> None:
     """Truth values become positions; positions of other types, or of sizes that only broadcast, are copied."""
     call = scratch.call
-    made = call.results[0]
-    assert isinstance(made, TensorType)
+    made = call.made()
     chosen = [type_ for type_ in call.types[1:] if isinstance(type_, TensorType)]
     names = _index_copies(scratch, call.types[1:], chosen, made)
     scratch.result()
@@ -135,8 +133,7 @@ def sum_bytes(types: Sequence[TensorType]) -> Dim:
 def where_rule(scratch: Scratch) -> None:
     """Plain numbers become tensors; a side of another type is converted."""
     call = scratch.call
-    made = call.results[0]
-    assert isinstance(made, TensorType)
+    made = call.made()
     names = [scratch.take("number", width(made.dtype)) for name in ("x", "y") if call.maybe(name) is None]
     for name in ("x", "y"):
         side = call.maybe(name)

@@ -261,7 +261,8 @@ class _Matcher:
         counts: dict[Hashable, int] = {}
         keys: dict[Hashable, int] = {}
         for number, node in enumerate(side.nodes):
-            read = [(twin, _elements(weight)) for weight in weights_of(node) if (twin := known(weight)) is not None]
+            # Elements stay as many when a weight is transposed or its type changes.
+            read = [(twin, weight.type.numel) for weight in weights_of(node) if (twin := known(weight)) is not None]
             if read:
                 key = (node.op, side.places[node], tuple(read))
                 counts[key] = counts.get(key, 0) + 1
@@ -431,8 +432,3 @@ def _types(node: Node) -> tuple[object, ...]:
 
 def _ranks(node: Node) -> tuple[object, ...]:
     return tuple([(output.type.dtype, output.type.rank) if isinstance(output.type, TensorType) else None for output in node.outputs])
-
-
-def _elements(weight: Value) -> object:
-    """Elements of a weight, which stay the same when it is transposed or its type changes."""
-    return weight.type.numel if isinstance(weight.type, TensorType) else None

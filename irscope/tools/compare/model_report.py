@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from irscope.diagnostics import Diagnostic
 from irscope.ir.dims import Dim
-from irscope.ir.graph import Node, Value
-from irscope.ir.types import TensorType
+from irscope.ir.graph import Node
 from irscope.passes.roofline import Roofline
 from irscope.passes.sizes import CONVENTION, plain, scale
 from irscope.report.picture import Panel, largest_bars, report_panels
@@ -263,19 +262,15 @@ def weights_table(compared: ModelComparison, everything: bool = False) -> Table:
 def _weight_cells(row: WeightRow) -> tuple[object, ...]:
     one = row.a if row.a is not None else row.b
     assert one is not None
-    sizes = [0 if weight is None else _bytes(weight) for weight in (row.a, row.b)]
+    sizes = [0 if weight is None else weight.type.nbytes for weight in (row.a, row.b)]
     types = ["" if weight is None else weight.type.text for weight in (row.a, row.b)]
     renamed = row.b.name if row.b is not None and row.a is not None and row.b.name != row.a.name else ""
     return (one.name, row.change, one.role.value, *types, *map(plain, sizes), renamed)
 
 
 def _weight_difference(row: WeightRow) -> int:
-    sizes = [0 if weight is None else _bytes(weight) or 0 for weight in (row.a, row.b)]
+    sizes = [0 if weight is None else weight.type.nbytes or 0 for weight in (row.a, row.b)]
     return abs(scale(sizes[1] - sizes[0]))
-
-
-def _bytes(weight: Value) -> Dim | None:
-    return weight.type.nbytes if isinstance(weight.type, TensorType) else None
 
 
 def _less(a: Dim, b: Dim) -> Dim:

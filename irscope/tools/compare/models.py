@@ -247,7 +247,7 @@ def _attr_text(node: Node, key: str, value: Attr) -> str:
 def _follows(node: Node, key: str, value: Attr) -> bool:
     """Whether an attribute is redundant with the shape of the weight."""
     weight = node.inputs[1] if key == "kernel_shape" and len(node.inputs) > 1 else None
-    return weight is not None and isinstance(weight.type, TensorType) and weight.type.shape is not None and weight.type.shape[2:] == value
+    return weight is not None and weight.type.shape is not None and weight.type.shape[2:] == value
 
 
 _IDLE = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
@@ -336,13 +336,7 @@ def _by_inputs(a: Program, b: Program) -> Iterator[tuple[str, str]]:
     """Symbols at the same axis of the same input: of B, then of A."""
     for one, other in _inputs(a.graph.inputs, b.graph.inputs):
         left, right = one.type, other.type
-        if (
-            isinstance(left, TensorType)
-            and isinstance(right, TensorType)
-            and left.shape
-            and right.shape
-            and len(left.shape) == len(right.shape)
-        ):
+        if left.shape and right.shape and len(left.shape) == len(right.shape):
             for size, own in zip(left.shape, right.shape, strict=True):
                 if _is_symbol(size, a.symbols) and _is_symbol(own, b.symbols):
                     yield str(own), str(size)
@@ -409,8 +403,8 @@ class WeightRow:
         if self.a is None or self.b is None:
             return "added" if self.a is None else "removed"
         words = ["renamed"] if self.a.name != self.b.name else []
-        words += ["retyped"] if _dtype(self.a) != _dtype(self.b) else []
-        words += ["reshaped"] if _shape(self.a) != _shape(self.b) else []
+        words += ["retyped"] if self.a.type.dtype != self.b.type.dtype else []
+        words += ["reshaped"] if self.a.type.shape != self.b.type.shape else []
         return ", ".join(words)
 
 
@@ -605,7 +599,7 @@ def _alive(side: Side, numbers: Sequence[int]) -> Dim | None:
 def _weight_bytes(side: Side, numbers: Iterable[int]) -> Dim | None:
     total: Dim = 0
     for weight in dict.fromkeys(weight for number in numbers for weight in weights_of(side.nodes[number])):
-        size = weight.type.nbytes if isinstance(weight.type, TensorType) else None
+        size = weight.type.nbytes
         if size is None:
             return None
         total = total + size
@@ -622,7 +616,7 @@ def _sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]:
         counted.update(new)
         size: Dim = 0
         for weight in new:
-            size = size + ((weight.type.nbytes or 0) if isinstance(weight.type, TensorType) else 0)
+            size = size + (weight.type.nbytes or 0)
         flops, alive = side.flops(node), side.alive(node)
         for name in _outwards(path):
             sums = found.get(name)
@@ -651,14 +645,6 @@ def _owner(side: Side, number: int) -> bool:
     node = side.nodes[number]
     names = [weight.name for weight in weights_of(node) if weight.name]
     return bool(names) and names[0].rpartition(".")[0] == side.modules[node]
-
-
-def _dtype(weight: Value) -> object:
-    return weight.type.dtype if isinstance(weight.type, TensorType) else weight.type
-
-
-def _shape(weight: Value) -> object:
-    return weight.type.shape if isinstance(weight.type, TensorType) else None
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from irscope.ir.dims import bind, symbol
 from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
-from irscope.ir.types import map_of, optional, scalar, sequence, tensor, tuple_of
+from irscope.ir.types import UNKNOWN_TYPE, map_of, optional, scalar, sequence, tensor, tuple_of
 
 CONTRACT = """
 bool u2 u4 u8 u16 u32 u64 i2 i4 i8 i16 i32 i64 f4e2m1 f6e2m3 f6e3m2
@@ -54,3 +54,13 @@ def test_a_new_shape_drops_strides_that_no_longer_hold() -> None:
     strided = tensor(DType.F32, (2, 3), "cuda", (1, 2))
     assert strided.with_shape((3, 2)) is tensor(DType.F32, (3, 2), "cuda")
     assert strided.with_dtype(DType.F16) is tensor(DType.F16, (2, 3), "cuda", (1, 2))
+
+
+def test_every_type_answers_what_is_asked_about_tensors() -> None:
+    for other in (scalar(DType.I64), sequence(tensor(DType.F32, [2])), optional(tensor(DType.F32, [2])), UNKNOWN_TYPE):
+        assert (other.shape, other.rank, other.numel, other.nbytes, other.layout, other.device) == (None, None, None, None, None, "")
+        assert not other.is_static
+        assert other.tensor_bytes == 0
+    assert (scalar(DType.I64).dtype, UNKNOWN_TYPE.dtype) == (DType.I64, DType.UNKNOWN)
+    assert tensor(DType.F32, [2, 3]).tensor_bytes == 24
+    assert tensor(DType.F32, None).tensor_bytes is None, "unknown is never zero"
