@@ -13,9 +13,8 @@ from textual.pilot import Pilot
 
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.recent import samples
-from irscope.tui.models.symbols import UNICODE
-from irscope.tui.start import StartApp
+from irscope.tui.start import StartApp, samples
+from irscope.tui.text import UNICODE
 
 SIZE = (120, 36)
 SAMPLE, BOUND = "image-network", {"batch": 32}

@@ -1,11 +1,20 @@
-"""The actions of the UI. Key bindings, footer, command palette and help are all generated from these records."""
+"""The screens of the UI and the actions of each. Key bindings, footer, command palette and help are all generated from these records."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
+
+if TYPE_CHECKING:
+    from irscope.tui.screen import ModelScreen
+
+
+# ----------------------------------------------------------------------------------------------------
+# The actions of the UI. Key bindings, footer, command palette and help are all generated from these records.
 
 PANE_TITLES: dict[str, str] = {
     "table": "Tables",
@@ -134,3 +143,63 @@ def bindings(pane: str, actions: Sequence[Action] = ACTIONS) -> list[BindingType
 def key_text(key: str) -> str:
     """The display name of a key."""
     return _KEY_NAMES.get(key, key)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The screens of the app, in the order of their keys. A screen is imported when it is first shown or asked for its keys.
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenRecord:
+    """One screen: its key, what people read about it, and where its class is."""
+
+    name: str
+    key: str
+    title: str
+    help: str
+    place: str
+    """Module below irscope.tui, and class; imported when the screen is first shown or asked for its keys."""
+
+    def load(self) -> type[ModelScreen]:
+        """The class of the screen."""
+        module, _, cls = self.place.partition(":")
+        found: type[ModelScreen] = getattr(importlib.import_module(f"irscope.tui.{module}"), cls)
+        return found
+
+    @property
+    def action(self) -> Action:
+        """The action of the app that shows this screen."""
+        return Action("app", f"open_screen('{self.name}')", (self.key,), self.title, self.help)
+
+
+SCREENS: tuple[ScreenRecord, ...] = (
+    ScreenRecord("browse", "1", "Browse", "Show the modules and nodes of the model.", "browse.screen:BrowseScreen"),
+    ScreenRecord("memory", "2", "Memory", "Show what is alive at each step, and why.", "memory.screen:MemoryScreen"),
+    ScreenRecord("params", "3", "Parameters", "Show the weights, by size or by module, and their values.", "params:ParamsScreen"),
+    ScreenRecord("cost", "4", "Cost", "Show the least time of modules and nodes on a device, and what binds them.", "cost:CostScreen"),
+    ScreenRecord("passes", "5", "Passes", "Run a pipeline step by step and see what each pass changed.", "passes.screen:PassesScreen"),
+    ScreenRecord("compare", "6", "Compare", "Lay another model or a recording beside this one.", "compare:CompareScreen"),
+    ScreenRecord("reports", "7", "Reports", "Show the report of any pass, also of one of your own.", "reports:ReportsScreen"),
+)
+
+
+def screen_record(name: str) -> ScreenRecord:
+    """The record of a screen."""
+    return next(record for record in SCREENS if record.name == name)
+
+
+def app_actions() -> tuple[Action, ...]:
+    """The actions of the app, with one for each screen."""
+    return (*(record.action for record in SCREENS), *(action for action in ACTIONS if action.pane == "app"))
+
+
+def screen_actions(names: Sequence[str]) -> tuple[Action, ...]:
+    """The table of actions with those of these screens, most particular first."""
+    own = [action for name in names for action in screen_record(name).load().ACTIONS]
+    return (*own, *(action for action in ACTIONS if action.pane != "app"), *app_actions())
+
+
+def pane_titles(names: Sequence[str]) -> dict[str, str]:
+    """The panes of these screens and those that all screens have."""
+    own = {pane: title for name in names for pane, title in screen_record(name).load().PANES.items()}
+    return {**own, **PANE_TITLES}

@@ -17,14 +17,11 @@ from irscope.passkit.manager import Manager
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.report.report import Report
 from irscope.report.units import Kind
-from irscope.tui.models.aliases import AliasSets
-from irscope.tui.models.columns import ByteSizes, known, sum_up
-from irscope.tui.models.filter import Matcher
-from irscope.tui.models.folds import find_folds
-from irscope.tui.models.footprint import measured
-from irscope.tui.models.lives import Lives
-from irscope.tui.models.outline import Outline
-from irscope.tui.models.results import (
+from irscope.tui.browse.columns import ByteSizes, known, sum_up
+from irscope.tui.browse.filter import Matcher
+from irscope.tui.browse.outline import AliasSets, Outline, find_folds
+from irscope.tui.memory.lives import Lives, measured
+from irscope.tui.results import (
     Alive,
     Counted,
     Explained,

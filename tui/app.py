@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from typing import Any, ClassVar, cast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from textual import work
 from textual.app import App, SystemCommand
@@ -17,20 +18,14 @@ from textual.widget import Widget
 from irscope.errors import IrscopeError
 from irscope.ir.graph import paused_gc
 from irscope.session import Model
-from irscope.tui.actions import bindings
+from irscope.tui.actions import actions_of, app_actions, bindings, key_text, pane_titles, screen_actions, screen_record
 from irscope.tui.analyses import ProgressTeller, answered, instruments_of
-from irscope.tui.collector import look_again, quiet_collector, set_aside
-from irscope.tui.help import help_lines
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.history import Place
-from irscope.tui.models.problem import error_lines
-from irscope.tui.models.symbols import Symbols, symbols_for
-from irscope.tui.queue import Request
-from irscope.tui.screens.base import ModelScreen
-from irscope.tui.screens.dialog import TextDialog
-from irscope.tui.screens.registry import app_actions, pane_titles, screen_actions, screen_record
-from irscope.tui.session import FIRST_SCREEN, Session
-from irscope.tui.watch import FileWatch
+from irscope.tui.browse.filter import HELP as FILTER_HELP
+from irscope.tui.browse.model import Browse
+from irscope.tui.screen import ModelScreen
+from irscope.tui.session import FIRST_SCREEN, Place, Request, Session, look_again, quiet_collector, set_aside
+from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
+from irscope.tui.widgets.dialogs import TextDialog
 
 _NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "stop", "commands"})
 _LOOK_AT_FILE = 2.0
@@ -292,3 +287,88 @@ class IrscopeApp(App[None]):
 
     async def action_stop(self) -> None:
         await self.action_quit()
+
+
+# ----------------------------------------------------------------------------------------------------
+# The text of the help window, made from the table of actions.
+
+QUESTIONS: Final = (
+    ("What is my peak? It stands at the top of every screen; this goes there.", "p"),
+    ("What is alive there, and why? The table below the chart, largest first.", "2, then p"),
+    ("Which layer costs most? The first row below (model).", "4"),
+    ("What happens at batch 32? All screens show it then.", "c, then batch=32"),
+    ("Which weights are largest?", "3"),
+)
+"""Common questions, and the keys that answer them."""
+
+
+def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
+    """All keys of a screen, those of the focused pane first, then the filter syntax and the signs."""
+    titles, actions = pane_titles([screen]), screen_actions([screen])
+    order = [pane, *(one for one in titles if one != pane)] if pane in titles else list(titles)
+    lines: list[Line] = []
+    is_first = True
+    for one in order:
+        found = list(actions_of(one, actions))
+        if not found:
+            continue
+        lines.append((Span(titles[one], "heading"),))
+        for action in found:
+            keys = ", ".join(map(key_text, action.keys))
+            lines.append((Span(f"  {keys:<22}", "name"), Span(action.help)))
+        lines.append(())
+        if is_first:
+            lines += [(Span("Questions and where their answers are", "heading"),), *question_lines(), ()]
+            is_first = False
+    lines.append((Span("Filter syntax; all words must match", "heading"),))
+    lines.extend((Span(f"  {term:<22}", "name"), Span(text)) for term, text in FILTER_HELP)
+    lines.append(())
+    lines.append((Span("Signs", "heading"),))
+    lines.extend((Span(f"  {sign:<22}", "name"), Span(text)) for sign, text in _signs(symbols))
+    return lines
+
+
+def question_lines() -> list[Line]:
+    """The questions with the keys that answer them."""
+    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in QUESTIONS]
+
+
+def _signs(symbols: Symbols) -> Iterator[tuple[str, str]]:
+    yield symbols.unknown, "unknown, which is never counted as zero"
+    yield symbols.waiting, "still being computed"
+    yield f"{symbols.at_least} 1.20 G", "at least this much: some nodes below are unknown and not in the sum"
+    yield symbols.glyphs.mark, "the step at which most bytes are alive"
+    yield symbols.here, "the step of the selected row"
+    yield "result bytes", "sizes of all results together; views of one storage count each time"
+    yield "FLOPs", "a multiply-add is 2"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Detects changes of the opened file on disk.
+
+Stamp: TypeAlias = tuple[int, int] | None
+
+
+class FileWatch:
+    """Compares time and size of a file with those it had when it was read; each change is told once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = self._stamp()
+
+    def has_changed(self) -> bool:
+        """Whether the file has changed since this was last asked. One that is gone or being replaced counts when it is back."""
+        stamp = self._stamp()
+        if stamp is None or stamp == self._seen:
+            return False
+        self._seen = stamp
+        return True
+
+    def _stamp(self) -> Stamp:
+        if not self._path:
+            return None
+        try:
+            found = Path(self._path).stat()
+        except (OSError, ValueError):
+            return None
+        return found.st_mtime_ns, found.st_size

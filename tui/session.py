@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,17 +16,233 @@ import numpy as np
 from irscope.errors import IrscopeError
 from irscope.ir.graph import Node
 from irscope.session import Model
+from irscope.tui.amounts import Binding
 from irscope.tui.analyses import Analyses, result_of
-from irscope.tui.collector import free_dropped, look_again
-from irscope.tui.models.binding import Binding
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.command import Source
-from irscope.tui.models.footprint import measured
-from irscope.tui.models.history import Bookmarks, History, Place
-from irscope.tui.models.overlay import Overlay
-from irscope.tui.models.results import Failed, Finished, Folded, Results, Summed, Update
-from irscope.tui.models.symbols import Symbols
-from irscope.tui.queue import LATER, NOW, SOON, Queue, Request
+from irscope.tui.browse.columns import Overlay
+from irscope.tui.browse.model import Browse
+from irscope.tui.command import Source
+from irscope.tui.memory.lives import measured
+from irscope.tui.results import Failed, Finished, Folded, Results, Summed, Update
+from irscope.tui.text import Symbols
+
+# ----------------------------------------------------------------------------------------------------
+# A priority queue of requests to the worker, which processes one at a time; independent of Textual.
+
+NOW, SOON, LATER = 0, 10, 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request. `answer` runs in the worker's thread and touches no widget; `take` and `fail` run on the UI's thread."""
+
+    key: str
+    """Identifies the request: a queued one is not queued twice."""
+    answer: Callable[[], Any]
+    take: Callable[[Any], None]
+    fail: Callable[[IrscopeError], None]
+    urgency: int = SOON
+    """The priority: smaller comes first; requests of one priority are processed in order."""
+
+
+class Queue:
+    """The queue, safe to use from any thread."""
+
+    def __init__(self, cancelled: threading.Event) -> None:
+        self._cancelled = cancelled
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Request] = {}
+        self._current: Request | None = None
+        self._is_working = False
+        self._is_closed = False
+
+    def put(self, request: Request) -> bool:
+        """Queue a request; True when a worker has to be started because there is none."""
+        with self._lock:
+            if self._is_closed or (self._current is not None and self._current.key == request.key):
+                return False
+            before = self._waiting.get(request.key)
+            # Queued again, a request keeps its place unless its priority has risen.
+            if before is None or request.urgency < before.urgency:
+                self._waiting[request.key] = request
+            else:
+                self._waiting[request.key] = replace(request, urgency=before.urgency)
+            start, self._is_working = not self._is_working, True
+            return start
+
+    def next(self) -> Request | None:
+        """The next request for the worker; None when there is none and the worker has to end."""
+        with self._lock:
+            self._current = None
+            if not self._is_closed:
+                self._cancelled.clear()
+            if self._is_closed or not self._waiting:
+                self._is_working = False
+                return None
+            key = min(self._waiting, key=lambda one: self._waiting[one].urgency)
+            self._current = self._waiting.pop(key)
+            return self._current
+
+    @property
+    def current(self) -> str:
+        """The key of the current request."""
+        current = self._current
+        return "" if current is None else current.key
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the queue is empty and the worker idle."""
+        return self._current is None and not self._waiting
+
+    def is_asked(self, key: str) -> bool:
+        """Whether a request is queued or being processed."""
+        return key in self._waiting or self.current == key
+
+    def stop(self, key: str) -> bool:
+        """Cancel a request; True if it was there."""
+        with self._lock:
+            if self._waiting.pop(key, None) is not None:
+                return True
+            if self._current is not None and self._current.key == key:
+                self._cancelled.set()
+                return True
+            return False
+
+    def clear(self) -> list[Request]:
+        """Clear the queue, returning its requests, and cancel the current one, which then fails."""
+        with self._lock:
+            dropped = list(self._waiting.values())
+            self._waiting.clear()
+            if self._current is not None:
+                self._cancelled.set()
+            return dropped
+
+    def close(self) -> None:
+        """Stop for good."""
+        with self._lock:
+            self._is_closed = True
+            self._waiting.clear()
+            self._cancelled.set()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Keeps Python's garbage collector from repeated full passes over a large model, which would delay the handling of keys.
+
+_SWITCH = 0.001
+"""The interpreter's switch interval, in seconds, so that the worker yields to the UI."""
+_state = {"aside": False}
+
+
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """While the UI runs, long-lived objects are frozen (gc.freeze), and threads switch more often."""
+    before = sys.getswitchinterval()
+    _state["aside"] = True
+    set_aside()
+    sys.setswitchinterval(_SWITCH)
+    try:
+        yield
+    finally:
+        _state["aside"] = False
+        sys.setswitchinterval(before)
+        gc.unfreeze()
+
+
+def set_aside() -> None:
+    """Freeze all present objects: a model and its results stay until another is opened."""
+    if _state["aside"]:
+        gc.freeze()
+
+
+def free_dropped() -> None:
+    """Collect garbage among objects created since the last freeze."""
+    if _state["aside"]:
+        gc.collect()
+
+
+def look_again() -> None:
+    """A model was dropped: collect it, and freeze the rest."""
+    if _state["aside"]:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+
+# ----------------------------------------------------------------------------------------------------
+# The navigation history, and bookmarks.
+
+_MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row of the outline, seen on a screen."""
+
+    screen: str
+    row: int
+
+
+class History:
+    """Places in the order in which they were visited. Moving about changes the present place, a jump makes a new one."""
+
+    def __init__(self, place: Place) -> None:
+        self._places = [place]
+        self._at = 0
+
+    @property
+    def place(self) -> Place:
+        """Where the user is."""
+        return self._places[self._at]
+
+    def move(self, place: Place) -> None:
+        """A small move, which makes no new history entry."""
+        self._places[self._at] = place
+
+    def jump(self, place: Place) -> None:
+        """A jump, which makes a new history entry."""
+        if place != self.place:
+            self._places[self._at + 1 :] = [place]
+            del self._places[:-_MOST]
+            self._at = len(self._places) - 1
+
+    def back(self) -> Place | None:
+        """The place before; None at the first."""
+        return self._go(-1)
+
+    def forward(self) -> Place | None:
+        """The place after; None at the last."""
+        return self._go(1)
+
+    def _go(self, by: int) -> Place | None:
+        if not 0 <= self._at + by < len(self._places):
+            return None
+        self._at += by
+        return self.place
+
+
+class Bookmarks:
+    """Rows to come back to, in the order of the model."""
+
+    def __init__(self) -> None:
+        self._rows: set[int] = set()
+
+    def toggle(self, row: int) -> bool:
+        """Put a bookmark on a row or take it away; True when it is there now."""
+        self._rows ^= {row}
+        return row in self._rows
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self) -> list[int]:
+        """The rows with a bookmark, in order."""
+        return sorted(self._rows)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The session.
 
 FIRST_SCREEN = "browse"
 _MOST_KEPT = 20_000

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,19 +20,17 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer
 
-from irscope.errors import IrscopeError
+from irscope.errors import IrscopeError, OutputError
+from irscope.files import config_folder, write_text
+from irscope.report.units import Kind, humanise
 from irscope.session import Model
 from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
 from irscope.tui.analyses import answered
-from irscope.tui.help import question_lines
-from irscope.tui.models.problem import error_lines
-from irscope.tui.models.recent import files_table, known_files, note_opened
-from irscope.tui.models.spans import Line, Span
-from irscope.tui.models.symbols import Symbols, symbols_for
-from irscope.tui.screens.dialog import TextDialog
-from irscope.tui.widgets.lines import DetailPane
-from irscope.tui.widgets.paint import Looks
-from irscope.tui.widgets.prompt import Prompt
+from irscope.tui.app import question_lines
+from irscope.tui.rows import TableColumn, TableModel
+from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
+from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.paint import DetailPane, Looks, Prompt
 from irscope.tui.widgets.table import VirtualTable
 
 START_ACTIONS: tuple[Action, ...] = (
@@ -153,3 +154,93 @@ class StartApp(App[Model]):
 def choose(read: Callable[[Path], Model]) -> Model | None:
     """Let the user choose a file; None where nothing was chosen."""
     return StartApp(read).run()
+
+
+# ----------------------------------------------------------------------------------------------------
+# The files that were opened last, and the samples that come with irscope.
+
+_MOST = 20
+_SAMPLES = Path(__file__).parent / "samples"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file that can be opened."""
+
+    path: Path
+    kind: str
+    """recent or sample."""
+    size: int | None
+    """None where the file is gone."""
+    changed: float | None
+
+
+def recent_file() -> Path:
+    """Where the list is kept."""
+    return config_folder() / "recent.json"
+
+
+def read_recent(file: Path | None = None) -> list[Path]:
+    """The paths, last first; a list that is missing or damaged is an empty one."""
+    try:
+        found = json.loads((file or recent_file()).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    return [Path(one) for one in found if isinstance(one, str) and one][:_MOST] if isinstance(found, list) else []
+
+
+def note_opened(path: Path, file: Path | None = None) -> None:
+    """Put a path at the head of the list. Where it cannot be written, nothing is noted: this is only a convenience."""
+    file = file or recent_file()
+    full = Path(os.path.abspath(path))
+    if full.is_relative_to(_SAMPLES):
+        return
+    paths = [full, *(one for one in read_recent(file) if one != full)][:_MOST]
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, [json.dumps([str(one) for one in paths], indent=1), "\n"])
+    except (OSError, UnicodeError, OutputError):
+        return
+
+
+def samples(folder: Path = _SAMPLES) -> list[Path]:
+    """The models that come with irscope."""
+    return sorted(folder.glob("*.irs"))
+
+
+def known_files(file: Path | None = None) -> list[Known]:
+    """Recent files, then samples."""
+    return [_known(path, "recent") for path in read_recent(file)] + [_known(path, "sample") for path in samples()]
+
+
+def _known(path: Path, kind: str) -> Known:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return Known(path, kind, None, None)
+    return Known(path, kind, found.st_size, found.st_mtime)
+
+
+def files_table(files: Sequence[Known], symbols: Symbols) -> TableModel:
+    """The files as rows."""
+    clean = symbols.clean
+
+    def size(row: int) -> str:
+        found = files[row].size
+        return "gone" if found is None else humanise(found, Kind.BYTES)
+
+    def changed(row: int) -> str:
+        found = files[row].changed
+        return "" if found is None else datetime.fromtimestamp(found).strftime("%Y-%m-%d %H:%M")
+
+    def folder(row: int) -> str:
+        return "comes with irscope" if files[row].kind == "sample" else clean(str(files[row].path.parent))
+
+    columns = (
+        TableColumn("file", 24, lambda row: clean(files[row].path.name), lambda: [one.path.name for one in files], grows=True, role="name"),
+        TableColumn("", 6, lambda row: files[row].kind, role="faint", rank=1),
+        TableColumn("size", 11, size, lambda: [one.size for one in files], right=True, rank=2),
+        TableColumn("changed", 16, changed, lambda: [one.changed for one in files], rank=3),
+        TableColumn("folder", 24, folder, grows=True, role="faint", rank=4),
+    )
+    return TableModel(columns, len(files), symbols, empty="No file was opened yet; o asks for one.")

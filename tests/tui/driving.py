@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from irscope.session import Model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.symbols import UNICODE, Symbols
+from irscope.tui.text import UNICODE, Symbols
 
 SMALL, LARGE, HUGE = (80, 24), (120, 40), (200, 60)
 Steps: TypeAlias = Callable[[IrscopeApp, Pilot[None]], Awaitable[None]]

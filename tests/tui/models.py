@@ -11,9 +11,9 @@ from irscope.passes.annotate import Annotate
 from irscope.passkit.manager import Manager
 from irscope.session import Model
 from irscope.tui.analyses import Analyses
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.command import Source
-from irscope.tui.models.symbols import UNICODE, Symbols
+from irscope.tui.browse.model import Browse
+from irscope.tui.command import Source
+from irscope.tui.text import UNICODE, Symbols
 
 TWO_LAYERS = """irscope 1
 graph @main {

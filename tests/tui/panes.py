@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from irscope.tui.screens.compare import BothPane
-from irscope.tui.screens.picking import FormDialog, PickDialog
-from irscope.tui.widgets.stack import StackPane
-from irscope.tui.widgets.table import VirtualTable
-from irscope.tui.widgets.timeline import TimelinePane
-from irscope.tui.widgets.tree import OutlineTree
+from irscope.tui.compare import BothPane
+from irscope.tui.passes.screen import FormDialog, PickDialog
+from irscope.tui.widgets.charts import StackPane, TimelinePane
+from irscope.tui.widgets.table import OutlineTree, VirtualTable
 
 PANE_OWNERS: dict[str, type] = {
     "form": FormDialog,

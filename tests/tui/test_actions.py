@@ -7,16 +7,12 @@ from collections import Counter
 import pytest
 from textual.binding import Binding
 
-from irscope.tui.actions import ACTIONS, PANE_TITLES, Action, actions_of, bindings
-from irscope.tui.app import IrscopeApp
-from irscope.tui.help import help_lines
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE
-from irscope.tui.screens.base import ModelScreen
-from irscope.tui.screens.dialog import TextDialog
-from irscope.tui.screens.registry import SCREENS, app_actions, pane_titles, screen_actions
-from irscope.tui.widgets.lines import DetailPane
-from irscope.tui.widgets.prompt import Prompt
+from irscope.tui.actions import ACTIONS, PANE_TITLES, SCREENS, Action, actions_of, app_actions, bindings, pane_titles, screen_actions
+from irscope.tui.app import IrscopeApp, help_lines
+from irscope.tui.screen import ModelScreen
+from irscope.tui.text import ASCII, UNICODE, text_of
+from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.paint import DetailPane, Prompt
 from tests.tui.panes import PANE_OWNERS
 
 COMMON: dict[str, type] = {

@@ -16,17 +16,14 @@ from irscope.errors import PassError
 from irscope.passkit.manager import Manager
 from irscope.session import Model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.results import Names
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
-from irscope.tui.queue import Request
-from irscope.tui.screens.browse import BrowseScreen
-from irscope.tui.screens.dialog import TextDialog
-from irscope.tui.session import Session
-from irscope.tui.widgets.lines import DetailPane, TextPane
-from irscope.tui.widgets.paint import Looks
-from irscope.tui.widgets.timeline import TimelinePane
-from irscope.tui.widgets.tree import OutlineTree
+from irscope.tui.browse.screen import BrowseScreen
+from irscope.tui.results import Names
+from irscope.tui.session import Request, Session
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from irscope.tui.widgets.charts import TimelinePane
+from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.paint import DetailPane, Looks, TextPane
+from irscope.tui.widgets.table import OutlineTree
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 SMALL, LARGE = (80, 24), (120, 40)

@@ -7,9 +7,9 @@ import pytest
 from irscope.errors import UsageError
 from irscope.ir.dims import symbol
 from irscope.report.units import Kind
-from irscope.tui.models.binding import Binding, example, parse_binding
-from irscope.tui.models.columns import column_of, short_amount
-from irscope.tui.models.symbols import ASCII, UNICODE
+from irscope.tui.amounts import Binding, example, parse_binding
+from irscope.tui.browse.columns import column_of, short_amount
+from irscope.tui.text import ASCII, UNICODE
 from tests.tui.models import FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
 

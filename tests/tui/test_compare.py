@@ -12,10 +12,9 @@ from irscope.recording import MemoryEvent
 from irscope.session import open_model
 from irscope.tools.compare import compare_models, compare_recording, compare_with
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.compare import Compare, shown
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
-from irscope.tui.widgets.prompt import Prompt
+from irscope.tui.compare import Compare, shown
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from irscope.tui.widgets.paint import Prompt
 from tests.tui.driving import HUGE, SMALL, drive, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 from tests.unit.comparing.test_runs import HIDDEN, events, recording

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from irscope.errors import PassError
 from irscope.report.printable import display_width
 from irscope.tui.analyses import result_of
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.command import Source
-from irscope.tui.models.cost import Cost, Timed, views_of
-from irscope.tui.models.costgroups import GROUPINGS, NodeTimes
-from irscope.tui.models.scatter import Roof, Scatter
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.browse.model import Browse
+from irscope.tui.charts import Roof, Scatter
+from irscope.tui.command import Source
+from irscope.tui.cost import GROUPINGS, Cost, NodeTimes, Timed, views_of
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 

@@ -10,9 +10,8 @@ from irscope.ir.graph import Node
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.passkit.manager import Manager
-from irscope.tui.models.diff import Diff, compare, take_snapshot
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE
+from irscope.tui.passes.running import Diff, compare, take_snapshot
+from irscope.tui.text import ASCII, UNICODE, text_of
 from tests.tui.models import HOSTILE, NESTED, TWO_LAYERS
 
 DEAD = """irscope 1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from irscope.tui.models.filter import HELP, parse_filter
-from irscope.tui.screens.registry import SCREENS, ScreenRecord
+from irscope.tui.actions import SCREENS, ScreenRecord
+from irscope.tui.browse.filter import HELP, parse_filter
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tui.md").read_text("utf-8")

@@ -6,7 +6,7 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
-from irscope.tui.models.filter import parse_filter, shape_matches
+from irscope.tui.browse.filter import parse_filter, shape_matches
 from tests.tui.models import FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
 

@@ -6,10 +6,9 @@ import pytest
 from textual.pilot import Pilot
 
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.folds import find_folds
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE
+from irscope.tui.browse.model import Browse
+from irscope.tui.browse.outline import find_folds
+from irscope.tui.text import ASCII, UNICODE, text_of
 from tests.tui.driving import drive, press, screen_text
 from tests.tui.models import EMPTY, NESTED, browse, model
 

@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 
 from irscope.session import Model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.spans import text_of
-from irscope.tui.screens.dialog import TextDialog
+from irscope.tui.text import text_of
+from irscope.tui.widgets.dialogs import TextDialog
 from tests.tui.driving import drive, press, screen_text, settle
 from tests.tui.models import TWO_LAYERS, model
 from tests.tui.test_filter import VIEWS

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 
 from irscope.cli.main import main
 from irscope.session import open_model
+from irscope.tui.actions import SCREENS
 from irscope.tui.app import IrscopeApp
-from irscope.tui.screens.registry import SCREENS
 from tests.tui.driving import drive, press, screen_text
 
 NAME = ("\x1b[2J\u202e" + "名a=" * 10) * 25_000

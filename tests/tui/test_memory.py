@@ -14,15 +14,13 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import bare
 from irscope.session import open_model
 from irscope.tui.analyses import analysis_of, report_of
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.command import Source
-from irscope.tui.models.counters import Counters, counters_of
-from irscope.tui.models.footprint import measured
-from irscope.tui.models.lives import Lives
-from irscope.tui.models.memory import Found, Memory
-from irscope.tui.models.results import Alive
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.browse.model import Browse
+from irscope.tui.command import Source
+from irscope.tui.memory.lives import Lives, measured
+from irscope.tui.memory.model import Found, Memory
+from irscope.tui.memory.views import Counters, counters_of
+from irscope.tui.results import Alive
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 SAMPLES = Path(__file__).parents[2] / "samples"

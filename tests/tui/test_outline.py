@@ -11,8 +11,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
-from irscope.tui.models.outline import Group, Item, Outline, build_outline
-from irscope.tui.models.tree import TreeModel
+from irscope.tui.browse.outline import Group, Item, Outline, TreeModel, build_outline
 from tests.tui.models import EMPTY, FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, program
 
 

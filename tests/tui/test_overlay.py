@@ -7,11 +7,11 @@ from textual.pilot import Pilot
 
 from irscope.report.table import Table
 from irscope.report.units import Kind
+from irscope.tui.amounts import Binding
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.binding import Binding
-from irscope.tui.models.overlay import live_at_peak, node_rows, overlay_of, overlay_of_table, unknown_nodes
-from irscope.tui.models.symbols import ASCII, UNICODE
-from irscope.tui.screens.browse import BrowseScreen
+from irscope.tui.browse.columns import live_at_peak, node_rows, overlay_of, overlay_of_table, unknown_nodes
+from irscope.tui.browse.screen import BrowseScreen
+from irscope.tui.text import ASCII, UNICODE
 from tests.tui.models import EMPTY, FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 from tests.tui.test_app import drive, screen_text, settle
 

@@ -16,12 +16,11 @@ from irscope.report.printable import display_width
 from irscope.session import Model, open_model
 from irscope.tui.analyses import report_of
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.command import Source
-from irscope.tui.models.histogram import Bin, bars, linear, size_bins, upright
-from irscope.tui.models.params import PASS, VALUES, Params
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.browse.model import Browse
+from irscope.tui.charts import Bin, bars, linear, size_bins, upright
+from irscope.tui.command import Source
+from irscope.tui.params import PASS, VALUES, Params
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.driving import SMALL, drive, press, screen_text
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, TWO_LAYERS, model
 

@@ -9,13 +9,11 @@ from textual.widgets import Input
 from irscope.errors import PassError
 from irscope.ir.printer import print_program
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
-from irscope.tui.screens.browse import BrowseScreen
-from irscope.tui.screens.passes import PassesScreen
-from irscope.tui.screens.picking import FormDialog, PickDialog
-from irscope.tui.screens.reports import ReportsScreen
-from irscope.tui.widgets.lines import DetailPane
+from irscope.tui.browse.screen import BrowseScreen
+from irscope.tui.passes.screen import FormDialog, PassesScreen, PickDialog
+from irscope.tui.reports import ReportsScreen
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from irscope.tui.widgets.paint import DetailPane
 from irscope.tui.widgets.table import VirtualTable
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 from tests.tui.test_app import drive, screen_text, selected, settle

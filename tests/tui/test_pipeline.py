@@ -8,12 +8,10 @@ from irscope.errors import IrscopeError, PassError
 from irscope.ir.printer import print_program
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.session import Model
-from irscope.tui.models.command import Source
-from irscope.tui.models.passform import PassForm, form_fields, named_class
-from irscope.tui.models.pipeline import Pipeline, Step
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
-from irscope.tui.running import Runner
+from irscope.tui.command import Source
+from irscope.tui.passes.pipeline import PassForm, Pipeline, Step, form_fields, named_class
+from irscope.tui.passes.running import Runner
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 DEAD = """irscope 1

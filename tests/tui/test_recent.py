@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from irscope.session import open_model
-from irscope.tui.models.recent import files_table, known_files, note_opened, read_recent, samples
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE
-from irscope.tui.watch import FileWatch
+from irscope.tui.app import FileWatch
+from irscope.tui.start import files_table, known_files, note_opened, read_recent, samples
+from irscope.tui.text import ASCII, UNICODE, text_of
 
 
 def test_the_last_opened_comes_first_and_once(tmp_path: Path) -> None:

@@ -13,11 +13,10 @@ from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 from irscope.tui.analyses import report_of
-from irscope.tui.models.command import Source
-from irscope.tui.models.reports import Item, Reports, ReportTable
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.command import Source
+from irscope.tui.reports import Item, Reports, ReportTable
 from irscope.tui.session import find_row
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 
 COSTS = Table.of(

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.report.printable import display_width
-from irscope.tui.models.rows import TableColumn, TableModel, ranks_of
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE
+from irscope.tui.rows import TableColumn, TableModel, ranks_of
+from irscope.tui.text import ASCII, UNICODE, text_of
 
 
 def table(values: list[int | None]) -> TableModel:

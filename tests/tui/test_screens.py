@@ -10,11 +10,11 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from irscope.session import open_model
+from irscope.tui.actions import SCREENS
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.symbols import ASCII
-from irscope.tui.screens.base import ModelScreen
-from irscope.tui.screens.dialog import TextDialog
-from irscope.tui.screens.registry import SCREENS
+from irscope.tui.screen import ModelScreen
+from irscope.tui.text import ASCII
+from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import Looks, Painted
 from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.errors import IrscopeError
-from irscope.tui.models.history import Bookmarks, History, Place
-from irscope.tui.models.symbols import UNICODE
-from irscope.tui.queue import LATER, NOW, SOON, Queue, Request
-from irscope.tui.session import Session
+from irscope.tui.session import LATER, NOW, SOON, Bookmarks, History, Place, Queue, Request, Session
+from irscope.tui.text import UNICODE
 from tests.tui.models import NESTED, TWO_LAYERS, model
 
 

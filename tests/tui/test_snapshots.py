@@ -17,8 +17,8 @@ from rich.segment import Segment
 
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.recent import samples
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.start import samples
+from irscope.tui.text import ASCII, UNICODE, Symbols
 from tests.tui.driving import HUGE, LARGE, SMALL, press, settle
 
 FOLDER = Path(__file__).parent / "snapshots"

@@ -10,9 +10,8 @@ from textual.pilot import Pilot
 
 from irscope.tui.analyses import report_of, result_of
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.spaces import AddressMap, Buffers, allocated, order_text, orders, planned
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.memory.views import AddressMap, Buffers, allocated, order_text, orders, planned
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.driving import drive, press, screen_text
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 

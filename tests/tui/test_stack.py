@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.report.printable import display_width
-from irscope.tui.models.spans import PARTS, text_of
-from irscope.tui.models.stack import Stack
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
+from irscope.tui.charts import Stack
+from irscope.tui.text import ASCII, PARTS, UNICODE, Symbols, text_of
 
 
 def stack(*parts: list[int]) -> Stack:

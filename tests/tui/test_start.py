@@ -15,10 +15,9 @@ from textual.pilot import Pilot
 from irscope.cli.main import main
 from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.recent import note_opened, read_recent, samples
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
-from irscope.tui.screens.dialog import TextDialog
-from irscope.tui.start import START_ACTIONS, StartApp
+from irscope.tui.start import START_ACTIONS, StartApp, note_opened, read_recent, samples
+from irscope.tui.text import ASCII, UNICODE, Symbols
+from irscope.tui.widgets.dialogs import TextDialog
 from tests.tui.models import TWO_LAYERS
 from tests.tui.test_app import drive, screen_text, settle
 

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from irscope.errors import PassError
 from irscope.report.printable import display_width
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.results import Failed
-from irscope.tui.models.spans import Line, Span, cut_end, text_of, wrap
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols, symbols_for
-from irscope.tui.models.table import heading_line, widths_for
+from irscope.tui.browse.model import Browse, heading_line, widths_for
+from irscope.tui.results import Failed
+from irscope.tui.text import ASCII, UNICODE, Line, Span, Symbols, cut_end, symbols_for, text_of, wrap
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
 ALL = [EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS]

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from irscope.report.printable import display_width
 from irscope.report.units import Kind
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
-from irscope.tui.models.timeline import Timeline
+from irscope.tui.charts import Timeline
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import FOREIGN, SYMBOLIC, TWO_LAYERS, browse
 
 

@@ -13,10 +13,9 @@ from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.tui.analyses import result_of
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.footprint import measured
-from irscope.tui.models.spans import PARTS, text_of
-from irscope.tui.models.symbols import ASCII, UNICODE, Symbols
-from irscope.tui.models.trainstep import StepStack, step_drawing
+from irscope.tui.memory.lives import measured
+from irscope.tui.memory.views import StepStack, step_drawing
+from irscope.tui.text import ASCII, PARTS, UNICODE, Symbols, text_of
 from tests.tui.driving import drive, press, screen_text
 from tests.tui.models import TWO_LAYERS, model
 

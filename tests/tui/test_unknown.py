@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from irscope.tui.models.browse import Browse
-from irscope.tui.models.command import Source
-from irscope.tui.models.memory import Memory
-from irscope.tui.models.spans import text_of
-from irscope.tui.models.symbols import UNICODE
+from irscope.tui.browse.model import Browse
+from irscope.tui.command import Source
+from irscope.tui.memory.model import Memory
+from irscope.tui.text import UNICODE, text_of
 from tests.tui.models import browse, model
 from tests.tui.test_memory import memory
 

@@ -10,8 +10,8 @@ import pytest
 
 from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.models.symbols import UNICODE
 from irscope.tui.start import StartApp
+from irscope.tui.text import UNICODE
 from tests.tui.driving import press, screen_text, settle
 
 

@@ -25,8 +25,8 @@ from irscope.passes.schedule import share_of
 from irscope.passkit.options import build
 from irscope.report.select import parse_filter as parse_table_filter
 from irscope.tools.compare.document import parse_thresholds
-from irscope.tui.models.binding import parse_binding
-from irscope.tui.models.filter import parse_filter as parse_tree_filter
+from irscope.tui.amounts import parse_binding
+from irscope.tui.browse.filter import parse_filter as parse_tree_filter
 
 PROGRAM = parse_program("irscope 1\nsymbol batch [1,*]\ngraph @main {\n  input %x: f32[batch]\n  return %x\n}\n")
 

@@ -1,16 +1,25 @@
-"""From lines with roles to strips with styles; every widget that draws itself is painted here."""
+"""Widgets that draw lines with roles: charts, scrolling text, and a line to type into."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.binding import BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
-from irscope.tui.models.spans import ROLES, Span
+from irscope.tui.actions import bindings
+from irscope.tui.text import ROLES, Line, Span, wrap
+
+# ----------------------------------------------------------------------------------------------------
+# From lines with roles to strips with styles; every widget that draws itself is painted here.
 
 _PLAIN = Style.null()
 
@@ -31,3 +40,122 @@ class Painted(Widget):
         row = look(row_class, default=_PLAIN) if row_class else _PLAIN
         segments = [Segment(text, look(f"role--{role}", default=_PLAIN) + row) for text, role in line if text]
         return Strip(segments).adjust_cell_length(width, base + row)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A pane that draws lines which a view model makes for its size: charts of all kinds.
+
+
+class Drawn(Painted):
+    """Shows what a function makes of width and height; asks it again only after `redraw` or another size."""
+
+    ALLOW_MAXIMIZE = True
+    PANE: ClassVar[str] = ""
+
+    def __init__(self, draw: Callable[[int, int], list[Line]], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.draw = draw
+        self._drawn: tuple[Size, list[Line]] | None = None
+
+    def redraw(self) -> None:
+        """Draw again after what is drawn has changed."""
+        self._drawn = None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        if self._drawn is None or self._drawn[0] != self.size:
+            self._drawn = (self.size, self.draw(self.size.width, self.size.height))
+        lines = self._drawn[1]
+        return self.strip(lines[y] if y < len(lines) else (), self.size.width)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A scrolling pane of wrapped text: the details of the selection, and the text of dialogs.
+
+_INDENT = "    "
+
+
+class TextPane(Painted, ScrollView, can_focus=True):
+    """Shows lines, broken where they are wider than the pane."""
+
+    def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines = lines
+        self._rows: list[Line] = []
+        self._width = -1
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """What the pane shows, not wrapped."""
+        return self._lines
+
+    def show(self, lines: Sequence[Line], *, top: bool = False) -> None:
+        """Replace the lines; `top` scrolls back to the first."""
+        self._lines = lines
+        self._wrap()
+        if top:
+            self.scroll_to(y=0, animate=False, force=True, immediate=True)
+
+    def _wrap(self) -> None:
+        self._width = self.size.width
+        self._rows = [row for line in self._lines for row in wrap(line, self._width, _INDENT)]
+        self.virtual_size = Size(self._width, len(self._rows))
+        self.refresh()
+
+    def on_resize(self) -> None:
+        if self.size.width != self._width:
+            self._wrap()
+
+    def render_line(self, y: int) -> Strip:
+        index = y + self.scroll_offset.y
+        return self.strip(self._rows[index] if index < len(self._rows) else (), self.size.width)
+
+
+class DetailPane(TextPane):
+    """The details of the selection."""
+
+    ALLOW_MAXIMIZE = True
+    PANE: ClassVar[str] = "detail"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("detail")
+
+
+# ----------------------------------------------------------------------------------------------------
+# One line to type into, below the tree: a filter, or sizes for symbols.
+
+
+class Prompt(Input):
+    """An input that is shown while it is needed."""
+
+    PANE: ClassVar[str] = "prompt"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("prompt")
+
+    class Closed(Message):
+        """Typing is over; `keep` says whether what was typed counts."""
+
+        def __init__(self, prompt: Prompt, keep: bool) -> None:
+            super().__init__()
+            self.prompt = prompt
+            self.keep = keep
+
+    def __init__(self, placeholder: str, *, id: str | None = None) -> None:
+        super().__init__(placeholder=placeholder, compact=True, select_on_focus=False, id=id)
+        self.cursor_blink = False
+        self.display = False
+
+    def open(self, text: str) -> None:
+        """Show the line with a text to start from."""
+        with self.prevent(Input.Changed):
+            self.value = text
+        self.cursor_position = len(text)
+        self.display = True
+        self.focus()
+
+    def mark(self, wrong: bool) -> None:
+        """Show whether the text makes sense."""
+        self.set_class(wrong, "-wrong")
+
+    def action_keep(self) -> None:
+        self.post_message(self.Closed(self, keep=True))
+
+    def action_drop(self) -> None:
+        self.post_message(self.Closed(self, keep=False))

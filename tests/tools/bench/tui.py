@@ -68,7 +68,7 @@ def paint(path: str) -> None:
     """Read the model and end with the first paint."""
     from irscope.session import open_model
     from irscope.tui.app import IrscopeApp
-    from irscope.tui.collector import quiet_collector
+    from irscope.tui.session import quiet_collector
 
     class Watched(IrscopeApp):
         CSS_PATH = _STYLE
@@ -120,8 +120,9 @@ class Presser:
 def keys(path: str) -> None:
     """Answer keys while analyses run, then on all screens; then say what memory is held."""
     from irscope.session import open_model
+    from irscope.tui.actions import screen_record
     from irscope.tui.app import IrscopeApp
-    from irscope.tui.collector import quiet_collector
+    from irscope.tui.session import quiet_collector
 
     displays: list[tuple[float, float]] = []
 
@@ -133,7 +134,7 @@ def keys(path: str) -> None:
             displays.append((perf_counter(), thread_time()))
 
     for name in ("memory", "cost", "params", "reports", "passes"):
-        __import__(f"irscope.tui.screens.{name}")
+        screen_record(name).load()
     model = open_model(Path(path))
     graph = resident()
 
@@ -167,8 +168,8 @@ def page() -> None:
     """Page through a table of a million rows."""
     import numpy as np
 
-    from irscope.tui.models.rows import TableColumn, TableModel
-    from irscope.tui.models.symbols import UNICODE
+    from irscope.tui.rows import TableColumn, TableModel
+    from irscope.tui.text import UNICODE
     from irscope.tui.widgets.table import VirtualTable
 
     sizes = np.random.default_rng(0).integers(0, 1 << 30, ROWS)

@@ -1,0 +1,548 @@
+"""The state of the Browse screen: which row is selected, what is filtered, the lines of the tree and of the header."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from irscope.diagnostics import Severity
+from irscope.errors import UsageError
+from irscope.ir.dims import Dim
+from irscope.ir.graph import Node
+from irscope.ir.program import Program
+from irscope.report.celltext import SIGNS
+from irscope.report.printable import cut_middle, display_width
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, plain
+from irscope.tui.amounts import Binding, parse_binding
+from irscope.tui.browse.columns import Column, Overlay, amount
+from irscope.tui.browse.detail import detail_lines, label
+from irscope.tui.browse.filter import Matcher, parse_filter
+from irscope.tui.browse.outline import Folds, Group, Outline, Steps, TreeModel, build_outline
+from irscope.tui.command import Source, run_command, show_command
+from irscope.tui.memory.lives import peak_text
+from irscope.tui.results import Bound, Results
+from irscope.tui.text import Line, Role, Span, Symbols, cut_line, fit, text_of
+
+# ----------------------------------------------------------------------------------------------------
+# The state of the browse screen: which row is selected, what is filtered, what has been found so far.
+
+PASSES = "params,flops,liveness"
+"""Passes behind the numbers on the screen."""
+_EXPORT_WIDTH = 160
+_MOST_AT_ONCE = 2000
+"""Limit of formulas that are evaluated on the UI's thread; more are left to the worker."""
+_ROLES: dict[Severity, Role] = {Severity.ERROR: "error", Severity.WARNING: "unknown", Severity.NOTE: "faint"}
+
+
+class Browse:
+    """All logic of the browse screen. Widgets read it and call its methods; it does not depend on them."""
+
+    def __init__(self, program: Program, source: Source, symbols: Symbols) -> None:
+        self.program = program
+        self.source = source
+        self.symbols = symbols
+        self.node_count = program.node_count
+        self.outline = build_outline(program)
+        self.tree = TreeModel(self.outline)
+        self.matcher = Matcher(self.outline)
+        self.selected = 0
+        """The selected row of the outline; meaningless while the model is empty."""
+        self.filter_text = ""
+        self.filter_error = ""
+        self.results = Results(program.symbols)
+        self.wanted = self.results.binding
+        """The requested binding; with very many formulas it is shown with a delay."""
+        self.later: Callable[[Binding], None] | None = None
+        self.summed: Callable[[Binding], None] | None = None
+        """Asks for what an allocator makes of sizes that were put in."""
+        """Evaluates numbers in the worker's thread; set by the session."""
+        self.table = TreeTable(self.outline, self.results, self.symbols)
+
+    # -- selection ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not len(self.outline)
+
+    @property
+    def step(self) -> int | None:
+        """The step of the main graph that belongs to the selection."""
+        return None if self.is_empty else self.steps.at(self.selected)
+
+    @property
+    def steps(self) -> Steps:
+        """The steps of the chart: in program order until it is known in which order the runtime of the file runs them."""
+        lives = self.results.lives
+        return self.outline.program_order if lives is None else lives.steps
+
+    def select(self, row: int) -> None:
+        """Select a row that is shown."""
+        self.selected = row
+
+    def reveal(self, row: int) -> None:
+        """Select a row, expanding what hides it."""
+        self.tree.reveal(row)
+        if self.tree.matches is None:
+            self.filter_text = self.filter_error = ""
+        self.selected = row
+
+    def reveal_step(self, step: int) -> None:
+        """Select the node of a step; steps before the first or after the last are taken for those."""
+        if len(self.steps):
+            self.reveal(self.steps.row(step))
+
+    def reveal_peak(self) -> bool:
+        """Select the node at the memory peak; False where it is unknown."""
+        timeline = self.results.timeline
+        if timeline is None or timeline.peak is None:
+            return False
+        self.reveal_step(timeline.peak)
+        return True
+
+    def fold(self, folds: Folds) -> None:
+        """Show modules that are built alike as one row each; the selection stays in sight."""
+        self.tree.set_folds(folds)
+        if not self.is_empty and not self.tree.is_visible(self.selected):
+            self.tree.reveal(self.selected)
+
+    # -- sizes -------------------------------------------------------------------------------------------------
+
+    def set_sizes(self, text: str) -> str:
+        """Show numbers for sizes such as `batch=8`; returns what is wrong with the text, if anything is."""
+        try:
+            binding = parse_binding(text, self.program.symbols)
+        except UsageError as error:
+            return str(error)
+        self.wanted = binding
+        if self.later is not None and self.results.formulas > _MOST_AT_ONCE:
+            self.later(binding)
+        else:
+            self.show_bound(self.results.prepared(binding))
+        return ""
+
+    def show_bound(self, bound: Bound) -> None:
+        """Show numbers for the requested binding; those prepared for others are dropped."""
+        if bound.binding is not self.wanted:
+            return
+        self.results.show(bound)
+        if self.summed is not None and bound.binding.env:
+            self.summed(bound.binding)
+        if self.filter_text:
+            self.set_filter(self.filter_text)
+
+    # -- filter ------------------------------------------------------------------------------------------------
+
+    def set_filter(self, text: str) -> None:
+        """Filter by the text; one that makes no sense leaves the rows as they are and sets the error."""
+        self.filter_error = ""
+        try:
+            terms = parse_filter(text)
+        except UsageError as error:
+            self.filter_error = str(error)
+            return
+        self.filter_text = text.strip()
+        self.tree.set_filter(self.matcher.matches(terms, self.results.flops, self.results.sizes) if terms else None)
+        if len(self.tree):
+            self._keep_selection_visible()
+
+    def _keep_selection_visible(self) -> None:
+        if self.tree.matches is None:
+            if not self.tree.is_visible(self.selected):
+                self.tree.reveal(self.selected)
+        elif not self.tree.is_match(self.selected):
+            self.selected = self.tree.row(self._first_match())
+
+    def _first_match(self) -> int:
+        """The index of the first node that is shown; rows above it are its ancestors."""
+        return int(np.argmax(self.tree.matching())) if len(self.tree) else 0
+
+    # -- rows as text ------------------------------------------------------------------------------------------
+
+    def row_name(self, row: int) -> str:
+        """The name of a row: a module's path, the first result of a node."""
+        item = self.outline.items[row]
+        if isinstance(item, Group):
+            return self.symbols.clean(item.scope.path if item.scope is not None else item.name)
+        return label(item.outputs[0], self.results, self.symbols) if item.outputs else self.symbols.clean(item.op)
+
+    def row_text(self, row: int) -> str:
+        """What a row is, in a few words."""
+        item = self.outline.items[row]
+        kind = item.kind if isinstance(item, Group) else self.symbols.clean(item.op)
+        return f"{kind} {self.row_name(row)}"
+
+    def row_line(self, row: int) -> str:
+        """A row with its columns, as text."""
+        return text_of(self.table.line(row, _EXPORT_WIDTH, selected=False, expanded=True, alike=self.tree.alike(row))).strip()
+
+    def export(self) -> Table:
+        """The rows that are shown."""
+        rows = [self._exported(row) for row in self.tree.visible.tolist()]
+        columns = ["row:index", "depth:count", "kind", "name", "type:dtype", "flops:flops", "bytes:bytes"]
+        return Table.of(rows, columns, "modules and nodes")
+
+    def _exported(self, row: int) -> tuple[object, ...]:
+        item = self.outline.items[row]
+        kind = item.kind if isinstance(item, Group) else item.op
+        type_ = "" if isinstance(item, Group) or not item.outputs else item.outputs[0].type.text
+        flops = None if self.results.flops is None else self.results.flops.values[row]
+        size = None if self.results.sizes is None else self.results.sizes.values[row]
+        return (row, int(self.outline.depth[row]), kind, self.row_name(row), type_, flops, size)
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def header(self, width: int, height: int) -> list[Line]:
+        """The totals."""
+        return header_lines(self.program, self.node_count, self.results, width, height, self.symbols)
+
+    def detail(self) -> list[Line]:
+        """Everything about the selection."""
+        if self.is_empty:
+            return [(Span("This model has no nodes.", "faint"),)]
+        return detail_lines(self.outline, self.selected, self.results, self.symbols, self.tree.alike(self.selected))
+
+    def tree_title(self, progress: str = "") -> str:
+        """The status line above the tree: the filter, unread remarks, and what is being computed."""
+        parts = ["Modules"]
+        if self.filter_text:
+            found = self.tree.matches or 0
+            parts.append(f"filter {self.symbols.clean(self.filter_text)}: {found:,} {'node' if found == 1 else 'nodes'}")
+        remarks = self.remarks
+        if remarks:
+            parts.append(remarks)
+        if self.results.binding.env:
+            parts.append(f"for {self.symbols.clean(self.results.binding.text)}")
+        elif self.results.free_symbols:
+            parts.append(f"c puts in sizes, such as {self.symbols.clean(self.results.free_symbols[0])}=32")
+        if progress:
+            parts.append(progress)
+        return self.symbols.glyphs.separator.join(parts)
+
+    @property
+    def remarks(self) -> str:
+        """How many errors and warnings there are."""
+        found = [diagnostic.severity for diagnostic in self.results.diagnostics]
+        errors, warnings = found.count(Severity.ERROR), found.count(Severity.WARNING)
+        parts = [f"{count} {word}{'' if count == 1 else 's'}" for count, word in ((errors, "error"), (warnings, "warning")) if count]
+        return f"{', '.join(parts)} (w)" if parts else ""
+
+    def timeline_title(self) -> str:
+        """The line above the timeline: bytes alive at the selected step."""
+        timeline, step = self.results.timeline, self.step
+        title = "Live bytes"
+        if timeline is not None and step is not None:
+            title += f"{self.symbols.glyphs.separator}{timeline.text_at(step, self.symbols)} at step {step:,}"
+        live = self.results.live
+        if live is not None and live.unsized:
+            title += f"{self.symbols.glyphs.separator}{len(live.unsized):,} tensors of unknown size not counted"
+        if self.results.assumed:
+            title += f"{self.symbols.glyphs.separator}drawn for {self.symbols.clean(self.results.assumed)}"
+        return title
+
+    def timeline_lines(self, width: int, height: int) -> list[Line]:
+        """The chart, or a word on why there is none."""
+        timeline = self.results.timeline
+        if timeline is not None and len(timeline):
+            return timeline.lines(width, height, self.step, self.symbols)
+        nothing = "nothing to draw: the model has no steps" if self.program.has_graph else "nothing to draw: the file has no graph"
+        text = "computing" if self.results.live is None else nothing
+        if self.results.has_failed("liveness"):
+            text = f"{self.symbols.unknown} liveness failed: press w to see why"
+        lines: list[Line] = [(Span(text, "faint"),)]
+        return (lines + [()] * height)[:height]
+
+    def remark_lines(self) -> list[Line]:
+        """Every remark about the model, worst first."""
+        clean = self.symbols.clean
+        lines: list[Line] = []
+        for diagnostic in sorted(self.results.diagnostics, key=lambda one: -one.severity):
+            role = _ROLES[diagnostic.severity]
+            count = f" ({diagnostic.count:,} times)" if diagnostic.count > 1 else ""
+            lines.append((Span(f"{diagnostic.severity.text} {diagnostic.code}", role), Span(f" {clean(diagnostic.message)}{count}")))
+            place = " ".join(part for part in (diagnostic.node and f"node {diagnostic.node}", diagnostic.location) if part)
+            if place:
+                lines.append((Span(f"    at {clean(place)}", "faint"),))
+            if diagnostic.hint:
+                lines.append((Span(f"    {clean(diagnostic.hint)}", "faint"),))
+        return lines or [(Span("There are no remarks.", "faint"),)]
+
+    def commands(self) -> list[str]:
+        """Command lines that print the screen: first the numbers, then the selected node as text."""
+        source = replace(self.source, bind={**self.source.bind, **self.results.binding.env})
+        commands = [run_command(source, PASSES)]
+        item = None if self.is_empty else self.outline.items[self.selected]
+        if isinstance(item, Node):
+            commands.append(show_command(source, item))
+        return [self.symbols.clean(command) for command in commands]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The lines of the tree with its columns: operator, type of the result, FLOPs and bytes of the results.
+
+_FLOPS = 10
+_FORMULA = 16
+_BYTES = 13
+_TYPE_SHARE = 0.3
+_NARROWEST_TREE = 22
+_NARROWEST_TYPE = 12
+_WIDEST_TYPE = 40
+_MOST_INDENT = 0.5
+"""Deeply nested rows leave at least this share of the tree's width to their text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Columns of the screen that each column of the tree takes; 0 leaves one out."""
+
+    tree: int
+    type: int
+    flops: int
+    bytes: int
+
+
+def widths_for(width: int, symbolic: bool = False) -> Widths:
+    """What fits: as the room gets less first the types go, then the bytes, then the FLOPs. Formulas get more room than numbers."""
+    room = width - 1
+    size = _BYTES if room >= _NARROWEST_TREE + _FLOPS + _BYTES + 2 else 0
+    flops = _FLOPS if room >= _NARROWEST_TREE + _FLOPS + 1 else 0
+    if symbolic and room >= _NARROWEST_TREE + _FORMULA + _BYTES + 2:
+        flops = _FORMULA
+    left = room - sum(column + 1 for column in (flops, size) if column)
+    wanted = min(_WIDEST_TYPE, int(width * _TYPE_SHARE), left - _NARROWEST_TREE - 1)
+    type_ = wanted if wanted >= _NARROWEST_TYPE else 0
+    return Widths(left - (type_ + 1 if type_ else 0), type_, flops, size)
+
+
+def heading_line(width: int, results: Results, symbols: Symbols) -> Line:
+    """The headings above the tree."""
+    widths = widths_for(width, is_symbolic(results))
+    parts = [f" {fit('module / operator', widths.tree, symbols)}"]
+    if widths.type:
+        parts.append(fit("result type", widths.type, symbols))
+    if widths.flops:
+        parts.append(fit("FLOPs", widths.flops, symbols, right=True))
+    if widths.bytes:
+        title = "result bytes" if results.overlay is None else symbols.clean(results.overlay.title)
+        parts.append(fit(title, widths.bytes, symbols, right=True))
+    return (Span(" ".join(parts), "heading"),)
+
+
+def is_symbolic(results: Results) -> bool:
+    """Whether the columns hold formulas."""
+    return any(column is not None and column.is_symbolic for column in (results.flops, results.sizes))
+
+
+class TreeTable:
+    """Makes the line of a row."""
+
+    def __init__(self, outline: Outline, results: Results, symbols: Symbols) -> None:
+        self.outline = outline
+        self.results = results
+        self.symbols = symbols
+
+    def line(self, row: int, width: int, *, selected: bool, expanded: bool, alike: Sequence[int] = ()) -> Line:
+        """One row in exactly `width` columns. The selected one has a sign, so that it shows without colour.
+
+        `alike` are the modules that the row stands for, if it does for several: its numbers are their sums.
+        """
+        widths = widths_for(width, is_symbolic(self.results))
+        spans = [Span(self.symbols.cursor if selected else " ", "mark"), *self.tree_cell(row, widths.tree, expanded, alike)]
+        if widths.type:
+            spans.append(self.type_cell(row, widths.type))
+        if widths.flops:
+            spans.append(self.number_cell(self.results.flops, "flops", row, widths.flops, alike))
+        if widths.bytes:
+            spans.append(self.number_cell(self.results.overlay or self.results.sizes, "sizes", row, widths.bytes, alike))
+        return tuple(spans)
+
+    def tree_cell(self, row: int, width: int, expanded: bool, alike: Sequence[int] = ()) -> Line:
+        """Indentation, sign, and the module's name, or operator and name of a node."""
+        symbols, item = self.symbols, self.outline.items[row]
+        sign = (symbols.expanded if expanded else symbols.collapsed) if self.outline.is_branch(row) else " "
+        depth = int(self.outline.depth[row])
+        lead = f"{' ' * min(2 * depth, int(width * _MOST_INDENT))}{sign} "
+        room = width - display_width(lead)
+        if room < 1:
+            return (Span(fit(lead, width, symbols)),)
+        if isinstance(item, Group):
+            if alike:
+                times = f" {symbols.times} {len(alike):,}"
+                left = max(room - display_width(times), 0)
+                text = cut_middle(self.run_text(item, alike), left, symbols.glyphs.ellipsis)
+                return (Span(lead), Span(text, "module"), Span(fit(times, room - display_width(text), symbols), "mark"))
+            return (Span(lead), Span(fit(self.group_text(item), room, symbols), "module"))
+        return (Span(lead), *self.node_text(item, room))
+
+    def group_text(self, group: Group) -> str:
+        name = self.symbols.clean(group.name)
+        if group.scope is not None and group.scope.cls:
+            return f"{name} ({self.symbols.clean(group.scope.cls)})"
+        return name if group.kind == "module" else f"{group.kind} {name}"
+
+    def run_text(self, first: Group, alike: Sequence[int]) -> str:
+        """Several modules alike: the first and the last of them, and their class."""
+        last = self.outline.items[alike[-1]]
+        names = f"{self.symbols.clean(first.name)}{self.symbols.glyphs.ellipsis}{self.symbols.clean(getattr(last, 'name', ''))}"
+        cls = first.scope.cls if first.scope is not None else ""
+        return f"{names} ({self.symbols.clean(cls)})" if cls else names
+
+    def node_text(self, node: Node, room: int) -> Line:
+        op = self.symbols.clean(node.op)
+        name = label(node.outputs[0], self.results, self.symbols) if node.outputs else ""
+        left = room - display_width(op) - 1
+        if not name or left < 4:
+            return (Span(fit(op, room, self.symbols), "operator"),)
+        return (Span(op, "operator"), Span(f" {fit(name, left, self.symbols)}", "faint"))
+
+    def type_cell(self, row: int, width: int) -> Span:
+        """The type of the first result, and how many results there are besides."""
+        item = self.outline.items[row]
+        if isinstance(item, Group) or not item.outputs:
+            return Span(f" {' ' * width}")
+        text = self.symbols.clean(item.outputs[0].type.text)
+        more = f" +{len(item.outputs) - 1}" if len(item.outputs) > 1 else ""
+        role: Role = "unknown" if text.startswith(self.symbols.unknown) or text.endswith("[*]") else "plain"
+        return Span(f" {fit(fit(text, min(display_width(text), width - len(more)), self.symbols) + more, width, self.symbols)}", role)
+
+    def number_cell(self, column: Column | Overlay | None, part: str, row: int, width: int, alike: Sequence[int] = ()) -> Span:
+        """A number, `?` where it is unknown, and a sign of waiting while it is being computed."""
+        symbols = self.symbols
+        if column is None:
+            if self.results.has_failed(part):
+                return Span(f" {fit(symbols.unknown, width, symbols, right=True)}", "unknown")
+            return Span(f" {fit(symbols.waiting, width, symbols, right=True)}", "faint")
+        text = fit(column.text(row, symbols, alike), width, symbols, right=True)
+        role: Role = "plain"
+        if column.values[row] is None:
+            role = "unknown"
+        elif column.values[row] == 0:
+            role = "faint"
+        return Span(f" {text}", role)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The header: size of the model, cost, peak, and coverage.
+
+_LONGEST_PATH = 40
+_LONGEST_FORMULA = 36
+
+
+def header_lines(program: Program, nodes: int, results: Results, width: int, height: int, symbols: Symbols) -> list[Line]:
+    """The totals in `height` lines; what does not fit is cut at the end."""
+    items = list(_items(program, nodes, results, symbols))
+    separator = symbols.glyphs.separator
+    lines: list[list[Span]] = [[]]
+    used = 0
+    for item in items:
+        size = display_width(item.text)
+        if lines[-1] and used + len(separator) + size > width and len(lines) < height:
+            lines.append([])
+            used = 0
+        if lines[-1]:
+            lines[-1].append(Span(separator, "faint"))
+            used += len(separator)
+        lines[-1].append(item)
+        used += size
+    return [cut_line(line, width, symbols) for line in lines] + [()] * (height - len(lines))
+
+
+def _items(program: Program, nodes: int, results: Results, symbols: Symbols) -> Iterator[Span]:
+    name = program.path.replace("\\", "/").rpartition("/")[2] or program.graph.name
+    yield Span(cut_middle(symbols.clean(name), _LONGEST_PATH, symbols.glyphs.ellipsis), "heading")
+    size = f"{nodes:,} {'node' if nodes == 1 else 'nodes'}" if program.has_graph else "no graph"
+    yield Span(f"{symbols.clean(program.format)}, {size}")
+    for one in program.guesses:
+        yield Span(f"assumed {symbols.clean(f'{one.what}={one.value}')}", "unknown")
+    yield _parameters(results, symbols)
+    if not program.has_graph:
+        yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "peak"))
+        return
+    sign = SIGNS[Provenance.ASSUMED] if program.guesses else ""
+    yield _flops(results, sign, symbols)
+    yield _peak(results, sign, symbols)
+    yield _known(results, symbols)
+
+
+def _parameters(results: Results, symbols: Symbols) -> Span:
+    report = results.params
+    if report is None:
+        return _waiting("parameters", results.has_failed("params"), symbols)
+    count, size = _cell(report, "count", Kind.COUNT, symbols), _cell(report, "bytes", Kind.BYTES, symbols)
+    coverage = report.coverage
+    partial = coverage is not None and coverage.known < coverage.total
+    sign = symbols.at_least if partial else ""
+    return Span(f"{sign}{count} parameters ({sign}{size})")
+
+
+def _flops(results: Results, sign: str, symbols: Symbols) -> Span:
+    costs = results.costs
+    if costs is None:
+        return _waiting("FLOPs", results.has_failed("flops"), symbols)
+    missing = sum(len(nodes) for nodes in costs.unknown.values())
+    if missing and missing >= costs.counted:
+        return Span(f"{symbols.unknown} FLOPs", "unknown")
+    text = _short(results.binding.of(costs.total.flops), Kind.FLOPS, symbols)
+    if text is None:
+        return Span(f"FLOPs depend on {_names(results, symbols)}")
+    return Span(f"{symbols.at_least if missing else ''}{sign}{text}")
+
+
+def _peak(results: Results, assumed: str, symbols: Symbols) -> Span:
+    live, timeline = results.live, results.timeline
+    if live is None or timeline is None:
+        return _waiting("peak", results.has_failed("liveness"), symbols)
+    if live.unsized and not live.ranges:
+        return Span(f"peak {symbols.unknown}", "unknown")
+    found = results.sum_for(results.binding)
+    if found is not None and timeline.peak is not None:
+        sign = assumed or SIGNS.get(found.found.peak.provenance, "")
+        return Span(f"{found.found.of} peak {peak_text(found.found, sign, symbols.at_least)} at step {timeline.peak:,}")
+    sign = f"{symbols.at_least if live.unsized else ''}{assumed}"
+    if timeline.peak is not None and not results.assumed and not timeline.has_unknown:
+        return Span(f"tensor peak {sign}{timeline.text_at(timeline.peak, symbols)} at step {timeline.peak:,}")
+    text = _short(_bound_peak(results), Kind.BYTES, symbols)
+    return Span(f"tensor peak {sign}{text}" if text is not None else f"tensor peak depends on {_names(results, symbols)}")
+
+
+def _bound_peak(results: Results) -> Dim | None:
+    """Weights, inputs and activations at their most, as a formula."""
+    assert results.live is not None
+    total: Dim = results.live.peak
+    for size in results.live.resident.values():
+        total = total + (0 if size is None else size)
+    return results.binding.of(total)
+
+
+def _short(value: Dim | None, kind: Kind, symbols: Symbols) -> str | None:
+    """A number, or a formula short enough to be read; None for a longer one."""
+    text = amount(value, kind, symbols)
+    return text if len(text) <= _LONGEST_FORMULA else None
+
+
+def _names(results: Results, symbols: Symbols) -> str:
+    names = symbols.clean(", ".join(results.free_symbols)) or "the data"
+    return cut_middle(names, _LONGEST_FORMULA, symbols.glyphs.ellipsis)
+
+
+def _known(results: Results, symbols: Symbols) -> Span:
+    parts: list[str] = []
+    if results.costs is not None:
+        missing = sum(len(nodes) for nodes in results.costs.unknown.values())
+        parts.append(f"costs {results.costs.counted - missing:,}/{results.costs.counted:,}")
+    if results.live is not None:
+        sized = len(results.live.ranges)
+        parts.append(f"sizes {sized:,}/{sized + len(results.live.unsized):,}")
+    return Span(f"known: {', '.join(parts)}") if parts else _waiting("known", results.has_failed("flops", "liveness"), symbols)
+
+
+def _waiting(what: str, failed: bool, symbols: Symbols) -> Span:
+    return Span(f"{what} {symbols.unknown if failed else symbols.waiting}", "unknown" if failed else "faint")
+
+
+def _cell(report: Report, key: str, kind: Kind, symbols: Symbols) -> str:
+    return symbols.clean(humanise(plain(report.summary.get(key)), kind, symbols.unknown))

@@ -1,0 +1,238 @@
+"""The browse screen: modules and nodes, the details of one of them, and the live bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+from textual.timer import Timer
+
+from irscope.errors import IrscopeError
+from irscope.ir.graph import Node
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.tui.actions import Action, bindings
+from irscope.tui.analyses import report_of, result_of
+from irscope.tui.browse.columns import Overlay, coverage, least_times, live_at_peak, shares, unknown_nodes
+from irscope.tui.browse.detail import formulas
+from irscope.tui.screen import ModelScreen
+from irscope.tui.session import NOW
+from irscope.tui.widgets.charts import TimelinePane
+from irscope.tui.widgets.dialogs import ChoiceDialog
+from irscope.tui.widgets.paint import DetailPane
+from irscope.tui.widgets.table import OutlineTree
+
+_SETTLED = 0.3
+"""Seconds after which the selection is taken to have come to rest."""
+_NAME = re.compile(r"[\w.:/-]+")
+"""Names that may stand in the text of a pipeline."""
+
+
+class _Modules(Vertical):
+    """The tree with the lines to type into below it."""
+
+    ALLOW_MAXIMIZE = True
+
+
+class BrowseScreen(ModelScreen):
+    """One model with its numbers."""
+
+    NAME = "browse"
+    FIRST = "#tree"
+    FILTER_HINT = "words, op:conv scope:layer3 type:f16 flops>1G mem>1MiB unknown !not"
+    PANES: ClassVar[dict[str, str]] = {"browse": "On this screen", "tree": "Modules", "timeline": "Live bytes"}
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        *OutlineTree.ACTIONS,
+        *TimelinePane.ACTIONS,
+        Action("browse", "peak", ("p",), "Peak", "Go to the node at which most bytes are alive.", footer=True),
+        Action(
+            "browse",
+            "column",
+            ("o",),
+            "Column",
+            "Choose what the last column shows: bytes, FLOPs, live at the peak, least time, how much is known, a column of a report.",
+            footer=True,
+        ),
+        Action("browse", "users", ("u",), "Users", "Go to a node that reads a result of the selected one.", footer=True),
+        Action("browse", "inputs", ("i",), "Inputs", "Go to a node that makes an input of the selected one."),
+        Action("browse", "details", ("d",), "Details", "Hide or show the details."),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("browse", ACTIONS)
+
+    def panes(self) -> ComposeResult:
+        with Container(id="panes"):
+            with _Modules(id="modules"):
+                yield OutlineTree(self.browse, id="tree")
+                yield from self.prompts()
+            yield DetailPane(id="detail")
+        yield TimelinePane(self.browse, id="timeline")
+
+    def on_mount(self) -> None:
+        self._settled: Timer | None = None
+        self._looked_at = -1
+        super().on_mount()
+
+    def _ask_formula(self) -> None:
+        """The formula behind the cost of a node on which the selection has come to rest."""
+        node, results = self.session.selected_node, self.browse.results
+        if node is None or node in results.formulas_of or results.costs is None or not _NAME.fullmatch(node.name):
+            return
+        manager = self.session.manager
+
+        def take(report: Report) -> None:
+            results.formulas_of[node] = formulas(report)
+
+        def fail(error: IrscopeError) -> None:
+            results.formulas_of[node] = {}
+
+        self.session.ask(f"browse.formula.{node.name}", lambda: report_of(manager, f"flops{{explain={node.name}}}"), take, fail)
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        self.title_of("detail", "Details")
+        tree = self.query_one(OutlineTree)
+        tree.redraw()
+        tree.show_selection(middle=True)
+        self._show_selection(same=True)
+
+    def show_progress(self) -> None:
+        self._show_titles()
+
+    def on_outline_tree_selected(self, message: OutlineTree.Selected) -> None:
+        if message.row == self.browse.selected:
+            self.session.moved(self.NAME)
+            self._show_selection()
+
+    def on_timeline_pane_step_chosen(self, message: TimelinePane.StepChosen) -> None:
+        self.browse.reveal_step(message.step)
+        self.session.moved(self.NAME)
+        self.show()
+
+    def _show_selection(self, *, same: bool = False) -> None:
+        """Bring everything that depends on the selection up to date; `same` keeps the place in the details."""
+        self.query_one("#detail", DetailPane).show(self.browse.detail(), top=not same)
+        if self.browse.selected != self._looked_at:
+            self._looked_at = self.browse.selected
+            if self._settled is not None:
+                self._settled.stop()
+            self._settled = self.set_timer(_SETTLED, self._ask_formula)
+        self.query_one(TimelinePane).redraw()
+        self._show_titles()
+
+    def _show_titles(self) -> None:
+        self.title_of("modules", self.browse.tree_title(self.session.progress))
+        self.title_of("timeline", self.browse.timeline_title())
+
+    # -- what the base asks for --------------------------------------------------------------------------------
+
+    @property
+    def filter_text(self) -> str:
+        return self.browse.filter_text
+
+    def set_filter(self, text: str) -> str:
+        self.browse.set_filter(text)
+        return self.browse.filter_error
+
+    def show_problem(self, problem: str) -> None:
+        self.title_of("modules", self.symbols.clean(problem))
+
+    def commands(self) -> list[tuple[str, str]]:
+        titles = ("The numbers on the screen:", "Nodes like the selected one, as text:")
+        return list(zip(titles, self.browse.commands(), strict=False))
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        if self.browse.is_empty:
+            return []
+        row = self.browse.selected
+        return [("The row:", self.browse.row_line(row)), ("Its name:", self.browse.row_name(row))]
+
+    def table(self) -> Table | None:
+        return self.browse.export()
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def action_peak(self) -> None:
+        if self.browse.reveal_peak():
+            self.session.jump(self.NAME, self.browse.selected)
+            self.show()
+        else:
+            self.say("The peak is not known yet.")
+
+    def action_column(self) -> None:
+        choices = self._columns()
+        self.app.push_screen(
+            ChoiceDialog("The last column", [title for title, _ in choices]), lambda index: None if index is None else choices[index][1]()
+        )
+
+    def _columns(self) -> list[tuple[str, Callable[[], None]]]:
+        """What the last column may show, with what makes it."""
+        results, outline = self.browse.results, self.browse.outline
+        known = [one for one in (results.flops, results.sizes) if one is not None]
+        found: list[tuple[str, Callable[[], None]]] = [
+            ("bytes of the results", lambda: self._show_column(None)),
+            ("live at the peak", self._show_live),
+            ("least time on the device", self._ask_times),
+            ("unknown nodes", lambda: self._show_column(unknown_nodes(outline, known))),
+            ("coverage: the share of nodes whose cost and sizes are known", lambda: self._show_column(coverage(outline, known))),
+            ("share of all FLOPs", lambda: self._show_column(shares(outline, results.flops))),
+        ]
+        for title, overlay in self.session.columns.items():
+            found.append((title, partial(self._show_column, overlay)))
+        return found
+
+    def _show_live(self) -> None:
+        results = self.browse.results
+        if results.lives is None or results.timeline is None or results.timeline.peak is None:
+            self.say("The peak is not known yet.")
+            return
+        lives = results.lives
+        peak = results.timeline.peak
+        alive = [lives.ranges[one] for one in lives.alive(peak).tolist()]
+        self._show_column(live_at_peak(self.browse.outline, alive, peak))
+
+    def _ask_times(self) -> None:
+        self.session.ask("browse.times", self._times, self._show_column, lambda error: self.say(str(error)), urgency=NOW)
+
+    def _times(self) -> Overlay:
+        """The least time of each node, in the worker's thread."""
+        times = result_of(self.session.model_for(self.browse.results.binding.env).manager, "roofline{top=0}")
+        seconds = {one.node.name: one.seconds(times.device.kind) for one in times.nodes}
+        return least_times(self.browse.outline, seconds)
+
+    def _show_column(self, overlay: Overlay | None) -> None:
+        self.browse.results.set_overlay(overlay)
+        self.show()
+
+    def action_users(self) -> None:
+        node = self.session.selected_node
+        users = [] if node is None else [user for output in node.outputs for user in output.users or () if isinstance(user, Node)]
+        self._follow("Read by", users, "Nothing reads a result of this.")
+
+    def action_inputs(self) -> None:
+        node = self.session.selected_node
+        makers = [] if node is None else [value.node for value in node.inputs if value is not None and value.node is not None]
+        self._follow("Made by", makers, "No node makes an input of this.")
+
+    def _follow(self, title: str, nodes: Iterable[Node], otherwise: str) -> None:
+        """Go to one of these nodes: at once where there is only one."""
+        row_of = self.browse.outline.row_of
+        rows = [row_of[node] for node in dict.fromkeys(nodes) if node in row_of]
+        if not rows:
+            self.say(otherwise)
+        elif len(rows) == 1:
+            self.open_node(rows[0])
+        else:
+            choices = [self.browse.row_text(row) for row in rows]
+            self.app.push_screen(ChoiceDialog(title, choices), lambda index: None if index is None else self.open_node(rows[index]))
+
+    def action_details(self) -> None:
+        detail = self.query_one("#detail", DetailPane)
+        if detail.has_focus:
+            self.focus_first()
+        detail.display = not detail.display

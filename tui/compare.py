@@ -1,0 +1,566 @@
+"""The Compare screen: two models, or a model and a recording of a real run, over one axis and in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from shlex import join
+from typing import ClassVar
+
+import numpy as np
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+from textual.message import Message
+
+from irscope.errors import IrscopeError
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Plain, bare
+from irscope.tools.compare import Comparison, ModelComparison, RunComparison, compare_with, model_comparison, run_comparison
+from irscope.tools.compare.document import narrowed
+from irscope.tools.compare.model_report import timelines
+from irscope.tui.actions import Action, bindings
+from irscope.tui.browse.model import Browse
+from irscope.tui.browse.outline import Mask
+from irscope.tui.charts import LEAST_BARS, BothLines
+from irscope.tui.command import Source
+from irscope.tui.reports import ReportTable
+from irscope.tui.rows import TableModel
+from irscope.tui.screen import ModelScreen
+from irscope.tui.session import NOW, Session
+from irscope.tui.text import Line, Span, Symbols, cut_line, filled, wrap
+from irscope.tui.widgets.paint import Drawn, Prompt
+from irscope.tui.widgets.table import VirtualTable
+
+# ----------------------------------------------------------------------------------------------------
+# The state of the compare screen: two models, or a model and a recording, over one axis and in tables.
+
+_MOST_HEADLINE = 4
+_OFF = 0.01
+_SHORT = 12
+"""Lines below which headline and legend give way to the chart."""
+_ASK = (
+    "Nothing to compare with yet.",
+    "",
+    "o  chooses another model, such as the same one from another exporter or after an optimiser,",
+    "   or a recording of a real run of this model that irscope record wrote.",
+)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One comparison, prepared for display in the worker's thread."""
+
+    document: Comparison
+    lines: BothLines | None
+    tables: tuple[ReportTable, ...]
+    place_of_row: tuple[int, ...]
+    """For each row of the table of nodes its place on the axis."""
+    everything: bool
+
+    @cached_property
+    def row_of_place(self) -> dict[int, int]:
+        """The first row of the table of nodes at each place."""
+        found: dict[int, int] = {}
+        for row, place in enumerate(self.place_of_row):
+            found.setdefault(place, row)
+        return found
+
+
+def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everything: bool = False) -> Shown:
+    """A comparison as the screen needs it."""
+    if isinstance(compared, RunComparison):
+        document = run_comparison(compared)
+        at = {step: place for place, (step, _) in reversed(list(enumerate(compared.axis)))}
+        places = [at.get(steps[0], 0) for steps in compared.groups]
+        labels = [compared.steps[step].name if 0 <= step < len(compared.steps) else "" for step, _ in compared.axis]
+        lines = None if compared.lines is None else _lines(("predicted", "measured"), compared.lines, labels)
+    else:
+        document = model_comparison(compared, everything=everything)
+        places, labels = _model_places(compared, everything)
+        heights = timelines(compared)
+        lines = None if heights is None else _lines(("A", "B"), heights, labels)
+    tables = tuple(ReportTable(_fitted(table, document.kind), symbols) for table in _ordered(document) if len(table))
+    return Shown(document, lines, tables, tuple(places), everything)
+
+
+def _lines(names: tuple[str, str], heights: tuple[list[int], list[int]], labels: Sequence[str]) -> BothLines | None:
+    if not heights[0]:
+        return None
+    return BothLines(names, (np.array(heights[0], dtype=np.float64), np.array(heights[1], dtype=np.float64)), labels)
+
+
+def _model_places(compared: ModelComparison, everything: bool) -> tuple[list[int], list[str]]:
+    at_a = {step: place for place, (step, _) in reversed(list(enumerate(compared.axis)))}
+    at_b = {step: place for place, (_, step) in reversed(list(enumerate(compared.axis)))}
+    places: list[int] = []
+    for row in compared.rows:
+        if everything or row.kind != "same":
+            step_a = compared.a.step.get(compared.a.nodes[row.a[0]]) if row.a else None
+            step_b = compared.b.step.get(compared.b.nodes[row.b[0]]) if row.b else None
+            places.append(at_a.get(step_a, 0) if step_a is not None else at_b.get(step_b, 0) if step_b is not None else 0)
+    steps_a, steps_b = compared.a.timeline.steps, compared.b.timeline.steps
+    labels = [steps_a[a].name if 0 <= a < len(steps_a) else steps_b[b].name if 0 <= b < len(steps_b) else "" for a, b in compared.axis]
+    return places, labels
+
+
+def _ordered(document: Comparison) -> list[Table]:
+    """The tables, that of nodes first."""
+    tables = list(document.report.tables)
+    return sorted(tables, key=lambda table: not _is_of_nodes(table))
+
+
+def _fitted(table: Table, kind: str) -> Table:
+    """A table without columns that text leaves out; beside a recording numbers come first, as the last columns go where room is short."""
+    table = narrowed(table)
+    if kind == "models":
+        return table
+    first, *rest = table.columns
+    return replace(table, columns=(first, *sorted(rest, key=lambda column: not column.kind.is_number)))
+
+
+def _is_of_nodes(table: Table) -> bool:
+    return table.title in ("nodes", "nodes that differ")
+
+
+def _is_off(predicted: Plain, measured: Plain) -> bool:
+    if not isinstance(predicted, int | float) or not isinstance(measured, int | float):
+        return True
+    return abs(predicted - measured) > _OFF * max(abs(measured), 1)
+
+
+class Compare:
+    """All logic of the compare screen."""
+
+    def __init__(self, browse: Browse) -> None:
+        self.browse = browse
+        self.symbols = browse.symbols
+        self.other = ""
+        """The path of the file to compare with."""
+        self.everything = False
+        """Whether what is equal is listed too."""
+        self.only_off = False
+        """With a recording, whether only rows are listed in which predicted and measured memory differ."""
+        self.found: Shown | None = None
+        self.error: IrscopeError | None = None
+        self.place = 0
+        self.view = 0
+        self.filter_text = ""
+        self._answers = ("", False)
+        self._nothing = TableModel((), 0, self.symbols, empty="Press o to choose a file to compare with.")
+        self._waiting = TableModel((), 0, self.symbols, empty="comparing")
+        self._failed = TableModel((), 0, self.symbols, empty="There is nothing to show.")
+        self._equal = TableModel((), 0, self.symbols, empty="Nothing differs; f lists what is equal.")
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    def choose(self, path: str) -> str:
+        """Compare with a file; returns what is wrong with the path, if anything is."""
+        path = path.strip()
+        if not path:
+            return "Type the path of a model or of a recording."
+        self.other, self.error, self.found = str(Path(path).expanduser()), None, None
+        return ""
+
+    @property
+    def asks_for(self) -> tuple[str, bool]:
+        """What the screen is to show."""
+        return self.other, self.everything
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the shown comparison is not the chosen one."""
+        return bool(self.other) and self.error is None and (self.found is None or self._answers != self.asks_for)
+
+    def take(self, asked: tuple[str, bool], found: Shown) -> None:
+        """Show a result, unless something else has been chosen meanwhile."""
+        if asked != self.asks_for or (self.found is not None and self._answers == asked):
+            return
+        first = self.found is None
+        self.found, self.error, self._answers = found, None, asked
+        self.view = min(self.view, max(len(found.tables) - 1, 0))
+        if self.filter_text:
+            self.set_filter(self.filter_text)
+        if found.lines is not None:
+            self.go_to(found.lines.peak(0) if first else self.place)
+
+    def fail(self, error: IrscopeError) -> None:
+        """The computation failed."""
+        self.error, self.found = error, None
+
+    # -- tables ------------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> ReportTable | None:
+        """The table that is shown."""
+        tables = () if self.found is None else self.found.tables
+        return tables[self.view] if self.view < len(tables) else None
+
+    @property
+    def table(self) -> TableModel:
+        """Its rows, or what stands in their place."""
+        if self.rows is not None:
+            return self.rows.model
+        if self.error is not None:
+            return self._failed
+        if self.found is not None:
+            return self._equal
+        return self._waiting if self.other else self._nothing
+
+    def next_view(self, by: int = 1) -> None:
+        """Show the next table."""
+        count = 0 if self.found is None else len(self.found.tables)
+        if count:
+            self.only_off = False
+            self.set_filter("")
+            self.view = (self.view + by) % count
+
+    def set_filter(self, text: str) -> str:
+        """Show only rows in which all words occur; a word after `!` must not."""
+        self.filter_text = text.strip()
+        if self.rows is not None:
+            self.rows.filter(self.filter_text)
+            if self.only_off:
+                shown_now = np.zeros(len(self.rows.table), dtype=np.bool_)
+                shown_now[self.rows.model.shown] = True
+                self.rows.model.filter(shown_now & self._off(self.rows))
+        return ""
+
+    def toggle_everything(self) -> None:
+        """List what is equal too, or only what differs; with a recording, only nodes whose memory is off, or all."""
+        if self.found is None or self.found.document.kind == "models":
+            self.everything = not self.everything
+            return
+        self.only_off = not self.only_off
+        self.set_filter(self.filter_text)
+
+    def _off(self, rows: ReportTable) -> Mask:
+        """Rows whose prediction is off by more than 1 %, or that have no counterpart."""
+        keys = {column.key for column in rows.table.columns}
+        if not {"predicted_alive", "measured_alive"} <= keys:
+            return np.ones(len(rows.table), dtype=np.bool_)
+        pairs = zip(rows.cells("predicted_alive"), rows.cells("measured_alive"), strict=True)
+        return np.array([_is_off(bare(predicted), bare(measured)) for predicted, measured in pairs], dtype=np.bool_)
+
+    def is_of_nodes(self) -> bool:
+        """Whether the table is the one of nodes, whose rows have places on the axis."""
+        return self.rows is not None and _is_of_nodes(self.rows.table)
+
+    # -- cursor ------------------------------------------------------------------------------------------------
+
+    def go_to(self, place: int) -> None:
+        """Put the cursor at a place of the axis; the table of nodes follows."""
+        lines = None if self.found is None else self.found.lines
+        if self.found is None or lines is None:
+            return
+        self.place = min(max(place, 0), len(lines) - 1)
+        row = self.found.row_of_place.get(self.place)
+        if row is not None and self.is_of_nodes():
+            self.table.select(row)
+
+    def go_to_peak(self, side: int) -> bool:
+        """Go to the peak of one side; False where it is unknown."""
+        if self.found is None or self.found.lines is None:
+            return False
+        self.go_to(self.found.lines.peak(side))
+        return True
+
+    def follow_row(self) -> None:
+        """Put the cursor where the selected row stands."""
+        row = self.table.selected
+        if self.found is not None and row is not None and self.is_of_nodes():
+            self.place = self.found.place_of_row[row]
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def chart_title(self) -> str:
+        """What is compared."""
+        ours = Path(self.browse.program.path).name or "this model"
+        return f"{ours} and {Path(self.other).name}" if self.other else "Compare"
+
+    def table_title(self) -> str:
+        """What the table shows, and which of how many it is."""
+        if self.rows is None or self.found is None:
+            return "Differences"
+        count = len(self.found.tables)
+        part = f" ({self.view + 1} of {count}, v shows the next)" if count > 1 else ""
+        shown_rows, total = len(self.table), self.table.count
+        rows = f"{shown_rows:,} of {total:,}" if shown_rows != total else f"{total:,}"
+        rows += ", only those off by more than 1 %" if self.only_off else ""
+        return f"{self.rows.table.title}: {rows}{part}"
+
+    def export(self) -> Table | None:
+        """The table with all its columns."""
+        if self.rows is None or self.found is None:
+            return None
+        title = self.rows.table.title
+        return next(table for table in self.found.document.report.tables if table.title == title)
+
+    def command(self, source: Source) -> str:
+        """The command that prints what is shown."""
+        arguments = source.arguments()
+        extra = ["--all"] if self.everything else []
+        return join(["irscope", "compare", arguments[0], self.other or "OTHER", *arguments[1:], *extra])
+
+    def bound(self, env: dict[str, int]) -> Source:
+        """How the model was opened, with the sizes that hold now."""
+        source = self.browse.source
+        return replace(source, bind={**source.bind, **env})
+
+    def cursor_text(self) -> str:
+        """What both sides have at the cursor."""
+        lines = None if self.found is None else self.found.lines
+        if lines is None:
+            return ""
+        values = [humanise(int(height[self.place]), Kind.BYTES) for height in lines.heights]
+        parts = [f"{name} {value}" for name, value in zip(lines.names, values, strict=True)]
+        return f"{lines.labels[self.place] or 'before the first node'}: {', '.join(parts)}"
+
+    # -- chart -------------------------------------------------------------------------------------------------
+
+    def chart_lines(self, width: int, height: int) -> list[Line]:
+        """Headline, chart and the values at the cursor in exactly `height` lines."""
+        clean = self.symbols.clean
+        if self.found is None:
+            return filled(self._placeholder(width), height)
+        head: list[Line] = []
+        for text in self.found.document.headline[: 1 if height < _SHORT else _MOST_HEADLINE]:
+            head += wrap((Span(clean(text), "heading" if not head else "plain"),), width, "  ")
+        lines = self.found.lines
+        if lines is None:
+            why = (
+                "No timelines: sizes are open, c binds them."
+                if self.browse.program.symbols
+                else "No timelines: sizes or events are missing."
+            )
+            return filled([*head, (), (Span(why, "faint"),)], height)
+        head = head[: max(0, height - LEAST_BARS - 3)]
+        cursor, legend = Span(clean(self.cursor_text())), lines.legend(self.symbols)
+        below = [(*legend, Span("   "), cursor)] if height < _SHORT else [legend, (cursor,)]
+        below = [cut_line(line, width, self.symbols) for line in below]
+        room = height - len(head) - len(below)
+        return filled([*head, *lines.lines(width, room, self.place, self.symbols), *below], height)
+
+    def _placeholder(self, width: int) -> list[Line]:
+        if self.error is not None:
+            error = self.error
+            found: list[Line] = [(Span(f"error {error.code}", "error"), Span(f"  {self.symbols.clean(error.message)}"))]
+            if error.where:
+                found.append((Span(self.symbols.clean(error.where), "faint"),))
+            if error.hint:
+                found.append((Span(self.symbols.clean(error.hint)),))
+            found += [(), (Span("o chooses another file.", "faint"),)]
+            return [row for line in found for row in wrap(line, width, "  ")]
+        if self.other:
+            return [(Span(f"comparing {self.symbols.waiting}", "faint"),)]
+        return [row for text in _ASK for row in wrap((Span(text, "faint" if text[:1] == "N" else "plain"),), width, "   ")]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The compare screen: two models, or a model and a recording of a real run, side by side.
+
+
+class BothPane(Drawn, can_focus=True):
+    """Draws both timelines and moves the cursor along them."""
+
+    PANE = "both"
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("both", "step(-1)", ("left", "h"), "Step back", "Go to the place before."),
+        Action("both", "step(1)", ("right", "l"), "Step", "Go to the next place.", footer=True),
+        Action("both", "step(-10)", ("shift+left", "H"), "10 back", "Go back by ten places."),
+        Action("both", "step(10)", ("shift+right", "L"), "10 on", "Go on by ten places."),
+        Action("both", "first", ("home",), "First place", "Go to the first place."),
+        Action("both", "last", ("end",), "Last place", "Go to the last place."),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("both", ACTIONS)
+
+    class Moved(Message):
+        """The cursor is at another place."""
+
+    def __init__(self, compare: Compare, *, id: str | None = None) -> None:
+        super().__init__(compare.chart_lines, id=id)
+        self.compare = compare
+
+    def _go_to(self, place: int) -> None:
+        self.compare.go_to(place)
+        self.post_message(self.Moved())
+
+    def action_step(self, by: int) -> None:
+        self._go_to(self.compare.place + by)
+
+    def action_first(self) -> None:
+        self._go_to(0)
+
+    def action_last(self) -> None:
+        found = self.compare.found
+        self._go_to(len(found.lines) - 1 if found is not None and found.lines is not None else 0)
+
+    def on_click(self, event: events.Click) -> None:
+        found, offset = self.compare.found, event.get_content_offset(self)
+        lines = None if found is None else found.lines
+        if lines is not None and offset is not None and offset.x >= lines.margin():
+            self._go_to(lines.place_of(offset.x - lines.margin(), self.size.width - lines.margin()))
+
+
+class _Differences(Vertical):
+    """The table with the lines to type into below it."""
+
+    ALLOW_MAXIMIZE = True
+
+
+class CompareScreen(ModelScreen):
+    """What differs, and how far a prediction is from what was measured."""
+
+    NAME = "compare"
+    FIRST = "#differences"
+    FILTER_HINT = "words that occur in a row; !word: must not"
+    DEFAULT_CSS = """
+    CompareScreen #compare-panes { height: 1fr; layout: vertical; }
+    CompareScreen #both { height: 1fr; min-height: 8; }
+    CompareScreen #differences-pane { height: 1fr; }
+    CompareScreen.-tiny #both { display: none; }
+    """
+    PANES: ClassVar[dict[str, str]] = {"compare": "On this screen", "both": "Both timelines", "differences": "Differences"}
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        *BothPane.ACTIONS,
+        Action("compare", "other", ("o",), "Other", "Choose another model or a recording to compare with.", footer=True),
+        Action(
+            "compare",
+            "view(1)",
+            ("v",),
+            "Next table",
+            "Show the next table: modules, weights, what is not matched.",
+            footer=True,
+        ),
+        Action("compare", "view(-1)", ("V",), "Table before", "Show the table before."),
+        Action("compare", "everything", ("f",), "Equal too", "List nodes that are equal too, or only those that differ."),
+        Action("compare", "peak(0)", ("p",), "Peak", "Go to the peak of the first side.", footer=True),
+        Action("compare", "peak(1)", ("P",), "Other peak", "Go to the peak of the other side."),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("compare", ACTIONS)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.compare: Compare = session.keep(self.NAME, lambda: Compare(session.browse))
+        if session.compare_with:
+            self.compare.choose(session.compare_with)
+
+    def panes(self) -> ComposeResult:
+        with Container(id="compare-panes"):
+            both = BothPane(self.compare, id="both")
+            both.add_class("frame")
+            yield both
+            with _Differences(id="differences-pane", classes="frame"):
+                yield VirtualTable(self.compare.table, id="differences")
+                yield from self.prompts()
+                yield Prompt("the path of a model or a recording", id="other")
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def asked(self) -> None:
+        compare, session = self.compare, self.session
+        if not compare.is_waiting:
+            return
+        asked, symbols = compare.asks_for, self.symbols
+        path, everything = asked
+        env = dict(session.results.binding.env)
+
+        def answer() -> Shown:
+            return shown(compare_with(session.model_for(env), Path(path)), symbols, everything=everything)
+
+        session.ask(f"compare.{asked}.{env}", answer, lambda found: compare.take(asked, found), compare.fail, urgency=NOW)
+
+    def set_sizes(self, text: str) -> str:
+        problem = super().set_sizes(text)
+        if not problem and self.compare.other:
+            self.compare.choose(self.compare.other)
+        return problem
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        self.asked()
+        self.query_one("#differences", VirtualTable).set_model(self.compare.table)
+        self._show_place()
+
+    def _show_place(self) -> None:
+        self.query_one("#both", BothPane).redraw()
+        self.query_one("#differences", VirtualTable).redraw()
+        self.title_of("both", self.symbols.clean(self.compare.chart_title()))
+        self.show_progress()
+
+    def show_progress(self) -> None:
+        progress = f"{self.symbols.glyphs.separator}{self.symbols.clean(self.session.progress)}" if self.session.progress else ""
+        self.title_of("differences-pane", f"{self.symbols.clean(self.compare.table_title())}{progress}")
+
+    def on_both_pane_moved(self) -> None:
+        self._show_place()
+
+    def on_virtual_table_selected(self) -> None:
+        self.compare.follow_row()
+        self._show_place()
+
+    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+        rows = self.compare.rows
+        place = None if rows is None else rows.place(message.row, self.session.find, self.browse.outline.row_of.get)
+        if place is None:
+            self.say("This row is about no node of the model on the other screens.")
+        else:
+            self.open_node(place)
+
+    # -- what the base asks for --------------------------------------------------------------------------------
+
+    @property
+    def filter_text(self) -> str:
+        return self.compare.filter_text
+
+    def set_filter(self, text: str) -> str:
+        return self.compare.set_filter(text)
+
+    def on_prompt_closed(self, message: Prompt.Closed) -> None:
+        prompt = message.prompt
+        if prompt.id != "other":
+            return
+        # The handler of the base, which would come next, knows nothing of this prompt.
+        message.prevent_default()
+        problem = self.compare.choose(prompt.value) if message.keep else ""
+        prompt.mark(wrong=bool(problem))
+        if problem:
+            self.show_problem(problem)
+            return
+        prompt.display = False
+        self.focus_first()
+        self.show()
+
+    def commands(self) -> list[tuple[str, str]]:
+        source = self.compare.bound(dict(self.browse.results.binding.env))
+        return [("This comparison:", self.compare.command(source))]
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        row = self.compare.table.selected
+        return [] if row is None else [("The row:", self.compare.table.text(row))]
+
+    def table(self) -> Table | None:
+        return self.compare.export()
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def action_other(self) -> None:
+        self.query_one("#other", Prompt).open(self.compare.other)
+
+    def action_view(self, by: int) -> None:
+        self.compare.next_view(by)
+        self.show()
+
+    def action_everything(self) -> None:
+        self.compare.toggle_everything()
+        self.show()
+
+    def action_peak(self, side: int) -> None:
+        if not self.compare.go_to_peak(side):
+            self.say("There are no timelines to look at.")
+        self._show_place()

@@ -1,0 +1,640 @@
+"""The Cost screen: least times on a device by module, operator kind or node, and where they stand under its roof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+
+from irscope.devices import DeviceProfile, device_names
+from irscope.errors import IrscopeError
+from irscope.ir.graph import Node
+from irscope.ir.places import Scope
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.tui.actions import Action, bindings
+from irscope.tui.amounts import Floats
+from irscope.tui.analyses import analysis_of
+from irscope.tui.browse.model import Browse
+from irscope.tui.browse.outline import Ints, Mask, Outline
+from irscope.tui.charts import Roof, Scatter
+from irscope.tui.command import run_command
+from irscope.tui.rows import RowTexts, TableColumn, TableModel
+from irscope.tui.screen import ModelScreen
+from irscope.tui.session import NOW, Session
+from irscope.tui.text import Line, Span, Symbols, cut_line, filled
+from irscope.tui.widgets.dialogs import ChoiceDialog
+from irscope.tui.widgets.paint import Drawn
+from irscope.tui.widgets.table import VirtualTable
+
+if TYPE_CHECKING:
+    from irscope.passes.rooflines.bounds import Bounds
+
+
+# ----------------------------------------------------------------------------------------------------
+# Least times of nodes summed up by node, operator kind or module, as arrays: large models have as many rows as nodes.
+
+By = Literal["module", "kind", "node"]
+GROUPINGS: tuple[By, ...] = ("module", "kind", "node")
+UNKNOWN = "unknown"
+
+
+class NodeTimes:
+    """The least time of each node with where the node stands in the outline; holds nothing of the model that was timed."""
+
+    def __init__(self, times: Bounds, outline: Outline) -> None:
+        nodes, kind = times.nodes, times.device.kind
+        self.device = times.device
+        self.seconds: Floats = np.array([one.seconds(kind) for one in nodes], dtype=np.float64)
+        self.flops: Floats = np.array([float(one.flops * one.runs) for one in nodes], dtype=np.float64)
+        self.bytes: Floats = np.array([float(one.bytes * one.runs) for one in nodes], dtype=np.float64)
+        numbers: dict[str, int] = {UNKNOWN: 0}
+        self.bound: Ints = np.array([numbers.setdefault(one.binding, len(numbers)) for one in nodes], dtype=np.int64)
+        self.bounds = list(numbers)
+        """The bound as a code; 0 is unknown."""
+        self.total = times.seconds
+        self.rows: Ints = np.array(list(_rows(times, outline)), dtype=np.int64)
+        """Rows of the outline, -1 where a node is not there."""
+        # References are to the model's own nodes, so that the timed copy can be freed.
+        self.nodes = [_own(outline, row, one.node) for row, one in zip(self.rows.tolist(), nodes, strict=True)]
+        kinds: dict[str, int] = {}
+        self.kind: Ints = np.array([kinds.setdefault(node.op, len(kinds)) for node in self.nodes], dtype=np.int64)
+        self.kinds = list(kinds)
+        scopes: dict[Scope, int] = {}
+        for node in self.nodes:
+            _note(node.scope, scopes)
+        self.scope: Ints = np.array([scopes[node.scope] for node in self.nodes], dtype=np.int64)
+        self.scopes = list(scopes)
+        self.outer: Ints = np.array([-1 if scope.parent is None else scopes[scope.parent] for scope in scopes], dtype=np.int64)
+        """For each module call the one around it, which has a smaller number."""
+        work: dict[str, float] = {}
+        for one, flops in zip(nodes, self.flops.tolist(), strict=True):
+            work[one.dtype] = work.get(one.dtype, 0.0) + flops
+        self.dtypes = sorted(work, key=lambda name: -work[name])
+        """Element types, those that most arithmetic is done in first."""
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def is_unknown(self) -> Mask:
+        """Which nodes have no least time."""
+        found: Mask = self.bound == 0
+        return found
+
+
+def _own(outline: Outline, row: int, timed: Node) -> Node:
+    """The node of a row; the one that was timed where the outline has none."""
+    found = outline.items[row] if row >= 0 else timed
+    return found if isinstance(found, Node) else timed
+
+
+def _note(scope: Scope, scopes: dict[Scope, int]) -> None:
+    """Give numbers to a module call and those around it, outer ones first."""
+    missing: list[Scope] = []
+    one: Scope | None = scope
+    while one is not None and one not in scopes:
+        missing.append(one)
+        one = one.parent
+    for found in reversed(missing):
+        scopes[found] = len(scopes)
+
+
+def _rows(times: Bounds, outline: Outline) -> Iterator[int]:
+    """The row of each node, which may be one of the same model read again with other sizes."""
+    names: dict[tuple[str, str], int] = {}
+    for one in times.nodes:
+        row = outline.row_of.get(one.node)
+        if row is None:
+            if not names:
+                names = {(node.name, node.op): place for node, place in reversed(outline.row_of.items())}
+            row = names.get((one.node.name, one.node.op), -1)
+        yield row
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes that stand in one row."""
+
+    name: str
+    count: int
+    flops: int
+    bytes: int
+    seconds: float
+    unknown: int
+    binding: str
+    """What takes most of the time."""
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs for each byte; None where there are none of either."""
+        return self.flops / self.bytes if self.bytes and self.flops else None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing is known of it."""
+        return self.unknown >= self.count
+
+
+class Groups(Sequence[Group]):
+    """The rows of one grouping; each is made when it is looked at."""
+
+    def __init__(self, times: NodeTimes, by: By) -> None:
+        self._times = times
+        self.by = by
+        count = {"module": len(times.scopes), "kind": len(times.kinds), "node": len(times)}[by]
+        known = ~times.is_unknown
+        self.counts = self._summed(np.ones(len(times), dtype=np.float64), count)
+        self.unknown = self._summed((~known).astype(np.float64), count)
+        self.flops, self.bytes, self.seconds = (
+            self._summed(np.where(known, amounts, 0.0), count) for amounts in (times.flops, times.bytes, times.seconds)
+        )
+        bounds = range(1, len(times.bounds))
+        shares = [self._summed(np.where(times.bound == one, times.seconds, 0.0), count) for one in bounds]
+        hits = [self._summed((times.bound == one).astype(np.float64), count) for one in bounds]
+        # What takes most of the time binds; where nothing takes any, what is there at all.
+        self.bound: Ints = np.zeros(count, dtype=np.int64)
+        if shares:
+            weights = np.stack(shares) * 1e9 + np.stack(hits) * 1e-9
+            self.bound = np.where(weights.max(axis=0) > 0, weights.argmax(axis=0) + 1, 0)
+
+    def _summed(self, amounts: Floats, count: int) -> Floats:
+        times = self._times
+        if self.by == "node":
+            return amounts
+        if self.by == "kind":
+            return np.bincount(times.kind, amounts, minlength=count).astype(np.float64)
+        total = np.bincount(times.scope, amounts, minlength=count)
+        # Inner calls have larger numbers than those around them.
+        outer = times.outer.tolist()
+        sums = total.tolist()
+        for number in range(count - 1, 0, -1):
+            if outer[number] >= 0:
+                sums[outer[number]] += sums[number]
+        return np.array(sums, dtype=np.float64)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, number: int) -> Group:  # type: ignore[override]  # slices are not used
+        return Group(
+            self.name(number),
+            int(self.counts[number]),
+            int(self.flops[number]),
+            int(self.bytes[number]),
+            float(self.seconds[number]),
+            int(self.unknown[number]),
+            self._times.bounds[int(self.bound[number])],
+        )
+
+    def name(self, number: int) -> str:
+        """The first column."""
+        times = self._times
+        if self.by == "module":
+            return times.scopes[number].path or "(model)"
+        return times.kinds[number] if self.by == "kind" else times.nodes[number].name or times.nodes[number].op
+
+    @property
+    def names(self) -> list[str]:
+        """All names in order."""
+        return [self.name(number) for number in range(len(self))]
+
+    @property
+    def is_unknown(self) -> Mask:
+        """Rows without any known time."""
+        found: Mask = self.unknown >= self.counts
+        return found
+
+    @property
+    def intensity(self) -> Floats:
+        """FLOPs for each byte; NaN where there are none of either."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: Floats = np.where((self.bytes > 0) & (self.flops > 0), self.flops / self.bytes, np.nan)
+        return found
+
+    def nodes(self, number: int) -> Ints:
+        """The places of the nodes of a row in the times."""
+        times = self._times
+        if self.by == "node":
+            return np.array([number], dtype=np.int64)
+        if self.by == "kind":
+            return np.flatnonzero(times.kind == number).astype(np.int64)
+        inside = np.zeros(len(times.scopes), dtype=np.bool_)
+        inside[number] = True
+        for one in range(number + 1, len(times.scopes)):
+            inside[one] = times.outer[one] >= 0 and inside[times.outer[one]]
+        return np.flatnonzero(inside[times.scope]).astype(np.int64)
+
+    def keys(self, amounts: Callable[[], Floats]) -> Callable[[], Floats]:
+        """What rows are sorted by; NaN, which comes last, where nothing is known."""
+        return lambda: np.where(self.is_unknown, np.nan, amounts())
+
+
+# ----------------------------------------------------------------------------------------------------
+# The state of the cost screen: least times by node, operator kind or module, and the roofline plot.
+
+_SECONDS = 5
+"""The column of times."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Least times on a device, for a binding of symbols."""
+
+    device: str
+    env: Mapping[str, int]
+    times: NodeTimes
+    views: Views
+    """What is shown by module, kind or node."""
+
+
+class Cost:
+    """All logic of the cost screen."""
+
+    def __init__(self, browse: Browse) -> None:
+        self.browse = browse
+        self.symbols = browse.symbols
+        self.device = browse.source.settings.device
+        self.by: By = "module"
+        self.found: Timed | None = None
+        self.error: IrscopeError | None = None
+        self.filter_text = ""
+        self.groups: Groups | None = None
+        self.scatter: Scatter | None = None
+        self._points: Ints = np.zeros(0, dtype=np.int64)
+        self.table = TableModel((), 0, self.symbols, empty=self.symbols.waiting)
+        self._asked: tuple[str, dict[str, int]] | None = None
+        self._texts: tuple[Groups | None, RowTexts] | None = None
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> tuple[str, dict[str, int]]:
+        """The device and the sizes of symbols that are chosen."""
+        return self.device, dict(self.browse.results.binding.env)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the shown results are outdated, and no computation of the chosen ones was started."""
+        return self._asked != self.wanted
+
+    def ask(self) -> tuple[str, dict[str, int]]:
+        """The chosen device and binding, taken for computation."""
+        self._asked, self.error = self.wanted, None
+        return self._asked
+
+    def take(self, found: Timed) -> None:
+        """Show a result, unless something else has been chosen meanwhile."""
+        if (found.device, dict(found.env)) == self._asked:
+            self.found, self.error = found, None
+            self.rebuild()
+
+    def fail(self, error: IrscopeError) -> None:
+        """The computation failed."""
+        self.error = error
+
+    def group_by(self, by: By) -> None:
+        """Show other rows."""
+        self.by = by
+        self.rebuild()
+
+    def next_grouping(self) -> None:
+        """Show modules, operator kinds, nodes in turn."""
+        self.group_by(GROUPINGS[(GROUPINGS.index(self.by) + 1) % len(GROUPINGS)])
+
+    def rebuild(self) -> None:
+        """Show the rows of the chosen grouping."""
+        if self.found is None:
+            return
+        before, view = self.table, self.found.views[self.by]
+        self.groups, self.table, self.scatter, self._points = view.groups, view.table, view.scatter, view.points
+        by, reverse = (before.sorted_by, before.reversed) if before.sorted_by is not None else (_SECONDS, True)
+        if (by, reverse) != (self.table.sorted_by, self.table.reversed):
+            self.table.sort(by, reverse=reverse)
+        self.table.move_to(0)
+        self.set_filter(self.filter_text)
+
+    # -- rows --------------------------------------------------------------------------------------------------
+
+    def set_filter(self, text: str) -> str:
+        """Show only rows whose name or bound contains all words."""
+        self.filter_text = text.strip()
+        words = self.filter_text.lower().split()
+        if not words:
+            self.table.filter(None)
+            return ""
+        if self._texts is None or self._texts[0] is not self.groups:
+            self._texts = (self.groups, RowTexts(f"{group.name} {group.binding}" for group in self.groups or ()))
+        kept = np.ones(self.table.count, dtype=np.bool_)
+        for word in words:
+            negated = word[:1] == "!" and len(word) > 1
+            hit = self._texts[1].containing(word[1:] if negated else word)
+            kept &= ~hit if negated else hit
+        self.table.filter(kept)
+        return ""
+
+    @property
+    def group(self) -> Group | None:
+        """The row under the cursor."""
+        return None if self.table.selected is None or self.groups is None else self.groups[self.table.selected]
+
+    def node_row(self) -> int | None:
+        """The outline row of the slowest node of the group under the cursor."""
+        if self.found is None or self.groups is None or self.table.selected is None:
+            return None
+        times, places = self.found.times, self.groups.nodes(self.table.selected)
+        row = int(times.rows[places[np.argmax(times.seconds[places])]]) if len(places) else -1
+        return row if row >= 0 else None
+
+    def export(self) -> Table:
+        """The rows that are shown."""
+        rows = [
+            (
+                one.name,
+                one.count,
+                *((None,) * 4 if one.is_unknown else (one.flops, one.bytes, one.intensity, one.seconds)),
+                one.binding,
+                one.unknown,
+            )
+            for one in (self.groups[row] for row in self.table.shown.tolist() if self.groups is not None)
+        ]
+        columns = [self.by, "nodes:count", "flops:flops", "bytes:bytes", "intensity:number", "least:seconds", "bound", "unknown:count"]
+        return Table.of(rows, [f"{columns[0]}:text", *columns[1:]], "costs")
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def title(self) -> str:
+        """What stands above the table."""
+        parts = [f"Cost by {self.by}"]
+        if self.found is not None:
+            times = self.found.times
+            unknown = int(times.is_unknown.sum())
+            sign = self.symbols.at_least if unknown else ""
+            is_unknown = unknown == len(times) and (unknown or not self.browse.program.has_graph)
+            total = self.symbols.unknown if is_unknown else f"{sign}{humanise(times.total, Kind.SECONDS)}"
+            parts += [times.device.title, f"least time {total}"]
+            if unknown:
+                parts.append(f"{unknown:,} nodes unknown{self._hint()}")
+        if self.browse.results.binding.env:
+            parts.append(f"for {self.browse.results.binding.text}")
+        if self.filter_text:
+            parts.append(f"filter {self.filter_text}: {len(self.table):,}")
+        if self.error is None and (self.found is None or (self.found.device, dict(self.found.env)) != self.wanted):
+            parts.append("computing")
+        return self.symbols.clean(self.symbols.glyphs.separator.join(parts))
+
+    def _hint(self) -> str:
+        free = [name for name in self.browse.program.symbols if name not in self.browse.results.binding.env]
+        return f", c puts in {', '.join(free[:3])}" if free else ""
+
+    def chart_title(self) -> str:
+        """What stands above the scatter."""
+        roof = None if self.scatter is None else self.scatter.roof
+        return f"Roofline{self.symbols.glyphs.separator}{roof.name}" if roof is not None else "Roofline"
+
+    def chart_lines(self, width: int, height: int) -> list[Line]:
+        """The scatter, or a word on why there is none."""
+        if self.error is not None:
+            lines: list[Line] = [(Span(self.symbols.clean(self.error.message), "error"),)]
+            lines += [(Span(self.symbols.clean(self.error.hint), "faint"),)] if self.error.hint else []
+            return filled([cut_line(line, width, self.symbols) for line in lines], height)
+        if self.scatter is None:
+            return filled([(Span(self.symbols.waiting, "faint"),)], height)
+        selected = self.table.selected
+        point = None if selected is None or self._points[selected] < 0 else int(self._points[selected])
+        foot = self._foot(point)
+        drawn = self.scatter.lines(width, height - 1, point, self.symbols)
+        return [*drawn, cut_line(foot, width, self.symbols)][:height]
+
+    def _foot(self, point: int | None) -> Line:
+        group = self.group
+        if group is None:
+            return ()
+        name = self.symbols.clean(group.name)
+        if point is None:
+            why = "its time is unknown" if group.is_unknown else "it does no arithmetic, or moves no bytes"
+            return (Span(f"{name} is not drawn: {why}", "faint"),)
+        rate = humanise(group.flops / group.seconds, Kind.FLOPS_PER_SECOND)
+        return (Span(f"{self.symbols.point} ", "mark"), Span(f"{name}: at most {rate}, bound by {group.binding}"))
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows of one grouping with their points."""
+
+    groups: Groups
+    table: TableModel
+    scatter: Scatter
+    points: Ints
+    """For each row its point in the scatter, -1 for one that has none."""
+
+
+class Views:
+    """The groupings of least times, slowest first; only the one that was looked at last is kept."""
+
+    def __init__(self, times: NodeTimes, symbols: Symbols) -> None:
+        self._times = times
+        self._symbols = symbols
+        self._kept: tuple[By, View] | None = None
+
+    def __getitem__(self, by: By) -> View:
+        if self._kept is None or self._kept[0] != by:
+            self._kept = (by, _view(self._times, by, self._symbols))
+        return self._kept[1]
+
+
+def views_of(times: NodeTimes, symbols: Symbols, first: By = "module") -> Views:
+    """All groupings, the first of them made at once; may run in any thread."""
+    views = Views(times, symbols)
+    assert views[first] is not None
+    return views
+
+
+def _view(times: NodeTimes, by: By, symbols: Symbols) -> View:
+    groups = Groups(times, by)
+    table = _table(groups, by, times.total, symbols)
+    table.sort(_SECONDS, reverse=True)
+    intensity = groups.intensity
+    drawn = ~np.isnan(intensity) & (groups.seconds > 0) & ~groups.is_unknown
+    points = np.full(len(groups), -1, dtype=np.int64)
+    points[drawn] = np.arange(int(drawn.sum()))
+    scatter = Scatter(intensity[drawn], groups.flops[drawn] / groups.seconds[drawn], _roof(times.device, times.dtypes))
+    return View(groups, table, scatter, points)
+
+
+def _table(groups: Groups, by: By, total: float, symbols: Symbols) -> TableModel:
+    clean = symbols.clean
+
+    def amount(read: Callable[[Group], float], kind: Kind) -> Callable[[int], str]:
+        def text(row: int) -> str:
+            group = groups[row]
+            if group.is_unknown:
+                return symbols.unknown
+            sign = symbols.at_least if group.unknown else ""
+            return f"{sign}{humanise(read(group), kind)}"
+
+        return text
+
+    def intensity(row: int) -> str:
+        found = groups[row].intensity
+        return f"{found:.3g}" if found is not None else "" if not groups[row].is_unknown else symbols.unknown
+
+    def share(row: int) -> str:
+        return symbols.unknown if groups[row].is_unknown or not total else f"{groups[row].seconds / total:.1%}"
+
+    def bounds() -> Sequence[str]:
+        return [groups[row].binding for row in range(len(groups))]
+
+    keys = groups.keys
+    columns = (
+        TableColumn(by, 20, lambda row: clean(groups.name(row)), lambda: groups.names, grows=True, role="name"),
+        TableColumn("nodes", 7, lambda row: f"{groups[row].count:,}", lambda: groups.counts, True, rank=4),
+        TableColumn("FLOPs", 14, amount(lambda one: one.flops, Kind.FLOPS), keys(lambda: groups.flops), True, rank=2),
+        TableColumn("bytes", 11, amount(lambda one: one.bytes, Kind.BYTES), keys(lambda: groups.bytes), True, rank=3),
+        TableColumn("FLOPs/byte", 10, intensity, keys(lambda: groups.intensity), True, rank=5),
+        TableColumn("least time", 11, amount(lambda one: one.seconds, Kind.SECONDS), keys(lambda: groups.seconds), True),
+        TableColumn("share", 6, share, keys(lambda: groups.seconds), True, rank=1),
+        TableColumn("bound by", 9, lambda row: groups[row].binding, bounds, rank=1),
+    )
+    return TableModel(columns, len(groups), symbols, empty="There is no node to time.")
+
+
+def _roof(device: DeviceProfile, dtypes: Sequence[str]) -> Roof | None:
+    """The roof for the element type that does most of the arithmetic."""
+    bandwidth = _high(device.bandwidth)
+    for dtype in dtypes:
+        for rates in (device.matrix, device.vector):
+            peak = _high(rates.get(dtype))
+            if peak and bandwidth:
+                return Roof(
+                    bandwidth,
+                    peak,
+                    f"{dtype} {humanise(float(peak), Kind.FLOPS_PER_SECOND)}, {humanise(float(bandwidth), Kind.BYTES_PER_SECOND)}",
+                )
+    return None
+
+
+def _high(figure: object) -> float | None:
+    value = getattr(figure, "hi", None)
+    return float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# The cost screen: least times on a device by module, operator kind or node, and where they stand under its roof.
+
+
+class _Costs(Vertical):
+    """The table with the lines to type into below it."""
+
+    ALLOW_MAXIMIZE = True
+
+
+class CostScreen(ModelScreen):
+    """Which part of the model takes the time, and what binds it."""
+
+    NAME = "cost"
+    FIRST = "#costs"
+    FILTER_HINT = "parts of a name, or what binds: memory, compute; !not"
+    PANES: ClassVar[dict[str, str]] = {"cost": "On this screen"}
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("cost", "group", ("o",), "By module", "Show modules, operator kinds or nodes.", footer=True),
+        Action("cost", "device", ("D",), "Device", "Choose the device that the times are for.", footer=True),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("cost", ACTIONS)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.cost: Cost = session.keep(self.NAME, lambda: Cost(session.browse))
+
+    def panes(self) -> ComposeResult:
+        with Container(id="cost-panes"):
+            with _Costs(id="costs-pane", classes="frame"):
+                yield VirtualTable(self.cost.table, id="costs")
+                yield from self.prompts()
+            chart = Drawn(self.cost.chart_lines, id="roofline")
+            chart.add_class("frame")
+            yield chart
+
+    def asked(self) -> None:
+        if not self.cost.is_waiting:
+            return
+        session = self.session
+        device, env = self.cost.ask()
+        by = self.cost.by
+        element = f"roofline{{device={device} top=0}}" if device else "roofline{top=0}"
+
+        def answer() -> Timed:
+            manager = session.model_for(env).manager
+            subject = analysis_of(manager, element)
+            times = NodeTimes(manager.get(subject), session.browse.outline)
+            # What is shown has been taken out of it, in less room.
+            manager.forget(subject)
+            return Timed(device, env, times, views_of(times, session.symbols, by))
+
+        sizes = ",".join(f"{name}={size}" for name, size in env.items())
+        session.ask(f"cost.{device}.{sizes}", answer, self.cost.take, self.cost.fail, urgency=NOW)
+
+    def show(self) -> None:
+        self.asked()
+        self.query_one("#costs", VirtualTable).set_model(self.cost.table)
+        self._show_row()
+
+    def _show_row(self) -> None:
+        self.query_one("#roofline", Drawn).redraw()
+        self.title_of("roofline", self.symbols.clean(self.cost.chart_title()))
+        self.show_progress()
+
+    def show_progress(self) -> None:
+        progress = f"{self.symbols.glyphs.separator}{self.session.progress}" if self.session.progress else ""
+        self.title_of("costs-pane", f"{self.cost.title()}{progress}")
+
+    def on_virtual_table_selected(self) -> None:
+        self._show_row()
+
+    def on_virtual_table_opened(self) -> None:
+        row = self.cost.node_row()
+        if row is not None:
+            self.open_node(row)
+
+    # -- what the base asks for --------------------------------------------------------------------------------
+
+    @property
+    def filter_text(self) -> str:
+        return self.cost.filter_text
+
+    def set_filter(self, text: str) -> str:
+        return self.cost.set_filter(text)
+
+    def commands(self) -> list[tuple[str, str]]:
+        source = self.browse.source
+        bound = replace(source, bind={**source.bind, **self.browse.results.binding.env})
+        element = f"roofline{{device={self.cost.device} top=0}}" if self.cost.device else "roofline{top=0}"
+        return [("The numbers on the screen:", run_command(bound, element))]
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        row, group = self.cost.table.selected, self.cost.group
+        return [] if row is None or group is None else [("The row:", self.cost.table.text(row)), ("Its name:", group.name)]
+
+    def table(self) -> Table | None:
+        return self.cost.export()
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def action_group(self) -> None:
+        self.cost.next_grouping()
+        self.show()
+
+    def action_device(self) -> None:
+        names = device_names()
+
+        def choose(index: int | None) -> None:
+            if index is not None:
+                self.cost.device = names[index]
+                self.show()
+
+        self.app.push_screen(ChoiceDialog("Device", names), choose)

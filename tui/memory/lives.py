@@ -1,0 +1,200 @@
+"""Live ranges of storages as arrays, and all memory over the steps, on the axis of the steps that the screens show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.graph import Node, Value
+from irscope.report.units import Kind, humanise
+from irscope.report.values import bare
+from irscope.tui.amounts import Amounts, Binding, Floats
+from irscope.tui.browse.outline import Ints, Mask, Outline, Rows, Steps
+
+if TYPE_CHECKING:
+    from irscope.passes.lifetimes.footprint import Footprint, Held
+    from irscope.passes.lifetimes.lives import LiveRange, Tenant
+    from irscope.passes.lifetimes.timeline import Timeline
+
+
+# ----------------------------------------------------------------------------------------------------
+# Live ranges and sizes of storages as arrays, so that what is alive at a step is found and summed without a loop over tensors.
+
+
+class Lives:
+    """The storages of one answer of the liveness pass."""
+
+    def __init__(self, live: Timeline, outline: Outline) -> None:
+        # No sum counts storages of unknown size, but they are alive.
+        ranges = (*live.ranges, *live.unsized_ranges)
+        self.live = live
+        self.ranges: Sequence[LiveRange] = ranges
+        self.steps = Steps(outline, live.steps)
+        count = len(live.steps)
+        self.born: Rows = np.array([one.born for one in ranges], dtype=np.int32)
+        self.dies: Rows = np.minimum(np.array([one.dies for one in ranges], dtype=np.int64), count).astype(np.int32)
+        self.is_output: Mask = np.array([one.is_output for one in ranges], dtype=np.bool_)
+        self.sizes = Amounts.of((*(one.size for one in live.ranges), *(None for _ in live.unsized_ranges)))
+        self._inside_steps: Ints = np.array(list(live.inside), dtype=np.int64)
+        self._inside = Amounts.of(live.inside.values())
+        self._by_birth: Rows = np.argsort(self.born, kind="stable").astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.ranges)
+
+    @property
+    def formulas(self) -> int:
+        """How many distinct formulas there are among the sizes."""
+        return self.sizes.formulas + self._inside.formulas
+
+    def depends(self, binding: Binding) -> bool:
+        """Whether some size is still a formula with these sizes put in."""
+        bound = (*self.sizes.bound(binding).distinct, *self._inside.bound(binding).distinct)
+        return any(isinstance(size, SymDim) for size in bound)
+
+    def bound(self, binding: Binding) -> Floats:
+        """The size of each storage; NaN where it has none with these sizes put in."""
+        return self.sizes.bound(binding).numbers
+
+    def over_steps(self, amounts: Floats, chosen: Mask | None = None) -> Floats:
+        """The sum of what is alive at each step, of the chosen storages."""
+        count = len(self.steps)
+        born, dies = (self.born, self.dies) if chosen is None else (self.born[chosen], self.dies[chosen])
+        sizes = np.nan_to_num(amounts if chosen is None else amounts[chosen])
+        change = np.bincount(born, sizes, minlength=count + 2) - np.bincount(dies + 1, sizes, minlength=count + 2)
+        total: Floats = np.cumsum(change[:count])
+        return total
+
+    def inside(self, binding: Binding) -> Floats:
+        """Bytes at each step that only exist within it."""
+        found: Floats = np.zeros(len(self.steps), dtype=np.float64)
+        if len(self._inside_steps):
+            found[self._inside_steps] = np.nan_to_num(self._inside.bound(binding).numbers)
+        return found
+
+    def heights(self, binding: Binding) -> Floats:
+        """Bytes alive at each step; NaN where a size has no value."""
+        sizes = self.bound(binding)
+        total = self.over_steps(sizes) + self.inside(binding)
+        lacking = np.isnan(sizes)
+        lacking[len(self.live.ranges) :] = False
+        if lacking.any():
+            total[self.over_steps(np.ones(len(sizes), dtype=np.float64), lacking) > 0] = np.nan
+        return total
+
+    def resident(self, binding: Binding, roles: Sequence[str] | None = None) -> int:
+        """What is there all the time, of all or some roles, as far as it is known."""
+        sizes: Mapping[str, Dim | None] = self.live.resident
+        return sum(size for role in (sizes if roles is None else roles) if isinstance(size := binding.of(sizes.get(role, 0)), int))
+
+    def alive(self, first: int, last: int | None = None) -> Ints:
+        """The storages alive at a step, or at any of several, by their number."""
+        found: Ints = np.flatnonzero((self.born <= (first if last is None else last)) & (self.dies >= first))
+        return found
+
+    @cached_property
+    def _moved_in(self) -> Mapping[Value, tuple[LiveRange, Tenant]]:
+        """Tensors that took over the storage of another."""
+        return {tenant.value: (one, tenant) for one in self.ranges for tenant in one.tenants if tenant.value is not one.value}
+
+    def of(self, value: Value) -> tuple[LiveRange, Tenant] | None:
+        """The storage whose elements a value is, and its own time there; None for views of another value, and where it has none."""
+        node = value.node
+        step = None if node is None else self.steps.step_of(node)
+        if step is None:
+            return None
+        place = int(np.searchsorted(self.born, step, side="left", sorter=self._by_birth))
+        while place < len(self.ranges) and self.born[self._by_birth[place]] == step:
+            one = self.ranges[int(self._by_birth[place])]
+            if one.value is value:
+                return one, one.at(step)
+            place += 1
+        return self._moved_in.get(value)
+
+
+def category_of(one: LiveRange) -> str:
+    """What a tensor is to the model."""
+    return "output" if one.is_output else "activation"
+
+
+def maker_of(tensor: LiveRange | Tenant) -> str:
+    """The module that made it, else the operator."""
+    node = tensor.value.node
+    if node is None:
+        return ""
+    return node.scope.path or node.op
+
+
+# ----------------------------------------------------------------------------------------------------
+# All memory over the steps, from the liveness pass, on the axis of the steps that the screens show.
+
+RESIDENT: Mapping[str, Sequence[str]] = {"weights": ("parameter", "buffer", "constant", "packed"), "inputs": ("input",)}
+"""Resident memory, by the categories of the chart."""
+_OTHERS: Mapping[str, Sequence[str]] = {
+    "gradients": ("gradient",),
+    "optimizer": ("optimizer state",),
+    "outputs": ("output",),
+    "activations": ("activation",),
+    "temporary": ("temporary",),
+    "workspace": ("workspace",),
+    "rounding": ("rounding", "block"),
+}
+
+
+class Measured:
+    """A sum whose sizes are all numbers, over the steps of the program that is shown."""
+
+    def __init__(self, found: Footprint, steps: Sequence[Node]) -> None:
+        self.found = found
+        self._place = _places(found.steps, steps)
+        self.heights: Floats = np.array([float(str(size)) for size in found.heights], dtype=np.float64)[self._place]
+        columns = {key: np.array([_number(cell) for cell in column], dtype=np.float64) for key, column in found.parts.items()}
+        self.parts: dict[str, Floats] = {}
+        for name, categories in (*RESIDENT.items(), *_OTHERS.items()):
+            known = [columns[category] for category in categories if category in columns]
+            if known and (name in RESIDENT or any(column.any() for column in known)):
+                self.parts[name] = np.sum(known, axis=0)[self._place]
+
+    @property
+    def title(self) -> str:
+        """Whose memory it is, and in which run."""
+        return f"{self.found.of} memory{f', {self.found.run}' if self.found.run else ''}"
+
+    def living(self, step: int) -> Sequence[Held]:
+        """What is in use at a step: sizes add up to its total."""
+        return self.found.living(int(self._place[step]))
+
+
+def measured(live: Timeline, steps: Sequence[Node] | None = None) -> Measured | None:
+    """The sum of an answer, over the steps of another program of the same nodes; None where some size is no number."""
+    found = live.footprint
+    if found is None or not found.steps or not all(isinstance(size, int) for size in found.heights):
+        return None
+    return Measured(found, live.steps if steps is None else steps)
+
+
+def peak_text(found: Footprint, sign: str, at_least: str) -> str:
+    """The largest total of any step; a lower bound where it is unknown."""
+    value = found.peak.value
+    if isinstance(value, int):
+        return f"{sign}{humanise(value, Kind.BYTES)}"
+    low = found.peak.lo
+    return f"{at_least}{humanise(low, Kind.BYTES)}" if isinstance(low, int) else ""
+
+
+def _number(cell: object) -> float:
+    value = bare(cell)  # type: ignore[arg-type]  # cells of a table are plain
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _places(own: Sequence[Node], shown: Sequence[Node]) -> Ints:
+    """For each step that is shown the one that stands for it: of nodes that do not run as they are, the one before."""
+    if own is shown or (len(own) == len(shown) and all(one.name == other.name for one, other in zip(own, shown, strict=True))):
+        return np.arange(len(shown), dtype=np.int64)
+    number = {node.name: place for place, node in enumerate(own)}
+    found: Ints = np.array([number.get(node.name, -1) for node in shown], dtype=np.int64)
+    return np.maximum.accumulate(np.maximum(found, 0)) if len(found) else found

@@ -1,0 +1,595 @@
+"""The state of the memory screen: what is alive at a step and why, under a lifetime model, on a device, for sizes of symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irscope.errors import IrscopeError
+from irscope.ir.dims import bounds
+from irscope.ir.graph import Node
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import bare
+from irscope.tui.amounts import Binding, example
+from irscope.tui.browse.columns import amount, rows_by_name
+from irscope.tui.browse.model import Browse
+from irscope.tui.browse.outline import Ints
+from irscope.tui.charts import Stack
+from irscope.tui.memory.lives import RESIDENT, Lives, Measured, category_of, maker_of
+from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Wanted
+from irscope.tui.rows import RowTexts, TableColumn, TableModel
+from irscope.tui.text import Line, Span, cut_line, filled
+
+if TYPE_CHECKING:
+    from irscope.passes.lifetimes.footprint import Held
+    from irscope.passes.lifetimes.lives import LiveRange, Tenant
+    from irscope.passes.lifetimes.timeline import Timeline
+
+LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
+"""Lifetime models; auto follows the file."""
+_MOST_SIZES = 64
+_MOST_REASONS = 2000
+_MOST_COUNTED = 20_000
+"""Nodes of a model that is read again whenever other sizes are put in, to count what its allocator does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table."""
+
+    name: str
+    size: int | None
+    born: int
+    dies: int
+    kind: str
+    why: Callable[[], str]
+    node: Node | None
+    most: int | None = None
+    """The most that it may take, where its size is unknown."""
+
+    @property
+    def made_by(self) -> str:
+        """The module that made it, else the operator."""
+        return "" if self.node is None else self.node.scope.path or self.node.op
+
+    def has(self, word: str, *, with_reason: bool) -> bool:
+        """Whether a word stands in the row."""
+        texts = (self.name, self.kind, self.made_by, self.why() if with_reason else "")
+        return any(word in text.lower() for text in texts)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer to one question: liveness under a model, on a device."""
+
+    lifetime: str
+    device: str
+    lives: Lives
+    counters: Counters | None
+    measured: Measured | None = None
+    """All memory over the steps, where every size is a number."""
+
+    @property
+    def live(self) -> Timeline:
+        """What the pass found."""
+        return self.lives.live
+
+
+class Memory:
+    """All logic of the memory screen."""
+
+    def __init__(self, browse: Browse) -> None:
+        self.browse = browse
+        self.symbols = browse.symbols
+        self.lifetime = "auto"
+        self.device = browse.source.settings.device
+        self.found: Found | None = None
+        self.error: IrscopeError | None = None
+        self.step = 0
+        self.mark: int | None = None
+        """The other end of a range of steps that is looked at."""
+        self.with_resident = True
+        """Whether weights and inputs, which are there all the time, are drawn."""
+        self.stack: Stack | None = None
+        self.assumed = ""
+        self.uncounted = 0
+        self.sizes: NDArray[np.float64] = np.zeros(0, dtype=np.float64)
+        self._rows: Ints = np.zeros(0, dtype=np.int64)
+        """The storages of the table by their number."""
+        self.shown_for = Binding()
+        """The sizes that are shown, those among them that nobody gave too."""
+        self._held: Sequence[Held] = ()
+        """What the table shows of one step, the largest first."""
+        self._names: RowTexts | None = None
+        self.table = self._table_of()
+        self._env: dict[str, int] = {}
+        self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None, Measured | None] | None = None
+        self.by_size: Stack | None = None
+        """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
+        self.drawings = Drawings(self.symbols, of_training=browse.program.training is not None)
+        self.filter_text = ""
+
+    # -- results -----------------------------------------------------------------------------------------------
+
+    @property
+    def question(self) -> str:
+        """The pass that answers for what is chosen."""
+        return "liveness" if self.lifetime == "auto" else f"liveness{{model={self.lifetime}}}"
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the shown comparison is not the chosen one."""
+        return self.error is None and (self.found is None or (self.found.lifetime, self.found.device) != (self.lifetime, self.device))
+
+    def take(self, found: Found) -> None:
+        """Show a result, unless something else has been chosen meanwhile."""
+        if (found.lifetime, found.device) != (self.lifetime, self.device):
+            return
+        first = self.found is None
+        self.found, self.error = found, None
+        self._names = None
+        self.update()
+        here = self.step_of_selected
+        if first and self.stack is not None and self.stack.peak is not None and here in (None, 0):
+            self.go_to(self.stack.peak)
+        else:
+            self.go_to(here or 0)
+
+    @property
+    def step_of_selected(self) -> int | None:
+        """The step of what all screens have selected, in the order of this answer."""
+        if self.found is None or self.browse.is_empty:
+            return None
+        return self.found.lives.steps.at(self.browse.selected)
+
+    def fail(self, error: IrscopeError) -> None:
+        """The computation failed."""
+        self.error = error
+
+    def update(self) -> None:
+        """Work out heights for the sizes of symbols that hold now."""
+        if self.found is None:
+            return
+        lives, binding = self.found.lives, self.browse.results.binding
+        self._env = dict(binding.env)
+        self.assumed = ""
+        if lives.depends(binding):
+            binding, self.assumed = example(self.browse.program.symbols, binding)
+        self.shown_for = binding
+        self.sizes = lives.bound(binding)
+        self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes[: len(lives.live.ranges)]).sum())
+        window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
+        self.stack = Stack(self._parts(lives, binding))
+        if window is not None and window[2] == len(self.stack):
+            self.stack.start, self.stack.stop = window[:2]
+        self.go_to(self.step)
+
+    # -- sizes of symbols --------------------------------------------------------------------------------------
+
+    @property
+    def counted_for(self) -> tuple[object, ...]:
+        """What the counters of an allocator depend on: they need a number for every symbol."""
+        return (self.lifetime, self.device, *self.browse.results.binding.env.items())
+
+    @property
+    def lacks_counters(self) -> bool:
+        """Whether sizes were entered that have not been computed yet."""
+        if self.browse.node_count > _MOST_COUNTED:
+            return False
+        return bool(self.browse.results.binding.env) and (self._counted is None or self._counted[0] != self.counted_for)
+
+    def take_counters(self, asked: tuple[object, ...], found: Counters | IrscopeError | None, summed: Measured | None = None) -> None:
+        """The allocator's counters for the entered sizes, or why they are unknown; and all memory over the steps."""
+        self._counted = (asked, found, summed)
+        if asked == self.counted_for:
+            self.update()
+
+    @property
+    def measured(self) -> Measured | None:
+        """All memory over the steps for the sizes that are shown, where it is known."""
+        if self.found is None:
+            return None
+        if not self.browse.results.binding.env:
+            return self.found.measured
+        return self._counted[2] if self._counted is not None and self._counted[0] == self.counted_for else None
+
+    @property
+    def sizes_question(self) -> str:
+        """The pass that tells the peak over sizes of the first symbol; empty for a model without symbols."""
+        symbols = self.browse.program.symbols
+        if not symbols:
+            return ""
+        bound = dict(self.browse.results.binding.env)
+        first = next(iter(bound), next(iter(symbols)))
+        low, high = max(1, symbols[first].lo or 1), symbols[first].hi
+        most = low + _MOST_SIZES - 1 if high is None else min(high, low + _MOST_SIZES - 1)
+        others = [f"{name}={bound.get(name, max(1, symbol.lo or 1))}" for name, symbol in symbols.items() if name != first]
+        model = "" if self.lifetime == "auto" else f" model={self.lifetime}"
+        return f'curve{{over="{",".join([f"{first}={low}..{most}", *others])}" allocator=false{model}}}'
+
+    def take_sizes(self, report: Report) -> None:
+        """Show peaks over sizes."""
+        table = report.tables[0]
+        name = next(column.key for column in table.columns)
+        cells = {column.key: table.cells(column.key) for column in table.columns}
+        resident = np.array([_bytes(cell) for cell in cells["resident_bytes"]], dtype=np.float64)
+        working = np.array([_bytes(cell) for cell in cells["activation_peak_bytes"]], dtype=np.float64)
+        places = [f"{name}={size}" for size in cells[name]]
+        self.by_size = Stack({"weights and inputs": resident, "activation peak": working}, places=places)
+
+    @property
+    def shows_sizes(self) -> bool:
+        """Whether the axis is sizes of a symbol in place of steps."""
+        return self.drawings.view == "sizes"
+
+    @property
+    def wanted(self) -> Wanted:
+        """What a drawing of addresses or orders has to answer; it needs a number for every symbol."""
+        binding, _ = example(self.browse.program.symbols, self.browse.results.binding)
+        return Wanted(self.drawings.view, self.lifetime, self.device, tuple(binding.env.items()))
+
+    @property
+    def shown(self) -> Stack | None:
+        """The chart that is drawn, where its axis is steps."""
+        if self.drawings.view == "steps":
+            return self.stack
+        return None if self.shows_sizes or self.drawings.drawing is None else self.drawings.drawing.stack
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether other sizes have been put in since the last update."""
+        return self._env != self.browse.results.binding.env
+
+    def _parts(self, lives: Lives, binding: Binding) -> Mapping[str, NDArray[np.float64]]:
+        measured = self.measured
+        if measured is not None:
+            return {name: part for name, part in measured.parts.items() if self.with_resident or name not in RESIDENT}
+        count = len(lives.steps)
+        parts: dict[str, NDArray[np.float64]] = {}
+        if self.with_resident:
+            for name, roles in (("weights", ("param", "buffer", "const")), ("inputs", ("input",))):
+                parts[name] = np.full(count, float(lives.resident(binding, roles)))
+        parts["outputs"] = lives.over_steps(self.sizes, lives.is_output)
+        parts["activations"] = lives.over_steps(self.sizes, ~lives.is_output)
+        parts["temporary"] = lives.inside(binding)
+        return parts
+
+    # -- moving ------------------------------------------------------------------------------------------------
+
+    def go_to(self, step: int) -> None:
+        """Put the cursor on a step; the selection of all screens follows."""
+        count = len(self.stack) if self.stack is not None else 0
+        if self.stack is None or not count:
+            return
+        self.step = min(max(step, 0), count - 1)
+        self.stack.follow(self.step)
+        if self.found is not None:
+            self.browse.selected = self.found.lives.steps.row(self.step)
+        self._show_living()
+
+    def go_to_peak(self) -> bool:
+        """Go to the step at which most is alive."""
+        stack = self.drawings.followed(self.stack)
+        if stack is None or stack.peak is None:
+            return False
+        self.go_to(stack.peak)
+        return True
+
+    def go_to_hill(self, by: int) -> bool:
+        """Go to the next highest place or the one before."""
+        stack = self.drawings.followed(self.stack)
+        hill = None if stack is None else stack.next_hill(self.step, by)
+        if hill is not None:
+            self.go_to(hill)
+        return hill is not None
+
+    def toggle_mark(self) -> None:
+        """Begin a range of steps here, or forget the one there is."""
+        self.mark = self.step if self.mark is None else None
+        self._show_living()
+
+    def toggle_resident(self) -> None:
+        """Draw weights and inputs too, or leave them out."""
+        self.with_resident = not self.with_resident
+        self.update()
+
+    def scale_symbol(self, times: float = 1, plus: int = 0) -> str:
+        """Make the first symbol larger or smaller; returns what is wrong, if anything is."""
+        symbols = self.browse.program.symbols
+        if not symbols:
+            return "This model has no symbolic sizes."
+        shown = self.browse.wanted.env
+        name = next(iter(shown), next(iter(symbols)))
+        size = symbols[name]
+        env = {one: max(1, symbol.lo or 1) for one, symbol in symbols.items()} | shown
+        least, most = max(1, size.lo or 1), size.hi
+        wanted = max(least, int(env[name] * times) + plus)
+        env[name] = wanted if most is None else min(wanted, most)
+        return self.browse.set_sizes(" ".join(f"{one}={value}" for one, value in env.items()))
+
+    # -- table -------------------------------------------------------------------------------------------------
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """The first and last step of the range that is looked at."""
+        return None if self.mark is None else (min(self.mark, self.step), max(self.mark, self.step))
+
+    def living(self) -> Ints:
+        """The storages alive at the cursor, or at any step of the range, by their number, the largest first."""
+        if self.found is None:
+            return np.zeros(0, dtype=np.int64)
+        found = self.found.lives.alive(*(self.range or (self.step,)))
+        order = np.argsort(-np.nan_to_num(self.sizes[found]), kind="stable")
+        return found[order]
+
+    def held(self) -> Sequence[Held]:
+        """All that is alive at the cursor, the largest first: it adds up to the height of the step."""
+        if self.found is None or self.range is not None or not len(self.found.lives.steps):
+            return ()
+        source = self.measured or self.found.live.footprint
+        found = () if source is None else source.living(self.step)
+        return sorted(found, key=lambda one: -(self.size_of(one) or 0))
+
+    def size_of(self, one: Held) -> int | None:
+        """The size of something that is alive; None where it has none with the sizes that are shown."""
+        if one.shown is not None and one.shown.value is None:
+            return None
+        size = self.shown_for.of(one.size)
+        return size if isinstance(size, int) else None
+
+    def _show_living(self) -> None:
+        before = self.table
+        self._rows = self.living()
+        self._held = self.held()
+        self.table = self._table_of()
+        if before.sorted_by is not None:
+            self.table.sort(before.sorted_by, reverse=before.reversed)
+        if self.filter_text:
+            self.set_filter(self.filter_text)
+
+    def set_filter(self, text: str) -> str:
+        """Show only tensors whose row contains all words; a word after `!` must not be there."""
+        self.filter_text = text.strip()
+        words = self.filter_text.lower().split()
+        if not words or self.found is None:
+            self.table.filter(None)
+            return ""
+        count = self.count
+        kept = np.ones(count, dtype=np.bool_)
+        # Why each of very many is alive takes too long to say for one key.
+        rows = [self._row(row) for row in range(count)] if self.range is None or count <= _MOST_REASONS else None
+        for word in words:
+            negated, wanted = word[:1] == "!" and len(word) > 1, word.removeprefix("!") if len(word) > 1 else word
+            if rows is None:
+                hit = self.names.containing(wanted)[self._rows]
+            else:
+                hit = np.array([one.has(wanted, with_reason=count <= _MOST_REASONS) for one in rows], dtype=np.bool_)
+                if self.range is not None:
+                    hit |= self.names.containing(wanted)[self._rows]
+            kept &= ~hit if negated else hit
+        self.table.filter(kept)
+        return ""
+
+    @property
+    def names(self) -> RowTexts:
+        """For each storage its name, its kind and who made it, to look for words in."""
+        if self._names is None:
+            ranges = () if self.found is None else self.found.lives.ranges
+            self._names = RowTexts(" ".join((category_of(one), *self._texts_of(one))) for one in ranges)
+        return self._names
+
+    def _texts_of(self, one: LiveRange) -> Iterator[str]:
+        for tensor in one.tenants or (one,):
+            yield self.name_of(tensor)
+            yield maker_of(tensor)
+
+    def _range(self, row: int) -> LiveRange:
+        assert self.found is not None
+        return self.found.lives.ranges[int(self._rows[row])]
+
+    def _row(self, row: int) -> Row:
+        """What stands in a row: something alive at the cursor, for a range of steps a storage."""
+        if self.range is None:
+            one = self._held[row]
+            most = None if one.shown is None or not isinstance(one.shown.hi, int) else one.shown.hi
+            return Row(self._name(one), self.size_of(one), one.born, one.dies, one.category, lambda: one.why, one.node, most)
+        storage = self._range(row)
+        size = float(self.sizes[self._rows[row]])
+        node, kind = storage.value.node, category_of(storage)
+        number = None if np.isnan(size) else int(size)
+        what = partial(self.what_happens, storage)
+        return Row(self.name_of(storage), number, storage.born, storage.dies, kind, what, node, bounds(storage.size)[1])
+
+    def _name(self, one: Held) -> str:
+        if one.value is None or one.value.name is None:
+            shown = one.value is not None and one.node in self.browse.outline.row_of
+            return self.browse.results.names[one.value] if shown and one.value is not None else self.symbols.clean(one.name or one.category)
+        return f"%{self.symbols.clean(one.value.name)}"
+
+    def _total(self, chosen: NDArray[np.bool_] | None = None) -> int:
+        """Bytes of what the table shows, or of a part of it."""
+        if self.range is None:
+            return sum(self.size_of(one) or 0 for one in self._held)
+        sizes = self.sizes[self._rows] if len(self._rows) else np.zeros(0, dtype=np.float64)
+        return int(np.nansum(sizes if chosen is None else sizes[chosen]))
+
+    @property
+    def count(self) -> int:
+        """Rows of the table without a filter."""
+        return len(self._held) if self.range is None else len(self._rows)
+
+    def _table_of(self) -> TableModel:
+        clean, row_of, found, count = self.symbols.clean, self._row, self.found, self.count
+
+        def size(row: int) -> str:
+            one = row_of(row)
+            if one.size is not None:
+                return amount(one.size, Kind.BYTES, self.symbols)
+            return self.symbols.unknown if one.most is None else f"{self.symbols.at_most}{amount(one.most, Kind.BYTES, self.symbols)}"
+
+        def names() -> Sequence[str]:
+            return [row_of(row).name for row in range(count)]
+
+        def numbers(read: Callable[[Row], int | None]) -> Callable[[], NDArray[Any]]:
+            return lambda: np.array([np.nan if (found := read(row_of(row))) is None else found for row in range(count)], dtype=np.float64)
+
+        columns = (
+            TableColumn("tensor", 18, lambda row: row_of(row).name, names, grows=True, role="name"),
+            TableColumn("size", 12, size, numbers(lambda one: one.size), right=True),
+            TableColumn("born", 7, lambda row: f"{row_of(row).born:,}", numbers(lambda one: one.born), right=True, rank=2),
+            TableColumn("dies", 7, lambda row: self._dies(row_of(row)), numbers(lambda one: one.dies), right=True, rank=1),
+            TableColumn("kind", 10, lambda row: row_of(row).kind, rank=4),
+            TableColumn("why alive", 30, lambda row: clean(row_of(row).why()), grows=True),
+            TableColumn("made by", 16, lambda row: clean(row_of(row).made_by), rank=3, role="operator"),
+        )
+        nothing = "Nothing is alive here." if self.browse.program.has_graph else "The file has no graph, so lifetimes are unknown."
+        empty = nothing if found is not None else "computing"
+        return TableModel(columns, count, self.symbols, empty=empty)
+
+    def name_of(self, one: LiveRange | Tenant) -> str:
+        """A tensor by its name; a storage by that of the first that has it."""
+        value = one.value
+        return f"%{self.symbols.clean(value.name)}" if value.name is not None else self.browse.results.names[value]
+
+    def what_happens(self, one: LiveRange) -> str:
+        """What happens to a storage in the range of steps that is looked at."""
+        start, stop = self.range or (self.step, self.step)
+        made, freed = one.born >= start, one.dies <= stop and not one.is_output
+        what = {(True, True): "made and freed in the range", (True, False): "made in the range", (False, True): "freed in the range"}.get(
+            (made, freed), "alive all the time"
+        )
+        tensors = sum(tensor.born <= stop and tensor.dies >= start for tensor in one.tenants)
+        return what if tensors < 2 else f"{what}, a buffer of {tensors:,} tensors in turn"
+
+    def _dies(self, one: Row) -> str:
+        return "end" if self.found is not None and one.dies >= len(self.found.live.steps) else f"{one.dies:,}"
+
+    def row_of_selected(self) -> int | None:
+        """The row of the outline that made what is selected in the table."""
+        node = None if self.table.selected is None else self._row(self.table.selected).node
+        if node is None:
+            return None
+        found = self.browse.outline.row_of.get(node)
+        # A model that was read again for other sizes has nodes of its own, under the same names.
+        return rows_by_name(self.browse.outline).get(node.name) if found is None else found
+
+    def selected_name(self) -> str:
+        """The name of what is selected in the table."""
+        return "" if self.table.selected is None else self._row(self.table.selected).name
+
+    def export(self) -> Table:
+        """What the table shows."""
+        rows = [
+            (one.name, one.size, one.born, one.dies, one.kind, one.why(), one.made_by) for one in map(self._row, self.table.shown.tolist())
+        ]
+        return Table.of(rows, ["tensor:value", "size:bytes", "born:index", "dies:index", "category", "why", "made_by"], "alive")
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def counters(self) -> Counters | None:
+        """What the allocator counts before, in the first and in the second run."""
+        if self.found is None:
+            return None
+        if self._counted is not None and self._counted[0] == self.counted_for:
+            found = self._counted[1]
+            return Counters("", {}, found.message) if isinstance(found, IrscopeError) else found
+        if self.browse.results.binding.env and self.browse.node_count > _MOST_COUNTED:
+            return Counters("", {}, "a model as large as this is not read again for every size; y copies the command that counts")
+        return self.found.counters
+
+    def chart_lines(self, width: int, height: int) -> list[Line]:
+        """The chart with its legend and the counters, or a word on why there is none."""
+        if self.error is not None:
+            lines: list[Line] = [(Span(f"{self.symbols.unknown} {self.symbols.clean(self.error.message)}", "error"),)]
+            lines += [(Span(self.symbols.clean(self.error.hint), "faint"),)] if self.error.hint else []
+            return filled(lines, height)
+        if self.stack is None or not len(self.stack):
+            text = "computing" if self.found is None else "nothing to draw: the model has no steps"
+            return filled([(Span(text, "faint"),)], height)
+        if self.shows_sizes:
+            return self._size_lines(width, height)
+        if self.drawings.view != "steps":
+            # Plans, allocations and orders are told in the order of the program.
+            order = self.browse.outline.program_order
+            drawing, here = self.drawings.drawing, None if self.browse.is_empty else order.at(self.browse.selected)
+            if drawing is not None and isinstance(drawing.stack, AddressMap):
+                drawing.stack.chosen_name = self.selected_name().removeprefix("%")
+            return self.drawings.lines(width, height, here, self.mark)
+        head: list[Line] = []
+        if height >= 5:
+            head.append(cut_line(self.stack.legend(self.symbols), width, self.symbols))
+        counters = self.counters()
+        if counters is not None and height >= 10:
+            head += [cut_line(line, width, self.symbols) for line in counters.lines(width, self.symbols)]
+        return [*head, *self.stack.lines(width, height - len(head), self.step, self.symbols, self.mark)]
+
+    def _size_lines(self, width: int, height: int) -> list[Line]:
+        if self.by_size is None:
+            return filled([(Span("computing the peak over sizes", "faint"),)], height)
+        legend = cut_line(self.by_size.legend(self.symbols), width, self.symbols)
+        here = self.browse.results.binding.env
+        place = None
+        if here and self.by_size.places is not None:
+            text = next(f"{name}={size}" for name, size in here.items())
+            place = self.by_size.places.index(text) if text in self.by_size.places else None
+        return [legend, *self.by_size.lines(width, height - 1, place, self.symbols)]
+
+    def chart_title(self) -> str:
+        """What stands above the chart."""
+        separator = self.symbols.glyphs.separator
+        measured = self.measured
+        parts = [TITLES[self.drawings.view] if self.drawings.view != "steps" or measured is None else measured.title.capitalize()]
+        if self.drawings.title:
+            parts.append(self.drawings.title)
+        elif self.stack is not None and len(self.stack):
+            parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")
+            parts += [] if self.with_resident else ["without weights and inputs"]
+        parts.append(f"model {self.lifetime if self.found is None else self._model_text()}")
+        if self.device:
+            parts.append(f"device {self.device}")
+        if self.assumed:
+            parts.append(f"drawn for {self.symbols.clean(self.assumed)}, c changes it")
+        elif self.drawings.view not in ("steps", "sizes") and self.wanted.env != tuple(self.browse.results.binding.env.items()):
+            parts.append(f"drawn for {self.symbols.clean(', '.join(f'{name}={size}' for name, size in self.wanted.env))}")
+        elif self.browse.results.binding.env:
+            parts.append(f"for {self.symbols.clean(self.browse.results.binding.text)}")
+        if self.uncounted:
+            parts.append(f"{self.uncounted:,} tensors of unknown size not counted")
+        if self.is_waiting:
+            parts.append(f"computing {self.lifetime}")
+        return separator.join(parts)
+
+    def _model_text(self) -> str:
+        assert self.found is not None
+        return self.found.live.model if self.lifetime == "auto" else self.lifetime
+
+    def table_title(self) -> str:
+        """What stands above the table."""
+        if self.range is None or self.found is None:
+            count = len(self._held)
+            rows = f"{count:,} {'row' if count == 1 else 'rows'}"
+            return f"Alive at step {self.step:,}{self._node_text()}: {humanise(self._total(), Kind.BYTES)} in {rows}"
+        count = len(self._rows)
+        (start, stop), lives = self.range, self.found.lives
+        made = self._total(lives.born[self._rows] >= start)
+        freed = self._total((lives.dies[self._rows] <= stop) & ~lives.is_output[self._rows])
+        most = "" if self.stack is None else f", at most {humanise(int(self.stack.total[start : stop + 1].max()), Kind.BYTES)} at once"
+        amounts = f"{humanise(made, Kind.BYTES)} made, {humanise(freed, Kind.BYTES)} freed"
+        return f"Steps {start:,} to {stop:,}: {count:,} tensors, {amounts}{most}"
+
+    def _node_text(self) -> str:
+        if self.found is None or not self.found.live.steps:
+            return ""
+        return f" {self.symbols.clean(self.found.live.steps[self.step].op)}"
+
+
+def _bytes(cell: object) -> float:
+    value = bare(cell)  # type: ignore[arg-type]  # cells of a table are plain
+    return float(value) if isinstance(value, int | float) else 0.0

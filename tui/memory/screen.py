@@ -1,0 +1,318 @@
+"""The memory screen: what is alive at each step, what it is made of, and why each tensor is alive there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+
+from irscope.devices import device_names
+from irscope.errors import IrscopeError, PassError
+from irscope.report.table import Table
+from irscope.tui.actions import Action, bindings
+from irscope.tui.analyses import analysis_of, report_of, result_of
+from irscope.tui.charts import Stack
+from irscope.tui.command import run_command
+from irscope.tui.memory.lives import Lives, Measured, measured
+from irscope.tui.memory.model import LIFETIMES, Found, Memory
+from irscope.tui.memory.views import VIEWS, Counters, Drawing, View, allocated, counters_of, order_text, orders, planned, step_drawing
+from irscope.tui.screen import ModelScreen
+from irscope.tui.session import NOW, Session
+from irscope.tui.widgets.charts import StackPane
+from irscope.tui.widgets.dialogs import ChoiceDialog
+from irscope.tui.widgets.table import VirtualTable
+
+_SEARCH = 5
+"""Seconds that the search for a better order may take."""
+_MODEL_TEXTS = {
+    "auto": "auto: as the file's own runtime does it",
+    "ssa": "ssa: a tensor is freed right after its last use",
+    "eager": "eager: as Python's frames do it",
+    "jit": "jit: as TorchScript's interpreter does it",
+    "ort": "ort: as ONNX Runtime's planner does it",
+}
+
+
+class _Alive(Vertical):
+    """The table with the lines to type into below it."""
+
+    ALLOW_MAXIMIZE = True
+
+
+class MemoryScreen(ModelScreen):
+    """Live bytes over the steps, and the tensors alive at one of them."""
+
+    NAME = "memory"
+    FIRST = "#stack"
+    FILTER_HINT = "parts of a name, of why it is alive or of who made it; !not"
+    PANES: ClassVar[dict[str, str]] = {"memory": "On this screen", "stack": "Live bytes"}
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        *StackPane.ACTIONS,
+        Action("memory", "peak", ("p",), "Peak", "Go to the step at which most bytes are alive.", footer=True),
+        Action("memory", "hill(1)", ("n",), "Next peak", "Go to the next local peak.", footer=True),
+        Action("memory", "hill(-1)", ("N",), "Peak before", "Go to the local peak before."),
+        Action("memory", "lifetime", ("m",), "Model", "Choose the lifetime model: Python, ONNX Runtime, TorchScript.", footer=True),
+        Action("memory", "device", ("D",), "Device", "Choose the device whose allocator counts."),
+        Action(
+            "memory",
+            "resident",
+            ("r",),
+            "Weights",
+            "Leave weights and inputs, which are there all the time, out of the chart, or draw them too.",
+        ),
+        Action("memory", "grow(1)", ("greater_than_sign",), "Size up", "Make the first symbol larger by one, as batch=2 after batch=1."),
+        Action("memory", "grow(-1)", ("less_than_sign",), "Size down", "Make the first symbol smaller by one."),
+        Action("memory", "scale(2)", ("right_curly_bracket",), "Double", "Make the first symbol twice as large."),
+        Action("memory", "scale(0.5)", ("left_curly_bracket",), "Halve", "Make the first symbol half as large."),
+        Action("memory", "view", ("v",), "View", "Choose what is drawn: live bytes, peak by size, addresses, a better order.", footer=True),
+        Action("memory", "by_size", ("x",), "By size", "Show the peak over sizes of the first symbol, or the steps again."),
+        Action("memory", "zoom_steps(0.5)", ("plus", "equals_sign"), "Closer", "Show fewer steps, around the cursor."),
+        Action("memory", "zoom_steps(2)", ("minus",), "Farther", "Show more steps."),
+        Action("memory", "fit", ("0",), "All steps", "Show all steps."),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("memory", ACTIONS)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._asked_sizes = ""
+        self.memory: Memory = session.keep(self.NAME, lambda: Memory(session.browse))
+
+    def panes(self) -> ComposeResult:
+        with Container(id="memory-panes"):
+            yield StackPane(self.memory, id="stack")
+            with _Alive(id="alive"):
+                yield VirtualTable(self.memory.table, id="living")
+                yield from self.prompts()
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def asked(self) -> None:
+        memory, manager = self.memory, self.session.manager
+        if not memory.is_waiting:
+            return
+        lifetime, device, outline = memory.lifetime, memory.device, self.browse.outline
+        results = self.browse.results
+
+        def answer() -> Found:
+            if manager.settings.device != device:
+                manager.settings = replace(manager.settings, device=device)
+            found = manager.run_one(analysis_of(manager, question))
+            shared = results.lives
+            lives = shared if shared is not None and shared.live is found.value else Lives(found.value, outline)
+            return Found(lifetime, device, lives, counters_of(found.report()), measured(found.value))
+
+        question = memory.question
+        self.session.ask(f"memory.{lifetime}.{device}", answer, memory.take, memory.fail, urgency=NOW)
+
+    def _ask_counters(self) -> None:
+        """What an allocator counts needs a number for every symbol: the model is read again with the sizes that were put in."""
+        memory, session = self.memory, self.session
+        if not memory.lacks_counters or memory.found is None:
+            return
+        asked, question, env = memory.counted_for, memory.question, dict(self.browse.results.binding.env)
+        steps = memory.found.live.steps
+
+        def answer() -> tuple[Counters | None, Measured | None]:
+            manager = session.model_for(env).manager
+            found = manager.run_one(analysis_of(manager, question))
+            return counters_of(found.report()), measured(found.value, steps)
+
+        def take(found: tuple[Counters | None, Measured | None]) -> None:
+            memory.take_counters(asked, *found)
+            self.show()
+
+        session.ask("memory.counters", answer, take, lambda error: memory.take_counters(asked, error))
+
+    def _ask_sizes(self) -> None:
+        memory, manager, question = self.memory, self.session.manager, self.memory.sizes_question
+        if question != self._asked_sizes:
+            self._asked_sizes, memory.by_size = question, None
+            self.session.ask(f"memory.sizes.{question}", lambda: report_of(manager, question), memory.take_sizes, memory.fail, urgency=NOW)
+
+    def _ask_drawing(self) -> None:
+        memory, session = self.memory, self.session
+        wanted = memory.wanted
+        if not memory.drawings.ask(wanted):
+            return
+        env = dict(wanted.env)
+        device, steps = memory.device, len(self.browse.outline.program_order)
+
+        def answer() -> Drawing:
+            # A captured step cannot be read again with other sizes.
+            manager = session.manager if wanted.view == "training" else session.model_for(env).manager
+            if manager.settings.device != device:
+                manager.settings = replace(manager.settings, device=device)
+            if wanted.view == "training":
+                return step_drawing(result_of(manager, "training"))
+            if wanted.view == "plan":
+                return Drawing(planned(report_of(manager, "plan"), steps))
+            if wanted.view == "orders":
+                report = report_of(manager, f"schedule{{seconds={_SEARCH}}}")
+                return Drawing(orders(report) or Stack({}), order_text(report))
+            found = result_of(manager, "cuda_memory{model=eager}")
+            if found.reason or found.script is None:
+                raise PassError(f"there are no addresses: {found.reason}", hint=found.fix)
+            return Drawing(allocated(found))
+
+        def take(found: Drawing | IrscopeError) -> None:
+            memory.drawings.take(wanted, found)
+
+        session.ask(wanted.key, answer, take, take, urgency=NOW)
+
+    def _choose(self) -> None:
+        self.memory.error = None
+        self.asked()
+        self.show()
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        memory = self.memory
+        if memory.is_stale:
+            memory.update()
+        here = memory.step_of_selected
+        if memory.stack is not None and here is not None and here != memory.step:
+            memory.go_to(here)
+        self._ask_counters()
+        if memory.shows_sizes:
+            self._ask_sizes()
+        elif memory.drawings.view != "steps":
+            self._ask_drawing()
+        self._show_step()
+
+    def _show_step(self) -> None:
+        self.query_one(StackPane).redraw()
+        self.query_one("#living", VirtualTable).set_model(self.memory.table)
+        self._show_titles()
+
+    def _show_titles(self) -> None:
+        progress = f"{self.symbols.glyphs.separator}{self.session.progress}" if self.session.progress else ""
+        self.title_of("stack", f"{self.memory.chart_title()}{progress}")
+        self.title_of("alive", self.memory.table_title())
+
+    def show_progress(self) -> None:
+        self._show_titles()
+
+    def on_stack_pane_moved(self) -> None:
+        self.session.moved(self.NAME)
+        self._show_step()
+
+    def on_stack_pane_opened(self) -> None:
+        if not self.browse.is_empty:
+            self.open_node(self.browse.selected)
+
+    def on_virtual_table_selected(self) -> None:
+        # The selected tensor is marked in a map of addresses.
+        if self.memory.drawings.view in ("plan", "allocator"):
+            self.query_one(StackPane).redraw()
+
+    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+        row = self.memory.row_of_selected()
+        if row is not None:
+            self.open_node(row)
+
+    # -- what the base asks for --------------------------------------------------------------------------------
+
+    @property
+    def filter_text(self) -> str:
+        return self.memory.filter_text
+
+    def set_filter(self, text: str) -> str:
+        return self.memory.set_filter(text)
+
+    def commands(self) -> list[tuple[str, str]]:
+        source = self.browse.source
+        settings = replace(source.settings, device=self.memory.device)
+        bound = replace(source, settings=settings, bind={**source.bind, **self.browse.results.binding.env})
+        return [("The numbers on the screen:", run_command(bound, self.memory.question))]
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        table = self.memory.table
+        if table.selected is None:
+            return []
+        return [("The row:", table.text(table.selected)), ("Its name:", self.memory.selected_name())]
+
+    def table(self) -> Table | None:
+        return self.memory.export()
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def _went(self, found: bool, otherwise: str) -> None:
+        if found:
+            self.session.jump(self.NAME, self.browse.selected)
+            self._show_step()
+        else:
+            self.say(otherwise)
+
+    def action_peak(self) -> None:
+        self._went(self.memory.go_to_peak(), "The peak is not known yet.")
+
+    def action_hill(self, by: int) -> None:
+        self._went(self.memory.go_to_hill(by), "There is no other local peak in this direction.")
+
+    def action_lifetime(self) -> None:
+        def choose(index: int | None) -> None:
+            if index is not None:
+                self.memory.lifetime = LIFETIMES[index]
+                self._choose()
+
+        self.app.push_screen(ChoiceDialog("Lifetime model: when tensors are freed", [_MODEL_TEXTS[name] for name in LIFETIMES]), choose)
+
+    def action_device(self) -> None:
+        names = device_names()
+
+        def choose(index: int | None) -> None:
+            if index is not None:
+                self.memory.device = names[index]
+                self._choose()
+
+        self.app.push_screen(ChoiceDialog("Device", names), choose)
+
+    def action_resident(self) -> None:
+        self.memory.toggle_resident()
+        self._show_step()
+
+    def action_grow(self, by: int) -> None:
+        self._sized(self.memory.scale_symbol(plus=by))
+
+    def action_scale(self, times: float) -> None:
+        self._sized(self.memory.scale_symbol(times=times))
+
+    def _sized(self, problem: str) -> None:
+        if problem:
+            self.say(problem)
+        else:
+            self.show_all()
+
+    def action_by_size(self) -> None:
+        if not self.memory.sizes_question:
+            self.say("This model has no symbolic sizes.")
+            return
+        self._view("steps" if self.memory.shows_sizes else "sizes")
+
+    def _view(self, view: View) -> None:
+        self.memory.drawings.view = view
+        self.show()
+
+    def action_view(self) -> None:
+        views = self.memory.drawings.offered(has_sizes=bool(self.memory.sizes_question))
+
+        def choose(index: int | None) -> None:
+            if index is not None:
+                self._view(views[index])
+
+        self.app.push_screen(ChoiceDialog("What is drawn", [VIEWS[view] for view in views]), choose)
+
+    def action_zoom_steps(self, factor: float) -> None:
+        shown = self.memory.shown
+        if shown is not None and len(shown):
+            shown.zoom(min(self.memory.step, len(shown) - 1), factor)
+            self.query_one(StackPane).redraw()
+
+    def action_fit(self) -> None:
+        if self.memory.shown is not None:
+            self.memory.shown.fit()
+            self.query_one(StackPane).redraw()

@@ -1,0 +1,486 @@
+"""What the Memory screen draws in place of live bytes by step: addresses, orders, a step of training; and an allocator's counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irscope.errors import IrscopeError
+from irscope.memory.caching import Block, CachingAllocator, Segment
+from irscope.report.celltext import CellWriter, signed
+from irscope.report.options import RenderOptions
+from irscope.report.printable import display_width
+from irscope.report.report import Report
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Quantity, as_assumed, bare, plain
+from irscope.tui.browse.outline import Ints
+from irscope.tui.charts import Floats, Stack, fill_of
+from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line, filled, text_of
+
+if TYPE_CHECKING:
+    from irscope.passes.cuda.result import Counter, DeviceMemory
+    from irscope.passes.training.replayed import StepMemory
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the chart of the memory screen can show in place of live bytes by step, and what has been found for it.
+
+View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training"]
+VIEWS: Mapping[View, str] = {
+    "steps": "live bytes by step",
+    "sizes": "the peak over sizes of the first symbol",
+    "allocator": "addresses by step, as PyTorch's allocator gives them on a GPU",
+    "plan": "addresses by step, planned for one arena",
+    "orders": "live bytes as written and in the order that needs least memory",
+    "training": "the step of training by category, with its phases",
+}
+TITLES: Mapping[View, str] = {
+    "steps": "Memory",
+    "sizes": "Peak by size",
+    "allocator": "Addresses, PyTorch's allocator",
+    "plan": "Addresses, planned arena",
+    "orders": "Orders",
+    "training": "Step of training",
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart with a line that says what it means."""
+
+    stack: Stack
+    text: str = ""
+    title: str = ""
+    """What stands above it in place of what is alive at the cursor."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a drawing depends on."""
+
+    view: View
+    lifetime: str
+    device: str
+    env: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> str:
+        """A name for the question."""
+        return f"memory.{self.view}.{self.lifetime}.{self.device}.{self.env}"
+
+
+class Drawings:
+    """The drawing that is shown, or why there is none."""
+
+    def __init__(self, symbols: Symbols, *, of_training: bool = False) -> None:
+        self.symbols = symbols
+        self.of_training = of_training
+        self.view: View = "training" if of_training else "steps"
+        self._asked: Wanted | None = None
+        self._found: tuple[Wanted, Drawing | IrscopeError] | None = None
+
+    def ask(self, wanted: Wanted) -> bool:
+        """Whether this has to be asked for; it counts as asked then."""
+        if self._asked == wanted:
+            return False
+        self._asked = wanted
+        return True
+
+    def take(self, wanted: Wanted, found: Drawing | IrscopeError) -> None:
+        """Keep an answer, unless something else is wanted by now."""
+        if wanted == self._asked:
+            self._found = (wanted, found)
+
+    def forget(self) -> None:
+        """Ask again: what was being computed was stopped."""
+        self._asked = None
+
+    @property
+    def drawing(self) -> Drawing | None:
+        """What is to be drawn."""
+        found = None if self._found is None or self._found[0] != self._asked else self._found[1]
+        return found if isinstance(found, Drawing) else None
+
+    def offered(self, *, has_sizes: bool) -> list[View]:
+        """The views there are to choose from: sizes for a model that has symbols, a step for one that was captured in training."""
+        absent = {"sizes": not has_sizes, "training": not self.of_training}
+        return [view for view in VIEWS if not absent.get(view)]
+
+    def followed(self, steps: Stack | None) -> Stack | None:
+        """The chart whose peaks are gone to: that of a step of training where it is shown, else that of live bytes by step."""
+        drawing = self.drawing if self.view == "training" else None
+        return steps if drawing is None or steps is None or len(drawing.stack) != len(steps) else drawing.stack
+
+    @property
+    def title(self) -> str:
+        """What the step of training says above its chart, where it is shown."""
+        return self.symbols.clean(self.drawing.title) if self.view == "training" and self.drawing is not None else ""
+
+    def lines(self, width: int, height: int, here: int | None, mark: int | None) -> list[Line]:
+        """The chart, or a word on why there is none."""
+        symbols = self.symbols
+        found = None if self._found is None or self._found[0] != self._asked else self._found[1]
+        if isinstance(found, IrscopeError):
+            lines: list[Line] = [(Span(f"{symbols.unknown} {symbols.clean(found.message)}", "error"),)]
+            lines += [(Span(symbols.clean(found.hint), "faint"),)] if found.hint else []
+            return filled([cut_line(line, width, symbols) for line in lines], height)
+        if found is None:
+            return filled([(Span(f"computing {VIEWS[self.view]}", "faint"),)], height)
+        stack = found.stack
+        head = stack.legend_rows(width, symbols)[: 2 if height >= 10 else 1] if height >= 5 else []
+        if found.text and height >= 8:
+            head.append(cut_line((Span(symbols.clean(found.text)),), width, symbols))
+        if not len(stack):
+            return filled([*head, (Span("nothing to draw: the model has no steps", "faint"),)], height)
+        if here is not None:
+            stack.follow(here)
+        return [*head, *stack.lines(width, height - len(head), here, symbols, mark)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Addresses over program order: the address range of each tensor at each step, from a plan or from PyTorch's allocator.
+
+_LOOKS = 3
+"""Neighbours differ in one of so many fills."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Stretches of addresses, each for some steps; `last` is the last step that it lives in."""
+
+    names: Sequence[str]
+    first: Ints
+    last: Ints
+    offset: Ints
+    size: Ints
+    resident: Ints
+    """Which of them are there all the time, such as weights: by number."""
+
+
+class AddressMap(Stack):
+    """Columns are steps as in the chart of live bytes, rows are addresses from the lowest up."""
+
+    def __init__(self, buffers: Buffers, steps: int, top: int, title: str) -> None:
+        self.buffers = buffers
+        self.top = top
+        self.title = title
+        change = np.zeros(steps + 1, dtype=np.float64)
+        np.add.at(change, np.clip(buffers.first, 0, steps), buffers.size.astype(np.float64))
+        np.subtract.at(change, np.clip(buffers.last + 1, 0, steps), buffers.size.astype(np.float64))
+        super().__init__({"in use": np.cumsum(change[:steps])})
+        self.chosen_name = ""
+        """The tensor that is marked."""
+        # Buffers by address get the fills in turn, so that those next to one another differ.
+        order = np.lexsort((buffers.first, buffers.offset))
+        self._look: Ints = np.zeros(len(order), dtype=np.int64)
+        self._look[order] = 1 + np.arange(len(order)) % _LOOKS
+        self._look[buffers.resident] = 0
+
+    def _top_text(self) -> str:
+        return humanise(self.top, self.kind)
+
+    def legend(self, symbols: Symbols) -> Line:
+        spans = [Span(self.title)]
+        if len(self.buffers.resident):
+            spans += [Span("   "), Span(fill_of(0, symbols), PARTS[0]), Span(" weights and inputs")]
+        if self.chosen_name:
+            spans += [Span("   "), Span(symbols.fills[0], "mark"), Span(f" {symbols.clean(self.chosen_name)}")]
+        return tuple(spans)
+
+    def owners(self, steps: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+        """For each row, the lowest address first, and each step the buffer that has the middle of the row's addresses; -1 for none."""
+        found = np.full((rows, len(steps)), -1, dtype=np.int64)
+        if not self.top or not rows:
+            return found
+        middles = (np.arange(rows) + 0.5) * self.top / rows
+        one = self.buffers
+        for column, step in enumerate(steps.tolist()):
+            if column and steps[column - 1] == step:
+                found[:, column] = found[:, column - 1]
+                continue
+            alive = np.flatnonzero((one.first <= step) & (one.last >= step) & (one.size > 0))
+            alive = alive[np.argsort(one.offset[alive], kind="stable")]
+            if not len(alive):
+                continue
+            places = np.searchsorted(one.offset[alive], middles, side="right") - 1
+            held = alive[np.maximum(places, 0)]
+            inside = (places >= 0) & (middles < one.offset[held] + one.size[held])
+            found[:, column] = np.where(inside, held, -1)
+        return found
+
+    def _bar_lines(self, margin: int, count: int, rows: int, symbols: Symbols) -> list[Line]:
+        owners = self.owners(self.chosen(count), rows)
+        marked = np.array([name == self.chosen_name for name in self.buffers.names], dtype=np.bool_)
+        lines: list[Line] = []
+        for row in range(rows):
+            cells = owners[rows - 1 - row]
+            label = self._top_text() if row == 0 else ""
+            spans = [Span(f"{label.rjust(margin - 2)} {symbols.glyphs.axis}", "faint")]
+            edges = np.concatenate(([0], np.flatnonzero(np.diff(cells)) + 1, [len(cells)]))
+            for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+                owner = int(cells[start])
+                look = int(self._look[owner]) if owner >= 0 else 0
+                role: Role = "mark" if owner >= 0 and marked[owner] else PARTS[look]
+                fill = " " if owner < 0 else symbols.fills[0] if role == "mark" else fill_of(look, symbols)
+                spans.append(Span(fill * (stop - start), role))
+            lines.append(cut_line(spans, margin + count, symbols))
+        return lines
+
+
+def planned(report: Report, steps: int) -> AddressMap:
+    """The map of a plan of one arena."""
+    table = next(table for table in report.tables if any(column.key == "offset" for column in table.columns))
+    cells = {column.key: [bare(cell) for cell in table.cells(column.key)] for column in table.columns}
+
+    def numbers(key: str) -> Ints:
+        return np.array([value if isinstance(value, int) else 0 for value in cells[key]], dtype=np.int64)
+
+    nothing = np.zeros(0, dtype=np.int64)
+    buffers = Buffers(
+        [str(name) for name in cells["name"]], numbers("lower"), numbers("upper") - 1, numbers("offset"), numbers("size"), nothing
+    )
+    arena, live = (bare(report.summary.get(key)) for key in ("arena_bytes", "max_live_bytes"))  # type: ignore[arg-type]  # plain numbers
+    top = arena if isinstance(arena, int) else 0
+    most = humanise(live, Kind.BYTES) if isinstance(live, int) else "?"
+    says = str(bare(report.summary.get("says")) or "")  # type: ignore[arg-type]  # a text
+    return AddressMap(buffers, steps, top, f"one planned arena of {humanise(top, Kind.BYTES)} for at most {most} alive: {says}")
+
+
+def allocated(found: DeviceMemory) -> AddressMap:
+    """Addresses that PyTorch's allocator assigns in the first forward."""
+    script, stream = found.script, found.stream
+    assert script is not None and stream is not None
+    gpu = CachingAllocator("{}.{}".format(*found.target.torch), found.target.alloc_conf, None)
+    weights = [gpu.malloc(size) for size in script.resident if size]
+    end = len(found.steps)
+    starts = np.array(stream.starts, dtype=np.int64)
+    taken: dict[int, tuple[Block, int]] = {}
+    rows: list[tuple[str, int, int, int, int]] = [("weights and inputs", 0, end, one.address, one.size) for one in weights]
+    step_of = (np.searchsorted(starts, np.arange(len(script.events)), side="right") - 1).tolist()
+    for number, event in enumerate(script.events):
+        if event >= 0 and script.sizes[event]:
+            block = gpu.malloc(script.sizes[event])
+            taken[event] = (block, len(rows))
+            rows.append((stream.labels[event], step_of[number], end, block.address, block.size))
+        elif event < 0 and ~event in taken:
+            block, row = taken.pop(~event)
+            name, first, _, address, size = rows[row]
+            rows[row] = (name, first, step_of[number], address, size)
+            gpu.free(block)
+    segments = gpu.segments()
+    top = sum(segment.size for segment in segments)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 5
+    births, deaths, addresses, sizes = (np.array(column, dtype=np.int64) for column in columns[1:])
+    buffers = Buffers([str(name) for name in columns[0]], births, deaths, _packed(addresses, segments), sizes, np.arange(len(weights)))
+    reserved = signed(found.counter("cold", "reserved"), Kind.BYTES)
+    title = f"{found.target.device.name}: {len(segments):,} segments, {reserved} reserved, first run"
+    return AddressMap(buffers, end, top, title)
+
+
+def _packed(address: Ints, segments: Sequence[Segment]) -> Ints:
+    """Addresses without the gaps between segments."""
+    if not len(address):
+        return address
+    starts = np.array([segment.address for segment in segments], dtype=np.int64)
+    offsets = np.concatenate(([0], np.cumsum([segment.size for segment in segments])))[:-1]
+    at = np.searchsorted(starts, address, side="right") - 1
+    packed: Ints = (offsets[at] + address - starts[at]).astype(np.int64)
+    return packed
+
+
+def orders(report: Report) -> Stack | None:
+    """Bytes alive in the order as written and in the best one found, over one axis; None where there is no timeline."""
+    series = next((one for one in report.series if any(column.key == "as_written" for column in one.columns)), None)
+    if series is None:
+        return None
+    written = _heights(series.data["as_written"])
+    found = _heights(series.data["scheduled"]) if "scheduled" in series.data else written
+    parts = {
+        "both orders": np.minimum(written, found),
+        "only as written": np.maximum(written - found, 0),
+        "only in the order found": np.maximum(found - written, 0),
+    }
+    return Stack(parts)
+
+
+def _heights(cells: Sequence[Any]) -> NDArray[np.float64]:
+    values = (bare(cell) for cell in cells)
+    return np.array([float(value) if isinstance(value, int | float) else 0.0 for value in values], dtype=np.float64)
+
+
+def order_text(report: Report) -> str:
+    """What the search for a better order found."""
+    before, after = (bare(report.summary.get(key)) for key in ("peak_before_bytes", "peak_after_bytes"))  # type: ignore[arg-type]  # numbers
+    says = str(bare(report.summary.get("says")) or "")  # type: ignore[arg-type]  # a text
+    if not isinstance(before, int) or not isinstance(after, int):
+        return says
+    return f"peak {humanise(before, Kind.BYTES)} as written, {humanise(after, Kind.BYTES)} in the best order found: {says}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Bytes by category over a step of training, with its phases.
+
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "parameters": ("parameter",),
+    "buffers, inputs": ("buffer", "input"),
+    "gradients": ("gradient",),
+    "optimizer": ("optimizer state",),
+    "kept for backward": ("activation",),
+    "temporary": ("temporary",),
+    "workspace": ("workspace", "rounding"),
+}
+"""What is drawn as one, the lowest first, by the categories of a step."""
+
+
+_LEAST_TEXT = 6
+"""Columns that a phase must take for its name to stand there."""
+
+
+class StepStack(Stack):
+    """The chart of a step: below its axis stand the phases, and a line goes up where one begins."""
+
+    def __init__(self, parts: Mapping[str, Floats], phases: Sequence[str]) -> None:
+        super().__init__(parts)
+        self.phases = phases
+
+    def runs(self) -> Iterator[tuple[int, int, str]]:
+        """Stretches of steps that belong to one phase: the first step, the one behind the last, and the phase."""
+        start = 0
+        for step in range(1, len(self.phases) + 1):
+            if step == len(self.phases) or self.phases[step] != self.phases[start]:
+                yield start, step, self.phases[start]
+                start = step
+
+    def _begins(self, count: int) -> set[int]:
+        """The columns in which a phase begins, the first one left out."""
+        return {self.column_of(first, count) for first, _, _ in self.runs() if first > self.start}
+
+    def _bar_lines(self, margin: int, count: int, rows: int, symbols: Symbols) -> list[Line]:
+        begins = self._begins(count)
+        return [_ruled(line, margin, begins, symbols) for line in super()._bar_lines(margin, count, rows, symbols)]
+
+    def _text_line(self, margin: int, count: int, symbols: Symbols) -> Line:
+        spans = [Span(" " * margin)]
+        for first, end, phase in self.runs():
+            width = min(self.column_of(end, count), count) - max(self.column_of(first, count), 0)
+            text = f"{symbols.glyphs.axis} {phase}" if width >= _LEAST_TEXT else symbols.glyphs.axis
+            if width > 0:
+                spans.append(Span(cut_end(text, max(width - 1, 1), symbols).ljust(width), "faint"))
+        return tuple(spans)
+
+    def legend_rows(self, width: int, symbols: Symbols) -> list[Line]:
+        """What each fill stands for, without what there is none of, in as many rows as that takes."""
+        spans = self.legend(symbols)
+        rows: list[Line] = [()]
+        for number, part in enumerate(self.parts.values()):
+            entry = spans[2 * number : 2 * number + 2]
+            if part.any():
+                fits = len(text_of((*rows[-1], *entry)).rstrip()) <= width
+                rows[-1:] = [(*rows[-1], *entry)] if fits or not rows[-1] else [rows[-1], entry]
+        return [cut_line(row, width, symbols) for row in rows]
+
+
+def _ruled(line: Line, margin: int, begins: set[int], symbols: Symbols) -> Line:
+    """The line with a rule in those of its empty cells in which a phase begins."""
+    spans: list[Span] = []
+    at = -margin
+    for number, span in enumerate(line):
+        start, at = at, at + len(span.text)
+        inside = [column - start for column in sorted(begins) if start <= column < at] if number and not span.text.strip() else []
+        done = 0
+        for column in inside:
+            spans += [Span(" " * (column - done)), Span(symbols.glyphs.axis, "faint")]
+            done = column + 1
+        spans.append(span if not done else Span(" " * (len(span.text) - done)))
+    return tuple(spans)
+
+
+def step_drawing(found: StepMemory) -> Drawing:
+    """The chart of the step that stands for all later ones."""
+    ops = found.trace.in_step(found.trace.steady)
+    alive = {str(category): bytes_.astype(np.float64) for category, bytes_ in found.alive.items()}
+    parts = {name: np.sum([alive[category] for category in categories], axis=0) for name, categories in _PARTS.items()}
+    stack = StepStack(parts, [op.phase for op in ops])
+    counters: tuple[Counter, ...] = ("requested", "allocated", "reserved")
+    counted = ", ".join(f"{signed(found.counter(counter), Kind.BYTES)} {counter}" for counter in counters)
+    text = f"{found.target.device.name}: {counted} at most{'' if found.fits else '; it does not fit'}"
+    if stack.peak is None:
+        return Drawing(stack, text)
+    op = ops[stack.peak]
+    peak = signed(found.counter("allocated"), Kind.BYTES)
+    title = f"device peak {peak} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
+    return Drawing(stack, text, title)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What an allocator counts before a run, in the first run and in the second: the counters of the summary of liveness.
+
+_MOMENTS = (("before", "before"), ("cold", "first run"), ("warm", "second run"))
+_WIDE = 150
+_COUNTERS = ("requested", "allocated", "reserved")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Numbers by moment and counter; None where they are unknown, with the reason."""
+
+    device: str
+    numbers: Mapping[tuple[str, str], object]
+    reason: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any number is known."""
+        return any(_known(number) for number in self.numbers.values())
+
+    def text(self, moment: str, counter: str, symbols: Symbols) -> str:
+        """One number with its unit."""
+        writer = CellWriter(RenderOptions(encoding=symbols.encoding))
+        return symbols.clean(writer.write(plain(self.numbers.get((moment, counter))), Kind.BYTES))
+
+    def lines(self, width: int, symbols: Symbols) -> list[Line]:
+        """The counters in one line, or the reason why there are none."""
+        if not self.is_known:
+            text = f"allocator {symbols.unknown} {symbols.clean(self.reason)}" if self.reason else f"allocator {symbols.unknown}"
+            return [(Span(text, "unknown"),)]
+        shown = [counter for counter in _COUNTERS if any(_known(self.numbers.get((moment, counter))) for moment, _ in _MOMENTS)]
+        if width < _WIDE and len(shown) > 1:
+            shown = [counter for counter in shown if counter != "requested"]
+        spans: list[Span] = [Span(f"{symbols.clean(self.device)} allocator", "heading"), Span(f" {' / '.join(shown)}:  ", "faint")]
+        for moment, title in _MOMENTS:
+            spans.append(Span(f"{title} ", "faint"))
+            spans.append(Span(f"{' / '.join(self.text(moment, counter, symbols) for counter in shown)}  "))
+        if sum(display_width(span.text) for span in spans) > width:
+            return [tuple(spans[:2]), (Span("  "), *spans[2:])]
+        return [tuple(spans)]
+
+
+def counters_of(report: Report) -> Counters | None:
+    """The counters of a report of liveness; None where it has none."""
+    summary = report.summary
+    numbers: dict[tuple[str, str], object] = {}
+    for moment, _ in _MOMENTS:
+        found = summary.get(moment)
+        if isinstance(found, Mapping):
+            cells = ((counter, plain(found[counter])) for counter in _COUNTERS if counter in found)
+            numbers.update({(moment, counter): as_assumed(cell) if report.is_assumed else cell for counter, cell in cells})
+    if not numbers:
+        return None
+    device = plain(summary.get("device"))
+    return Counters(device if isinstance(device, str) else "", numbers, _reason(report, numbers))
+
+
+def _reason(report: Report, numbers: Mapping[tuple[str, str], object]) -> str:
+    for number in numbers.values():
+        if isinstance(number, Quantity) and number.note:
+            return number.note
+    marker = "no counters of "
+    return next((note.partition(": ")[2] for note in report.notes if note.startswith(marker)), "")
+
+
+def _known(number: object) -> bool:
+    return number.shown is not None or number.interval is not None if isinstance(number, Quantity) else number is not None

@@ -1,1 +1,0 @@
-"""View models: what the screen shows and how it reacts, in plain Python without Textual."""

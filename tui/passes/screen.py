@@ -1,0 +1,332 @@
+"""The Passes screen: a pipeline with times, what each step changed, and a way to change the pipeline and run it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label
+
+from irscope.errors import IrscopeError
+from irscope.passkit.base import Pass
+from irscope.report.table import Table
+from irscope.tui.actions import Action, bindings
+from irscope.tui.passes.pipeline import PassForm, Pipeline, Step
+from irscope.tui.passes.running import Outcome, Runner
+from irscope.tui.rows import TableColumn, TableModel
+from irscope.tui.screen import ModelScreen
+from irscope.tui.session import NOW, Session
+from irscope.tui.text import Symbols, text_of
+from irscope.tui.widgets.paint import DetailPane, Looks
+from irscope.tui.widgets.table import VirtualTable
+
+# ----------------------------------------------------------------------------------------------------
+# Windows in which a pass is chosen and its options are filled in.
+
+PICK_PANES = {"pick": "While choosing a pass", "form": "While filling in options"}
+PICK_ACTIONS: tuple[Action, ...] = (
+    Action("pick", "close", ("escape",), "Back", "Close the window; nothing is added."),
+    Action("pick", "move(-1)", ("up",), "Up", "Select the pass above."),
+    Action("pick", "move(1)", ("down",), "Down", "Select the pass below."),
+    Action("form", "close", ("escape",), "Back", "Close the window; the options stay as they were."),
+    Action("form", "next_field", ("down",), "Down", "Go to the next option."),
+    Action("form", "previous_field", ("up",), "Up", "Go to the option before."),
+)
+
+
+class PickDialog(Looks, ModalScreen[str | None]):
+    """A line to type into and the passes that fit; enter takes the selected one, or what was typed if that is more than a name."""
+
+    PANE = "pick"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("pick", PICK_ACTIONS)
+
+    def __init__(self, choices: Sequence[tuple[str, str]], symbols: Symbols) -> None:
+        super().__init__()
+        self.choices = choices
+        columns = (
+            TableColumn("pass", 16, lambda row: choices[row][0], role="operator"),
+            TableColumn("what it does", 30, lambda row: choices[row][1], grows=True, rank=1),
+        )
+        empty = "No pass is called so; ./file.py:Name takes one of your own."
+        self.model = TableModel(columns, len(choices), symbols, empty=empty)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="window") as window:
+            window.border_title = Content("Add a pass")
+            window.border_subtitle = Content("enter adds, esc closes")
+            yield Input(placeholder="name, several with options, or ./file.py:Name{option=1}", compact=True, id="wanted")
+            yield VirtualTable(self.model, id="choices")
+
+    def on_mount(self) -> None:
+        self.query_one(VirtualTable).can_focus = False
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        words = message.value.lower().split()
+        texts = [f"{name} {summary}".lower() for name, summary in self.choices]
+        self.model.filter(np.array([all(word in text for word in words) for text in texts], dtype=np.bool_) if words else None)
+        named = [row for row, (name, _) in enumerate(self.choices) if name.startswith(message.value.strip())]
+        if words and named:
+            self.model.select(named[0])
+        self.query_one(VirtualTable).redraw()
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        typed, row = message.value.strip(), self.model.selected
+        if any(sign in typed for sign in "{},()/") or (typed and row is None):
+            self.dismiss(typed)
+        elif row is not None:
+            self.dismiss(self.choices[row][0])
+
+    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+        self.dismiss(self.choices[message.row][0])
+
+    def action_move(self, by: int) -> None:
+        self.model.move_to(self.model.index + by)
+        self.query_one(VirtualTable).redraw()
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class FormDialog(Looks, ModalScreen[Pass | None]):
+    """One line for each option of a pass, checked at every key; enter takes them when they make sense."""
+
+    PANE = "form"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("form", PICK_ACTIONS)
+
+    def __init__(self, form: PassForm, symbols: Symbols) -> None:
+        super().__init__()
+        self.form = form
+        self.symbols = symbols
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="window") as window:
+            window.border_title = Content(f"{self.symbols.clean(self.form.cls.name)}, {self.form.kind}")
+            window.border_subtitle = Content("enter takes these options, esc closes")
+            yield Label(Content(self.symbols.clean(self.form.cls.summary())), id="about")
+            with VerticalScroll(id="fields", can_focus=False):
+                for field in self.form.fields:
+                    default = "has to be given" if field.is_required else f"unless given: {field.default}"
+                    yield Label(Content(f"{field.name}   {field.what}"), classes="field")
+                    yield Input(self.form.text(field.name), placeholder=default, compact=True, name=field.name)
+            yield Label("", id="preview")
+
+    def on_mount(self) -> None:
+        self.query(Input).first().focus()
+        self._check()
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        self.form.set(message.input.name or "", message.value)
+        self._check()
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        if not self.form.problem:
+            self.dismiss(self.form.made())
+
+    def _check(self) -> None:
+        problem = self.form.problem
+        label = self.query_one("#preview", Label)
+        label.set_class(bool(problem), "-wrong")
+        label.update(Content(self.symbols.clean(problem or self.form.preview)))
+
+    def action_next_field(self) -> None:
+        self.focus_next(Input)
+
+    def action_previous_field(self) -> None:
+        self.focus_previous(Input)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The passes screen: a pipeline with times, what each step changed, and a way to change the pipeline and run it again.
+
+
+class PassesScreen(ModelScreen):
+    """A pipeline over a copy of the model."""
+
+    NAME = "passes"
+    FIRST = "#steps"
+    PANES: ClassVar[dict[str, str]] = {
+        "passes": "On this screen",
+        "steps": "Pipeline",
+        "step_text": "Selected pass",
+        "diff": "Graph before and after",
+        **PICK_PANES,
+    }
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("passes", "add", ("a",), "Add", "Add a pass behind the selected one; a form asks for its options.", footer=True),
+        Action("passes", "options", ("o",), "Options", "Change the options of the selected pass.", footer=True),
+        Action("passes", "rerun", ("r",), "Run from here", "Run the selected pass and those behind it again.", footer=True),
+        Action("passes", "leave_out", ("x",), "Leave out", "Leave the selected pass out, or take it in again.", footer=True),
+        Action("passes", "remove", ("delete",), "Remove", "Take the selected pass out of the pipeline."),
+        Action("passes", "shift(-1)", ("K",), "Earlier", "Move the selected pass up."),
+        Action("passes", "shift(1)", ("J",), "Later", "Move the selected pass down."),
+        *PICK_ACTIONS,
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("passes", ACTIONS)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        made: Pipeline = session.keep(self.NAME, lambda: Pipeline(session.manager.registry, session.browse.source, session.symbols))
+        self.pipeline = made
+        self._asked = ""
+        self.runner: Runner = session.keep("passes.runner", lambda: Runner(session.manager))
+
+    def panes(self) -> ComposeResult:
+        with Container(classes="panes"):
+            with Vertical(classes="pane left", id="steps_pane"):
+                yield VirtualTable(self.pipeline.table, id="steps")
+            with Vertical(classes="right"):
+                yield DetailPane(id="step_text", classes="pane")
+                yield DetailPane(id="diff", classes="pane")
+        yield from self.prompts()
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def asked(self) -> None:
+        self._run_next()
+
+    def _run_next(self) -> None:
+        at = self.pipeline.next_to_run()
+        if at is None:
+            return
+        done = self.pipeline.done_before(at)
+        step, run = self.pipeline.start(at)
+        self._asked = f"passes.{run}"
+        self.session.ask(
+            self._asked,
+            lambda: self.runner.run(done, step.subject),
+            lambda outcome: self._took(step, run, outcome),
+            lambda error: self._failed(step, run, error),
+            urgency=NOW,
+        )
+        self.show()
+
+    def _took(self, step: Step, run: int, outcome: Outcome) -> None:
+        self.pipeline.take(step, run, outcome)
+        self._run_next()
+
+    def _failed(self, step: Step, run: int, error: IrscopeError) -> None:
+        self.pipeline.fail(step, run, error)
+        self._run_next()
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        self.query_one("#steps", VirtualTable).set_model(self.pipeline.table)
+        self._show_step()
+
+    def _show_step(self, *, top: bool = False) -> None:
+        self.query_one("#step_text", DetailPane).show(self.pipeline.detail(), top=top)
+        self.query_one("#diff", DetailPane).show(self.pipeline.diff_lines(), top=top)
+        progress = f"{self.symbols.glyphs.separator}{self.session.progress}" if self.session.progress else ""
+        self.title_of("steps_pane", f"{self.pipeline.title}{self.symbols.clean(progress)}")
+        self.title_of("step_text", "Selected pass")
+        self.title_of("diff", self.pipeline.diff_title())
+
+    def show_progress(self) -> None:
+        self._show_step()
+
+    def on_virtual_table_selected(self, message: VirtualTable.Selected) -> None:
+        self._show_step(top=True)
+
+    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+        self.action_options()
+
+    # -- what the base asks for --------------------------------------------------------------------------------
+
+    def commands(self) -> list[tuple[str, str]]:
+        return [("This pipeline:", self.pipeline.command())]
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        step = self.pipeline.step
+        if step is None:
+            return []
+        texts = [("The pass:", step.subject.text)]
+        if step.outcome is not None and step.outcome.diff is not None:
+            texts.append(("What it changed:", "\n".join(text_of(line) for line in self.pipeline.diff_lines())))
+        return texts
+
+    def table(self) -> Table | None:
+        return self.pipeline.export()
+
+    def go_to(self, text: str) -> str:
+        row = self.session.find(text)
+        if row is None:
+            return super().go_to(text)
+        self.open_node(row)
+        return ""
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        self.say("There is nothing to filter here; / works on the other screens.")
+
+    def action_add(self) -> None:
+        registry = self.session.manager.registry
+        choices = [(name, entry.summary) for name, entry in sorted(registry.entries.items())]
+        choices += [(name, text) for name, text in sorted(registry.pipelines.items())]
+        choices += [(name, "from an installed package") for name in sorted(registry.plugins())]
+        self.app.push_screen(PickDialog(choices, self.symbols), self._picked)
+
+    def _picked(self, text: str | None) -> None:
+        if text is None:
+            return
+        try:
+            form = self.pipeline.form(text)
+            if form is not None:
+                self.app.push_screen(FormDialog(form, self.symbols), self._add_made)
+                return
+            self.pipeline.add(self.pipeline.parsed(text))
+        except IrscopeError as error:
+            self.say(str(error))
+            return
+        self._changed()
+
+    def _add_made(self, made: Pass | None) -> None:
+        if made is not None:
+            self.pipeline.add([made])
+            self._changed()
+
+    def action_options(self) -> None:
+        form: PassForm | None = self.pipeline.edit_form()
+        if form is None:
+            self.say("This pass has no options.")
+        else:
+            self.app.push_screen(FormDialog(form, self.symbols), self._replace_made)
+
+    def _replace_made(self, made: Pass | None) -> None:
+        if made is not None:
+            self.pipeline.replace(made)
+            self._changed()
+
+    def action_rerun(self) -> None:
+        self.pipeline.rerun_from(self.pipeline.selected)
+        self._changed()
+
+    def action_leave_out(self) -> None:
+        self.pipeline.toggle()
+        self._changed()
+
+    def action_remove(self) -> None:
+        self.pipeline.remove()
+        self._changed()
+
+    def action_shift(self, by: int) -> None:
+        if self.pipeline.move(by):
+            self._changed()
+
+    def _changed(self) -> None:
+        """The pipeline is another one: what runs is of no use, and what is behind the change runs again."""
+        if not self.pipeline.is_running:
+            self.session.queue.stop(self._asked)
+        self._run_next()
+        self.show()

@@ -1,0 +1,547 @@
+"""The Reports screen: any report of any pass, its numbers, tables and series; a pass of a user's own needs no code for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+
+from irscope.diagnostics import Severity
+from irscope.errors import IrscopeError, UsageError
+from irscope.ir.graph import Node
+from irscope.passkit.base import Analysis
+from irscope.passkit.pipeline import parse_pipeline
+from irscope.passkit.registry import PassRegistry
+from irscope.report.celltext import CellWriter
+from irscope.report.chart import chart_lines
+from irscope.report.options import RenderOptions
+from irscope.report.printable import display_width
+from irscope.report.report import Report
+from irscope.report.table import Column, Series, Table
+from irscope.report.text import summary_lines
+from irscope.report.units import Kind
+from irscope.report.values import Cell, bare
+from irscope.tui.actions import Action, bindings
+from irscope.tui.analyses import report_of
+from irscope.tui.browse.columns import node_rows, overlay_of_table
+from irscope.tui.browse.outline import Mask
+from irscope.tui.command import Source, run_command
+from irscope.tui.rows import TableColumn, TableModel
+from irscope.tui.screen import ModelScreen
+from irscope.tui.session import NOW, Session
+from irscope.tui.text import Line, Role, Span, Symbols, error_lines
+from irscope.tui.widgets.dialogs import ChoiceDialog
+from irscope.tui.widgets.paint import DetailPane, Prompt
+from irscope.tui.widgets.table import VirtualTable
+
+# ----------------------------------------------------------------------------------------------------
+# Reports of passes for the screen: any pass has one, so a pass of a user's own needs no code to be shown.
+
+Part: TypeAlias = Table | Series
+_SAMPLE = 100
+_WIDEST = 44
+_MOST_REMARKS = 200
+_MOST_UNKNOWN = 10
+_ROLES: dict[Severity, Role] = {Severity.ERROR: "error", Severity.WARNING: "unknown", Severity.NOTE: "faint"}
+
+
+@dataclass(eq=False)
+class Item:
+    """One pass of the list, and its report where it has run."""
+
+    text: str
+    """The element of a pipeline."""
+    about: str
+    report: Report | None = None
+    error: IrscopeError | None = None
+    is_running: bool = False
+    part: int = 0
+    """The table or series that is shown."""
+
+    @property
+    def state(self) -> str:
+        """What is known of it, in a word."""
+        if self.is_running:
+            return "running"
+        if self.error is not None:
+            return "failed"
+        return "" if self.report is None else "ready"
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Tables and series in the order of the report."""
+        return () if self.report is None else (*self.report.tables, *self.report.series)
+
+
+class Reports:
+    """The list of passes, the selected one, and the table of its report that is shown."""
+
+    def __init__(self, registry: PassRegistry, source: Source, symbols: Symbols) -> None:
+        self.registry = registry
+        self.source = source
+        self.symbols = symbols
+        self.items: list[Item] = []
+        self.list = self._list_model()
+        self.filter_text = ""
+        self._tables: dict[tuple[int, int], ReportTable] = {}
+
+    # -- the list ----------------------------------------------------------------------------------------------
+
+    def known(self) -> list[Item]:
+        """All analyses, those that irscope runs by default first. Imports them: to be called in the worker's thread."""
+        first = [one.name for one in parse_pipeline("default", self.registry)]
+        names = sorted(self.registry.entries, key=lambda name: (first.index(name) if name in first else len(first), name))
+        found: list[Item] = []
+        for name in (*names, *sorted(self.registry.plugins())):
+            cls = self.registry.find(name)
+            if issubclass(cls, Analysis):
+                found.append(Item(name, cls.summary()))
+        return found
+
+    def set_items(self, items: Sequence[Item]) -> None:
+        """Show these passes, besides those that were asked for already."""
+        texts = {item.text for item in self.items}
+        self.items = [*self.items, *(item for item in items if item.text not in texts)]
+        self._list_changed()
+
+    def ask_for(self, text: str) -> Item:
+        """Put a pass on the list, such as `./my_pass.py:Mine{threshold=1}`; raises IrscopeError where it has no report to show."""
+        passes = parse_pipeline(text, self.registry)
+        if len(passes) != 1:
+            raise UsageError("one pass at a time has its report here", hint="the Passes screen (5) runs a whole pipeline")
+        subject = passes[0]
+        if not isinstance(subject, Analysis):
+            raise UsageError(f"{subject.name!r} changes the graph", hint="run it on the Passes screen (5), which works on a copy")
+        for item in self.items:
+            if item.text == subject.text:
+                self.select(item)
+                return item
+        item = Item(subject.text, type(subject).summary())
+        self.items.insert(0, item)
+        self._list_changed()
+        self.select(item)
+        return item
+
+    def _list_changed(self) -> None:
+        selected = self.item
+        self.list = self._list_model()
+        self._tables.clear()
+        if selected is not None:
+            self.select(selected)
+
+    def _list_model(self) -> TableModel:
+        clean = self.symbols.clean
+        columns = (
+            TableColumn("pass", 16, lambda row: clean(self.items[row].text), lambda: [item.text for item in self.items], grows=True),
+            TableColumn("", 7, lambda row: self.items[row].state, role="faint"),
+        )
+        return TableModel(columns, len(self.items), self.symbols, empty=self.symbols.waiting)
+
+    @property
+    def item(self) -> Item | None:
+        """The selected pass."""
+        row = self.list.selected
+        return self.items[row] if row is not None and row < len(self.items) else None
+
+    def select(self, item: Item) -> None:
+        """Select a pass of the list."""
+        self.list.select(self.items.index(item))
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def start(self, item: Item) -> None:
+        """The pass is about to run."""
+        item.report = item.error = None
+        item.is_running = True
+        self._item_changed(item)
+
+    def take(self, item: Item, report: Report) -> None:
+        """Keep a report."""
+        item.report, item.error, item.is_running = report, None, False
+        self._item_changed(item)
+
+    def fail(self, item: Item, error: IrscopeError) -> None:
+        """Keep why there is no report."""
+        item.report, item.error, item.is_running = None, error, False
+        self._item_changed(item)
+
+    def _item_changed(self, item: Item) -> None:
+        item.part = 0
+        self.list.version += 1
+        self._tables = {key: model for key, model in self._tables.items() if key[0] != id(item)}
+
+    # -- the parts of a report ---------------------------------------------------------------------------------
+
+    @property
+    def part(self) -> Part | None:
+        """The table or series that is shown."""
+        item = self.item
+        return item.parts[item.part] if item is not None and item.parts else None
+
+    def next_part(self, by: int = 1) -> None:
+        """Show the next table or series of the report; after the last comes the first."""
+        item = self.item
+        if item is not None and item.parts:
+            item.part = (item.part + by) % len(item.parts)
+
+    @property
+    def rows(self) -> ReportTable | None:
+        """The rows of the part that is shown; None where the report has none."""
+        item, part = self.item, self.part
+        if item is None or part is None:
+            return None
+        key = (id(item), item.part)
+        if key not in self._tables:
+            self._tables[key] = ReportTable(part if isinstance(part, Table) else part.table(), self.symbols)
+        return self._tables[key]
+
+    def set_filter(self, text: str) -> None:
+        """Show only the rows of the table in which every word occurs."""
+        self.filter_text = text.strip()
+        rows = self.rows
+        if rows is not None:
+            rows.filter(self.filter_text)
+
+    def table(self) -> Table | None:
+        """What is shown, for the export."""
+        part = self.part
+        return part.table() if isinstance(part, Series) else part
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def title(self) -> str:
+        """What stands above the report."""
+        item = self.item
+        return "Report" if item is None else self.symbols.clean(item.text)
+
+    def part_title(self) -> str:
+        """What stands above the table."""
+        item, part, rows = self.item, self.part, self.rows
+        if item is None or part is None or rows is None:
+            return "Table"
+        parts = [self.symbols.clean(part.title or "Table")]
+        count = rows.model.count
+        word = "row" if count == 1 else "rows"
+        parts.append(f"{len(rows.model):,} of {count:,} {word}" if self.filter_text else f"{count:,} {word}")
+        if len(item.parts) > 1:
+            parts.append(f"{item.part + 1} of {len(item.parts)}, n shows the next")
+        return self.symbols.glyphs.separator.join(parts)
+
+    def lines(self, width: int) -> list[Line]:
+        """Summary, conventions, coverage and remarks of the report; before it has run, what the pass is for."""
+        item = self.item
+        if item is None:
+            return [(Span("There is no pass to show.", "faint"),)]
+        if item.report is None:
+            lines: list[Line] = [(Span(self.symbols.clean(item.about)),)]
+            if item.error is not None:
+                return lines + error_lines(item.error, self.symbols)
+            return [*lines, (), (Span("It is running." if item.is_running else "Press enter to run it.", "faint"),)]
+        return list(self._report_lines(item.report, width))
+
+    def _report_lines(self, report: Report, width: int) -> Iterator[Line]:
+        clean = self.symbols.clean
+        options = RenderOptions(width=width, encoding=self.symbols.encoding)
+        writer = CellWriter(options)
+        part = self.part
+        if isinstance(part, Series):
+            yield (Span(clean(part.title), "heading"),)
+            yield from ((Span(line, "bar"),) for line in chart_lines(part, width, self.symbols.glyphs, self.symbols.encoding))
+            yield ()
+        yield from ((Span(line),) for line in summary_lines(report.entries(), writer, options))
+        legend = writer.legend()
+        if legend:
+            yield (Span(legend, "faint"),)
+        coverage = report.coverage
+        if coverage is not None and coverage.total:
+            role: Role = "unknown" if coverage.known < coverage.total else "faint"
+            names = ", ".join(coverage.unknown[:_MOST_UNKNOWN])
+            more = f" and {len(coverage.unknown) - _MOST_UNKNOWN:,} more" if len(coverage.unknown) > _MOST_UNKNOWN else ""
+            yield (Span(f"known: {coverage.known:,} of {coverage.total:,}{f'; unknown: {clean(names)}{more}' if names else ''}", role),)
+        yield from ((Span(clean(f"note: {note}"), "faint"),) for note in report.notes)
+        for diagnostic in report.diagnostics[:_MOST_REMARKS]:
+            yield (Span(clean(str(diagnostic)), _ROLES[diagnostic.severity]),)
+
+    def command(self) -> str:
+        """The command line that prints the selected report."""
+        return run_command(self.source, "default" if self.item is None else self.item.text)
+
+
+class ReportTable:
+    """One table of a report as rows of the screen. Cells become text when they are shown."""
+
+    def __init__(self, table: Table, symbols: Symbols) -> None:
+        self.table = table
+        self.symbols = symbols
+        self._writer = CellWriter(RenderOptions(encoding=symbols.encoding))
+        self._cells: dict[str, list[Cell]] = {}
+        widths = [self._width(column) for column in table.columns]
+        grows = next((number for number, column in enumerate(table.columns) if not column.kind.is_number), 0)
+        self.model = TableModel(
+            [
+                self._column(column, width, number, number == grows)
+                for number, (column, width) in enumerate(zip(table.columns, widths, strict=True))
+            ],
+            len(table),
+            symbols,
+            empty="This table has no rows.",
+        )
+
+    def cells(self, key: str) -> list[Cell]:
+        """A column, taken out of the report when it is first looked at."""
+        if key not in self._cells:
+            self._cells[key] = self.table.cells(key)
+        return self._cells[key]
+
+    def _column(self, column: Column, width: int, number: int, grows: bool) -> TableColumn:
+        def text(row: int) -> str:
+            return self._writer.write(self.cells(column.key)[row], column.kind, column.provenance)
+
+        def keys() -> Sequence[object]:
+            return [_sort_key(cell, column.kind) for cell in self.cells(column.key)]
+
+        return TableColumn(
+            self.symbols.clean(column.heading), width, text, keys, column.kind.is_number, grows, rank=0 if grows else number + 1
+        )
+
+    def _width(self, column: Column) -> int:
+        """Room for the heading and for what a sample of the rows needs."""
+        cells, count = self.cells(column.key), len(self.table)
+        sample = [*range(min(count, _SAMPLE)), *range(_SAMPLE, count, max(1, count // _SAMPLE))]
+        longest = max((display_width(self._writer.write(cells[row], column.kind, column.provenance)) for row in sample), default=0)
+        return min(_WIDEST, max(display_width(column.heading) + 1, longest))
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        columns = [self.cells(column.key) for column in self.table.columns]
+        return [" ".join(str(bare(cell)) for cell in row if cell is not None).lower() for row in zip(*columns, strict=True)]
+
+    def filter(self, text: str) -> None:
+        """Show only the rows in which every word occurs; a word after `!` must not."""
+        words = text.lower().split()
+        self.model.filter(self._matching(words) if words else None)
+
+    def _matching(self, words: Sequence[str]) -> Mask:
+        kept = np.ones(len(self.table), dtype=np.bool_)
+        for word in words:
+            wanted = word.removeprefix("!") or word
+            hits = np.array([wanted in text for text in self._texts], dtype=np.bool_)
+            kept &= ~hits if word.startswith("!") and len(word) > 1 else hits
+        return kept
+
+    def place(self, row: int, find: Callable[[str], int | None], row_of: Callable[[Node], int | None]) -> int | None:
+        """The row of the outline that a row of the table is about; None where it names none."""
+        named = self._key(row)
+        if isinstance(named, Node):
+            return row_of(named)
+        return find(named) if isinstance(named, str) and named else None
+
+    def _key(self, row: int) -> object:
+        if self.table.keys is not None:
+            return self.table.keys[row]
+        for kind in (Kind.NODE, Kind.VALUE):
+            for column in self.table.columns:
+                if column.kind is kind:
+                    return bare(self.cells(column.key)[row])
+        return None
+
+
+def _sort_key(cell: Cell, kind: Kind) -> object:
+    value = bare(cell)
+    if kind.is_number:
+        return value if isinstance(value, int | float) else None
+    return None if value is None else str(value)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The reports screen: any report of any pass, its numbers, tables and series.
+
+
+class ReportsScreen(ModelScreen):
+    """The passes with their reports."""
+
+    NAME = "reports"
+    FIRST = "#report_list"
+    FILTER_HINT = "words that occur in a row; !word: must not"
+    PANES: ClassVar[dict[str, str]] = {
+        "reports": "On this screen",
+        "report_list": "Passes",
+        "report_text": "Report",
+        "report_rows": "Table",
+    }
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("reports", "next_part(1)", ("n",), "Next table", "Show the next table or series of the report.", footer=True),
+        Action("reports", "next_part(-1)", ("N",), "Table before", "Show the table or series before."),
+        Action("reports", "ask_for", ("a",), "Add", "Run a pass with options, or one of your own: ./file.py:Name{option=1}.", footer=True),
+        Action("reports", "on_browse", ("o",), "On Browse", "Show a column of this table in the tree of the Browse screen."),
+        Action("reports", "rerun", ("r",), "Run", "Run the selected pass, also where it has run.", footer=True),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings("reports", ACTIONS)
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.reports: Reports = session.keep(self.NAME, lambda: Reports(session.manager.registry, session.browse.source, session.symbols))
+        self._no_rows = TableModel((), 0, session.symbols, empty="This report has no table.")
+
+    def panes(self) -> ComposeResult:
+        with Container(classes="panes"):
+            with Vertical(classes="pane left", id="list_pane"):
+                yield VirtualTable(self.reports.list, id="report_list")
+            with Vertical(classes="right"):
+                yield DetailPane(id="report_text", classes="pane")
+                with Vertical(classes="pane", id="rows_pane"):
+                    yield VirtualTable(self._no_rows, id="report_rows")
+        yield from self.prompts()
+        yield Prompt("a pass, such as liveness{model=ssa} or ./file.py:Name", id="ask_for")
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def asked(self) -> None:
+        if not self.reports.items:
+            self.session.ask("reports.list", self.reports.known, self._listed, lambda error: self.say(str(error)), urgency=NOW)
+
+    def _listed(self, items: list[Item]) -> None:
+        self.reports.set_items(items)
+        first = self.reports.item
+        if first is not None and not first.state:
+            self.run(first)
+
+    def run(self, item: Item) -> None:
+        """Have the report of a pass made."""
+        self.reports.start(item)
+        self.session.ask(
+            f"reports.{item.text}",
+            lambda: report_of(self.session.manager, item.text),
+            lambda report: self.reports.take(item, report),
+            lambda error: self.reports.fail(item, error),
+            urgency=NOW,
+        )
+        self.show()
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        self.query_one("#report_list", VirtualTable).set_model(self.reports.list)
+        self._show_report()
+
+    def _show_report(self, *, top: bool = False) -> None:
+        text, rows = self.query_one("#report_text", DetailPane), self.reports.rows
+        text.show(self.reports.lines(max(text.size.width, 20)), top=top)
+        self.query_one("#rows_pane").display = rows is not None
+        self.query_one("#report_rows", VirtualTable).set_model(self._no_rows if rows is None else rows.model)
+        progress = f"{self.symbols.glyphs.separator}{self.symbols.clean(self.session.progress)}" if self.session.progress else ""
+        self.title_of("list_pane", f"Passes{progress}")
+        self.title_of("report_text", self.reports.title())
+        self.title_of("rows_pane", self.reports.part_title())
+
+    def show_progress(self) -> None:
+        self._show_report()
+
+    def on_virtual_table_selected(self, message: VirtualTable.Selected) -> None:
+        if message.table.id == "report_list":
+            self.reports.set_filter("")
+            self._show_report(top=True)
+
+    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+        item, rows = self.reports.item, self.reports.rows
+        if message.table.id == "report_list":
+            if item is not None and item.state == "ready" and rows is not None:
+                self.query_one("#report_rows").focus()
+            elif item is not None and not item.is_running:
+                self.run(item)
+        elif rows is not None:
+            place = rows.place(message.row, self.session.find, self.browse.outline.row_of.get)
+            if place is None:
+                self.say("This row is about no node of the model.")
+            else:
+                self.open_node(place)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_report)
+
+    # -- what the base asks for --------------------------------------------------------------------------------
+
+    @property
+    def filter_text(self) -> str:
+        return self.reports.filter_text
+
+    def set_filter(self, text: str) -> str:
+        self.reports.set_filter(text)
+        return ""
+
+    def on_prompt_closed(self, message: Prompt.Closed) -> None:
+        prompt = message.prompt
+        if prompt.id != "ask_for":
+            return
+        # The handler of the base, which would come next, knows nothing of this prompt.
+        message.prevent_default()
+        if message.keep and prompt.value.strip():
+            try:
+                item = self.reports.ask_for(prompt.value)
+            except IrscopeError as error:
+                prompt.mark(wrong=True)
+                self.say(str(error))
+                return
+            if item.report is None and not item.is_running:
+                self.run(item)
+        prompt.mark(wrong=False)
+        prompt.display = False
+        self.focus_first()
+        self.show()
+
+    def commands(self) -> list[tuple[str, str]]:
+        return [("This report:", self.reports.command())]
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        rows = self.reports.rows
+        row = None if rows is None else rows.model.selected
+        return [] if rows is None or row is None else [("The row:", rows.model.text(row))]
+
+    def table(self) -> Table | None:
+        return self.reports.table()
+
+    def go_to(self, text: str) -> str:
+        row = self.session.find(text)
+        if row is None:
+            return super().go_to(text)
+        self.open_node(row)
+        return ""
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def action_next_part(self, by: int) -> None:
+        self.reports.set_filter("")
+        self.reports.next_part(by)
+        self._show_report(top=True)
+
+    def action_ask_for(self) -> None:
+        self.query_one("#ask_for", Prompt).open("")
+
+    def action_rerun(self) -> None:
+        item = self.reports.item
+        if item is not None and not item.is_running:
+            self.run(item)
+
+    def action_on_browse(self) -> None:
+        rows = self.reports.rows
+        columns = [] if rows is None else [column for column in rows.table.columns if column.kind.is_number]
+        if rows is None or not columns or not node_rows(self.browse.outline, rows.table):
+            self.say("This table has no numbers about nodes.")
+            return
+        table = rows.table
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                overlay = overlay_of_table(self.browse.outline, table, columns[index].key)
+                if overlay is not None:
+                    self.session.columns[f"{table.title}: {overlay.title}"] = overlay
+                self.browse.results.set_overlay(overlay)
+                self.open_node(self.browse.selected)
+
+        self.app.push_screen(ChoiceDialog("Show on Browse", [column.heading for column in columns]), chosen)

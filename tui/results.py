@@ -1,0 +1,279 @@
+"""What is known about a model so far. Analyses answer one after another, each with an update that is applied on the UI's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import Cancelled, IrscopeError
+from irscope.ir.dims import SymDim
+from irscope.ir.graph import Node
+from irscope.ir.printer import ValueNames, loose_names
+from irscope.report.report import Report
+from irscope.report.units import Kind
+from irscope.tui.amounts import Binding, example
+from irscope.tui.browse.columns import Column, Overlay
+from irscope.tui.browse.outline import AliasSets, Folds
+from irscope.tui.charts import Timeline
+from irscope.tui.memory.lives import Lives, Measured
+
+if TYPE_CHECKING:
+    from irscope.passes.costs.count import Costs
+    from irscope.passes.inference.engine import Inferred
+    from irscope.passes.lifetimes.timeline import Timeline as LiveTensors
+
+
+@dataclass
+class Results:
+    """Everything found so far; None where an analysis has not answered."""
+
+    symbols: Mapping[str, SymDim] = field(default_factory=dict)
+    binding: Binding = field(default_factory=Binding)
+    """Sizes that are shown in place of symbols."""
+    names: ValueNames = field(default_factory=loose_names)
+    raw_overlay: Overlay | None = None
+    overlay: Overlay | None = None
+    """A column that the user added to the tree, with the binding applied."""
+    raw_sizes: Column | None = None
+    raw_flops: Column | None = None
+    sizes: Column | None = None
+    """Bytes of the results by row, with the binding applied."""
+    flops: Column | None = None
+    costs: Costs | None = None
+    explanations: Inferred | None = None
+    params: Report | None = None
+    live: LiveTensors | None = None
+    lives: Lives | None = None
+    measured: Measured | None = None
+    """All memory over the steps, where every size is a number without anything put in."""
+    summed: tuple[Mapping[str, int], Measured | None] = field(default_factory=lambda: ({}, None))
+    """The same for sizes that were put in, and these sizes."""
+    aliases: AliasSets | None = None
+    folds: Folds | None = None
+    formulas_of: dict[Node, Mapping[str, str]] = field(default_factory=dict)
+    """By measure the formula behind the cost of nodes that were looked at, and what its letters stand for."""
+    timeline: Timeline | None = None
+    assumed: str = ""
+    """Default sizes with which the timeline is drawn."""
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
+    """Names of the parts that ended with an error."""
+    finished: bool = False
+
+    @property
+    def formulas(self) -> int:
+        """How many distinct formulas have to be worked out for other sizes."""
+        parts = (self.raw_flops, self.raw_sizes, self.raw_overlay)
+        return sum(part.values.formulas for part in parts if part is not None) + (0 if self.lives is None else self.lives.formulas)
+
+    def prepared(self, binding: Binding) -> Bound:
+        """Everything with these sizes put in; changes nothing, and may run in any thread."""
+        timeline, assumed = self._timeline(binding)
+        return Bound(
+            binding,
+            None if self.raw_flops is None else self.raw_flops.bound(binding),
+            None if self.raw_sizes is None else self.raw_sizes.bound(binding),
+            None if self.raw_overlay is None else self.raw_overlay.bound(binding),
+            timeline,
+            assumed,
+        )
+
+    def show(self, bound: Bound) -> None:
+        """Show what was prepared."""
+        self.binding = bound.binding
+        self.flops, self.sizes, self.overlay = bound.flops, bound.sizes, bound.overlay
+        self.timeline, self.assumed = bound.timeline, bound.assumed
+
+    def bind(self, binding: Binding) -> None:
+        """Show numbers for these sizes."""
+        self.show(self.prepared(binding))
+
+    def refresh(self) -> None:
+        """Take what has become known into what is shown."""
+        self.bind(self.binding)
+
+    def set_overlay(self, overlay: Overlay | None) -> None:
+        """Show this column in the tree in place of the bytes of the results; None shows those again."""
+        self.raw_overlay = overlay
+        self.overlay = None if overlay is None else overlay.bound(self.binding)
+
+    def sum_for(self, binding: Binding) -> Measured | None:
+        """All memory over the steps for these sizes, where it is known."""
+        env, found = self.summed
+        return self.measured if not binding.env else found if env == binding.env else None
+
+    def _timeline(self, binding: Binding) -> tuple[Timeline | None, str]:
+        if self.lives is None:
+            return None, ""
+        found = self.sum_for(binding)
+        if found is not None and not self.lives.live.unsized:
+            return Timeline(found.heights, Kind.BYTES), ""
+        assumed = ""
+        if self.lives.depends(binding):
+            binding, assumed = example(self.symbols, binding)
+        return Timeline(self.lives.heights(binding) + self.lives.resident(binding), Kind.BYTES), assumed
+
+    @property
+    def free_symbols(self) -> list[str]:
+        """Symbols that have no size yet and on which something shown depends."""
+        totals = [self.costs.total.flops if self.costs is not None else 0, self.live.peak if self.live is not None else 0]
+        names = {name for value in totals if isinstance(value, SymDim) for name in value.symbol_names()}
+        return [name for name in self.symbols if name in names and name not in self.binding.env]
+
+    def remark(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Add what an analysis had to say; analyses that rest on one another say some things twice."""
+        self.diagnostics.extend(one for one in dict.fromkeys(diagnostics) if one not in self.diagnostics)
+
+    def has_failed(self, *parts: str) -> bool:
+        """Whether one of these parts ended with an error, so that waiting for it is no use."""
+        return not self.failed.isdisjoint(parts)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is shown for some sizes of symbols."""
+
+    binding: Binding
+    flops: Column | None
+    sizes: Column | None
+    overlay: Overlay | None
+    timeline: Timeline | None
+    assumed: str
+
+
+class Update(Protocol):
+    """One answer."""
+
+    def apply(self, results: Results) -> None:
+        """Put the answer where the UI looks for it."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names for values that have none of their own."""
+
+    names: ValueNames
+
+    def apply(self, results: Results) -> None:
+        results.names = self.names
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of results by row."""
+
+    column: Column
+
+    def apply(self, results: Results) -> None:
+        results.raw_sizes = self.column
+        results.refresh()
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Why types are unknown."""
+
+    explanations: Inferred
+    diagnostics: Sequence[Diagnostic]
+
+    def apply(self, results: Results) -> None:
+        results.explanations = self.explanations
+        results.remark(self.diagnostics)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameter totals."""
+
+    report: Report
+
+    def apply(self, results: Results) -> None:
+        results.params = self.report
+        results.remark(self.report.diagnostics)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Costs by node and by row."""
+
+    costs: Costs
+    column: Column
+    diagnostics: Sequence[Diagnostic]
+
+    def apply(self, results: Results) -> None:
+        results.costs = self.costs
+        results.raw_flops = self.column
+        results.refresh()
+        results.remark(self.diagnostics)
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Live bytes over the steps, and the life of each storage."""
+
+    lives: Lives
+    diagnostics: Sequence[Diagnostic]
+    measured: Measured | None = None
+
+    def apply(self, results: Results) -> None:
+        results.live, results.lives, results.measured = self.lives.live, self.lives, self.measured
+        results.remark(self.diagnostics)
+        results.refresh()
+
+
+@dataclass(frozen=True)
+class Summed:
+    """All memory over the steps for sizes that were put in."""
+
+    env: Mapping[str, int]
+    measured: Measured | None
+
+    def apply(self, results: Results) -> None:
+        results.summed = (self.env, self.measured)
+        results.refresh()
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Which values share a storage."""
+
+    aliases: AliasSets
+
+    def apply(self, results: Results) -> None:
+        results.aliases = self.aliases
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Which modules are built alike."""
+
+    folds: Folds
+
+    def apply(self, results: Results) -> None:
+        results.folds = self.folds
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A part that ended with an error; the others go on."""
+
+    part: str
+    error: IrscopeError
+
+    def apply(self, results: Results) -> None:
+        error = self.error
+        text = f"{self.part}: {error.message}"
+        results.failed.add(self.part)
+        if isinstance(error, Cancelled):
+            return
+        results.diagnostics.append(Diagnostic(Severity.ERROR, error.code, text, location=error.where, hint=error.hint))
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Nothing more will come."""
+
+    def apply(self, results: Results) -> None:
+        results.finished = True

@@ -1,0 +1,376 @@
+"""What all screens over a model have in common: frame, prompts, and the actions that mean the same everywhere.
+
+To add a screen:
+
+1. Write `tui/NAME.py`, or a folder `tui/NAME/` where that is long, with a class `NAMEScreen(ModelScreen)`. It gives `NAME`, `FIRST` (the
+   selector of the widget that has the focus first), `PANES` (titles of its own panes by the id of the widget), `ACTIONS` (an `Action` for
+   each of its own keys; the pane of an action is the id of the widget that has the method `action_<name>`, or NAME for the screen itself),
+   and `BINDINGS = bindings(NAME, ACTIONS)`. It yields its widgets in `panes()`, asks its questions in `asked()`, shows what is known
+   in `show()`, and says what `y` and `e` take in `commands()`, `selected_text()` and `table()`.
+2. Add one `ScreenRecord` to `SCREENS` in `actions.py`. Key, tab, palette and help come from it.
+
+All logic belongs into a class beside the screen that knows nothing of Textual; the screen keeps it with `session.keep(NAME, make)`.
+Questions go through `session.ask(key, answer, take, fail)`: `answer` runs in the worker's thread and may call passes
+(`irscope.tui.analyses.result_of(manager, "liveness{model=ssa}")`), `take` and `fail` run on the UI's thread; afterwards `show()` is called.
+What a pass returns is shown as it is; its module is imported where it runs, or for its types alone, so that the first paint waits for no
+pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Footer, Input
+
+from irscope.errors import Cancelled
+from irscope.report.printable import display_width
+from irscope.report.table import Table
+from irscope.tui.actions import SCREENS, Action, bindings
+from irscope.tui.browse.model import Browse
+from irscope.tui.session import Place, Session
+from irscope.tui.text import Line, Span, Symbols
+from irscope.tui.widgets.dialogs import ChoiceDialog, CopyDialog, ExportDialog, TextDialog
+from irscope.tui.widgets.paint import Looks, Painted, Prompt
+
+if TYPE_CHECKING:
+    from irscope.tui.app import IrscopeApp
+
+_FILTER, _SIZES, _GO_TO = "filter", "sizes", "go_to"
+_JUMP_KEYS = "asdfghjklqwertyuiop"
+
+
+class ModelScreen(Looks, Screen[None]):
+    """A screen over a model. Above stands what a subclass gives."""
+
+    NAME: ClassVar[str]
+    FIRST: ClassVar[str]
+    PANES: ClassVar[dict[str, str]] = {}
+    ACTIONS: ClassVar[tuple[Action, ...]] = ()
+    FILTER_HINT: ClassVar[str] = "words; all of them must match"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("screen")
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+        self.browse = session.browse
+        self.symbols = session.symbols
+        self._is_fresh = True
+
+    # -- what a screen gives -----------------------------------------------------------------------------------
+
+    def panes(self) -> ComposeResult:
+        """The widgets between header and footer."""
+        yield from ()
+
+    def asked(self) -> None:
+        """Queue the requests of this screen; called whenever it comes to the front."""
+
+    def show(self) -> None:
+        """Refresh everything; called after results arrive, and when the screen comes to the front."""
+
+    def set_filter(self, text: str) -> str:
+        """Show only what matches; returns what is wrong with the text, if anything is. Called at every key."""
+        return ""
+
+    @property
+    def filter_text(self) -> str:
+        """The filter that holds."""
+        return ""
+
+    def commands(self) -> list[tuple[str, str]]:
+        """Command lines that give what the screen shows, each after a title; the first is copied at once."""
+        return []
+
+    def selected_text(self) -> list[tuple[str, str]]:
+        """What else can be copied, each after a title: the row, its name."""
+        return []
+
+    def table(self) -> Table | None:
+        """What the screen shows, for the export to CSV and JSON."""
+        return None
+
+    def focus_first(self) -> None:
+        """Give the focus to the widget that has it first."""
+        self.query_one(self.FIRST).focus()
+
+    # -- frame -------------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield ScreenTabs(self.NAME, self.symbols, id="tabs")
+        yield TotalsHeader(self.browse, id="totals")
+        yield from self.panes()
+        yield Footer(show_command_palette=False, compact=True)
+
+    def prompts(self) -> ComposeResult:
+        """The input lines; a screen yields them where they are to appear."""
+        names = " ".join(f"{name}=8" for name in list(self.session.program.symbols)[:3])
+        yield Prompt(self.FILTER_HINT, id=_FILTER)
+        yield Prompt(f"sizes, such as {names}", id=_SIZES)
+        yield Prompt("name, module or step", id=_GO_TO)
+
+    def on_mount(self) -> None:
+        self.focus_first()
+        self.show()
+
+    def on_screen_resume(self) -> None:
+        # A screen is painted before its requests compete for the processor.
+        self.call_after_refresh(self.asked)
+        if not self._is_fresh:
+            self.show_all()
+        self._is_fresh = False
+
+    def show_all(self) -> None:
+        """Bring the screen up to date, its frame included."""
+        with self.irscope.batch_update():
+            self.query_one(TotalsHeader).refresh()
+            self.show()
+
+    def show_progress(self) -> None:
+        """Say how far the worker is."""
+
+    @property
+    def irscope(self) -> IrscopeApp:
+        """The app, by its own type."""
+        return cast("IrscopeApp", self.app)
+
+    def title_of(self, pane: str, text: str) -> None:
+        """Set the title of a pane."""
+        # As content, not as text: text would be read as markup, and names of a model may hold brackets.
+        self.query_one(f"#{pane}").border_title = Content(text)
+
+    def say(self, text: str) -> None:
+        """A word to the user that goes away by itself."""
+        self.notify(self.symbols.clean(text), markup=False)
+
+    # -- typing ------------------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        self.query_one(f"#{_FILTER}", Prompt).open(self.filter_text)
+
+    def action_sizes(self) -> None:
+        if self.session.program.symbols:
+            self.query_one(f"#{_SIZES}", Prompt).open(self.browse.results.binding.text)
+        else:
+            self.say("This model has no symbolic sizes.")
+
+    def action_go_to(self) -> None:
+        self.query_one(f"#{_GO_TO}", Prompt).open("")
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        if message.input.id == _FILTER:
+            self._filter(message.value)
+
+    def on_prompt_closed(self, message: Prompt.Closed) -> None:
+        prompt, text = message.prompt, message.prompt.value
+        problem = ""
+        if prompt.id == _SIZES and message.keep:
+            problem = self.set_sizes(text)
+        elif prompt.id == _GO_TO and message.keep:
+            problem = self.go_to(text)
+        elif prompt.id == _FILTER and (not message.keep or self.set_filter(text)):
+            self._filter("")
+        prompt.mark(wrong=bool(problem))
+        if problem:
+            self.show_problem(problem)
+            return
+        prompt.display = False
+        self.focus_first()
+        self.show()
+
+    def _filter(self, text: str) -> None:
+        problem = self.set_filter(text)
+        self.query_one(f"#{_FILTER}", Prompt).mark(wrong=bool(problem))
+        self.show()
+        if problem:
+            self.show_problem(problem)
+
+    def show_problem(self, problem: str) -> None:
+        """Say what is wrong with what is being typed."""
+        self.say(problem)
+
+    def set_sizes(self, text: str) -> str:
+        """Bind symbols on all screens; returns an error message, if any."""
+        problem = self.browse.set_sizes(text)
+        if not problem:
+            self.query_one(TotalsHeader).refresh()
+        return problem
+
+    # -- places ------------------------------------------------------------------------------------------------
+
+    def go_to(self, text: str) -> str:
+        """Go to what a text names; returns what is wrong, if anything is."""
+        row = self.session.find(text)
+        if row is None:
+            return f"there is no node, module or step {text.strip()!r}"
+        self.session.jump(self.NAME, row)
+        return ""
+
+    def open_node(self, row: int) -> None:
+        """Show a row of the outline on the browse screen."""
+        self.irscope.open_place(Place("browse", row), jump=True)
+
+    def action_went_back(self) -> None:
+        self._travel(self.session.history.back(), "There is nothing before this.")
+
+    def action_went_on(self) -> None:
+        self._travel(self.session.history.forward(), "There is nothing after this.")
+
+    def _travel(self, place: Place | None, otherwise: str) -> None:
+        if place is None:
+            self.say(otherwise)
+        else:
+            self.irscope.open_place(place)
+
+    def action_bookmark(self) -> None:
+        if self.browse.is_empty:
+            return
+        is_there = self.session.bookmarks.toggle(self.browse.selected)
+        self.say(f"Bookmark {'on' if is_there else 'taken from'} {self.browse.row_text(self.browse.selected)}.")
+        self.show()
+
+    def action_bookmarks(self) -> None:
+        rows = self.session.bookmarks.rows()
+        if not rows:
+            self.say("There are no bookmarks; b puts one on the selected node.")
+            return
+        choices = [self.browse.row_text(row) for row in rows]
+        self.app.push_screen(ChoiceDialog("Bookmarks", choices), lambda index: None if index is None else self.open_node(rows[index]))
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def action_back(self) -> None:
+        if self.maximized is not None:
+            self.minimize()
+        elif self.filter_text:
+            self._filter("")
+
+    def action_zoom(self) -> None:
+        if self.maximized is not None:
+            self.minimize()
+            return
+        pane: Widget | None = self.focused
+        while pane is not None and not getattr(pane, "ALLOW_MAXIMIZE", None):
+            pane = pane.parent if isinstance(pane.parent, Widget) else None
+        if pane is not None and pane is not self:
+            self.maximize(pane, container=False)
+
+    def action_copy(self) -> None:
+        clean = self.symbols.clean
+        texts = [(title, clean(text)) for title, text in (*self.commands(), *self.selected_text())]
+        if not texts:
+            self.say("There is nothing to copy here.")
+            return
+        self.app.copy_to_clipboard(texts[0][1])
+        self.app.push_screen(CopyDialog(texts))
+
+    def action_export(self) -> None:
+        self.app.push_screen(ExportDialog(self, self.table()))
+
+    def screen_text(self) -> str:
+        """What stands on the screen, as text."""
+        return "\n".join(strip.text.rstrip() for strip in self._compositor.render_strips()) + "\n"
+
+    def action_warnings(self) -> None:
+        self.app.push_screen(TextDialog("Remarks", self.browse.remark_lines()))
+
+    def action_stop_work(self) -> None:
+        if self.session.queue.is_idle:
+            self.say("Nothing is being computed.")
+        else:
+            for request in self.session.queue.clear():
+                request.fail(Cancelled("stopped on request", hint="ctrl-r reads the file again and starts over"))
+            self.say("Stopped. What is not there yet stays unknown; ctrl-r starts over.")
+            self.show_all()
+
+    def stops(self) -> list[Widget]:
+        """The widgets that can have the focus, in order."""
+        return [widget for widget in self.focus_chain if widget.display]
+
+    def action_jump_mode(self) -> None:
+        stops = self.stops()
+        lines: list[Line] = [
+            (Span(f"  {key}  ", "mark"), Span(self._pane_title(widget))) for key, widget in zip(_JUMP_KEYS, stops, strict=False)
+        ]
+        self.app.push_screen(TextDialog("Go to", lines, keys=_JUMP_KEYS[: len(stops)]), self._focus_stop)
+
+    def _focus_stop(self, index: int | None) -> None:
+        if index is not None:
+            self.stops()[index].focus()
+
+    def _pane_title(self, widget: Widget) -> str:
+        titles = {**self.PANES, "detail": "Details"}
+        return titles.get(widget.id or "", widget.id or type(widget).__name__)
+
+    def action_next_pane(self) -> None:
+        self.focus_next()
+
+    def action_previous_pane(self) -> None:
+        self.focus_previous()
+
+
+def named(lines: Sequence[tuple[str, str]]) -> list[Line]:
+    """Titles with a text below each."""
+    found: list[Line] = []
+    for title, text in lines:
+        found += [(Span(title, "heading"),), (Span(text),), ()]
+    return found[:-1]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The top of the screen: the screens there are, and the totals.
+
+
+class ScreenTabs(Painted):
+    """The screens with their keys; the one that is shown is in brackets."""
+
+    def __init__(self, shown: str, symbols: Symbols, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.shown = shown
+        self.symbols = symbols
+
+    def tabs(self, width: int) -> list[tuple[str, Line]]:
+        """Each screen with what stands for it; where the room is short, titles get shorter."""
+        longest = max(len(record.title) for record in SCREENS)
+        room = next((room for room in range(longest, 0, -1) if self._total(room) <= width), 1)
+        return [(record.name, self._tab(record.key, record.title[:room], record.name == self.shown)) for record in SCREENS]
+
+    def _total(self, room: int) -> int:
+        return sum(len(record.title[:room]) + 4 for record in SCREENS) + 1
+
+    def _tab(self, key: str, title: str, is_shown: bool) -> Line:
+        if is_shown:
+            return (Span("[", "mark"), Span(f"{key} {title}", "heading"), Span("]", "mark"))
+        return (Span(" "), Span(key, "name"), Span(f" {title} ", "faint"))
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        return self.strip([span for _, tab in self.tabs(width) for span in tab] if y == 0 else (), width)
+
+    def on_click(self, event: events.Click) -> None:
+        at = 0
+        for name, tab in self.tabs(self.size.width):
+            at += sum(display_width(span.text) for span in tab)
+            if event.x < at:
+                self.app.call_later(self.app.run_action, f"app.open_screen('{name}')")
+                return
+
+
+class TotalsHeader(Painted):
+    """Shows the totals of a browse model."""
+
+    def __init__(self, browse: Browse, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.browse = browse
+
+    def render_line(self, y: int) -> Strip:
+        width, height = self.size
+        lines = self.browse.header(width, height)
+        return self.strip(lines[y] if y < len(lines) else (), width)
