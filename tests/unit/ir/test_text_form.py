@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 
@@ -394,3 +395,10 @@ def test_a_node_alone_is_one_line_without_numbering() -> None:
     node = graph.append("math.neg", [x], [tensor(DType.F32, (2,))], loc=Loc("m.py", 3))
     assert print_node(node) == '%?: f32[2] = math.neg(%x) ("m.py":3)'
     assert print_node(node, locations=False) == "%?: f32[2] = math.neg(%x)"
+
+
+def test_the_example_of_the_documentation_reads_and_prints_as_it_stands() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "text-form.md").read_text(encoding="utf-8")
+    found = re.search(r"```irs\n(.*?)```", page, re.S)
+    assert found
+    assert print_program(parse_program(found[1])) == re.sub(r"^#.*\n", "", found[1], flags=re.M)
