@@ -2,6 +2,7 @@
 # make test       the tests that are quick enough for every change
 # make test-full  all tests, with many more cases (minutes)
 # make check      ruff, mypy and the import contracts
+# make pages      docs/codes.md and the JSON schemas of docs/, from the source
 # make fuzz       mutants of every kind of file for MINUTES=10; goes on where the last run ended
 # make bench      how fast the core is on this machine
 # make clean      remove what the targets above leave behind
@@ -22,7 +23,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test test-full check fuzz bench clean
+.PHONY: help demo test test-full check pages fuzz bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -55,6 +56,11 @@ check: $(INSTALLED)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target $(COPY) .
 	cd $(COPY) && "$(abspath $(PY))" -m mypy --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p irscope
 	cd $(COPY) && PYTHONPATH=. "$(abspath $(VENV))/bin/lint-imports" --config "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.import_linter_cache" --no-logo
+
+pages: $(INSTALLED)
+	$(PY) -m irscope.codes > docs/codes.md
+	$(PY) -m irscope.report.schema > docs/report.schema.json
+	$(PY) -m irscope.tools.compare.document > docs/compare.schema.json
 
 fuzz: $(INSTALLED)
 	$(PY) -m tests.tools.fuzz --minutes $(MINUTES)

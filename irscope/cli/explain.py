@@ -19,7 +19,7 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         if args.code is None:
-            write_stream(sys.stdout, (f"{code}  {doc.title}\n" for code, doc in sorted(CODES.items())))
+            write_stream(sys.stdout, (f"{code}  {doc.title}\n" for code, doc in CODES.items()))
             return 0
         doc = CODES.get(args.code.upper())
         if doc is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from irscope.cli.main import COMMANDS, main
-from irscope.codes import CODES
+from irscope.codes import CODES, codes_page
 from irscope.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -87,14 +87,6 @@ def test_the_commands_are_documented() -> None:
     assert set(re.findall(r"^\| `irscope ([\w-]+)", page, re.M)) == set(COMMANDS)
 
 
-def codes_page() -> str:
-    """docs/codes.md as the table of codes gives it."""
-    lines = ["# Codes", "", "Every diagnostic and error has a code; `irscope explain CODE` prints the same text.", ""]
-    for code, doc in sorted(CODES.items()):
-        lines += [f"## {code}: {doc.title}", "", doc.text, ""]
-    return "\n".join(lines)
-
-
 def test_the_page_of_codes_is_fresh() -> None:
     page = ROOT / "docs" / "codes.md"
     if os.environ.get("IRSCOPE_UPDATE_DOCS"):
@@ -102,8 +94,15 @@ def test_the_page_of_codes_is_fresh() -> None:
     assert page.read_text(encoding="utf-8") == codes_page()
 
 
+def test_codes_are_in_order_and_say_something() -> None:
+    """Each once: JSON would keep the last of two records silently."""
+    written = re.findall(r'^ "(\w+)": \{', (ROOT / "irscope" / "codes.json").read_text(encoding="utf-8"), re.M)
+    assert written == sorted(set(written)) == list(CODES)
+    assert all(re.fullmatch(r"IRS\d{3}", code) and doc.title and doc.text for code, doc in CODES.items())
+
+
 def test_every_code_in_the_source_has_a_record_and_every_record_is_used() -> None:
     folders = ("irscope", "frontends", "passes", "tui")
-    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if path.parent.name != "codes"]
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     used = {code for path in sources for code in re.findall(r"\bIRS\d{3}\b", path.read_text(encoding="utf-8"))}
     assert used == set(CODES)
