@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.program import Observed
 from irscope.ir.types import TensorType, Type
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
-from irscope.ops.spec import OpSpec
+from irscope.ops.spec import OpCall, OpSpec
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.strides import Strides
 from irscope.passes.shapes import Shapes

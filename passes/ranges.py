@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import LocalNames, Traits
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 from irscope.passes.alias import Alias
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.frames import Locals, held_by_calls

@@ -13,10 +13,10 @@ from irscope.devices import Target
 from irscope.frontends.eager.record import dtype_of
 from irscope.frontends.eager.values import recorded_size
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.ops.scratch.recorder import Scratch
 from irscope.ops.scratch.sdpa import Attention, Kernel, choose
+from irscope.ops.spec import OpCall
 
 Route: TypeAlias = Callable[[Target, Sequence[Any], Mapping[str, Any]], Any]
 _MASK_ALIGNMENT = 8

@@ -20,8 +20,8 @@ from irscope.ir.graph import Node, Role, paused_gc
 from irscope.ir.names import Names
 from irscope.ir.places import Scope
 from irscope.ir.program import Program
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 from irscope.training.trace import Category, LiveStep, Piece, Span, StepOp, Trace, label, module_of, piece_name
 
 

@@ -22,8 +22,8 @@ from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.names import Names
 from irscope.ir.program import Called
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall, RuleError
 
 MOST_NODES: Final = 5_000_000
 

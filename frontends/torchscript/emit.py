@@ -25,8 +25,8 @@ from irscope.ir.payload import Literal
 from irscope.ir.places import Loc, Scope
 from irscope.ir.program import Called
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, TensorType, Type, scalar, tensor
-from irscope.ops.call import Known, OpCall, RuleContext, RuleError
 from irscope.ops.registry import find_op
+from irscope.ops.spec import Known, OpCall, RuleContext, RuleError
 from irscope.ops.values import to_array
 
 MOST_NODES = 5_000_000

@@ -6,11 +6,9 @@ kernels take besides. What nobody knows is `Absent.UNKNOWN`, never zero. A rule 
 
 from __future__ import annotations
 
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.registry import OpRegistry, default_registry, find_op
-from irscope.ops.spec import Absent, Family, OpSpec, UnknownCost, numel, op
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import Absent, Family, OpCall, OpSpec, RuleError, Temporaries, UnknownCost, numel, op
 
 __all__ = [
     "Absent",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim, dim_max, floordiv, mod
 from irscope.ir.types import TensorType, Type
-from irscope.ops.call import Known, OpCall
 from irscope.ops.elementwise import each, on_first, result_type_of
+from irscope.ops.ort import halves, in_place
 from irscope.ops.promotion import result_dtype
 from irscope.ops.rules import broadcast_type, operands, per_element
 from irscope.ops.sizes import replaced
-from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, op
 from irscope.ops.values import Array, apply
 
 
@@ -49,6 +49,7 @@ def activation(
     function: Callable[[Array, OpCall], Any],
     summary: str,
     on_dim: Callable[[OpCall, Dim], Dim] | None = None,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of an activation function; `costs` are elementwise and transcendental operations an element."""
     return op(
@@ -58,11 +59,12 @@ def activation(
         cost=per_element(*costs),
         evaluate=on_first(function, on_dim),
         summary=summary,
+        **facts,
     )
 
 
 _SIMPLE = (
-    activation("relu", "", (1, 0), lambda x, call: np.maximum(x, 0), "max(x, 0).", lambda call, dim: dim_max(dim, 0)),
+    activation("relu", "", (1, 0), lambda x, call: np.maximum(x, 0), "max(x, 0).", lambda call, dim: dim_max(dim, 0), ort=in_place("Relu")),
     activation("relu6", "", (2, 0), lambda x, call: np.clip(x, 0, 6), "x limited to 0 ... 6."),
     activation(
         "leaky_relu",
@@ -70,6 +72,7 @@ _SIMPLE = (
         (2, 0),
         lambda x, call: np.where(x < 0, x * call.attr("alpha"), x),
         "x, scaled by alpha where negative.",
+        ort=in_place("LeakyRelu"),
     ),
     activation(
         "thresholded_relu",
@@ -77,6 +80,7 @@ _SIMPLE = (
         (1, 0),
         lambda x, call: np.where(x > call.attr("alpha"), x, call.attr("value")),
         "x where it is above alpha, else a fixed value.",
+        ort=in_place("ThresholdedRelu"),
     ),
     activation(
         "elu",
@@ -84,6 +88,7 @@ _SIMPLE = (
         (3, 1),
         lambda x, call: call.attr("scale") * np.where(x < 0, call.attr("alpha") * np.expm1(np.minimum(x, 0) * call.attr("input_scale")), x),
         "x, alpha (exp(x) - 1) where negative.",
+        ort=in_place("Elu"),
     ),
     activation(
         "selu",
@@ -91,16 +96,26 @@ _SIMPLE = (
         (4, 1),
         lambda x, call: call.attr("gamma") * np.where(x < 0, call.attr("alpha") * np.expm1(np.minimum(x, 0)), x),
         "ELU with the alpha and scale that keep mean and variance.",
+        ort=in_place("Selu"),
     ),
-    activation("celu", "float alpha=1.0", (4, 1), lambda x, call: _celu(x, call.attr("alpha")), "ELU that is smooth for every alpha."),
+    activation(
+        "celu",
+        "float alpha=1.0",
+        (4, 1),
+        lambda x, call: _celu(x, call.attr("alpha")),
+        "ELU that is smooth for every alpha.",
+        ort=in_place("Celu"),
+    ),
     activation(
         "gelu", "str approximate='none'", (4, 1), _gelu, "x times the normal distribution function, exact or with approximate='tanh'."
     ),
     activation("quick_gelu", "float alpha=1.702", (2, 1), lambda x, call: x * _sigmoid(x * call.attr("alpha")), "x sigmoid(alpha x)."),
     activation("silu", "", (1, 1), lambda x, call: x * _sigmoid(x), "x sigmoid(x)."),
-    activation("swish", "float alpha=1.0", (2, 1), lambda x, call: x * _sigmoid(x * call.attr("alpha")), "x sigmoid(alpha x)."),
-    activation("mish", "", (1, 2), lambda x, call: x * np.tanh(np.logaddexp(0, x)), "x tanh(softplus(x))."),
-    activation("sigmoid", "", (0, 1), lambda x, call: _sigmoid(x), "1 / (1 + exp(-x))."),
+    activation(
+        "swish", "float alpha=1.0", (2, 1), lambda x, call: x * _sigmoid(x * call.attr("alpha")), "x sigmoid(alpha x).", ort=halves("Swish")
+    ),
+    activation("mish", "", (1, 2), lambda x, call: x * np.tanh(np.logaddexp(0, x)), "x tanh(softplus(x)).", ort=halves("Mish")),
+    activation("sigmoid", "", (0, 1), lambda x, call: _sigmoid(x), "1 / (1 + exp(-x)).", ort=in_place("Sigmoid")),
     activation("logsigmoid", "", (0, 1), lambda x, call: -np.logaddexp(0, -x), "Logarithm of the sigmoid."),
     activation(
         "hardsigmoid",
@@ -108,8 +123,11 @@ _SIMPLE = (
         (4, 0),
         lambda x, call: np.clip(x * call.attr("alpha") + call.attr("beta"), 0, 1),
         "alpha x + beta limited to 0 ... 1.",
+        ort=in_place("HardSigmoid"),
     ),
-    activation("hardswish", "", (5, 0), lambda x, call: x * np.clip(x / 6 + 0.5, 0, 1), "x hardsigmoid(x) with slope 1/6."),
+    activation(
+        "hardswish", "", (5, 0), lambda x, call: x * np.clip(x / 6 + 0.5, 0, 1), "x hardsigmoid(x) with slope 1/6.", ort=halves("HardSwish")
+    ),
     activation(
         "hardtanh",
         "float min_value=-1.0, float max_value=1.0",
@@ -123,8 +141,9 @@ _SIMPLE = (
         (1, 1),
         lambda x, call: _softplus(x, call.attr("beta"), call.attr("threshold")),
         "log(1 + exp(x)).",
+        ort=in_place("Softplus"),
     ),
-    activation("softsign", "", (3, 0), lambda x, call: x / (1 + np.abs(x)), "x / (1 + |x|)."),
+    activation("softsign", "", (3, 0), lambda x, call: x / (1 + np.abs(x)), "x / (1 + |x|).", ort=in_place("Softsign")),
     activation(
         "hardshrink", "float lambd=0.5", (1, 0), lambda x, call: np.where(np.abs(x) > call.attr("lambd"), x, 0), "x, zero near zero."
     ),
@@ -135,7 +154,9 @@ _SIMPLE = (
         lambda x, call: np.sign(x) * np.maximum(np.abs(x) - call.attr("lambd"), 0),
         "x moved toward zero by lambd.",
     ),
-    activation("shrink", "float lambd=0.5, float bias=0.0", (2, 0), _shrink, "x moved toward zero by bias, zero near zero."),
+    activation(
+        "shrink", "float lambd=0.5, float bias=0.0", (2, 0), _shrink, "x moved toward zero by bias, zero near zero.", ort=in_place("Shrink")
+    ),
     activation("tanhshrink", "", (1, 1), lambda x, call: x - np.tanh(x), "x - tanh(x)."),
 )
 

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 from irscope.ir.dims import Dim, SymDim, dim_min, exact_div, floordiv, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.scratch.composites import attention_rows
 from irscope.ops.scratch.sdpa import sdpa_rule
-from irscope.ops.spec import Family, UnknownCost, numel, op, sizes
+from irscope.ops.spec import Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.work import joint_sizes, products, softmax_work
 
 

@@ -6,9 +6,9 @@ from irscope.ir.dims import Dim, dim_max, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.attention import attending, hidden_pairs, shared_out
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
-from irscope.ops.spec import Absent, Family, UnknownCost, op, sizes
+from irscope.ops.ort import packs, packs_attention
+from irscope.ops.spec import Absent, Family, OpCall, RuleError, UnknownCost, op, sizes
 from irscope.ops.work import products
 
 
@@ -222,6 +222,7 @@ OPS = (
         infer=_infer_fused,
         cost=_cost_fused,
         summary="Attention with its input projection; keys and values so far are one tensor.",
+        ort=packs(packs_attention, "Attention"),
     ),
     op(
         "nn.ort_quantized_attention(Tensor x, Tensor w, Tensor b, Tensor x_scale, Tensor w_scale, Tensor? mask, Tensor? x_zero_point, "

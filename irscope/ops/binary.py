@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -11,14 +11,14 @@ from irscope.ir.dims import Dim, SymDim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, Type
-from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.dimrules import both, either, floor_div, floor_mod, power, select, trunc_div, trunc_mod
 from irscope.ops.elementwise import result_element
+from irscope.ops.ort import in_place
 from irscope.ops.promotion import promote_types, result_dtype, to_float
 from irscope.ops.rules import broadcast_type, dtype_attr, operands, per_element
 from irscope.ops.scratch.picking import where_rule
 from irscope.ops.scratch.pointwise import power_rule
-from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import Array, apply, numpy_dtype, objects
 
 OnArrays = Callable[[Any, Any], Any]
@@ -91,6 +91,7 @@ def binary(
     *,
     costs: tuple[int, int] = (1, 0),
     rule: DTypeRule | None = None,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of a function of two tensors that broadcast, or of a tensor and the number `value`."""
     return op(
@@ -100,6 +101,7 @@ def binary(
         cost=per_element(*costs),
         evaluate=None if on_arrays is None else evaluate_pair(lambda _, a, b: on_arrays(a, b), on_dims),
         summary=summary,
+        **facts,
     )
 
 
@@ -132,7 +134,9 @@ def _subtract_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
     return a - int(call.attr("alpha")) * b
 
 
-def _sum_like(name: str, sign: str, summary: str, on_arrays: Callable[[OpCall, Array, Array], Any], on_dims: OnDims) -> OpSpec:
+def _sum_like(
+    name: str, sign: str, summary: str, on_arrays: Callable[[OpCall, Array, Array], Any], on_dims: OnDims, **facts: Unpack[Facts]
+) -> OpSpec:
     return op(
         f"math.{name}(Tensor x, Tensor? y, *, any? value, any alpha=1, bool reverse=False, dtype? dtype) -> Tensor",
         Family.ELEMENTWISE,
@@ -140,6 +144,7 @@ def _sum_like(name: str, sign: str, summary: str, on_arrays: Callable[[OpCall, A
         cost=lambda call: per_element(1 if call.attr("alpha") == 1 else 2)(call),
         evaluate=evaluate_pair(on_arrays, on_dims),
         summary=summary,
+        **facts,
     )
 
 
@@ -313,6 +318,7 @@ _MORE = (
         cost=per_element(2),
         evaluate=_evaluate_clamp,
         summary="Limits each element to a range.",
+        ort=in_place("Clip"),
     ),
     op(
         "math.lerp(Tensor x, Tensor y, Tensor? weight, *, any? value) -> Tensor",

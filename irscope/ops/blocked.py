@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from irscope.ir.dims import Dim, floordiv
 from irscope.ir.types import Type
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.rules import moved
-from irscope.ops.spec import Family, op
+from irscope.ops.spec import Family, OpCall, RuleError, op
 
 
 def _infer_blocked(call: OpCall) -> Type:

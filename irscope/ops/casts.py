@@ -7,12 +7,12 @@ import numpy as np
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.dimrules import is_not_equal
 from irscope.ops.layouts import suggests_channels_last
+from irscope.ops.ort import in_place
 from irscope.ops.rules import dtype_attr, moved, total_bytes, with_dtype
-from irscope.ops.spec import Family, op
+from irscope.ops.spec import Family, Known, OpCall, RuleError, op
 from irscope.ops.values import NEVER_NAN, is_symbolic, numpy_dtype, objects, round_to, settle
 
 
@@ -106,6 +106,7 @@ OPS = (
         cost=moved,
         evaluate=_evaluate_cast,
         summary="Converts every element to another type, always into new storage.",
+        ort=in_place("Cast"),
     ),
     op(
         "tensor.cast_like(Tensor x, Tensor target, *, bool saturate=True, str? round_mode) -> Tensor",
@@ -132,5 +133,6 @@ OPS = (
         cost=moved,
         evaluate=_evaluate_bitcast,
         summary="Reads the same bits as another element type of the same size.",
+        ort=in_place("BitCast"),
     ),
 )

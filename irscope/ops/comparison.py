@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Type
 from irscope.ops.binary import OnArrays, OnDims, numbers, pair
-from irscope.ops.call import Known, OpCall
 from irscope.ops.dimrules import is_equal, is_less, is_less_equal, is_not_equal
 from irscope.ops.promotion import result_dtype
 from irscope.ops.rules import broadcast_type, fixed, operands, per_element, with_dtype
-from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, op
 from irscope.ops.values import apply, is_symbolic, settle
 
 
@@ -21,7 +20,7 @@ def _infer(call: OpCall) -> Type:
     return broadcast_type(call, operands(call), DType.BOOL)
 
 
-def _compare(name: str, summary: str, on_arrays: OnArrays, on_dims: OnDims) -> OpSpec:
+def _compare(name: str, summary: str, on_arrays: OnArrays, on_dims: OnDims, **facts: Unpack[Facts]) -> OpSpec:
     def evaluate(call: OpCall) -> Known | None:
         sides = pair(call)
         if sides is None or (any(map(is_symbolic, sides)) and any(side.dtype.kind not in "iubO" for side in sides)):
@@ -38,6 +37,7 @@ def _compare(name: str, summary: str, on_arrays: OnArrays, on_dims: OnDims) -> O
         cost=per_element(1),
         evaluate=evaluate,
         summary=summary,
+        **facts,
     )
 
 

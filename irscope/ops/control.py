@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from irscope.ops.cost import FREE
-from irscope.ops.spec import Absent, Family, OpSpec, op
+from irscope.ops.spec import Absent, Facts, Family, OpSpec, op
 
 
-def _control(schema: str, summary: str) -> OpSpec:
-    return op(schema, Family.CONTROL, infer=Absent.CONTROL, cost=Absent.CONTROL, summary=summary)
+def _control(schema: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.CONTROL, infer=Absent.CONTROL, cost=Absent.CONTROL, summary=summary, **facts)
 
 
 OPS = (

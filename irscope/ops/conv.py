@@ -5,11 +5,11 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, Type, tensor
-from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
+from irscope.ops.ort import FUSED_CONVOLUTION, copies_weight, packs, packs_quantized_filter, takes, takes_convolution
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.images import conv_rule
-from irscope.ops.spec import Family, numel, op, sizes
+from irscope.ops.spec import SIZES, Family, OpCall, RuleError, numel, op, sizes
 from irscope.ops.windows import Layout, image_layout, slid, spread, window_axes
 from irscope.ops.work import products
 
@@ -153,6 +153,7 @@ OPS = (
         cost=conv_cost,
         temporaries=conv_rule,
         summary="Convolution over any number of spatial axes; weights are (outputs, inputs of a group, window), a batch axis is optional.",
+        ort=takes(takes_convolution, "Conv"),
     ),
     op(
         f"nn.conv_transpose(Tensor x, Tensor w, Tensor? b, *, {_WINDOW}, int[] output_padding=[], int[] output_shape=[], "
@@ -162,6 +163,7 @@ OPS = (
         cost=_cost_transposed,
         temporaries=conv_rule,
         summary="Transposed convolution; weights are (inputs, outputs of a group, window).",
+        ort=packs(copies_weight, "ConvTranspose"),
     ),
     op(
         f"nn.fused_conv(Tensor x, Tensor w, Tensor? b, Tensor? z, *, {_WINDOW}, str activation='', float[] activation_params=[], "
@@ -170,6 +172,7 @@ OPS = (
         infer=_infer_conv,
         cost=_cost_fused,
         summary="Convolution that adds `z` and applies an activation.",
+        ort=FUSED_CONVOLUTION,
     ),
     op(
         f"nn.deform_conv(Tensor x, Tensor w, Tensor offset, Tensor? b, Tensor? mask, *, {_WINDOW}, int offset_group=1) -> Tensor",
@@ -192,6 +195,7 @@ OPS = (
         infer=_infer_quantized,
         cost=_cost_quantized,
         summary="Convolution of quantized tensors with a quantized result.",
+        ort=packs(packs_quantized_filter, "QLinearConv"),
     ),
     op(
         "nn.causal_conv(Tensor x, Tensor w, Tensor? b, Tensor? past_state, *, str activation='none') -> (Tensor y, Tensor? present_state)",

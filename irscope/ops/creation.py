@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -12,12 +12,11 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import ScalarType, TensorType, Type, scalar, tensor
 from irscope.ops.binary import number_array
-from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.elementwise import result_element
 from irscope.ops.promotion import DEFAULT_FLOAT, result_dtype, scalar_dtype
 from irscope.ops.rules import device_of, dtype_attr, free, per_element, written_only
 from irscope.ops.sizes import as_size, axis_attr, given_shape
-from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import dims_array, is_symbolic, numpy_dtype, objects, settle, static_shape
 
 
@@ -383,8 +382,8 @@ def _evaluate_from_scalar(call: OpCall) -> Known | None:
     return None if x is None else settle(x.reshape(()), result_element(call))
 
 
-def _query(schema: str, infer: Any, evaluate: Any, summary: str) -> OpSpec:
-    return op(schema, Family.CREATION, infer=infer, cost=free, evaluate=evaluate, needs_values=False, summary=summary)
+def _query(schema: str, infer: Any, evaluate: Any, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.CREATION, infer=infer, cost=free, evaluate=evaluate, needs_values=False, summary=summary, **facts)
 
 
 _QUERIES = (

@@ -7,10 +7,9 @@ import numpy as np
 from irscope.ir.dims import Dim, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.call import Known, OpCall
 from irscope.ops.indexing import plain
 from irscope.ops.rules import moved
-from irscope.ops.spec import Family, op
+from irscope.ops.spec import Family, Known, OpCall, op
 from irscope.ops.values import Array
 
 

@@ -7,10 +7,9 @@ import numpy as np
 from irscope.ir.dims import dim_max
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType
-from irscope.ops.call import Known, OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.scratch.picking import diff_rule
-from irscope.ops.spec import Family, numel, op
+from irscope.ops.spec import Family, Known, OpCall, numel, op
 from irscope.ops.values import is_symbolic
 
 

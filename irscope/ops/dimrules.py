@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, equal, exact_div, floordiv, less, less_equal, mod
-from irscope.ops.call import SIZES, OpCall
+from irscope.ops.spec import SIZES, OpCall
 
 DimFunction = Callable[..., Dim]
 

@@ -9,12 +9,11 @@ import numpy as np
 
 from irscope.ir.dims import Dim, product
 from irscope.ir.types import Type, tensor
-from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, working
 from irscope.ops.rules import broadcast_dim
 from irscope.ops.scratch.einsums import einsum_rule
-from irscope.ops.spec import Family, op, sizes
+from irscope.ops.spec import Family, Known, OpCall, RuleError, op, sizes
 from irscope.ops.values import is_symbolic
 from irscope.ops.work import products
 

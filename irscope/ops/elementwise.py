@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.types import ScalarType, TensorType, Type
-from irscope.ops.call import Infer, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.dimrules import absolute, negate, sign
+from irscope.ops.ort import in_place
 from irscope.ops.promotion import result_dtype, to_float
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, with_dtype
 from irscope.ops.scratch.pointwise import is_finite_rule, is_inf_rule
-from irscope.ops.spec import Family, OpSpec, numel, op
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, Temporaries, numel, op
 from irscope.ops.values import Array, apply, objects
 
 Kind = Literal["same", "float", "bool", "real", "real float"]
@@ -83,6 +82,7 @@ def unary(
     on_dim: OnDim | None = None,
     attrs: str = "",
     temporaries: Temporaries | None = None,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of a function of one tensor; `costs` are elementwise and transcendental operations an element."""
     return op(
@@ -93,6 +93,7 @@ def unary(
         evaluate=None if on_array is None else on_first(lambda array, _: on_array(array), on_dim),
         temporaries=temporaries,
         summary=summary,
+        **facts,
     )
 
 
@@ -146,7 +147,7 @@ _UNARY = (
     unary("math.atan", "float", (0, 1), np.arctan, "Inverse tangent."),
     unary("math.sinh", "float", (0, 1), np.sinh, "Hyperbolic sine."),
     unary("math.cosh", "float", (0, 1), np.cosh, "Hyperbolic cosine."),
-    unary("math.tanh", "float", (0, 1), np.tanh, "Hyperbolic tangent."),
+    unary("math.tanh", "float", (0, 1), np.tanh, "Hyperbolic tangent.", ort=in_place("Tanh")),
     unary("math.asinh", "float", (0, 1), np.arcsinh, "Inverse hyperbolic sine."),
     unary("math.acosh", "float", (0, 1), np.arccosh, "Inverse hyperbolic cosine."),
     unary("math.atanh", "float", (0, 1), np.arctanh, "Inverse hyperbolic tangent."),
@@ -191,7 +192,7 @@ _UNARY = (
 )
 
 
-def _part(name: str, on_array: OnArray, kind: Kind, summary: str) -> OpSpec:
+def _part(name: str, on_array: OnArray, kind: Kind, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     return op(
         f"{name}(Tensor(a) x) -> Tensor(a)",
         Family.VIEW,
@@ -199,6 +200,7 @@ def _part(name: str, on_array: OnArray, kind: Kind, summary: str) -> OpSpec:
         cost=free,
         evaluate=on_first(lambda array, _: on_array(array)),
         summary=summary,
+        **facts,
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.scratch.gradients import (
     attention_gradient_rule,
@@ -23,8 +24,7 @@ from irscope.ops.scratch.gradients import (
     softmax_gradient_rule,
     spatial_nll_gradient_rule,
 )
-from irscope.ops.spec import CostRule, Family, OpSpec, UnknownCost, numel, op, sizes
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpSpec, Temporaries, UnknownCost, numel, op, sizes
 from irscope.ops.work import like, products
 
 
@@ -53,7 +53,9 @@ def _each(elementwise: int, transcendental: int = 0) -> CostRule:
     return cost
 
 
-def _pointwise(name: str, elementwise: int, transcendental: int = 0, temporaries: Temporaries | None = None) -> OpSpec:
+def _pointwise(
+    name: str, elementwise: int, transcendental: int = 0, temporaries: Temporaries | None = None, **facts: Unpack[Facts]
+) -> OpSpec:
     """The gradient of a function of single elements; costs are operations an element."""
     return op(
         f"grad.{name}(Tensor dy, Tensor? x, Tensor? other) -> Tensor",
@@ -62,6 +64,7 @@ def _pointwise(name: str, elementwise: int, transcendental: int = 0, temporaries
         cost=_each(elementwise, transcendental),
         temporaries=temporaries,
         summary=f"Gradient of {name}.",
+        **facts,
     )
 
 
@@ -97,7 +100,7 @@ def _like_scores(call: OpCall) -> Type:
     return tensor(x.dtype, x.shape, x.device)
 
 
-def _loss(name: str, elementwise: int, transcendental: int = 0, temporaries: Temporaries | None = None) -> OpSpec:
+def _loss(name: str, elementwise: int, transcendental: int = 0, temporaries: Temporaries | None = None, **facts: Unpack[Facts]) -> OpSpec:
     def cost(call: OpCall) -> Cost:
         count = numel(call.types[1])
         return Cost(elementwise=count * elementwise, transcendental=count * transcendental)
@@ -109,6 +112,7 @@ def _loss(name: str, elementwise: int, transcendental: int = 0, temporaries: Tem
         cost=cost,
         temporaries=temporaries,
         summary=f"Gradient of the loss {name}.",
+        **facts,
     )
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import broadcast_shapes, per_input, picked, total_bytes
 from irscope.ops.scratch.picking import bincount_rule, embedding_rule, index_rule, masked_select_rule, nonzero_parts_rule, nonzero_rule
 from irscope.ops.sizes import axis_attr, replaced
-from irscope.ops.spec import CostRule, Family, OpSpec, numel, op, sizes
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpSpec, RuleError, Temporaries, numel, op, sizes
 from irscope.ops.values import is_symbolic, settle, static_shape
 
 
@@ -327,9 +325,10 @@ def read(
     summary: str,
     cost: CostRule = picked,
     temporaries: Temporaries | None = None,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of an operator that reads where indices say."""
-    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, temporaries=temporaries, summary=summary)
+    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, temporaries=temporaries, summary=summary, **facts)
 
 
 OPS = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import MapType, Shape, Type, map_of, sequence, tensor
-from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import dtype_attr, moved, per_element
-from irscope.ops.spec import Absent, Family, OpSpec, numel, op, sizes
+from irscope.ops.spec import SIZES, Absent, Facts, Family, OpCall, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.work import like, products
 
 
@@ -114,8 +115,8 @@ def _infer_relabelled(call: OpCall) -> Type:
     return tensor(dtype_attr(call, x.dtype), x.shape, x.device)
 
 
-def _record(schema: str, infer: object, cost: object, summary: str) -> OpSpec:
-    return op(schema, Family.LEARNING, infer=infer, cost=cost, summary=summary)  # type: ignore[arg-type]  # passed through
+def _record(schema: str, infer: object, cost: object, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.LEARNING, infer=infer, cost=cost, summary=summary, **facts)  # type: ignore[arg-type]  # passed through
 
 
 def _scaled(call: OpCall) -> Cost:

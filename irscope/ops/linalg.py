@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 
 from irscope.ir.dims import Dim, SymDim, dim_min, floordiv, less, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, Type, tensor
-from irscope.ops.call import Infer, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, plain
 from irscope.ops.scratch.cells import cdist_rule, solver_rule
-from irscope.ops.spec import Absent, CostRule, Family, OpSpec, UnknownCost, numel, op, sizes
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import (
+    Absent,
+    CostRule,
+    Facts,
+    Family,
+    Infer,
+    Known,
+    OpCall,
+    OpSpec,
+    RuleError,
+    Temporaries,
+    UnknownCost,
+    numel,
+    op,
+    sizes,
+)
 from irscope.ops.work import joint_sizes, like, products
 
 _REAL_PART = {DType.C64: DType.F32, DType.C128: DType.F64}
@@ -210,8 +225,10 @@ def _evaluate_det(call: OpCall) -> Known | None:
     return None if known is None else as_result(call, np.linalg.det(known[0]))
 
 
-def _matrix_op(schema: str, infer: Infer, cost: CostRule | Absent, summary: str, temporaries: Temporaries | None = None) -> OpSpec:
-    return op(schema, Family.CONTRACTION, infer=infer, cost=cost, temporaries=temporaries, summary=summary)
+def _matrix_op(
+    schema: str, infer: Infer, cost: CostRule | Absent, summary: str, temporaries: Temporaries | None = None, **facts: Unpack[Facts]
+) -> OpSpec:
+    return op(schema, Family.CONTRACTION, infer=infer, cost=cost, temporaries=temporaries, summary=summary, **facts)
 
 
 _EIGEN_NOTE = "the number of steps depends on the values, so its cost is unknown"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from irscope.ir.dims import Dim
 from irscope.ir.types import Shape, Type, tensor
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import broadcast_shapes
 from irscope.ops.scratch.folding import LOSSES, cross_entropy_rule, nll_rule
-from irscope.ops.spec import Absent, Family, OpSpec, numel, op
+from irscope.ops.spec import Absent, Facts, Family, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.work import softmax_work
 
 
@@ -55,7 +56,7 @@ def _infer_elementwise(call: OpCall) -> Type:
     return tensor(x.dtype, _reduced(call, broadcast_shapes(call, [x.shape, call.shape("target")])), x.device)
 
 
-def _elementwise(name: str, elementwise: int, transcendental: int, summary: str, attrs: str = "") -> OpSpec:
+def _elementwise(name: str, elementwise: int, transcendental: int, summary: str, attrs: str = "", **facts: Unpack[Facts]) -> OpSpec:
     def cost(call: OpCall) -> Cost:
         count = numel(call.types[0])
         more = int(call.given("weight"))
@@ -68,6 +69,7 @@ def _elementwise(name: str, elementwise: int, transcendental: int, summary: str,
         cost=cost,
         temporaries=LOSSES.get(name),
         summary=summary,
+        **facts,
     )
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
+from irscope.ops.ort import packs, packs_gemm, packs_matmul
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.composites import linear_copy, matmul_copies
 from irscope.ops.scratch.gemm import addmm_rule, addmv_rule, baddbmm_rule, linear_rule, matmul_rule
-from irscope.ops.spec import Family, OpSpec, UnknownCost, numel, op, sizes
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, Temporaries, UnknownCost, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle
 from irscope.ops.work import joint_sizes, products
 
@@ -255,8 +255,8 @@ def _cost_grouped(call: OpCall) -> Cost:
     return products(groups * a[-2] * a[-1] * b[-1])
 
 
-def _product_op(schema: str, summary: str, temporaries: Temporaries) -> OpSpec:
-    return op(schema, Family.CONTRACTION, infer=_infer_added, cost=_cost_added, temporaries=temporaries, summary=summary)
+def _product_op(schema: str, summary: str, temporaries: Temporaries, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.CONTRACTION, infer=_infer_added, cost=_cost_added, temporaries=temporaries, summary=summary, **facts)
 
 
 OPS = (
@@ -269,6 +269,7 @@ OPS = (
         temporaries=matmul_rule,
         intermediates=matmul_copies,
         summary="Matrix product; leading axes are batches that broadcast, a side with one axis is a vector.",
+        ort=packs(packs_matmul, "MatMul"),
     ),
     op(
         "nn.linear(Tensor x, Tensor w, Tensor? b, *, dtype? dtype) -> Tensor",
@@ -288,6 +289,7 @@ OPS = (
         cost=_cost_gemm,
         evaluate=_evaluate_gemm,
         summary="alpha * A * B + beta * C for matrices, either of them transposed, with an optional activation.",
+        ort=packs(packs_gemm, "Gemm", "FusedGemm"),
     ),
     _product_op(
         "math.addmm(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",
@@ -333,6 +335,7 @@ OPS = (
         infer=_infer_fused,
         cost=_cost_fused,
         summary="Matrix product with its operands' transposes, a factor and an activation folded in.",
+        ort=packs(packs_gemm, "FusedMatMul"),
     ),
     op(
         "math.grouped_matmul(Tensor a, Tensor b, Tensor? offsets, *, dtype? dtype) -> Tensor",

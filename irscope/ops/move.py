@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim, SymDim, equal, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.binary import number_array
-from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
+from irscope.ops.ort import in_place
 from irscope.ops.promotion import result_dtype
 from irscope.ops.rules import broadcast_shapes, device_of, like_first, moved, total_bytes
 from irscope.ops.scratch.picking import pad_rule, roll_rule
 from irscope.ops.sizes import as_size, axis_attr, given_axes, length_of, replaced, unknown_sizes
-from irscope.ops.spec import Family, OpSpec, op
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, Temporaries, op
 from irscope.ops.values import Array, as_ints, as_objects, is_symbolic, settle, static_shape
 
 
@@ -291,9 +290,10 @@ def move(
     summary: str,
     family: Family = Family.MOVE,
     temporaries: Temporaries | None = None,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of an operator that only moves elements."""
-    return op(schema, family, infer=infer, cost=moved, evaluate=evaluate, temporaries=temporaries, summary=summary)
+    return op(schema, family, infer=infer, cost=moved, evaluate=evaluate, temporaries=temporaries, summary=summary, **facts)
 
 
 OPS = (
@@ -336,6 +336,7 @@ OPS = (
         like_first,
         _evaluate_trilu,
         "Keeps one side of a diagonal, zeros elsewhere.",
+        ort=in_place("Trilu"),
     ),
     move(
         "tensor.reverse_sequence(Tensor x, Tensor sequence_lens, *, int batch_axis=1, int time_axis=0) -> Tensor",

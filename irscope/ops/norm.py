@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Unpack
 
 from irscope.ir.dims import Dim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import SIZES, Infer, OpCall, RuleError
 from irscope.ops.cost import Cost
+from irscope.ops.ort import takes, takes_result
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.composites import group_statistics, instance_statistics, layer_statistics
 from irscope.ops.scratch.norms import batch_norm_rule, group_norm_rule, instance_norm_rule, layer_norm_rule, rms_norm_rule
-from irscope.ops.spec import CostRule, Family, OpSpec, numel, op, sizes
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Infer, OpCall, OpSpec, RuleError, Temporaries, numel, op, sizes
 from irscope.ops.work import joint_sizes, like
 
 
@@ -223,8 +223,11 @@ def _norm(
     summary: str,
     temporaries: Temporaries | None = None,
     intermediates: Callable[[OpCall], Dim] | None = None,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
-    return op(schema, Family.NORMALIZATION, infer=infer, cost=cost, temporaries=temporaries, intermediates=intermediates, summary=summary)
+    return op(
+        schema, Family.NORMALIZATION, infer=infer, cost=cost, temporaries=temporaries, intermediates=intermediates, summary=summary, **facts
+    )
 
 
 _BATCH = "float momentum=0.1, float epsilon=1e-05, int axis=1"
@@ -327,6 +330,7 @@ OPS = (
         like("x"),
         _cost_bias_gelu,
         "Adds a bias and applies GELU.",
+        ort=takes(takes_result, "BiasGelu"),
     ),
     _norm(
         "nn.weight_norm(Tensor v, Tensor g, *, int axis=0) -> (Tensor w, Tensor? norms)",

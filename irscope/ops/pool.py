@@ -5,12 +5,11 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, SymDim, exact_div, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import moved
 from irscope.ops.scratch.composites import max_pool_indices
 from irscope.ops.scratch.images import adaptive_avg_pool_rule, avg_pool_rule, max_pool_rule, roi_align_rule
-from irscope.ops.spec import Absent, CostRule, Family, UnknownCost, numel, op, sizes
+from irscope.ops.spec import SIZES, Absent, CostRule, Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.windows import image_layout, slid, spread, window_axes
 from irscope.ops.work import sized
 

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 from irscope.ir.dims import Dim, SymDim, dim_min, floordiv, product
 from irscope.ir.types import Type, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
-from irscope.ops.spec import Family, UnknownCost, numel, op, sizes
+from irscope.ops.spec import Family, OpCall, UnknownCost, numel, op, sizes
 from irscope.ops.work import joint_sizes, like, products
 
 

@@ -7,12 +7,11 @@ import numpy as np
 from irscope.ir.dims import product
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import Shape, Type, tensor
-from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, plain
 from irscope.ops.pool import WINDOW, infer_global, pooled_shape, window_cost
 from irscope.ops.rules import broadcast_shapes, dtype_attr, moved, total_bytes
-from irscope.ops.spec import Family, numel, op, sizes
+from irscope.ops.spec import Family, Known, OpCall, RuleError, numel, op, sizes
 from irscope.ops.values import Array, numpy_dtype, round_to
 from irscope.ops.work import like, softmax_work
 

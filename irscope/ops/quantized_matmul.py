@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Type, tensor
-from irscope.ops.call import Infer, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, inner_size, matmul_shape, plain, swapped
+from irscope.ops.ort import packs, packs_integers
 from irscope.ops.rules import dtype_attr
-from irscope.ops.spec import CostRule, Family, OpSpec, numel, op, sizes
+from irscope.ops.spec import CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.work import products
 
 
@@ -90,8 +92,8 @@ def _cost_few_bits(call: OpCall) -> Cost:
     return products(count * call.int_attr("k"), count if call.given("bias") else 0)
 
 
-def _record(schema: str, infer: Infer, cost: CostRule, summary: str) -> OpSpec:
-    return op(schema, Family.QUANTIZATION, infer=infer, cost=cost, summary=summary)
+def _record(schema: str, infer: Infer, cost: CostRule, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.QUANTIZATION, infer=infer, cost=cost, summary=summary, **facts)
 
 
 OPS = (
@@ -102,6 +104,7 @@ OPS = (
         cost=_cost_of(0),
         evaluate=_evaluate_integer,
         summary="Matrix product of 8-bit integers with 32-bit sums.",
+        ort=packs(packs_integers(1), "MatMulInteger"),
     ),
     _record(
         "quant.matmul_integer_to_float(Tensor a, Tensor b, Tensor a_scale, Tensor b_scale, Tensor? a_zero_point, Tensor? b_zero_point, "
@@ -109,12 +112,14 @@ OPS = (
         _product_as(None, like="a_scale"),
         _cost_of(1),
         "Matrix product of 8-bit integers, scaled to floats.",
+        ort=packs(packs_integers(1), "MatMulIntegerToFloat"),
     ),
     _record(
         "quant.dynamic_quantize_matmul(Tensor a, Tensor b, Tensor b_scale, Tensor? b_zero_point, Tensor? bias) -> Tensor",
         _product_as(None, like="a"),
         _cost_dynamic,
         "Quantizes the left side, multiplies with quantized weights and scales to floats.",
+        ort=packs(packs_integers(1), "DynamicQuantizeMatMul"),
     ),
     _record(
         "quant.qlinear_matmul(Tensor a, Tensor a_scale, Tensor a_zero_point, Tensor b, Tensor b_scale, Tensor b_zero_point, "
@@ -122,6 +127,7 @@ OPS = (
         _product_as(None, like="y_zero_point"),
         _cost_of(2),
         "Matrix product of quantized tensors with a quantized result.",
+        ort=packs(packs_integers(3), "QLinearMatMul"),
     ),
     _record(
         "quant.qgemm(Tensor a, Tensor a_scale, Tensor a_zero_point, Tensor b, Tensor b_scale, Tensor b_zero_point, Tensor? c, "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Unpack
 
 from irscope.ir.dims import Dim, product
-from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
-from irscope.ops.spec import Absent, CostRule, Family, OpSpec, UnknownCost, numel, op, sizes
+from irscope.ops.spec import Absent, CostRule, Facts, Family, OpCall, OpSpec, UnknownCost, numel, op, sizes
 from irscope.ops.work import products
 
 _REQUANTIZING = 2
@@ -65,8 +65,15 @@ _TRANSPOSED = tuple(f"conv_transpose{axes}{end}" for axes in ("1d", "2d", "3d") 
 _POINTWISE = ("add", "add_relu", "mul", "mul_relu", "add_scalar", "mul_scalar", "hardswish", "leaky_relu", "sigmoid")
 
 
-def _record(name: str, cost: CostRule, summary: str) -> OpSpec:
-    return op(f"quantized.{name}(Tensor x, Tensor[] rest) -> Tensor", Family.QUANTIZATION, infer=Absent.UNKNOWN, cost=cost, summary=summary)
+def _record(name: str, cost: CostRule, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(
+        f"quantized.{name}(Tensor x, Tensor[] rest) -> Tensor",
+        Family.QUANTIZATION,
+        infer=Absent.UNKNOWN,
+        cost=cost,
+        summary=summary,
+        **facts,
+    )
 
 
 OPS = (

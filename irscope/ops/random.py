@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.call import Known, OpCall
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.creation import device_attr
 from irscope.ops.promotion import DEFAULT_FLOAT
 from irscope.ops.rules import dtype_attr, like_first, moved, written_only
 from irscope.ops.scratch.ordering import dropout_rule, multinomial_rule, randperm_rule
 from irscope.ops.sizes import as_size, given_shape
-from irscope.ops.spec import Family, OpSpec, numel, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, numel, op
 from irscope.ops.values import is_symbolic
 
 
@@ -29,14 +29,14 @@ def _infer_like(call: OpCall) -> Type:
     return tensor(dtype_attr(call, x.dtype), x.shape, device_attr(call, x.device))
 
 
-def _shaped(name: str, attrs: str, summary: str) -> OpSpec:
+def _shaped(name: str, attrs: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     schema = f"random.{name}(Dims shape, *, {attrs}, dtype? dtype, str? device) -> Tensor"
-    return op(schema, Family.RANDOM, infer=_infer_shaped, cost=written_only, random=True, summary=summary)
+    return op(schema, Family.RANDOM, infer=_infer_shaped, cost=written_only, random=True, summary=summary, **facts)
 
 
-def _like(name: str, attrs: str, summary: str) -> OpSpec:
+def _like(name: str, attrs: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     schema = f"random.{name}_like(Tensor x, *, {attrs}, dtype? dtype, str? device) -> Tensor"
-    return op(schema, Family.RANDOM, infer=_infer_like, cost=written_only, random=True, summary=summary)
+    return op(schema, Family.RANDOM, infer=_infer_like, cost=written_only, random=True, summary=summary, **facts)
 
 
 def _infer_randint(call: OpCall) -> Type:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from irscope.ir.dims import Dim, floordiv, product
 from irscope.ir.types import TensorType
-from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.move import move
 from irscope.ops.rules import like_first
 from irscope.ops.scratch.picking import windows_rule
 from irscope.ops.sizes import as_size
-from irscope.ops.spec import Family, numel, op
+from irscope.ops.spec import Family, Known, OpCall, RuleError, numel, op
 from irscope.ops.values import static_shape
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from irscope.ir.dims import Dim, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
+from irscope.ops.ort import packs, packs_gru, packs_lstm
 from irscope.ops.scratch.cells import CELLS, recurrent_rule
-from irscope.ops.spec import Family, OpSpec, numel, op, sizes
+from irscope.ops.spec import Facts, Family, OpCall, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.work import products
 
 Cell = Literal["lstm", "gru", "rnn"]
@@ -52,7 +52,7 @@ def _infer_layer(call: OpCall) -> tuple[Type, ...]:
     return call.fit(tensor(x.dtype, steps, x.device), state, state)
 
 
-def _layer(cell: Cell, extra: str, results: str, summary: str) -> OpSpec:
+def _layer(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     def cost(call: OpCall) -> Cost:
         first, second, inputs = sizes(call.types[0])
         directions, _, hidden = sizes(call.types[2])
@@ -65,6 +65,7 @@ def _layer(cell: Cell, extra: str, results: str, summary: str) -> OpSpec:
         infer=_infer_layer,
         cost=cost,
         summary=summary,
+        **facts,
     )
 
 
@@ -99,7 +100,7 @@ def _infer_stack(call: OpCall) -> tuple[Type, ...]:
     return (*types, *call.results[3:]) if "lstm" in call.spec.name else (*types[:2], *call.results[2:])
 
 
-def _stack(cell: Cell, extra: str, results: str, summary: str) -> OpSpec:
+def _stack(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     def cost(call: OpCall) -> Cost:
         x = sizes(call.types[0])
         steps = product(x[:-1])
@@ -120,6 +121,7 @@ def _stack(cell: Cell, extra: str, results: str, summary: str) -> OpSpec:
         cost=cost,
         temporaries=recurrent_rule,
         summary=summary,
+        **facts,
     )
 
 
@@ -129,7 +131,7 @@ def _infer_cell(call: OpCall) -> tuple[Type, ...]:
     return (state, state) if "lstm" in call.spec.name else (state,)
 
 
-def _cell(cell: Cell, extra: str, results: str, summary: str) -> OpSpec:
+def _cell(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     def cost(call: OpCall) -> Cost:
         hidden = sizes(call.types[1])[-1]
         biases = sum(call.given(name) for name in ("b_x", "b_h"))
@@ -144,6 +146,7 @@ def _cell(cell: Cell, extra: str, results: str, summary: str) -> OpSpec:
         cost=cost,
         temporaries=CELLS.get(cell),
         summary=summary,
+        **facts,
     )
 
 
@@ -173,8 +176,14 @@ _TWO = "(Tensor? y, Tensor? h)"
 _THREE = "(Tensor? y, Tensor? h, Tensor? c)"
 
 OPS = (
-    _layer("lstm", "Tensor? initial_c, Tensor? peepholes, ", _THREE, "Long short-term memory: all outputs, last states, last cells."),
-    _layer("gru", "", _TWO, "Gated recurrent unit: all outputs and last states."),
+    _layer(
+        "lstm",
+        "Tensor? initial_c, Tensor? peepholes, ",
+        _THREE,
+        "Long short-term memory: all outputs, last states, last cells.",
+        ort=packs(packs_lstm, "LSTM"),
+    ),
+    _layer("gru", "", _TWO, "Gated recurrent unit: all outputs and last states.", ort=packs(packs_gru, "GRU")),
     _layer("rnn", "", _TWO, "Plain recurrent network: all outputs and last states."),
     _stack(
         "lstm",

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, tensor
-from irscope.ops.call import Infer, Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.promotion import to_float
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.folding import REDUCTIONS, extremes_rule, pair_rule
 from irscope.ops.sizes import MOST_COMBINED, any_of, length_of, unknown_sizes
-from irscope.ops.spec import CostRule, Family, OpSpec, numel, op
+from irscope.ops.spec import CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, as_objects, is_symbolic, objects, settle
 
 Kind = Literal["same", "sum", "float", "bool", "count"]
@@ -199,6 +198,7 @@ def _reduce(
     summary: str,
     on_dims: Callable[..., Dim] | None = None,
     extra: str = "",
+    **facts: Unpack[Facts],
 ) -> OpSpec:
     return op(
         f"reduce.{name}{_SCHEMA.format(extra=extra)} -> Tensor",
@@ -208,6 +208,7 @@ def _reduce(
         evaluate=None if function is None else _evaluate(function, on_dims),
         temporaries=REDUCTIONS.get(name),
         summary=summary,
+        **facts,
     )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import Unpack
 
 from irscope.ir.dims import Dim, SymDim, bounds, equal, exact_div, floordiv, mod, product
 from irscope.ir.types import Shape, TensorType, Type
-from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.layouts import has_memory_format, is_viewable
+from irscope.ops.ort import alias
 from irscope.ops.rules import free, moved
 from irscope.ops.sizes import MOST_COMBINED, any_of, as_size, given_axes, length_of, replaced, unknown_sizes
-from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 
 
@@ -212,7 +213,7 @@ def first_value(call: OpCall) -> Known | None:
     return call.values[0]
 
 
-def _view(schema: str, infer: Callable[[OpCall], Type], summary: str, *, copies: bool = False) -> OpSpec:
+def _view(schema: str, infer: Callable[[OpCall], Type], summary: str, *, copies: bool = False, **facts: Unpack[Facts]) -> OpSpec:
     return op(
         schema,
         Family.VIEW,
@@ -221,6 +222,7 @@ def _view(schema: str, infer: Callable[[OpCall], Type], summary: str, *, copies:
         evaluate=evaluate_reshape,
         shares=_shares_reshape if copies else None,
         summary=summary,
+        **facts,
     )
 
 
@@ -240,6 +242,7 @@ OPS = (
         _infer_reshape,
         "Other sizes for the same elements: -1 is computed, 0 copies the input's size with zero='copy'.",
         copies=True,
+        ort=alias("Reshape"),
     ),
     _view(
         "view.flatten(Tensor(a?) x, *, int start=0, int end=-1) -> Tensor(a?)",
@@ -252,6 +255,7 @@ OPS = (
         _infer_flatten_2d,
         "Makes a matrix: the axes before `axis` become rows, the others columns.",
         copies=True,
+        ort=alias("Flatten"),
     ),
     _view(
         "view.unflatten(Tensor(a) x, Dims sizes, *, int axis) -> Tensor(a)",
@@ -262,11 +266,13 @@ OPS = (
         "view.squeeze(Tensor(a) x, Dims? axes, *, bool strict=False) -> Tensor(a)",
         _infer_squeeze,
         "Drops axes of size 1: those given, else all; with `strict` a given axis of another size is an error.",
+        ort=alias("Squeeze"),
     ),
     _view(
         "view.unsqueeze(Tensor(a) x, Dims axes) -> Tensor(a)",
         _infer_unsqueeze,
         "Inserts axes of size 1; positions are those in the result.",
+        ort=alias("Unsqueeze"),
     ),
     _view(
         "view.align(Tensor(a) x, Tensor like, *, int axis) -> Tensor(a)",
@@ -280,6 +286,7 @@ OPS = (
         cost=free,
         evaluate=first_value,
         summary="The same value under another name: identity, detach.",
+        ort=alias("Identity"),
     ),
     op(
         "view.contiguous(Tensor(a?) x, *, str memory_format='contiguous_format') -> Tensor(a?)",

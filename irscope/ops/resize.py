@@ -11,12 +11,11 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, Type, tensor
-from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.imagesizes import encoded_size
 from irscope.ops.matmul import plain
 from irscope.ops.scratch.images import resize_rule
-from irscope.ops.spec import Family, numel, op, sizes
+from irscope.ops.spec import SIZES, Family, OpCall, RuleError, numel, op, sizes
 from irscope.ops.work import products
 
 _MAX_DENOMINATOR = 1 << 12

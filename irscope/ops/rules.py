@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from irscope.ir.dims import Dim, SymDim, bounds, broadcast, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.types import ScalarType, Shape, TensorType, Type, scalar, tensor
-from irscope.ops.call import Infer, OpCall, RuleError
 from irscope.ops.cost import FREE, Cost
-from irscope.ops.spec import CostRule, UnknownCost, numel
+from irscope.ops.spec import CostRule, Infer, OpCall, RuleError, UnknownCost, numel
 
 
 def operands(call: OpCall) -> list[Type]:

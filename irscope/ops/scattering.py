@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from irscope.ir.types import TensorType, Type
 from irscope.ops.binary import number_array
-from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.indexing import numpy_index, plain
 from irscope.ops.move import alike
+from irscope.ops.ort import in_place
 from irscope.ops.rules import broadcast_shapes, like_first, moved
 from irscope.ops.scratch.picking import index_put_rule, masked_scatter_rule
 from irscope.ops.sizes import axis_attr
-from irscope.ops.spec import CostRule, Family, OpSpec, numel, op
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import CostRule, Facts, Family, Known, OpCall, OpSpec, RuleError, Temporaries, numel, op
 from irscope.ops.values import Array, settle
 from irscope.ops.views import slices
 
@@ -159,8 +158,9 @@ def _write(
     infer: Any = like_first,
     cost: CostRule = moved,
     temporaries: Temporaries | None = None,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
-    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, temporaries=temporaries, summary=summary)
+    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, temporaries=temporaries, summary=summary, **facts)
 
 
 OPS = (
@@ -170,6 +170,7 @@ OPS = (
         "A copy with single elements replaced or combined: an index says the position along one axis.",
         _infer_scatter_elements,
         _cost_scatter,
+        ort=in_place("ScatterElements", "Scatter"),
     ),
     _write(
         "tensor.scatter_nd(Tensor x, Tensor indices, Tensor updates, *, str reduction='none') -> Tensor",
@@ -232,5 +233,6 @@ OPS = (
         "tensor.tensor_scatter(Tensor past_cache, Tensor update, Tensor? write_indices, *, int axis=-2, str mode='linear') -> Tensor",
         None,
         "A copy of a cache with new entries written along an axis.",
+        ort=in_place("TensorScatter"),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max, equal, exact_div
 from irscope.ir.dtypes import DType
@@ -20,10 +21,9 @@ from irscope.ir.types import (
     tensor,
     tuple_of,
 )
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.rules import dtype_attr, free, moved
 from irscope.ops.sizes import axis_attr, replaced
-from irscope.ops.spec import CostRule, Family, OpSpec, op
+from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpSpec, RuleError, op
 
 
 def join(call: OpCall, left: Type, right: Type) -> Type:
@@ -192,8 +192,10 @@ def _empty(call: OpCall) -> Type:
     return sequence(declared if isinstance(declared, Type) else tensor(dtype_attr(call, DType.F32), None))
 
 
-def _record(schema: str, infer: Callable[[OpCall], Type | Sequence[Type]], summary: str, cost: CostRule = free) -> OpSpec:
-    return op(schema, Family.SEQUENCE, infer=infer, cost=cost, summary=summary)
+def _record(
+    schema: str, infer: Callable[[OpCall], Type | Sequence[Type]], summary: str, cost: CostRule = free, **facts: Unpack[Facts]
+) -> OpSpec:
+    return op(schema, Family.SEQUENCE, infer=infer, cost=cost, summary=summary, **facts)
 
 
 OPS = (

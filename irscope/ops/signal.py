@@ -7,10 +7,9 @@ import math
 from irscope.ir.dims import Dim, SymDim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Type, tensor
-from irscope.ops.call import OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.scratch.cells import fft_rule
-from irscope.ops.spec import Family, UnknownCost, numel, op, sizes
+from irscope.ops.spec import Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 
 _COMPLEX = {DType.F16: DType.UNKNOWN, DType.BOOL: DType.C64, DType.F32: DType.C64, DType.F64: DType.C128}
 _REAL = {DType.C64: DType.F32, DType.C128: DType.F64}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max
 from irscope.ir.types import Shape
-from irscope.ops.call import OpCall, RuleError
+from irscope.ops.spec import OpCall, RuleError
 
 MOST_AXES = 64
 MOST_COMBINED = 8

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from irscope.ir.types import Type, tensor
-from irscope.ops.call import Known, OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import result_element
+from irscope.ops.ort import in_place, takes_two
 from irscope.ops.promotion import result_dtype, to_float
 from irscope.ops.reduction import without_axes
 from irscope.ops.rules import broadcast_shapes, device_of, dtype_attr, per_input
 from irscope.ops.scratch.folding import SOFT
-from irscope.ops.spec import CostRule, Family, OpSpec, numel, op
+from irscope.ops.spec import CostRule, Facts, Family, Known, OpCall, OpSpec, numel, op
 from irscope.ops.values import Array, is_symbolic, settle
 
 
@@ -63,7 +63,7 @@ def _along(function: Callable[[Array, tuple[int, ...]], Any]) -> Callable[[OpCal
     return evaluate
 
 
-def _soft(name: str, summary: str, function: Callable[[Array, tuple[int, ...]], Any], cost: CostRule) -> OpSpec:
+def _soft(name: str, summary: str, function: Callable[[Array, tuple[int, ...]], Any], cost: CostRule, **facts: Unpack[Facts]) -> OpSpec:
     return op(
         f"nn.{name}(Tensor x, *, int axis=-1, bool from_axis=False, dtype? dtype) -> Tensor",
         Family.SOFTMAX,
@@ -72,6 +72,7 @@ def _soft(name: str, summary: str, function: Callable[[Array, tuple[int, ...]], 
         evaluate=_along(function),
         temporaries=SOFT.get(name),
         summary=summary,
+        **facts,
     )
 
 
@@ -111,9 +112,15 @@ def _cost_similarity(call: OpCall) -> Cost:
 
 
 OPS = (
-    _soft("softmax", "Exponentials divided by their sum; `from_axis` sums over all axes from `axis` on.", _softmax, _SOFTMAX_COST),
+    _soft(
+        "softmax",
+        "Exponentials divided by their sum; `from_axis` sums over all axes from `axis` on.",
+        _softmax,
+        _SOFTMAX_COST,
+        ort=in_place("Softmax", takes=takes_two),
+    ),
     _soft("softmin", "Softmax of the negated elements.", lambda x, axes: _softmax(-x, axes), _SOFTMAX_COST),
-    _soft("log_softmax", "Logarithm of the softmax.", _log_softmax, _SOFTMAX_COST),
+    _soft("log_softmax", "Logarithm of the softmax.", _log_softmax, _SOFTMAX_COST, ort=in_place("LogSoftmax", takes=takes_two)),
     _soft("hardmax", "One where the first largest element stands, zero elsewhere.", _hardmax, per_input(reduction=1)),
     op(
         "nn.lp_normalize(Tensor x, *, int axis=-1, int p=2, float eps=0.0) -> Tensor",

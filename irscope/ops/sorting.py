@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.call import SIZES, Known, OpCall
 from irscope.ops.indexing import plain
 from irscope.ops.reduction import axis_result, with_index, without_axes
 from irscope.ops.rules import dtype_attr, per_element, per_input
 from irscope.ops.scratch.folding import pair_rule
 from irscope.ops.scratch.ordering import argsort_rule, histogram_rule, scan_rule, sort_rule, topk_rule, unique_rule
 from irscope.ops.sizes import as_size, axis_attr, replaced
-from irscope.ops.spec import CostRule, Family, OpSpec, op
-from irscope.ops.temporaries import Temporaries
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpSpec, Temporaries, op
 from irscope.ops.values import Array, settle, static_shape
 
 
@@ -138,7 +136,7 @@ def _evaluate_arg(function: Callable[..., Any]) -> Callable[[OpCall], Known | No
     return evaluate
 
 
-def _arg(name: str, function: Callable[..., Any], summary: str) -> OpSpec:
+def _arg(name: str, function: Callable[..., Any], summary: str, **facts: Unpack[Facts]) -> OpSpec:
     return op(
         f"reduce.{name}(Tensor x, *, int? axis, bool keepdims=False, bool select_last_index=False) -> Tensor",
         Family.SORTING,
@@ -147,6 +145,7 @@ def _arg(name: str, function: Callable[..., Any], summary: str) -> OpSpec:
         evaluate=_evaluate_arg(function),
         temporaries=pair_rule,
         summary=summary,
+        **facts,
     )
 
 
@@ -194,7 +193,7 @@ def _evaluate_running(function: Callable[..., Any], neutral: int) -> Callable[[O
     return evaluate
 
 
-def _running(name: str, function: Callable[..., Any], neutral: int, summary: str) -> OpSpec:
+def _running(name: str, function: Callable[..., Any], neutral: int, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     return op(
         f"tensor.{name}(Tensor x, Dim axis, *, bool exclusive=False, bool reverse=False, bool promote=False, dtype? dtype) -> Tensor",
         Family.REDUCTION,
@@ -203,6 +202,7 @@ def _running(name: str, function: Callable[..., Any], neutral: int, summary: str
         evaluate=_evaluate_running(function, neutral),
         temporaries=scan_rule,
         summary=summary,
+        **facts,
     )
 
 
@@ -218,6 +218,7 @@ def _sorting(
     summary: str,
     cost: CostRule | None = None,
     temporaries: Temporaries | None = None,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
     return op(
         schema,
@@ -227,6 +228,7 @@ def _sorting(
         evaluate=evaluate,
         temporaries=temporaries,
         summary=summary,
+        **facts,
     )
 
 

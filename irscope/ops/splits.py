@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import numpy as np
 
 from irscope.budget import claim
 from irscope.ir.dims import Dim, SymDim, ceildiv, dim_max, dim_min, floordiv, mod
 from irscope.ir.types import TensorType
-from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.rules import free
 from irscope.ops.sizes import as_size, axis_attr, length_of, replaced
-from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 
 _MOST_DROPPED = 4096
@@ -160,8 +160,9 @@ def _cut(
     infer: Callable[[OpCall], Sequence[TensorType]],
     summary: str,
     evaluate: Callable[[OpCall], list[Known] | None] = _evaluate_parts,
+    **facts: Unpack[Facts],
 ) -> OpSpec:
-    return op(schema, Family.VIEW, infer=infer, cost=free, evaluate=evaluate, summary=summary)
+    return op(schema, Family.VIEW, infer=infer, cost=free, evaluate=evaluate, summary=summary, **facts)
 
 
 OPS = (

@@ -7,9 +7,8 @@ import numpy as np
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, Type, tensor
-from irscope.ops.call import Known, OpCall, RuleError
 from irscope.ops.rules import broadcast_shapes, moved
-from irscope.ops.spec import Absent, Family, op
+from irscope.ops.spec import Absent, Family, Known, OpCall, RuleError, op
 from irscope.ops.values import Array, objects
 from irscope.ops.work import like
 

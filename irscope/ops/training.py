@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from irscope.ir.dims import Dim
 from irscope.ir.types import Type
-from irscope.ops.call import Infer, OpCall, RuleError
 from irscope.ops.cost import Cost
-from irscope.ops.spec import Absent, CostRule, Family, OpSpec, numel, op
+from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, OpCall, OpSpec, RuleError, numel, op
 
 
 def _infer_step(groups: int) -> Infer:
@@ -33,13 +34,14 @@ def _step_cost(groups: int, elementwise: int, transcendental: int) -> CostRule:
     return cost
 
 
-def _step(name: str, groups: int, elementwise: int, transcendental: int, attrs: str, summary: str) -> OpSpec:
+def _step(name: str, groups: int, elementwise: int, transcendental: int, attrs: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     return op(
         f"train.{name}(Tensor rate, Tensor count, Tensor[] tensors, *, {attrs}) -> Tensor[]",
         Family.LEARNING,
         infer=_infer_step(groups),
         cost=_step_cost(groups, elementwise, transcendental),
         summary=summary,
+        **facts,
     )
 
 

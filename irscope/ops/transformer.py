@@ -6,12 +6,11 @@ from irscope.ir.dims import Dim, exact_div, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.attention import attending
-from irscope.ops.call import SIZES, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.norm import normalizing
 from irscope.ops.rules import moved
 from irscope.ops.scratch.blocks import encoder_layer_rule, multi_head_rule
-from irscope.ops.spec import Family, UnknownCost, numel, op, sizes
+from irscope.ops.spec import SIZES, Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.work import like, products
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, floordiv
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type
-from irscope.ops.call import SIZES, Known, OpCall, RuleError
 from irscope.ops.rules import broadcast_dim, free
 from irscope.ops.sizes import as_size, at_least, axis_attr, given_axes, given_shape, length_of, replaced, unknown_sizes
-from irscope.ops.spec import Family, OpSpec, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 
 _FAR = 2**31 - 1
@@ -48,7 +47,7 @@ def _moved(call: OpCall, rank: int) -> tuple[int, ...]:
     return tuple(next(rest) if axis is None else axis for axis in order)
 
 
-def _reordering(schema: str, order: Callable[[OpCall, int], tuple[int, ...]], summary: str) -> OpSpec:
+def _reordering(schema: str, order: Callable[[OpCall, int], tuple[int, ...]], summary: str, **facts: Unpack[Facts]) -> OpSpec:
     def infer(call: OpCall) -> TensorType:
         x = call.tensor("x")
         if x.shape is None:
@@ -60,7 +59,7 @@ def _reordering(schema: str, order: Callable[[OpCall, int], tuple[int, ...]], su
         x = call.value("x")
         return None if x is None else x.transpose(order(call, x.ndim))
 
-    return op(schema, Family.VIEW, infer=infer, cost=free, evaluate=evaluate, summary=summary)
+    return op(schema, Family.VIEW, infer=infer, cost=free, evaluate=evaluate, summary=summary, **facts)
 
 
 def _infer_expand(call: OpCall) -> TensorType:
@@ -301,8 +300,8 @@ def _infer_view_dtype(call: OpCall) -> TensorType:
     return x.with_shape((*x.shape[:-1], floordiv(x.shape[-1] * old, new))).with_dtype(to)
 
 
-def _view(schema: str, infer: Callable[[OpCall], Type | Sequence[Type]], evaluate: Any, summary: str) -> OpSpec:
-    return op(schema, Family.VIEW, infer=infer, cost=free, evaluate=evaluate, summary=summary)
+def _view(schema: str, infer: Callable[[OpCall], Type | Sequence[Type]], evaluate: Any, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.VIEW, infer=infer, cost=free, evaluate=evaluate, summary=summary, **facts)
 
 
 OPS = (

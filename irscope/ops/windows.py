@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from irscope.ir.dims import Dim, SymDim, ceildiv, dim_max, dim_min, floordiv, less
 from irscope.ir.types import Shape
-from irscope.ops.call import OpCall, RuleError
+from irscope.ops.spec import OpCall, RuleError
 
 
 @dataclass(frozen=True, slots=True)

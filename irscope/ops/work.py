@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.call import Infer, OpCall, RuleError
 from irscope.ops.cost import Cost
 from irscope.ops.rules import broadcast_dim
+from irscope.ops.spec import Infer, OpCall, RuleError
 
 
 def like(name: str, dtype: DType | None = None) -> Infer:

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from irscope.ir.places import Loc, Scope
-from irscope.ops.call import OpCall
+from irscope.ops.spec import OpCall
 
 Phase: TypeAlias = Literal["forward", "backward", "optimizer"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")

@@ -12,10 +12,9 @@ from irscope.ir.dims import Dim, SymDim, bounds, dim_max, dim_min
 from irscope.ir.graph import Attr, Facet, Graph, Node, paused_gc
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType, Type
-from irscope.ops.call import Known, OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
-from irscope.ops.spec import Absent, OpSpec
+from irscope.ops.spec import Absent, Known, OpCall, OpSpec
 from irscope.passes.costs.entries import MEASURES, Arithmetic, Bounds, Certainty, Entry
 from irscope.passes.costs.limits import ANYTHING, arithmetic_of, joint, limits_of, shown_cost, summed, within
 from irscope.passes.costs.tally import Tally, by_place, tallied

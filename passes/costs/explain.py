@@ -11,10 +11,9 @@ from irscope.errors import UsageError
 from irscope.ir.graph import Node
 from irscope.ir.printer import value_names
 from irscope.ir.program import Program
-from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
-from irscope.ops.spec import Absent, OpSpec
+from irscope.ops.spec import Absent, OpCall, OpSpec
 from irscope.passes.costs.count import Costs
 from irscope.passes.costs.entries import MEASURES
 from irscope.passes.costs.formula import Formulas, formulas_of

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind, symbol
 from irscope.ir.types import Type, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
-from irscope.ops.spec import OpSpec
+from irscope.ops.spec import OpCall, OpSpec
 from irscope.passes.costs.entries import MEASURES
 
 

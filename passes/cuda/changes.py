@@ -9,9 +9,9 @@ from irscope.devices import Target
 from irscope.ir.graph import Attr, Graph, Node, Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.layouts import row_major
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 from irscope.passes.cuda.kernels import attention_layout
 from irscope.passes.lifetimes.strides import result_layout
 

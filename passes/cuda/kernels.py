@@ -5,11 +5,10 @@ from __future__ import annotations
 from irscope.devices import Target
 from irscope.ir.dims import SymDim
 from irscope.ir.types import Layout, TensorType
-from irscope.ops.call import OpCall
 from irscope.ops.layouts import row_major
 from irscope.ops.scratch.recorder import Scratch
 from irscope.ops.scratch.sdpa import Attention, choose
-from irscope.ops.temporaries import NeedsNumbers
+from irscope.ops.spec import NeedsNumbers, OpCall
 
 
 def attention_layout(call: OpCall, target: Target, stated: Layout) -> Layout:

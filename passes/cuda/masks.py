@@ -11,8 +11,8 @@ import numpy as np
 
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Loc, Scope
-from irscope.ops.call import Known, OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import Known, OpCall
 from irscope.passes.cuda.changes import Changes
 from irscope.passes.inference.engine import Inferred
 

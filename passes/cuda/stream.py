@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from irscope.devices import Target
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import Type
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
-from irscope.ops.spec import OpSpec
-from irscope.ops.temporaries import MemoryEvent, memory_events
+from irscope.ops.spec import MemoryEvent, OpCall, OpSpec, memory_events
 from irscope.passes.alias import Aliases
 from irscope.passes.cuda.loading import is_on_host
 from irscope.passes.cuda.tape import TEMPORARY, KernelWriter, Tape

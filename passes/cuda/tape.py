@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from irscope.devices import Target
 from irscope.ir.dims import Dim, SymDim, bounds
-from irscope.ops.temporaries import Drop, Gemm, MemoryEvent, Result, Take, Unknown, Workspace
+from irscope.ops.spec import Drop, Gemm, MemoryEvent, Result, Take, Unknown, Workspace
 from irscope.passes.cuda.workspace import workspace_policy
 
 TEMPORARY, WORKSPACE = "temporary", "workspace"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from irscope.devices import Target
-from irscope.ops.temporaries import GemmPath
+from irscope.ops.spec import GemmPath
 
 _KIB = 1 << 10
 _USUAL = 4096 * _KIB * 2 + 16 * _KIB * 8

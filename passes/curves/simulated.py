@@ -16,7 +16,7 @@ from irscope.ir.graph import Node, Value
 from irscope.ir.types import Type
 from irscope.memory.caching import BOUNDLESS
 from irscope.ops.registry import find_op
-from irscope.ops.temporaries import MemoryEvent, memory_events
+from irscope.ops.spec import MemoryEvent, memory_events
 from irscope.passes.cuda.result import Basis
 from irscope.passes.cuda.scripts import Load
 from irscope.passes.cuda.stream import Stream, forward_stream, operator_call

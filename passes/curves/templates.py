@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from irscope.errors import PassError
 from irscope.ir.dims import unknown
-from irscope.ops.temporaries import MemoryEvent
+from irscope.ops.spec import MemoryEvent
 
 _AMOUNTS = frozenset({"size", "low", "high", "most"})
 _IGNORED = frozenset({"reason"})

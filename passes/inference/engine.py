@@ -16,9 +16,8 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.payload import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
-from irscope.ops.call import SIZES, Known, OpCall, RuleContext, RuleError
 from irscope.ops.registry import find_op
-from irscope.ops.spec import OpSpec
+from irscope.ops.spec import SIZES, Known, OpCall, OpSpec, RuleContext, RuleError
 from irscope.ops.values import MAX_ELEMENTS, from_bytes, objects, settle, static_shape, to_array
 
 SYMBOLIC_ELEMENTS = 64

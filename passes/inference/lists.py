@@ -10,8 +10,8 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import SequenceType, Type, sequence
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 from irscope.ops.values import as_ints
 from irscope.passes.inference.engine import Fact, Inference, Item
 from irscope.passes.inference.join import join, renewed

@@ -11,7 +11,7 @@ from irscope.ir.dims import Dim, SymDim, bounds, dim_max, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, sequence, tensor
-from irscope.ops.call import Known, RuleError
+from irscope.ops.spec import Known, RuleError
 from irscope.ops.values import is_symbolic
 from irscope.passes.inference.engine import NO_FACT, DecidedBy, Fact, Inference, Item
 from irscope.passes.inference.join import join, renewed

@@ -10,12 +10,14 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.types import TensorType, Type
-from irscope.ops.ort import PLAIN, OrtKernel
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OrtKernel
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import read_values
 
 ABSENT = -1
+_PLAIN = OrtKernel(())
+"""A kernel with nothing special."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,8 +130,8 @@ class _Reader:
         if kernel.halves and inputs and inputs[0] != ABSENT and outputs:
             # ONNX Runtime appends the nodes of a function after all others.
             between = found.add(None, self.types.type_of(made[0]))
-            self.halved.append(Launch(last, name, PLAIN, inputs, [], [between]))
-            self.halved.append(Launch(last, name, PLAIN, [inputs[0], between], [], outputs))
+            self.halved.append(Launch(last, name, _PLAIN, inputs, [], [between]))
+            self.halved.append(Launch(last, name, _PLAIN, [inputs[0], between], [], outputs))
             return
         found.launches.append(Launch(last, name, kernel, inputs, captured, outputs))
 
@@ -162,7 +164,7 @@ def _kernel(op: str, name: str) -> OrtKernel:
     for kernel in spec.ort if spec is not None else ():
         if name in kernel.names:
             return kernel
-    return PLAIN
+    return _PLAIN
 
 
 def _facts(type_: Type) -> tuple[Dim | None, object, bool]:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.memory.bfc import Strategy
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
-from irscope.ops.spec import Family
+from irscope.ops.spec import Family, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
 from irscope.passes.ort.casts import without_double_casts

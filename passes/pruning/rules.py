@@ -10,9 +10,8 @@ import numpy as np
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import tensor
-from irscope.ops.call import OpCall
 from irscope.ops.registry import default_registry, find_op
-from irscope.ops.spec import Family
+from irscope.ops.spec import Family, OpCall
 from irscope.passes.pruning.channels import Ids
 from irscope.passes.pruning.flow import Floats, Flow, Rule, Slices
 from irscope.passes.pruning.moving import MOVING

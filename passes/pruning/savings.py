@@ -10,9 +10,9 @@ import numpy as np
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Attr, Node, Value
 from irscope.ir.types import TensorType, Type
-from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 from irscope.passes.costs.count import Costs
 from irscope.passes.costs.entries import Entry
 from irscope.passes.pruning.channels import Ids, Mask, Verdict

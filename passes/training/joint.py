@@ -13,8 +13,8 @@ from irscope.ir.names import Names
 from irscope.ir.places import Scope, root_scope
 from irscope.ir.remedy import bind_option, typed
 from irscope.ir.types import TensorType
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 from irscope.passes.alias import Alias, Aliases, written_operand
 from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from irscope.devices import Target
-from irscope.ops.call import OpCall
-from irscope.ops.temporaries import MemoryEvent, memory_events
+from irscope.ops.spec import MemoryEvent, OpCall, memory_events
 from irscope.passes.cuda.tape import KernelWriter, Tape
 from irscope.training.trace import Piece, StepOp, Trace
 

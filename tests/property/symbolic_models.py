@@ -13,8 +13,8 @@ from irscope.ir.graph import Attr, Graph, Role, Value
 from irscope.ir.payload import Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, TensorType, tensor
-from irscope.ops.call import Known, OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import Known, OpCall
 
 SYMBOLS = {name: symbol(name) for name in ("batch", "length")}
 

@@ -8,7 +8,7 @@ from irscope.ops.scratch.gemm import linear
 from irscope.ops.scratch.norms import layer_norm
 from irscope.ops.scratch.recorder import Scratch, nbytes, number, rule, sizes, width
 from irscope.ops.scratch.sdpa import Attention, attend, choose
-from irscope.ops.temporaries import NeedsNumbers
+from irscope.ops.spec import NeedsNumbers
 
 
 @rule

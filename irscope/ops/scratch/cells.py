@@ -5,7 +5,7 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, product
 from irscope.ops.scratch.gemm import linear, matmul
 from irscope.ops.scratch.recorder import Scratch, count, rule, sizes, transposed, width
-from irscope.ops.temporaries import Temporaries, results_only
+from irscope.ops.spec import Temporaries, results_only
 
 
 @rule

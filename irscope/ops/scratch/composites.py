@@ -5,8 +5,8 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType
-from irscope.ops.call import OpCall
 from irscope.ops.layouts import is_viewable
+from irscope.ops.spec import OpCall
 
 _INDEX = 8
 _STATISTIC = 4

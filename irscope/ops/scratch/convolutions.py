@@ -17,7 +17,7 @@ from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType
 from irscope.ops.layouts import has_memory_format
-from irscope.ops.temporaries import Workspace
+from irscope.ops.spec import Workspace
 
 if TYPE_CHECKING:
     from irscope.devices.target import Target

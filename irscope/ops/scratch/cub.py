@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from irscope.ir.dtypes import DType
 from irscope.ops.scratch.recorder import is_half, width
-from irscope.ops.temporaries import NeedsNumbers
+from irscope.ops.spec import NeedsNumbers
 
 if TYPE_CHECKING:
     from irscope.devices.target import Target

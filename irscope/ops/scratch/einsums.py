@@ -8,7 +8,7 @@ from irscope.ir.dims import Dim, product
 from irscope.ir.types import TensorType
 from irscope.ops.scratch.gemm import bmm
 from irscope.ops.scratch.recorder import Scratch, is_row_major, relaid, reshape_copies, rule, same, sizes, strides, width
-from irscope.ops.temporaries import NeedsNumbers
+from irscope.ops.spec import NeedsNumbers
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from irscope.ir.types import TensorType, tensor
 from irscope.ops.scratch.recorder import Scratch, count, is_contiguous, is_half, nbytes, rule, sizes, width
 from irscope.ops.scratch.reductions import accumulator, reduce_in
 from irscope.ops.scratch.sdpa import safe_softmax
-from irscope.ops.temporaries import NeedsNumbers, Temporaries
+from irscope.ops.spec import NeedsNumbers, Temporaries
 
 _PAIR = 16
 """A value with its position, or the state of a running variance."""

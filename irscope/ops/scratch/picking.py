@@ -9,7 +9,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type
 from irscope.ops.scratch import cub
 from irscope.ops.scratch.recorder import Scratch, count, is_contiguous, nbytes, number, reshape_copies, rule, same, sizes, width
-from irscope.ops.temporaries import NeedsNumbers
+from irscope.ops.spec import NeedsNumbers
 
 _INDEX = 8
 _COUNT = 4

@@ -11,11 +11,11 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.layouts import has_memory_format, is_viewable, row_major
 from irscope.ops.scratch.convolutions import Kernel, convolution_workspace
-from irscope.ops.temporaries import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Result, Take, TakeKind, Temporaries, Unknown
+from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Result, Take, TakeKind, Temporaries, Unknown
 
 if TYPE_CHECKING:
     from irscope.devices.target import Target
-    from irscope.ops.call import OpCall
+    from irscope.ops.spec import OpCall
 
 
 class Scratch:

@@ -15,8 +15,8 @@ from irscope.ir.dims import equal
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 from irscope.passes.annotate import Annotate
 from irscope.passkit.manager import Manager
 

@@ -11,10 +11,9 @@ from irscope.ir.dims import SymDim, bind, bounds, symbol
 from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import ScalarType, TensorType, Type, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
-from irscope.ops.spec import OpSpec
+from irscope.ops.spec import OpCall, OpSpec
 from irscope.ops.values import Array
 
 Operand = Array | Type | str | None

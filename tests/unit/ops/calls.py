@@ -10,10 +10,9 @@ from irscope.ir.dims import Dim, SymDim, bind, symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import UNKNOWN_TENSOR, TensorType, Type, tensor
-from irscope.ops.call import Known, OpCall
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
-from irscope.ops.spec import OpSpec
+from irscope.ops.spec import Known, OpCall, OpSpec
 
 
 def spec_of(name: str) -> OpSpec:

@@ -8,8 +8,8 @@ import pytest
 from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 
 
 @pytest.mark.parametrize(("shape", "axis", "n"), [((5,), 0, 1), ((2, 7), -1, 2), ((3, 4), 0, 3), ((3, 4), 0, 9)])

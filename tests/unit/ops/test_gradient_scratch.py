@@ -9,10 +9,9 @@ import pytest
 from irscope.devices import Target, find_device
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
 from irscope.ops.scratch.gradients import efficient_buffer
-from irscope.ops.temporaries import Drop, Result, Take, memory_events
+from irscope.ops.spec import Drop, OpCall, Result, Take, memory_events
 
 TARGET = Target(find_device("h200"))
 F32, BF16, I64 = DType.F32, DType.BF16, DType.I64

@@ -7,8 +7,7 @@ import pytest
 from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.types import map_of, tensor
-from irscope.ops.call import RuleError
-from irscope.ops.spec import Absent
+from irscope.ops.spec import Absent, RuleError
 from tests.unit.ops.calls import cost, f32, i64, infer, shape_of, spec_of
 
 

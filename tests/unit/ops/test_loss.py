@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from irscope.ir.dims import symbol
-from irscope.ops.call import RuleError
+from irscope.ops.spec import RuleError
 from tests.unit.ops.calls import f32, i64, infer, shape_of
 
 

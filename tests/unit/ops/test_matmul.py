@@ -10,7 +10,7 @@ import pytest
 from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.call import RuleError
+from irscope.ops.spec import RuleError
 from tests.unit.ops.calls import agrees_with_symbols, evaluate, f32, infer, shape_of
 
 PAIRS = [

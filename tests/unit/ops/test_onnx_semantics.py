@@ -7,7 +7,7 @@ import pytest
 
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Type, sequence, tensor
-from irscope.ops.call import RuleError
+from irscope.ops.spec import RuleError
 from tests.unit.ops.calling import evaluate, infer, shape, shapes, t, value
 
 

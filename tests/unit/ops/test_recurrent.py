@@ -7,7 +7,7 @@ import random
 import pytest
 
 from irscope.ir.dims import symbol
-from irscope.ops.call import RuleError
+from irscope.ops.spec import RuleError
 from tests.unit.ops.calls import agrees_with_symbols, cost, f32, infer
 
 

@@ -10,8 +10,8 @@ import pytest
 from irscope.ir.dims import SymDim, bind, symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
-from irscope.ops.call import RuleError
 from irscope.ops.imagesizes import encoded_size
+from irscope.ops.spec import RuleError
 from tests.unit.ops.calls import cost, f32, i64, shape_of
 
 

@@ -11,7 +11,7 @@ import pytest
 from irscope.ir.dims import SymDim, bind, bounds, symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.call import RuleError
+from irscope.ops.spec import RuleError
 from irscope.ops.values import Array, objects
 from tests.unit.ops.calling import evaluate, infer, make_call, shape, shapes, spec_of, value
 

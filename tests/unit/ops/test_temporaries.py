@@ -12,9 +12,8 @@ from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
-from irscope.ops.temporaries import Drop, Gemm, MemoryEvent, Result, Take, Unknown, memory_events
+from irscope.ops.spec import Drop, Gemm, MemoryEvent, OpCall, Result, Take, Unknown, memory_events
 
 H200 = Target(find_device("h200"))
 

@@ -8,7 +8,7 @@ import pytest
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.call import RuleError
+from irscope.ops.spec import RuleError
 from tests.unit.ops.calls import evaluate, infer, shape_of
 
 

@@ -12,9 +12,8 @@ from irscope.devices import Target, find_device
 from irscope.devices.profile import WorkspaceRule
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
-from irscope.ops.call import OpCall
 from irscope.ops.registry import find_op
-from irscope.ops.temporaries import Drop, MemoryEvent, Result, Take, Workspace, memory_events
+from irscope.ops.spec import Drop, MemoryEvent, OpCall, Result, Take, Workspace, memory_events
 from irscope.report.values import Provenance
 
 RTX = Target(find_device("rtx4090"))
