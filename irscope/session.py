@@ -26,6 +26,7 @@ from irscope.passes.annotate import Annotate
 from irscope.passes.params import count_parameters
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.manager import Manager, PassResult, Runnable
+from irscope.passkit.registry import same_name
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report
 
@@ -45,10 +46,9 @@ class Results(Mapping[str, PassResult]):
         self._by_name = {item.subject.name: item for item in items}
 
     def __getitem__(self, name: str) -> PassResult:
-        try:
-            return self._by_name[name]
-        except KeyError:
-            raise KeyError(f"{name}: not among the results, which are {', '.join(self._by_name) or 'none'}") from None
+        if (ran := same_name(name, self._by_name)) is None:
+            raise KeyError(f"{name}: not among the results, which are {', '.join(self._by_name) or 'none'}")
+        return self._by_name[ran]
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.items_in_order)) or "<no results>"

@@ -23,7 +23,7 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.traffic:Traffic",
         "Count the bytes that every node reads and writes, and a lower bound of the whole model's traffic.",
     ),
-    "cuda_memory": PassEntry(
+    "cuda-memory": PassEntry(
         "irscope.passes.cuda_memory:CudaMemory",
         "Predict the counters of PyTorch's CUDA allocator for loading a model and running it twice.",
     ),
@@ -52,11 +52,11 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.fusion:Fusion", "Find groups of nodes that could be fused into one kernel, with the bytes and launches saved."
     ),
     "liveness": PassEntry("irscope.passes.liveness:Liveness", "Compute the bytes alive at each step, and the peak."),
-    "ort_memory": PassEntry(
+    "ort-memory": PassEntry(
         "irscope.passes.ort_memory:OrtMemory",
         "Predict the memory fields of ONNX Runtime's profile: bytes in use after every kernel, in the first and the second run.",
     ),
-    "ort_order": PassEntry(
+    "ort-order": PassEntry(
         "irscope.passes.ort_order:OrtOrder",
         "Predict the order in which ONNX Runtime runs kernels, for each of its settings, and what a reordered file would change there.",
     ),

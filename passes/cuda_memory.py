@@ -37,7 +37,7 @@ from irscope.report.values import Quantity
 class CudaMemory(Analysis[DeviceMemory]):
     """Predict the counters of PyTorch's CUDA allocator for loading a model and running it twice."""
 
-    name: ClassVar[str] = "cuda_memory"
+    name: ClassVar[str] = "cuda-memory"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"

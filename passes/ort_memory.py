@@ -23,7 +23,7 @@ from irscope.report.report import Report
 class OrtMemory(Analysis[OrtPlan]):
     """Predict the memory fields of ONNX Runtime's profile: bytes in use after every kernel, in the first and the second run."""
 
-    name: ClassVar[str] = "ort_memory"
+    name: ClassVar[str] = "ort-memory"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     order: Literal["ort", "file"] = "ort"

@@ -60,7 +60,7 @@ class OrtOrders:
 class OrtOrder(Analysis[OrtOrders]):
     """Predict the order in which ONNX Runtime runs kernels, for each of its settings, and what a reordered file would change there."""
 
-    name: ClassVar[str] = "ort_order"
+    name: ClassVar[str] = "ort-order"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     seconds: Seconds = 10
@@ -143,7 +143,7 @@ def _notes() -> Iterator[str]:
     yield "peaks are the most mem_bytes_requested_in_use after a kernel of the first run, weights that the session copies included"
     yield (
         "for a session without graph optimisations; with them it runs another graph, which it saves as optimized_model_filepath, in the "
-        "order in which its default setting runs it: ort_memory{order=file} analyses that file"
+        "order in which its default setting runs it: ort-memory{order=file} analyses that file"
     )
     yield f"{REFUSED_ORDER}: only builds with training have it; the packages on PyPI refuse to make a session"
 

@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 
 from irscope.errors import UsageError
 from irscope.files import write_stream
-from irscope.passkit.options import describe, option_help, option_types, to_text
+from irscope.passkit.options import describe, option_help, option_types, spelled, to_text
 from irscope.passkit.registry import closest, default_registry
 
 
@@ -49,7 +49,7 @@ def _explain(name: str) -> str:
             lines.append("  (pass,...)  the passes it works on")
             continue
         default = "required" if option.default is MISSING else f"default {to_text(option.default)}"
-        lines.append(f"  {option.name}={describe(types[option.name])}; {default}")
+        lines.append(f"  {spelled(option.name)}={describe(types[option.name])}; {default}")
         if option.name in helps:
             lines.extend(textwrap.wrap(helps[option.name], 100, initial_indent="      ", subsequent_indent="      "))
     if not fields(cls):

@@ -20,7 +20,7 @@ from typing import Any, cast, get_type_hints
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
-from irscope.passkit.registry import default_registry, register
+from irscope.passkit.registry import default_registry, register, same_name
 from irscope.report.report import Report
 from irscope.report.table import Table
 
@@ -83,7 +83,7 @@ def _make_class(name: str, function: Callable[..., Any], base: type, members: di
         options.append((parameter.name, type_, field(default=default)))  # type: ignore[arg-type]  # make_dataclass takes both forms
     namespace = {**members, "name": name, "__doc__": function.__doc__ or f"The pass {name}.", "__module__": function.__module__}
     made = make_dataclass(function.__name__, options, bases=(base,), namespace=namespace, frozen=True, kw_only=True)
-    if name not in default_registry().entries:  # a name of irscope's own keeps its meaning; the class is still there to be run
+    if not same_name(name, default_registry().entries):  # a name of irscope's own keeps its meaning; the class is still there to be run
         register(made)
     return made
 

@@ -180,6 +180,11 @@ def split_list(text: str) -> list[str]:
     return re.findall(r'(?:"(?:\\.|[^"\\])*"|[^,])+', text)
 
 
+def spelled(option: str) -> str:
+    """An option's name as it is written: words are joined by `-`, though `_` is read too."""
+    return option.replace("_", "-")
+
+
 def options_text(owner: Any) -> str:
     """Options that differ from their defaults as `{key=value key}`, empty when none does."""
     parts = []
@@ -187,7 +192,8 @@ def options_text(owner: Any) -> str:
         value = getattr(owner, field.name)
         if field.name == "body" or _is_default(field, value):
             continue
-        parts.append(field.name if value is True else f"{field.name}={to_text(value)}")
+        name = spelled(field.name)
+        parts.append(name if value is True else f"{name}={to_text(value)}")
     return "{" + " ".join(parts) + "}" if parts else ""
 
 
@@ -205,7 +211,7 @@ def build(cls: type, given: Mapping[str, str | None], **extra: Any) -> Any:
     for written, text in given.items():
         key = written.replace("-", "_")
         if key not in known or key == "body":
-            valid = ", ".join(option for option in known if option != "body") or "it has none"
+            valid = ", ".join(spelled(option) for option in known if option != "body") or "it has none"
             raise PipelineError(f"pass {name!r} has no option {written!r}", code="IRS605", hint=f"options: {valid}")
         try:
             values[key] = convert(text, known[key])
@@ -213,5 +219,5 @@ def build(cls: type, given: Mapping[str, str | None], **extra: Any) -> Any:
             raise PipelineError(f"option {written!r} of pass {name!r} {error}", code="IRS606") from None
     missing = [f.name for f in fields(cls) if f.name not in values and f.default is MISSING and f.default_factory is MISSING]
     if missing:
-        raise PipelineError(f"pass {name!r} needs option {missing[0]!r}: {describe(known[missing[0]])}", code="IRS606")
+        raise PipelineError(f"pass {name!r} needs option {spelled(missing[0])!r}: {describe(known[missing[0]])}", code="IRS606")
     return cls(**values)

@@ -30,7 +30,10 @@ _REGISTERED: dict[str, type[Pass]] = {}
 
 @dataclass
 class PassRegistry:
-    """Names of passes and pipelines: irscope's own, those registered in this process, and those of plugins, in this order."""
+    """Names of passes and pipelines: irscope's own, those registered in this process, and those of plugins, in this order.
+
+    Words of irscope's own names are joined by `-`; wherever a name is read, `_` means the same.
+    """
 
     entries: Mapping[str, PassEntry]
     pipelines: Mapping[str, str]
@@ -43,14 +46,14 @@ class PassRegistry:
 
         if is_script_reference(reference):
             return load_script_pass(reference)
-        entry = self.entries.get(reference)
-        if entry is not None:
-            module, _, attribute = entry.target.partition(":")
+        if (own := same_name(reference, self.entries)) is not None:
+            module, _, attribute = self.entries[own].target.partition(":")
             found = getattr(importlib.import_module(module), attribute)
-        elif reference in self.registered:
-            found = self.registered[reference]
+        elif (given := same_name(reference, self.registered)) is not None:
+            found = self.registered[given]
         else:
-            found = self.plugins()[reference].load()
+            plugins = self.plugins()
+            found = plugins[same_name(reference, plugins) or reference].load()
         if not (isinstance(found, type) and issubclass(found, Pass)):
             raise UsageError(f"{reference!r} is not a pass but {found!r}", code="IRS607")
         return found
@@ -66,6 +69,14 @@ class PassRegistry:
         return sorted({*self.entries, *self.pipelines, *self.registered, *self.plugins()})
 
 
+def same_name(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that a name means: that very name, else one that differs only in `-` and `_`."""
+    spellings = list(candidates)
+    if name in spellings:
+        return name
+    return next((one for one in spellings if one.replace("_", "-") == name.replace("_", "-")), None)
+
+
 P = TypeVar("P", bound=type[Pass])
 
 
@@ -77,7 +88,7 @@ def register(cls: P) -> P:
     given: object = cls  # a script's own types are not checked before it runs
     if not (isinstance(given, type) and issubclass(given, Pass)):
         raise UsageError(f"{cls!r} is not a pass: derive it from Analysis or Transform", code="IRS607")
-    if cls.name in default_registry().entries:
+    if same_name(cls.name, default_registry().entries):
         raise UsageError(f"pass {cls.name!r} is one of irscope's own", code="IRS602", hint="give yours another name")
     _REGISTERED[cls.name] = cls
     return cls

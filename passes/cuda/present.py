@@ -46,7 +46,7 @@ def alive(memory: DeviceMemory) -> tuple[Table, ...]:
 
 
 def summary(memory: DeviceMemory) -> dict[str, object]:
-    """What reports of `liveness` and `cuda_memory` have in common."""
+    """What reports of `liveness` and `cuda-memory` have in common."""
     target = memory.target
     found: dict[str, object] = {"device": target.device.name, "torch": "{}.{}".format(*target.torch)}
     if target.alloc_conf:

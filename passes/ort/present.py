@@ -39,7 +39,7 @@ def peak_summary(plan: OrtPlan) -> dict[str, object]:
 
 
 def summary(plan: OrtPlan) -> dict[str, object]:
-    """What reports of `liveness` and `ort_memory` have in common."""
+    """What reports of `liveness` and `ort-memory` have in common."""
     found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": RUNTIME}
     figures = plan.figures
     if figures is None or not plan.on_cpu:

@@ -182,7 +182,7 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    "passes", ["default", "liveness{model=eager}", "liveness{model=ort}", "plan{seconds=0.1}", "cuda_memory", "ort_memory"]
+    "passes", ["default", "liveness{model=eager}", "liveness{model=ort}", "plan{seconds=0.1}", "cuda-memory", "ort-memory"]
 )
 def test_what_no_device_holds_is_reported_and_no_failure(passes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "large.irs"

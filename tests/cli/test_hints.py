@@ -34,7 +34,7 @@ PASSES = (
     "recompute{seconds=0.2}",
     "explain-peak",
     "roofline",
-    "ort_memory",
+    "ort-memory",
     "sweep",
     "checkpoint",
 )

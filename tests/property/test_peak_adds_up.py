@@ -82,7 +82,7 @@ def check(manager: Manager, lifetimes: str) -> None:
     if of == "device" and whole.value.model != "ort":
         counters = [number(summary[run]["allocated"]) for run in ("cold", "warm")]  # type: ignore[index]  # a mapping
         assert number(peak) == max(counters)
-        (alone,) = manager.run(f"cuda_memory{model}")
+        (alone,) = manager.run(f"cuda-memory{model}")
         assert headline(alone.report()) == (of, peak)
         assert sum(map(number, _alive(alone.report()).cells("size"))) == number(peak)
 

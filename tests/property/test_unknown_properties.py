@@ -25,7 +25,7 @@ ROWS, WIDTH = 4, 16
 TYPE = f"f32[{ROWS},{WIDTH}]"
 PASSES = (
     "flops", "bytes", "roofline", "layers", "energy{country=DEU}", "params", "params{values}", "liveness{model=ssa}", "liveness{model=ort}",
-    "schedule", "fusion", "arch", "advise", "prune-report", "quantize-error", "stats", "plan", "ort_memory", "explain-peak",
+    "schedule", "fusion", "arch", "advise", "prune-report", "quantize-error", "stats", "plan", "ort-memory", "explain-peak",
 )  # fmt: skip
 
 HOW_MUCH_IS_KNOWN = (
@@ -117,7 +117,7 @@ def is_about_the_program(pass_name: str, options: str, key: str) -> bool:
     if key.startswith(HOW_MUCH_IS_KNOWN) or leaf in ("share", "cumulative", "multiple_of", "depth") or leaf in NAMES_OF_OPERATORS:
         return False
     # ONNX Runtime may run a kernel in place; of an operator that nobody knows that is unknown too.
-    if pass_name in ("liveness", "ort_memory") and "ort" in options:
+    if pass_name in ("liveness", "ort-memory") and "ort" in options:
         return key.endswith(("param_bytes", "input_bytes"))
     # An operator that nobody knows may have effects, so it stays in its place: fewer orders are allowed than there are in truth.
     if pass_name == "schedule" and key == "lower_bound_bytes":

@@ -45,7 +45,7 @@ def test_a_plan_is_drawn_where_it_says() -> None:
 
 
 def test_the_allocator_gives_no_byte_twice() -> None:
-    made = allocated(result_of(model(TWO_LAYERS).manager, "cuda_memory{model=eager}"))
+    made = allocated(result_of(model(TWO_LAYERS).manager, "cuda-memory{model=eager}"))
     # A buffer that is given back at a step may go to another one within it.
     in_forward = replace(made.buffers, last=made.buffers.last - 1)
     assert clashes(in_forward) == []
@@ -115,5 +115,5 @@ def test_what_is_reserved_around_a_modelled_workspace_has_the_sign() -> None:
         return %y
         }
         """
-    titles = [allocated(result_of(model(text).manager, "cuda_memory{model=eager}")).title for text in (TWO_LAYERS, conv)]
+    titles = [allocated(result_of(model(text).manager, "cuda-memory{model=eager}")).title for text in (TWO_LAYERS, conv)]
     assert ["~" in title for title in titles] == [False, True]

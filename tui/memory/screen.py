@@ -152,7 +152,7 @@ class MemoryScreen(ModelScreen):
             if wanted.view == "orders":
                 report = report_of(manager, f"schedule{{seconds={_SEARCH}}}")
                 return Drawing(orders(report) or Stack({}), order_text(report))
-            found = result_of(manager, "cuda_memory{model=eager}")
+            found = result_of(manager, "cuda-memory{model=eager}")
             if found.reason or found.script is None:
                 raise PassError(f"there are no addresses: {found.reason}", hint=found.fix)
             return Drawing(allocated(found))

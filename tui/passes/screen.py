@@ -15,6 +15,7 @@ from textual.widgets import Input, Label
 
 from irscope.errors import IrscopeError
 from irscope.passkit.base import Pass
+from irscope.passkit.options import spelled
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
 from irscope.tui.passes.pipeline import PassForm, Pipeline, Step
@@ -113,7 +114,7 @@ class FormDialog(Looks, ModalScreen[Pass | None]):
             with VerticalScroll(id="fields", can_focus=False):
                 for field in self.form.fields:
                     default = "has to be given" if field.is_required else f"unless given: {field.default}"
-                    yield Label(Content(f"{field.name}   {field.what}"), classes="field")
+                    yield Label(Content(f"{spelled(field.name)}   {field.what}"), classes="field")
                     yield Input(self.form.text(field.name), placeholder=default, compact=True, name=field.name)
             yield Label("", id="preview")
 

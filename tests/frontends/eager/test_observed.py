@@ -87,7 +87,7 @@ def test_a_changed_graph_is_analysed_by_rules() -> None:
     dead = [node for node in model.graph if node.op in ("math.exp", "math.tanh")]
     assert not dead
     assert model.program.watched is None
-    results = irscope.run(model, "liveness,cuda_memory,explain-peak")
+    results = irscope.run(model, "liveness,cuda-memory,explain-peak")
     assert results["liveness"].report().summary["activation_peak_bytes"] > 0
 
 

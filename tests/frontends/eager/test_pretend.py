@@ -73,6 +73,6 @@ def test_without_the_device_the_model_is_captured_on_the_cpu(monkeypatch: pytest
     assert [one.code for one in model.diagnostics] == ["IRS187"]
     assert "it was taken away" in model.diagnostics[0].message
     for found in (expected, model):
-        memory = irscope.run(found, "cuda_memory", device="h200")["cuda_memory"].value
+        memory = irscope.run(found, "cuda-memory", device="h200")["cuda-memory"].value
         assert [node.op for node in found.graph] == ["nn.sdpa"]
         assert "logsumexp" in memory.stream.labels

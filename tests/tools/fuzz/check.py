@@ -84,7 +84,7 @@ def command_for(format: str, number: int) -> list[str]:
     return [*chance.choice(_OTHER_COMMANDS), FILE]
 
 
-_FOR_DEVICES = ("roofline", "energy", "cuda_memory", "roofline,energy,liveness", "layers,fusion", "sweep", "advise")
+_FOR_DEVICES = ("roofline", "energy", "cuda-memory", "roofline,energy,liveness", "layers,fusion", "sweep", "advise")
 _OTHER_COMMANDS = (
     ["show"],
     ["run"],

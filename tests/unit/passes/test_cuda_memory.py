@@ -185,7 +185,7 @@ def test_constants_without_a_device_stay_with_the_host() -> None:
 
 def test_the_timeline_adds_up_to_the_counters() -> None:
     made = program(LINEAR, LINEAR_WEIGHTS)
-    (result,) = Manager(made).run("cuda_memory")
+    (result,) = Manager(made).run("cuda-memory")
     report = result.report().to_json()
     by_category, counters = report["series"]
     parts = [sum(one) for one in zip(*(values for key, values in by_category["data"].items() if key != "step"), strict=True)]
@@ -228,7 +228,7 @@ return %y, %z"""
 def test_what_contains_a_modelled_workspace_is_modelled() -> None:
     made = program(CONVOLUTION, "input %x: f32[1,64,32,32]\nparam %c.weight: f32[64,64,3,3]")
     for device in ("rtx4090", "h200"):
-        (result,) = Manager(made, settings=Settings(device=device)).run("cuda_memory")
+        (result,) = Manager(made, settings=Settings(device=device)).run("cuda-memory")
         report = result.report().to_json()
         modelled = {f"{moment}.{counter}" for moment in ("cold", "warm") for counter in ("requested", "allocated", "reserved")}
         modelled |= {f"device_peak{key}" for key in ("_bytes", "_node", "_run", ".workspace", ".rounding")}
@@ -244,7 +244,7 @@ def test_what_contains_a_modelled_workspace_is_modelled() -> None:
 
 def test_a_peak_that_no_workspace_reaches_is_exact() -> None:
     made = program(SMALL, "input %x: f32[1,4,8,8]\nparam %c.weight: f32[4,4,3,3]")
-    (result,) = Manager(made, settings=Settings(device="rtx4090")).run("cuda_memory")
+    (result,) = Manager(made, settings=Settings(device="rtx4090")).run("cuda-memory")
     where = result.report().to_json()["provenance"]
     assert "cold.requested" not in where and "workspace_bytes" not in where and "device_peak.workspace" not in where
     # Which block a tensor gets may depend on what was there before.
@@ -252,7 +252,7 @@ def test_a_peak_that_no_workspace_reaches_is_exact() -> None:
 
 
 def test_without_a_modelled_size_everything_is_exact() -> None:
-    (result,) = Manager(program(LINEAR, LINEAR_WEIGHTS), settings=Settings(device="rtx4090")).run("cuda_memory")
+    (result,) = Manager(program(LINEAR, LINEAR_WEIGHTS), settings=Settings(device="rtx4090")).run("cuda-memory")
     report = result.report().to_json()
     assert not report["provenance"]
     assert not any("provenance" in column for series in report["series"] for column in series["y"])

@@ -43,7 +43,7 @@ def test_what_a_reordered_file_changes() -> None:
     default, priority = found.orders
     assert priority.changes and priority.peaks[1] < priority.peaks[0]
     assert "priority_based: a reordered file needs 4" in verdict(found)
-    report = manager.run("ort_order{top=2}")[-1].report()
+    report = manager.run("ort-order{top=2}")[-1].report()
     assert report.summary["priority_based"]["reordering_changes_it"] is True
     assert [len(table) for table in report.tables] == [2]
     assert default.peaks[0] == priority.peaks[1]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import irscope
 from irscope.errors import IrscopeError, PipelineError
 from irscope.passkit.pipeline import parse_pipeline, pipeline_text
 from irscope.passkit.registry import PassEntry, PassRegistry, default_registry
@@ -139,3 +140,23 @@ def test_the_table_of_passes_tells_the_truth() -> None:
         assert cls.summary() == entry.summary
     for text in registry.pipelines.values():
         assert parse_pipeline(text, registry)
+
+
+def test_words_of_a_name_are_joined_either_way(registry: PassRegistry) -> None:
+    """Scripts of yesterday and of tomorrow name the same pass; the text that comes back is spelled with `-`."""
+    assert pipeline_text(parse_pipeline("drop_last,fixpoint(drop_last)", registry)) == "drop-last,fixpoint(drop-last)"
+    own = default_registry()
+    assert not [name for name in own.entries if "_" in name]
+    assert pipeline_text(parse_pipeline("cuda_memory{model=eager},params{near_zero=0.5}", own)) == (
+        "cuda-memory{model=eager},params{near-zero=0.5}"
+    )
+    assert [own.find(name).name for name in own.entries] == list(own.entries)
+    with pytest.raises(PipelineError, match="did you mean 'cuda-memory'"):
+        parse_pipeline("cuda_memry", own)
+
+
+def test_results_are_found_under_either_spelling() -> None:
+    results = irscope.run(irscope.load("samples/mlp.irs"), "cuda_memory,flops", device="h100")
+    assert results["cuda_memory"] is results["cuda-memory"]
+    assert list(results) == ["cuda-memory", "flops"]
+    assert "cuda_memory" in results and "liveness" not in results

@@ -22,7 +22,7 @@ from irscope.devices.catalogue import device_record
 ROOT = Path(__file__).parents[3]
 TAGGER, MLP = (str(ROOT / "samples" / name) for name in ("tagger.irs", "mlp.irs"))
 FACTORS = (1, 9)
-PASSES = "liveness,cuda_memory,explain-peak,advise,plan,schedule{seconds=1},roofline,energy"
+PASSES = "liveness,cuda-memory,explain-peak,advise,plan,schedule{seconds=1},roofline,energy"
 SIZES = "curve{over=batch=1..4},sweep{over=batch=1..4}"
 
 
@@ -172,7 +172,7 @@ def test_training(capsys: pytest.CaptureFixture[str], devices: tuple[str, str], 
 
 
 def test_without_convolutions_no_memory_is_modelled(capsys: pytest.CaptureFixture[str], devices: tuple[str, str]) -> None:
-    at_one_size = ("run", "--passes", "liveness{model=eager},cuda_memory{model=eager},explain-peak", "--bind", "batch=4", MLP)
+    at_one_size = ("run", "--passes", "liveness{model=eager},cuda-memory{model=eager},explain-peak", "--bind", "batch=4", MLP)
     for arguments in (at_one_size, ("run", "--passes", "curve{over=batch=1..4 model=eager}", MLP)):
         for report in reports(printed(capsys, *arguments, "--device", devices[0], "--format", "json")):
             assert "modelled" not in json.dumps({**report, "notes": []})
