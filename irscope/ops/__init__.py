@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from irscope.ops.cost import Cost
 from irscope.ops.registry import OpRegistry, default_registry, find_op
-from irscope.ops.spec import Absent, Family, OpCall, OpSpec, RuleError, Temporaries, UnknownCost, numel, op
+from irscope.ops.spec import Absent, Drop, Family, OpCall, OpSpec, Result, RuleError, Take, Temporaries, UnknownCost, Workspace, numel, op
 
 __all__ = [
     "Absent",
     "Cost",
+    "Drop",
     "Family",
     "OpCall",
     "OpRegistry",
     "OpSpec",
+    "Result",
     "RuleError",
+    "Take",
     "Temporaries",
     "UnknownCost",
+    "Workspace",
     "default_registry",
     "find_op",
     "numel",

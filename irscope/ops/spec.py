@@ -307,6 +307,10 @@ MemoryEvent: TypeAlias = Take | Drop | Result | Gemm | Unknown | Workspace
 Temporaries: TypeAlias = "Callable[[OpCall, Target], Sequence[MemoryEvent]]"
 
 
+_NO_KERNELS = ("onnx", "prim")
+"""Namespaces of sources that are no kernels of PyTorch's: any other names an operator that torch dispatches, a package's own among them."""
+
+
 class NeedsNumbers(Exception):
     """Raised by a rule whose choice of kernels depends on a size that is a formula or unknown."""
 
@@ -547,7 +551,8 @@ def memory_events(call: OpCall, target: Target) -> tuple[MemoryEvent, ...]:
     Results that share storage may be named too: the replay knows which results have storage of their own.
     """
     rule = call.spec.temporaries
-    if rule is None or not call.source.startswith(("aten::", "torchvision::")):
+    namespace, is_torch_op, _ = call.source.partition("::")
+    if rule is None or not is_torch_op or namespace in _NO_KERNELS:
         return results_only(call)
     try:
         return tuple(rule(call, target))
