@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
-
-if TYPE_CHECKING:
-    from irscope.tui.screen import ModelScreen
-
 
 # ----------------------------------------------------------------------------------------------------
 # The actions of the UI. Key bindings, footer, command palette and help are all generated from these records.
@@ -160,12 +154,6 @@ class ScreenRecord:
     place: str
     """Module below irscope.tui, and class; imported when the screen is first shown or asked for its keys."""
 
-    def load(self) -> type[ModelScreen]:
-        """The class of the screen."""
-        module, _, cls = self.place.partition(":")
-        found: type[ModelScreen] = getattr(importlib.import_module(f"irscope.tui.{module}"), cls)
-        return found
-
     @property
     def action(self) -> Action:
         """The action of the app that shows this screen."""
@@ -191,15 +179,3 @@ def screen_record(name: str) -> ScreenRecord:
 def app_actions() -> tuple[Action, ...]:
     """The actions of the app, with one for each screen."""
     return (*(record.action for record in SCREENS), *(action for action in ACTIONS if action.pane == "app"))
-
-
-def screen_actions(names: Sequence[str]) -> tuple[Action, ...]:
-    """The table of actions with those of these screens, most particular first."""
-    own = [action for name in names for action in screen_record(name).load().ACTIONS]
-    return (*own, *(action for action in ACTIONS if action.pane != "app"), *app_actions())
-
-
-def pane_titles(names: Sequence[str]) -> dict[str, str]:
-    """The panes of these screens and those that all screens have."""
-    own = {pane: title for name in names for pane, title in screen_record(name).load().PANES.items()}
-    return {**own, **PANE_TITLES}

@@ -75,9 +75,9 @@ class Analyses:
         return self.manager.get(subject), self.manager.diagnostics_of(subject)
 
     def flops(self) -> Update:
-        from irscope.passes.flops import Flops
+        from irscope.passes.costs.count import NodeCosts
 
-        costs, diagnostics = self.found(Flops())
+        costs, diagnostics = self.found(NodeCosts())
         by_node = costs.by_node
 
         def known_flops(node: Node) -> Dim | None:

@@ -18,11 +18,11 @@ from textual.widget import Widget
 from irscope.errors import IrscopeError
 from irscope.ir.graph import paused_gc
 from irscope.session import Model
-from irscope.tui.actions import actions_of, app_actions, bindings, key_text, pane_titles, screen_actions, screen_record
+from irscope.tui.actions import actions_of, app_actions, bindings, key_text
 from irscope.tui.analyses import ProgressTeller, answered, instruments_of
 from irscope.tui.browse.filter import HELP as FILTER_HELP
 from irscope.tui.browse.model import Browse
-from irscope.tui.screen import ModelScreen
+from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
 from irscope.tui.session import FIRST_SCREEN, Place, Request, Session, look_again, quiet_collector, set_aside
 from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
 from irscope.tui.widgets.dialogs import TextDialog
@@ -101,6 +101,7 @@ class IrscopeApp(App[None]):
     def _session_of(self, model: Model) -> Session:
         session = Session(model, self.symbols)
         session.start_worker = lambda: self._start_worker(session)
+        session.open_place = self.open_place
         return session
 
     @property
@@ -124,7 +125,7 @@ class IrscopeApp(App[None]):
 
     def _screen_of(self, name: str) -> ModelScreen:
         if name not in self._screens:
-            screen = self._screens[name] = screen_record(name).load()(self.session)
+            screen = self._screens[name] = screen_class(name)(self.session)
             self.install_screen(screen, name)
         return self._screens[name]
 
@@ -185,7 +186,7 @@ class IrscopeApp(App[None]):
         before, self._screens = list(self._screens), {}
         self.session = self._session_of(model)
         model.manager.cancelled.clear()
-        await self.switch_screen(screen_record(FIRST_SCREEN).load()(self.session))
+        await self.switch_screen(screen_class(FIRST_SCREEN)(self.session))
         for name in before:
             self.uninstall_screen(name)
         look_again()

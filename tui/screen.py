@@ -18,8 +18,11 @@ pass.
 
 from __future__ import annotations
 
+import importlib
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from pathlib import Path
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -30,21 +33,27 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Footer, Input
 
-from irscope.errors import Cancelled
+from irscope.errors import Cancelled, UsageError
+from irscope.report.csvout import csv_lines
+from irscope.report.jsonout import table_json
 from irscope.report.printable import display_width
 from irscope.report.table import Table
-from irscope.tui.actions import SCREENS, Action, bindings
+from irscope.tui.actions import ACTIONS, PANE_TITLES, SCREENS, Action, app_actions, bindings, screen_record
 from irscope.tui.browse.model import Browse
 from irscope.tui.session import Place, Session
 from irscope.tui.text import Line, Span, Symbols
-from irscope.tui.widgets.dialogs import ChoiceDialog, CopyDialog, ExportDialog, TextDialog
+from irscope.tui.widgets.dialogs import ChoiceDialog, TextDialog, keyed
 from irscope.tui.widgets.paint import Looks, Painted, Prompt
-
-if TYPE_CHECKING:
-    from irscope.tui.app import IrscopeApp
 
 _FILTER, _SIZES, _GO_TO = "filter", "sizes", "go_to"
 _JUMP_KEYS = "asdfghjklqwertyuiop"
+_FORMS = (
+    ("t", "txt", "text: the screen as it stands"),
+    ("s", "svg", "SVG: a picture of the screen"),
+    ("c", "csv", "CSV: all rows, not only those on the screen"),
+    ("j", "json", "JSON: all rows with their types"),
+)
+"""What `e` writes: the key, the suffix, and what stands in the file."""
 
 
 class ModelScreen(Looks, Screen[None]):
@@ -129,17 +138,12 @@ class ModelScreen(Looks, Screen[None]):
 
     def show_all(self) -> None:
         """Bring the screen up to date, its frame included."""
-        with self.irscope.batch_update():
+        with self.app.batch_update():
             self.query_one(TotalsHeader).refresh()
             self.show()
 
     def show_progress(self) -> None:
         """Say how far the worker is."""
-
-    @property
-    def irscope(self) -> IrscopeApp:
-        """The app, by its own type."""
-        return cast("IrscopeApp", self.app)
 
     def title_of(self, pane: str, text: str) -> None:
         """Set the title of a pane."""
@@ -215,7 +219,7 @@ class ModelScreen(Looks, Screen[None]):
 
     def open_node(self, row: int) -> None:
         """Show a row of the outline on the browse screen."""
-        self.irscope.open_place(Place("browse", row), jump=True)
+        self.session.open_place(Place("browse", row), jump=True)
 
     def action_went_back(self) -> None:
         self._travel(self.session.history.back(), "There is nothing before this.")
@@ -227,7 +231,7 @@ class ModelScreen(Looks, Screen[None]):
         if place is None:
             self.say(otherwise)
         else:
-            self.irscope.open_place(place)
+            self.session.open_place(place)
 
     def action_bookmark(self) -> None:
         if self.browse.is_empty:
@@ -269,10 +273,39 @@ class ModelScreen(Looks, Screen[None]):
             self.say("There is nothing to copy here.")
             return
         self.app.copy_to_clipboard(texts[0][1])
-        self.app.push_screen(CopyDialog(texts))
+        lines: list[Line] = []
+        for number, (title, text) in enumerate(texts, start=1):
+            lines += [(Span(f"{number}  ", "mark"), Span(title, "heading")), (Span(f"   {text}"),), ()]
+        lines.append((Span("1 is copied to the clipboard, if this terminal lets programs do that; a number copies another.", "faint"),))
+
+        def copy(index: int | None) -> None:
+            if index is not None:
+                self.app.copy_to_clipboard(texts[index][1])
+
+        self.app.push_screen(TextDialog("On the command line", lines, "123456789"[: len(texts)]), copy)
 
     def action_export(self) -> None:
-        self.app.push_screen(ExportDialog(self, self.table()))
+        table = self.table()
+        forms = [form for form in _FORMS if table is not None or form[1] in ("txt", "svg")]
+
+        def write(index: int | None) -> None:
+            if index is not None:
+                self.call_after_refresh(self._export, forms[index][1], table)
+
+        lines = [*keyed((key, text) for key, _, text in forms), ()]
+        lines.append((Span("A new file is written into the folder in which irscope was started.", "faint"),))
+        self.app.push_screen(TextDialog("Export", lines, "".join(key for key, _, _ in forms)), write)
+
+    def _export(self, suffix: str, table: Table | None) -> None:
+        name = self.session.program.path.replace("\\", "/").rpartition("/")[2] or "model"
+        if suffix == "svg":
+            text = self.app.export_screenshot(title="irscope")
+        else:
+            text = self.screen_text() if suffix == "txt" or table is None else table_text(table, suffix)
+        try:
+            self.say(f"Written to {write_new(f'{name}-{self.NAME}', suffix, text)}")
+        except UsageError as error:
+            self.say(str(error))
 
     def screen_text(self) -> str:
         """What stands on the screen, as text."""
@@ -296,9 +329,7 @@ class ModelScreen(Looks, Screen[None]):
 
     def action_jump_mode(self) -> None:
         stops = self.stops()
-        lines: list[Line] = [
-            (Span(f"  {key}  ", "mark"), Span(self._pane_title(widget))) for key, widget in zip(_JUMP_KEYS, stops, strict=False)
-        ]
+        lines = keyed(zip(_JUMP_KEYS, map(self._pane_title, stops), strict=False))
         self.app.push_screen(TextDialog("Go to", lines, keys=_JUMP_KEYS[: len(stops)]), self._focus_stop)
 
     def _focus_stop(self, index: int | None) -> None:
@@ -322,6 +353,51 @@ def named(lines: Sequence[tuple[str, str]]) -> list[Line]:
     for title, text in lines:
         found += [(Span(title, "heading"),), (Span(text),), ()]
     return found[:-1]
+
+
+def screen_class(name: str) -> type[ModelScreen]:
+    """The class of a screen, imported when it is first shown or asked for its keys."""
+    module, _, cls = screen_record(name).place.partition(":")
+    found: type[ModelScreen] = getattr(importlib.import_module(f"irscope.tui.{module}"), cls)
+    return found
+
+
+def screen_actions(names: Sequence[str]) -> tuple[Action, ...]:
+    """The table of actions with those of these screens, most particular first."""
+    own = [action for name in names for action in screen_class(name).ACTIONS]
+    return (*own, *(action for action in ACTIONS if action.pane != "app"), *app_actions())
+
+
+def pane_titles(names: Sequence[str]) -> dict[str, str]:
+    """The panes of these screens and those that all screens have."""
+    own = {pane: title for name in names for pane, title in screen_class(name).PANES.items()}
+    return {**own, **PANE_TITLES}
+
+
+def table_text(table: Table, form: str) -> str:
+    """A table as CSV or JSON."""
+    if form == "csv":
+        return "".join(csv_lines(table))
+    return json.dumps(table_json(table), indent=2, ensure_ascii=False) + "\n"
+
+
+def write_new(stem: str, suffix: str, text: str, folder: Path | None = None) -> Path:
+    """Write a text into a new file of the current folder; a number keeps what is there already."""
+    folder = folder or Path()
+    clean = "".join(character if character.isalnum() or character in "-_." else "-" for character in stem).strip(".-") or "irscope"
+    for number in range(1, 1000):
+        path = folder / f"{clean}{'' if number == 1 else f'-{number}'}.{suffix}"
+        try:
+            with path.open("x", encoding="utf-8", newline="") as file:
+                file.write(text)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {path}: {error.strerror or error}", hint="start irscope in a folder you may write to"
+            ) from error
+        return path
+    raise UsageError(f"there are too many files called {clean}", hint="remove some of them")
 
 
 # ----------------------------------------------------------------------------------------------------

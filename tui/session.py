@@ -273,6 +273,8 @@ class Session:
         """A file that the compare screen begins with."""
         self.start_worker: Callable[[], None] = lambda: None
         """Set by the app."""
+        self.open_place: Callable[..., None] = lambda place, *, jump=False: None
+        """Shows a place; `jump` makes it one that `back` leads away from. Set by the app."""
         self._bound: tuple[dict[str, int], Model] | None = None
         self._models: dict[str, Any] = {}
 

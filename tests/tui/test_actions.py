@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from textual.binding import Binding
 
-from irscope.tui.actions import ACTIONS, PANE_TITLES, SCREENS, Action, actions_of, app_actions, bindings, pane_titles, screen_actions
+from irscope.tui.actions import ACTIONS, PANE_TITLES, SCREENS, Action, actions_of, app_actions, bindings
 from irscope.tui.app import IrscopeApp, help_lines
-from irscope.tui.screen import ModelScreen
+from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
 from irscope.tui.text import ASCII, UNICODE, text_of
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, Prompt
@@ -27,7 +27,7 @@ NAMES = [record.name for record in SCREENS]
 
 
 def owner_of(pane: str) -> type:
-    return COMMON[pane] if pane in COMMON else next(record for record in SCREENS if record.name == pane).load()
+    return COMMON[pane] if pane in COMMON else screen_class(pane)
 
 
 @pytest.mark.parametrize("action", screen_actions([record.name for record in SCREENS]), ids=lambda action: f"{action.pane}.{action.name}")
@@ -101,6 +101,6 @@ def test_screens_have_numbers_as_keys_in_order() -> None:
 
 
 def test_common_actions_stand_in_no_screen() -> None:
-    own = [action for record in SCREENS for action in record.load().ACTIONS]
+    own = [action for record in SCREENS for action in screen_class(record.name).ACTIONS]
     assert not set(own) & set(ACTIONS)
     assert {action.pane for action in ACTIONS} == PANE_TITLES.keys()

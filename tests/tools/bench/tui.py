@@ -120,8 +120,8 @@ class Presser:
 def keys(path: str) -> None:
     """Answer keys while analyses run, then on all screens; then say what memory is held."""
     from irscope.session import open_model
-    from irscope.tui.actions import screen_record
     from irscope.tui.app import IrscopeApp
+    from irscope.tui.screen import screen_class
     from irscope.tui.session import quiet_collector
 
     displays: list[tuple[float, float]] = []
@@ -134,7 +134,7 @@ def keys(path: str) -> None:
             displays.append((perf_counter(), thread_time()))
 
     for name in ("memory", "cost", "params", "reports", "passes"):
-        screen_record(name).load()
+        screen_class(name)
     model = open_model(Path(path))
     graph = resident()
 
