@@ -12,8 +12,8 @@ from irscope.errors import IrscopeError
 from irscope.fitting import Fit, fit
 from irscope.frontends.base import LoadOptions
 from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.spelling import parse_type
 from irscope.ir.types import TensorType, Type
-from irscope.ir.typetext import parse_type
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.decorators import analysis, transform
 from irscope.passkit.manager import Runnable

@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 from irscope.amounts import parse_bytes
 from irscope.devices import target_of
 from irscope.errors import PassError, UsageError
+from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
-from irscope.ir.remedy import bind_option, typed
 from irscope.memory.caching import BOUNDLESS, OutOfMemory
 from irscope.passes.cuda.replay import Outcome, replay
 from irscope.passes.cuda.result import DeviceMemory, bracketed

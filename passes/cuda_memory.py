@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 from irscope.devices import DeviceProfile, target_of
 from irscope.devices.catalogue import all_devices
 from irscope.diagnostics import Diagnostic, Severity
+from irscope.ir.bind import bind_option, input_option, lacks_shape
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Value, paused_gc
 from irscope.ir.program import Runtime
-from irscope.ir.remedy import bind_option, input_option, lacks_shape
 from irscope.ir.types import TensorType
 from irscope.memory.caching import BOUNDLESS, OutOfMemory
 from irscope.passes.alias import Alias

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.payload import Literal, Scalar
+from irscope.ir.places import Literal, Scalar
 from irscope.ir.types import TensorType
 from irscope.ops.registry import find_op
 from irscope.ops.values import is_symbolic

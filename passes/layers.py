@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from irscope.ir.graph import Facet, Graph, Node
-from irscope.ir.names import Names
+from irscope.ir.graph import Facet, Graph, Names, Node
 from irscope.ir.places import Scope
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.tables import cell

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Role, Value
-from irscope.ir.payload import Blob, FileRegion
+from irscope.ir.places import Blob, FileRegion
 from irscope.ir.program import Program
 
 

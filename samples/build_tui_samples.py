@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from irscope.ir.payload import Literal
+from irscope.ir.places import Literal
 from irscope.ir.printer import print_program
 from irscope.session import open_model
 

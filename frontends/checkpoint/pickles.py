@@ -13,7 +13,7 @@ from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.payloads import pickled_payload, pickled_type, span_bytes
 from irscope.frontends.torch_common.pickled import PickledTensor, Stub, Unpickled, read_pickle
 from irscope.ir.dims import SymDim
-from irscope.ir.payload import FileRegion, Payload
+from irscope.ir.places import FileRegion, Payload
 
 _EXPORT = "the class's code is not in the file; load it where the code is and save torch.export.export(model, args) instead"
 

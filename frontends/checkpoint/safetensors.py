@@ -12,7 +12,7 @@ from irscope.errors import LoadError
 from irscope.frontends.checkpoint.weights import WeightTable
 from irscope.frontends.torch_common.dtypes import SAFETENSORS_DTYPES
 from irscope.ir.dtypes import DType
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 from irscope.ir.types import tensor
 from irscope.weights.folder import Forbidden, ModelFolder
 

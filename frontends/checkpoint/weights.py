@@ -6,9 +6,8 @@ from pathlib import Path
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.ir.graph import Graph, Role
-from irscope.ir.names import Names
-from irscope.ir.payload import Payload
+from irscope.ir.graph import Graph, Names, Role
+from irscope.ir.places import Payload
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType
 

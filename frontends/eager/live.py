@@ -18,7 +18,7 @@ from irscope.frontends.eager.running import bench, tell_assumed
 from irscope.frontends.eager.values import OpenSizes
 from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_common.payloads import MOST_LITERAL_ELEMENTS
-from irscope.ir.payload import Literal, Payload
+from irscope.ir.places import Literal, Payload
 from irscope.ir.program import Program
 
 

@@ -16,9 +16,8 @@ from irscope.frontends.torch_common.signatures import Argument, Signature, compl
 from irscope.frontends.torch_common.table import lower
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Node, Role, Value, paused_gc
-from irscope.ir.names import Names
-from irscope.ir.payload import Payload
+from irscope.ir.graph import Graph, Names, Node, Role, Value, paused_gc
+from irscope.ir.places import Payload
 from irscope.ir.program import CAPTURED, Called, Life, Observed, Program, observed_versions
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.layouts import row_major

@@ -16,8 +16,7 @@ from irscope.frontends.eager.program import lowered, program_of
 from irscope.frontends.eager.record import Op, Record, Storage, Tensor
 from irscope.frontends.eager.running import tell_assumed
 from irscope.frontends.eager.steps import Plan, Recorded, record_steps
-from irscope.ir.graph import Node, Role, paused_gc
-from irscope.ir.names import Names
+from irscope.ir.graph import Names, Node, Role, paused_gc
 from irscope.ir.places import Scope
 from irscope.ir.program import Program
 from irscope.ops.registry import find_op

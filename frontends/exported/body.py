@@ -18,8 +18,7 @@ from irscope.frontends.torch_common.signatures import Argument, Param, Signature
 from irscope.frontends.torch_common.table import lower
 from irscope.ir.dims import unknown
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Node, Value
-from irscope.ir.names import Names
+from irscope.ir.graph import Graph, Names, Node, Value
 from irscope.ir.program import Called
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.registry import find_op

@@ -11,7 +11,7 @@ from irscope.frontends.torch_common.lowering import Lowered
 from irscope.frontends.torch_common.signatures import Argument
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.payload import Literal
+from irscope.ir.places import Literal
 from irscope.ir.types import Type, tensor
 
 

@@ -15,8 +15,7 @@ from irscope.frontends.exported.signature import declare_inputs, set_outputs
 from irscope.frontends.exported.tensors import Json, Types, Weights, devices, read_json
 from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.expressions import Symbols
-from irscope.ir.graph import Graph
-from irscope.ir.names import Names
+from irscope.ir.graph import Graph, Names
 from irscope.ir.program import EXPORTED, Program
 
 _MAJOR, _MINOR = 8, 20

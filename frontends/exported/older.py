@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.payloads import pickled_payload
 from irscope.frontends.torch_common.pickled import PickledTensor, read_pickle
-from irscope.ir.payload import Payload
+from irscope.ir.places import Payload
 from irscope.ir.types import TensorType
 
 PROGRAM = "serialized_exported_program.json"

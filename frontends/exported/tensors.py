@@ -14,7 +14,7 @@ from irscope.frontends.torch_common.expressions import Symbols
 from irscope.frontends.torch_common.payloads import literal_of, span_bytes
 from irscope.ir.dims import Dim, SymDim, equal, unknown
 from irscope.ir.dtypes import DType
-from irscope.ir.payload import Payload
+from irscope.ir.places import Payload
 from irscope.ir.types import TensorType, tensor
 
 Json = Any

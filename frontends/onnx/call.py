@@ -17,8 +17,7 @@ from irscope.frontends.onnx.model import Model
 from irscope.frontends.onnx.tensors import Constant, is_literal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
-from irscope.ir.payload import Blob, Literal
-from irscope.ir.places import Loc, Scope
+from irscope.ir.places import Blob, Literal, Loc, Scope
 from irscope.ir.types import UNKNOWN_TENSOR, Type, tensor
 
 Operand = Value | None

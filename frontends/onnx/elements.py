@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 
 from irscope.ir.dtypes import DType, DTypeKind
-from irscope.ir.payload import Scalar
+from irscope.ir.places import Scalar
 from irscope.weights.elements import pattern_values
 
 DTYPES: dict[int, DType] = {

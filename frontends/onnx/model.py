@@ -15,8 +15,7 @@ from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.scopes import Locations
 from irscope.frontends.onnx.tensors import Constant, TensorReader, role_of
 from irscope.frontends.onnx.types import Symbols, TypeReader
-from irscope.ir.graph import Graph, Value
-from irscope.ir.names import Names
+from irscope.ir.graph import Graph, Names, Value
 from irscope.ir.program import Assumed
 
 STANDARD = ""

@@ -20,7 +20,7 @@ from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.types import MOST_AXES
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Role
-from irscope.ir.payload import Blob, FileRegion, Literal, Payload, Scalar
+from irscope.ir.places import Blob, FileRegion, Literal, Payload, Scalar
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.weights.folder import DataFile, Forbidden, ModelFolder
 

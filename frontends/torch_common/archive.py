@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from irscope.errors import LoadError
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 
 _END = struct.Struct("<4s4H2LH")
 _END64_LOCATOR = struct.Struct("<4sLQL")

@@ -8,7 +8,7 @@ from irscope.frontends.torch_common.archive import Archive
 from irscope.frontends.torch_common.pickled import PickledTensor
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
-from irscope.ir.payload import Literal, Payload
+from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType, tensor
 
 MOST_LITERAL_ELEMENTS = 1024

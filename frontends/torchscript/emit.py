@@ -19,10 +19,8 @@ from irscope.frontends.torchscript.packed import flattened, pack, result_type, u
 from irscope.frontends.torchscript.values import Item, KnownTensor
 from irscope.ir.dims import SymDim, unknown
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Attr, Graph, Node, Role, Value
-from irscope.ir.names import Names
-from irscope.ir.payload import Literal
-from irscope.ir.places import Loc, Scope
+from irscope.ir.graph import Attr, Graph, Names, Node, Role, Value
+from irscope.ir.places import Literal, Loc, Scope
 from irscope.ir.program import Called
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.registry import find_op

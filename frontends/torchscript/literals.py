@@ -11,7 +11,7 @@ from irscope.frontends.torchscript.values import Item, KnownTensor
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Role, Value
-from irscope.ir.payload import Literal, Scalar
+from irscope.ir.places import Literal, Scalar
 from irscope.ir.types import ScalarType, tensor
 from irscope.ops.values import to_array
 

@@ -13,7 +13,7 @@ from irscope.frontends.torchscript.source import ScriptClass, Source
 from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Role, Value
-from irscope.ir.payload import Literal
+from irscope.ir.places import Literal
 from irscope.ops.values import to_array
 
 _DEEPEST = 100

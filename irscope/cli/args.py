@@ -15,8 +15,8 @@ from irscope.errors import UsageError
 from irscope.files import is_stream, link_target, refuse_link
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.named.names import is_name
+from irscope.ir.spelling import parse_type
 from irscope.ir.types import Type
-from irscope.ir.typetext import parse_type
 from irscope.passkit.instruments import ProgressLine
 from irscope.passkit.settings import Settings
 from irscope.report.plot import check_plot

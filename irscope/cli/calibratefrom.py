@@ -10,7 +10,7 @@ from pathlib import Path
 from irscope.devices.catalogue import device_record, find_device
 from irscope.errors import IrscopeError, UsageError
 from irscope.frontends.base import LoadOptions
-from irscope.ir.typetext import parse_type
+from irscope.ir.spelling import parse_type
 from irscope.measure.calibrate.recordings import (
     Convolution,
     Errors,

@@ -11,8 +11,8 @@ from irscope import __version__
 from irscope.cli.args import add_model_arguments, add_output_arguments, models_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, IrscopeError, UsageError
+from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import SymDim
-from irscope.ir.remedy import bind_option, typed
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.tables import cell
 from irscope.report.options import RenderOptions

@@ -7,7 +7,7 @@ from typing import Any
 
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.named.load import make_named
-from irscope.ir.typetext import parse_type
+from irscope.ir.spelling import parse_type
 
 
 def make(name: str, inputs: Mapping[str, str], bind: Mapping[str, int]) -> tuple[Any, tuple[Any, ...], dict[str, Any], tuple[str, ...]]:

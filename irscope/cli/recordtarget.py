@@ -12,10 +12,10 @@ from irscope.cli.run import report_diagnostics
 from irscope.errors import UsageError
 from irscope.frontends.detect import detect
 from irscope.frontends.named.names import is_name
+from irscope.ir.bind import input_option, typed
 from irscope.ir.dims import SymDim, bounds
 from irscope.ir.graph import Graph, Value
 from irscope.ir.program import Program
-from irscope.ir.remedy import input_option, typed
 from irscope.measure.record.request import ORT, TORCH, InputSpec, Options, Request
 from irscope.recording.records import Input, ModelRecord
 from irscope.session import file_digest, open_model

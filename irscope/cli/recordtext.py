@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from irscope.ir.names import Names
+from irscope.ir.graph import Names
 from irscope.recording.records import OpRecord, Problem, Recording, Times, figures, peak_of, without_workspaces
 from irscope.report.picture import Panel, largest_bars, panels_of
 from irscope.report.table import Column, Series

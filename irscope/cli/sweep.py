@@ -11,7 +11,7 @@ from irscope.cli.args import add_model_arguments, add_output_arguments, add_outp
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.files import write_stream
-from irscope.ir.remedy import over_option, typed
+from irscope.ir.bind import over_option, typed
 from irscope.passes.curves.points import find_symbol, sizes_in
 from irscope.passes.sweep import Sweep, curves
 from irscope.report.chart import line_chart

@@ -15,8 +15,8 @@ from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_node, print_program
 from irscope.ir.program import Assumed, Program
+from irscope.ir.spelling import parse_type
 from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type, UnknownType, tensor
-from irscope.ir.typetext import parse_type
 from irscope.ir.verify import verify
 
 __all__ = [

@@ -1,12 +1,18 @@
-"""Replacing symbols of a program by numbers."""
+"""Numbers for symbols: in a program, in many formulas at many sizes at once, and the options with which a user gives them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from irscope.errors import UsageError
-from irscope.ir.dims import Dim, SymDim, bind, symbol
+from irscope.ir.dim_poly import Atom, Monomial, atom_dim
+from irscope.ir.dims import Dim, SymDim, bind, bounds, symbol
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Program, observed_versions
@@ -188,3 +194,174 @@ class _Binder:
             items = tuple(self.attr(item) for item in attr)
             return items if any(a is not b for a, b in zip(items, attr, strict=True)) else attr
         return attr
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a user adds to a command line so that more of a model is known: sizes for symbols, types for inputs. Every hint that names such
+# options gets them here, so that they name what the model has and hold values that it allows.
+
+USUAL_BATCH: Final = 8
+USUAL_LENGTH: Final = 128
+USUAL_SIZE: Final = 64
+_FEW_SIZES: Final = 16
+_NUMBERS = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL)
+
+
+def bind_option(symbols: Iterable[SymDim], chosen: Mapping[str, int] | None = None) -> str:
+    """`--bind batch=8,seq=128` with a size for every symbol that may have one, chosen or usual; empty where none may."""
+    sizes = {str(symbol): (chosen or {}).get(str(symbol), example_size(symbol)) for symbol in symbols if not symbol.is_unknown}
+    return f"--bind {','.join(f'{name}={sizes[name]}' for name in sorted(sizes))}" if sizes else ""
+
+
+def over_option(symbol: SymDim) -> str:
+    """`--over batch=1..16`: some sizes that the symbol may have."""
+    low, high = bounds(symbol)
+    first = max(low or 1, 1)
+    last = first + _FEW_SIZES - 1 if high is None else min(high, first + _FEW_SIZES - 1)
+    return f"--over {symbol}={first}..{last}"
+
+
+def example_size(symbol: SymDim) -> int:
+    """A size for an example: usual for what the symbol is called, and within its limits."""
+    name = str(symbol)
+    size = USUAL_BATCH if name in BATCH else USUAL_LENGTH if name in SEQUENCE else USUAL_SIZE
+    low, high = bounds(symbol)
+    size = size if high is None else min(size, high)
+    return max(size, low or 0)
+
+
+def input_option(value: Value) -> str:
+    """`--input x=f32[1,3,224,224]`: a type for an input of which the file says too little, as an example of how one is written."""
+    type_ = value.type
+    dtype = type_.dtype if type_.dtype is not DType.UNKNOWN else DType.F32
+    shape = type_.shape
+    if shape is None:
+        sizes = f"1,{USUAL_LENGTH}" if dtype.kind in _NUMBERS else "1,3,224,224"
+    else:
+        sizes = ",".join(str(example_size(size) if isinstance(size, SymDim) else size) for size in shape)
+    return f"--input {shlex.quote(f'{value.name}={dtype}[{sizes}]')}"
+
+
+def open_input_option(inputs: Iterable[Value], name: str) -> str:
+    """`--input x=f32[batch,3,224,224]`: the first input that has such an axis, with the axis open under that name; empty without."""
+    axis = 1 if name in SEQUENCE else 0
+    for value in inputs:
+        type_ = value.type
+        if value.name and type_.shape is not None and len(type_.shape) > axis:
+            sizes = [str(size) for size in type_.shape]
+            sizes[axis] = name
+            typed_input = f"{value.name}={type_.dtype}[{','.join(sizes)}]"
+            return f"--input {shlex.quote(typed_input)}"
+    return ""
+
+
+def lacks_shape(type_: Type) -> bool:
+    """Whether nothing is known of a tensor's sizes, not even how many there are."""
+    return isinstance(type_, TensorType) and type_.shape is None
+
+
+def typed(options: str) -> str:
+    """Options or a command as hints hold them, so that people and programs see where they begin and end."""
+    return f"`{options}`"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Values of many formulas at many bindings of their symbols at once.
+
+Numbers: TypeAlias = "NDArray[Any]"
+"""One number for each binding: int64 where that cannot overflow, else Python integers."""
+
+_SAFE = 2**62
+
+
+class Evaluator:
+    """Evaluates formulas at fixed bindings; what occurs in several formulas is computed once.
+
+    `bindings` has for each symbol its sizes, one for each binding, under the symbol's name.
+    """
+
+    def __init__(self, bindings: Mapping[str, Sequence[int]]) -> None:
+        self._bindings = {name: [int(size) for size in sizes] for name, sizes in bindings.items()}
+        lengths = {len(sizes) for sizes in self._bindings.values()}
+        if len(lengths) > 1:
+            raise ValueError("every symbol needs as many sizes as the others")
+        self.count = lengths.pop() if lengths else 1
+        self._atoms: dict[Atom, tuple[Numbers, int]] = {}
+        self._monomials: dict[Monomial, tuple[Numbers, int]] = {}
+        self._formulas: dict[SymDim, tuple[Numbers, int]] = {}
+
+    def at(self, dim: Dim) -> Numbers:
+        """The size at each binding. Raises UsageError where a symbol has no size or something is divided by zero."""
+        return self._dim(dim)[0]
+
+    def rows(self, dims: Iterable[Dim]) -> Numbers:
+        """One row for each size, one column for each binding."""
+        found = [self.at(dim) for dim in dims]
+        exact = any(row.dtype == object for row in found)
+        return np.array(found, dtype=object if exact else np.int64).reshape(len(found), self.count)
+
+    def _dim(self, dim: Dim) -> tuple[Numbers, int]:
+        """The numbers, and one that none of them exceeds in size, which also holds for all steps on the way."""
+        if not isinstance(dim, SymDim):
+            return _full(int(dim), self.count), abs(int(dim))
+        known = self._formulas.get(dim)
+        if known is None:
+            known = self._formulas[dim] = self._sum(dim)
+        return known
+
+    def _sum(self, dim: SymDim) -> tuple[Numbers, int]:
+        parts = [(self._monomial(mono), coeff) for mono, coeff in dim.terms]
+        limit = sum(part_limit * abs(coeff) for (_, part_limit), coeff in parts)
+        total = _full(0, self.count, limit)
+        for (numbers, _), coeff in parts:
+            total = total + _fitting(numbers, limit) * coeff
+        return total, limit
+
+    def _monomial(self, mono: Monomial) -> tuple[Numbers, int]:
+        known = self._monomials.get(mono)
+        if known is None:
+            factors = [self._atom(atom) for atom in mono.atoms]
+            limit = 1
+            for _, factor_limit in factors:
+                limit *= max(factor_limit, 1)
+            numbers = _full(1, self.count, limit)
+            for factor, _ in factors:
+                numbers = numbers * _fitting(factor, limit)
+            known = self._monomials[mono] = numbers, limit
+        return known
+
+    def _atom(self, atom: Atom) -> tuple[Numbers, int]:
+        known = self._atoms.get(atom)
+        if known is None:
+            known = self._atoms[atom] = self._operation(atom) if atom.args else self._symbol(atom)
+        return known
+
+    def _symbol(self, atom: Atom) -> tuple[Numbers, int]:
+        sizes = self._bindings.get(atom.text)
+        if sizes is None:
+            raise UsageError(f"{atom.text} has no size", code="IRS330", hint=f"give it one: {typed(bind_option([atom_dim(atom)]))}")
+        limit = max(map(abs, sizes), default=0)
+        return np.array(sizes, dtype=object if limit >= _SAFE else np.int64), limit
+
+    def _operation(self, atom: Atom) -> tuple[Numbers, int]:
+        parts = [self._dim(arg) for arg in atom.args]
+        limit = max(part_limit for _, part_limit in parts)
+        first, *others = (_fitting(numbers, limit) for numbers, _ in parts)
+        if atom.kind in ("max", "min"):
+            choose = np.maximum if atom.kind == "max" else np.minimum
+            for other in others:
+                first = choose(first, other)
+            return first, limit
+        (under,) = others
+        if not np.all(under != 0):
+            raise UsageError(f"{atom.text} is divided by zero at one of the sizes", code="IRS622")
+        # A quotient rounds away from zero below it, which may add one to its size.
+        return (first // under if atom.kind == "floordiv" else first % under), limit + 1
+
+
+def _full(number: int, count: int, limit: int = 0) -> Numbers:
+    return np.full(count, number, dtype=object if max(abs(number), limit) >= _SAFE else np.int64)
+
+
+def _fitting(numbers: Numbers, limit: int) -> Numbers:
+    return numbers.astype(object) if limit >= _SAFE and numbers.dtype != object else numbers

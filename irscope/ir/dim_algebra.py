@@ -21,6 +21,7 @@ from irscope.ir.dim_poly import (
     as_dim,
     atom_dim,
     collapsed,
+    define_division,
     floordiv_interval,
     from_terms,
     intern_atom,
@@ -127,6 +128,9 @@ def mod(a: Dim, b: Dim) -> Dim:
     if _leads_negative(b):
         return -_mod(-a, -b)
     return _mod(a, b)
+
+
+define_division(floordiv, mod)
 
 
 def exact_div(a: Dim, b: Dim) -> Dim | None:

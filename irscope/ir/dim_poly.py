@@ -672,26 +672,17 @@ class SymDim:
             result = self * result
         return result
 
-    # The division rules live above this module, which they need for everything they build.
     def __floordiv__(self, other: Dim) -> Dim:
-        from irscope.ir.dim_algebra import floordiv
-
-        return floordiv(self, other) if isinstance(other, SymDim) or _number(other) is not None else NotImplemented
+        return _DIVISION["//"](self, other) if isinstance(other, SymDim) or _number(other) is not None else NotImplemented
 
     def __rfloordiv__(self, other: Dim) -> Dim:
-        from irscope.ir.dim_algebra import floordiv
-
-        return NotImplemented if _number(other) is None else floordiv(other, self)
+        return NotImplemented if _number(other) is None else _DIVISION["//"](other, self)
 
     def __mod__(self, other: Dim) -> Dim:
-        from irscope.ir.dim_algebra import mod
-
-        return mod(self, other) if isinstance(other, SymDim) or _number(other) is not None else NotImplemented
+        return _DIVISION["%"](self, other) if isinstance(other, SymDim) or _number(other) is not None else NotImplemented
 
     def __rmod__(self, other: Dim) -> Dim:
-        from irscope.ir.dim_algebra import mod
-
-        return NotImplemented if _number(other) is None else mod(other, self)
+        return NotImplemented if _number(other) is None else _DIVISION["%"](other, self)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"whether {self} is zero cannot be known; ask dims.equal(size, 0), which may answer None")
@@ -740,6 +731,14 @@ class SymDim:
     def symbols(self) -> tuple[SymDim, ...]:
         """The symbols it mentions, sorted by name."""
         return tuple(atom_dim(atom) for atom in sorted(self.leaves, key=_atom_rank))
+
+
+_DIVISION: dict[str, Callable[[Dim, Dim], Dim]] = {}
+
+
+def define_division(floordiv: Callable[[Dim, Dim], Dim], mod: Callable[[Dim, Dim], Dim]) -> None:
+    """What `//` and `%` of sizes do. The rules of division need everything above: their module calls this when it is imported."""
+    _DIVISION.update({"//": floordiv, "%": mod})
 
 
 def _number(value: object) -> int | None:

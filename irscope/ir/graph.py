@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
-from irscope.ir.payload import Payload
-from irscope.ir.places import Loc, Scope, root_scope
+from irscope.ir.places import Loc, Payload, Scope, root_scope
 from irscope.ir.types import Type
 
 Attr: TypeAlias = Any
@@ -772,3 +771,27 @@ def paused_gc() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Names of values that stay unique.
+
+
+class Names:
+    """Hands out names, with a number behind those that are taken."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def unique(self, name: str) -> str:
+        """The name itself where it is free, else with a number."""
+        if name not in self._next:
+            self._next[name] = 1
+            return name
+        while True:
+            number = self._next[name]
+            self._next[name] = number + 1
+            candidate = f"{name}.{number}"
+            if candidate not in self._next:
+                self._next[candidate] = 1
+                return candidate

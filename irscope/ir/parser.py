@@ -14,8 +14,7 @@ from irscope.budget import spend
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.graph import Attr, Graph, Node, Role, Value, paused_gc
-from irscope.ir.payload import FileRegion, Literal, Payload, Scalar
-from irscope.ir.places import Loc, Scope, root_scope
+from irscope.ir.places import FileRegion, Literal, Loc, Payload, Scalar, Scope, root_scope
 from irscope.ir.program import FORMAT_TRAITS, Assumed, LocalNames, Program, Runtime, Traits
 from irscope.ir.spelling import (
     BARE_FUNCTION,
@@ -29,6 +28,8 @@ from irscope.ir.spelling import (
     STRING,
     TEXT_VERSION,
     TextProblem,
+    TypeReader,
+    dtype_named,
     fail_at,
     integer,
     name_text,
@@ -38,7 +39,6 @@ from irscope.ir.spelling import (
     unquote,
 )
 from irscope.ir.types import UNKNOWN_TYPE, Type
-from irscope.ir.typetext import TypeReader, dtype_named
 
 # ----------------------------------------------------------------------------------------------------
 # Reading attribute values, literals, and the whole `{key=value, ...}` of a node.

@@ -1,9 +1,9 @@
-"""Where a node comes from: the module call it belongs to and the source line that made it."""
+"""Where things are: the module call and the source line that a node comes from, and the values of weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 CALLED_MODULE: Final = "Module."
 """Begins the function's name in places whose call stack is complete, where the function runs because its module was called."""
@@ -97,3 +97,40 @@ class Loc:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Where the values of parameters, buffers and constants are: in the graph when small, else in a file, unread.
+
+Scalar: TypeAlias = bool | int | float | complex | str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Values small enough to stand in the graph, flat in row-major order."""
+
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRegion:
+    """Bytes in a file, not read yet; weights that share a `storage` are tied."""
+
+    path: str
+    offset: int
+    length: int
+    storage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Packed little-endian bytes that came with the model file; never part of the text form."""
+
+    data: bytes
+    storage: str = ""
+
+    def __repr__(self) -> str:
+        return f"Blob({len(self.data)} bytes)"
+
+
+Payload: TypeAlias = Literal | FileRegion | Blob

@@ -10,8 +10,7 @@ from irscope.errors import VerifyError
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Node, Role, Value, runs
-from irscope.ir.payload import Literal
-from irscope.ir.places import Scope
+from irscope.ir.places import Literal, Scope
 from irscope.ir.printer import ValueNames, loose_names, print_node, value_names
 from irscope.ir.program import PLAIN_ATTRS, Program, mentions
 from irscope.ir.spelling import MAX_NESTING

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType, DTypeKind
-from irscope.ir.payload import Scalar
+from irscope.ir.places import Scalar
 from irscope.ir.types import TensorType, Type
 
 Array: TypeAlias = npt.NDArray[Any]

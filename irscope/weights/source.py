@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from irscope.ir.payload import Blob, FileRegion, Payload
+from irscope.ir.places import Blob, FileRegion, Payload
 from irscope.weights.folder import Forbidden, ModelFolder
 
 _AT_ONCE = 1 << 30

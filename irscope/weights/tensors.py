@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
-from irscope.ir.payload import Literal, Payload
+from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType
 from irscope.weights.elements import PARTS, Array, encode, is_readable, packed_bytes
 from irscope.weights.source import Bytes, Unreadable, WeightFiles

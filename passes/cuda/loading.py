@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from irscope.ir.graph import Graph, Role, Value
-from irscope.ir.payload import Blob, FileRegion
+from irscope.ir.places import Blob, FileRegion
 from irscope.ir.types import Type
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope.ir.remedy import typed
+from irscope.ir.bind import typed
 from irscope.passes.cuda.result import Counter, DeviceMemory, Moment
 from irscope.passes.lifetimes.footprint import shown_steps
 from irscope.passes.sizes import CONVENTION

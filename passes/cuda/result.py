@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from irscope.devices import DeviceProfile, Target
 from irscope.diagnostics import Diagnostic
+from irscope.ir.bind import typed
 from irscope.ir.graph import Node
-from irscope.ir.remedy import typed
 from irscope.passes.cuda.replay import Outcome, Script
 from irscope.passes.cuda.scripts import Load
 from irscope.passes.cuda.stream import Stream

@@ -9,9 +9,8 @@ from math import prod
 
 from irscope.amounts import read_size
 from irscope.errors import UsageError
-from irscope.ir.bind import symbol_named
+from irscope.ir.bind import open_input_option, symbol_named, typed
 from irscope.ir.program import Program
-from irscope.ir.remedy import open_input_option, typed
 
 MOST_POINTS = 100_000
 _EXAMPLE = "for example batch=1..128, batch=1,2,4,8 or batch=8..64..8"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from html import escape
 
-from irscope.ir.names import Names
+from irscope.ir.graph import Names
 from irscope.passes.plan import Planned
 from irscope.report.csvout import csv_lines
 from irscope.report.picture import ticks

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from irscope.errors import PassError
+from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim
-from irscope.ir.remedy import bind_option, typed
 from irscope.memory.caching import Segment
 from irscope.memory.caching.snapshot import BlockState
 from irscope.passes.exports.recording import LOADING, Event, Owner, Recording

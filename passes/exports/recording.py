@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from irscope.errors import PassError
+from irscope.ir.bind import typed
 from irscope.ir.graph import Node
-from irscope.ir.remedy import typed
 from irscope.memory.caching import BOUNDLESS, Block, CachingAllocator, OutOfMemory, Segment
 from irscope.passes.cuda.replay import Script
 from irscope.passes.cuda.result import DeviceMemory

@@ -13,7 +13,7 @@ from irscope.ir.bind import bindable_elements, element_stem
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.payload import Blob, Literal
+from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
 from irscope.ops.registry import find_op

@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from irscope.ir.bind import bindable_elements
+from irscope.ir.bind import bind_option, bindable_elements, input_option, typed
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Role, Value
 from irscope.ir.program import Program
-from irscope.ir.remedy import bind_option, input_option, typed
 from irscope.ir.types import TensorType
 from irscope.ops.values import is_symbolic
 from irscope.passes.inference.engine import Inference, Inferred, Reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from irscope.ir.remedy import bind_option, typed
+from irscope.ir.bind import bind_option, typed
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.ort.figures import OrtFigures, OrtUsage
 from irscope.passes.ort.model import OrtPlan

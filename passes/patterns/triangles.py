@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from irscope.ir.graph import Role, Value
-from irscope.ir.payload import Literal, Payload
+from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType
 from irscope.ops.values import from_bytes, numpy_dtype, static_shape
 from irscope.weights.source import Unreadable, WeightFiles

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from irscope.devices.profile import DeviceProfile
+from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Node, Value
-from irscope.ir.remedy import bind_option, typed
 from irscope.ir.types import UNKNOWN_TYPE, TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op

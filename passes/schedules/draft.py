@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from irscope.errors import PassError
+from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.remedy import bind_option, typed
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem, waiting_for_one_another
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Aliases

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from irscope.errors import LoadError
+from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import SymDim
-from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.names import Names
+from irscope.ir.graph import Graph, Names, Node, Role, Value
 from irscope.ir.places import Scope, root_scope
-from irscope.ir.remedy import bind_option, typed
 from irscope.ir.types import TensorType
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall

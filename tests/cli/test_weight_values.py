@@ -67,10 +67,10 @@ def test_all_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def text_form(tmp_path: Path) -> str:
     """The text of a graph with one weight, as irscope prints it."""
     from irscope.ir.graph import Graph
-    from irscope.ir.payload import FileRegion
+    from irscope.ir.places import FileRegion
     from irscope.ir.printer import print_program
     from irscope.ir.program import Program
-    from irscope.ir.typetext import parse_type
+    from irscope.ir.spelling import parse_type
 
     graph = Graph()
     graph.add_weight(parse_type("f32[4]"), "w", data=FileRegion("PLACE", 0, 16))

@@ -13,7 +13,7 @@ from time import process_time
 from typing import Any
 
 from irscope.ir.graph import paused_gc
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 from irscope.ir.printer import print_program
 from irscope.report.values import Quantity
 from irscope.session import Model, open_model

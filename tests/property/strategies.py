@@ -14,8 +14,7 @@ from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, floordiv, mod, symbol, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Role, Value
-from irscope.ir.payload import FileRegion, Literal, Payload
-from irscope.ir.places import Loc, Scope
+from irscope.ir.places import FileRegion, Literal, Loc, Payload, Scope
 from irscope.ir.program import Program, Traits
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, map_of, optional, scalar, sequence, tensor, tuple_of
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from irscope.ir.dims import Dim, bounds, symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Role, Value
-from irscope.ir.payload import Literal
+from irscope.ir.places import Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, TensorType, tensor
 from irscope.ops.registry import find_op

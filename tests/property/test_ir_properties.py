@@ -15,8 +15,8 @@ from irscope.ir.graph import Graph, Node, runs
 from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program, facet_contents
+from irscope.ir.spelling import parse_type
 from irscope.ir.types import UNKNOWN_TYPE, tensor
-from irscope.ir.typetext import parse_type
 from irscope.ir.verify import verify
 from irscope.ops.registry import find_op
 from tests.property.strategies import SIZE_TABLES, programs, tensor_programs, types

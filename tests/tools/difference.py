@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
 from irscope.ir.graph import Attr, Graph, Node, Run, Value, runs
-from irscope.ir.payload import Literal, Payload
-from irscope.ir.places import Loc, Scope
+from irscope.ir.places import Literal, Loc, Payload, Scope
 from irscope.ir.printer import ValueNames, print_node, value_names
 from irscope.ir.program import Program
 from irscope.ir.spelling import attr_text, loc_text, payload_text, scope_text

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from irscope.ir.graph import Graph, Node, Run, Value, runs
 from irscope.ir.parser import parse_program
-from irscope.ir.payload import Payload
+from irscope.ir.places import Payload
 from irscope.ir.printer import ValueNames, print_node, print_program, value_names
 from irscope.ir.program import Program
 from irscope.ir.spelling import payload_text

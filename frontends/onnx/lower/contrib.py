@@ -18,7 +18,7 @@ from irscope.frontends.onnx.lower.standard import (
 )
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Role, Value
-from irscope.ir.payload import Literal
+from irscope.ir.places import Literal
 
 # -- attention ---------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from irscope.frontends.onnx.lower.rules import Lower, Rule, Table, lower_as
 from irscope.frontends.onnx.tensors import Constant
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Role
-from irscope.ir.payload import Literal, Scalar
+from irscope.ir.places import Literal, Scalar
 from irscope.ir.types import tensor
 
 _NUMPY_BROADCASTING = 7

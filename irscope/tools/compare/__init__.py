@@ -14,7 +14,7 @@ from irscope.errors import LoadError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.named.names import is_name
 from irscope.ir.graph import paused_gc
-from irscope.ir.typetext import parse_type
+from irscope.ir.spelling import parse_type
 from irscope.passkit.settings import Settings
 from irscope.recording import Recording, is_recording, read_recording
 from irscope.session import Model, open_model

@@ -8,7 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from irscope.ir.graph import Role
-from irscope.ir.payload import Blob
+from irscope.ir.places import Blob
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType
 from irscope.passes.ort_memory import OrtMemory

@@ -13,7 +13,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx import load
-from irscope.ir.payload import FileRegion, Literal, Payload
+from irscope.ir.places import FileRegion, Literal, Payload
 from tests.frontends.onnx.build import model
 
 MARK = b"SECRETMARKER0123" * 64

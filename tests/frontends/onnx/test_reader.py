@@ -16,7 +16,7 @@ from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx import load
 from irscope.frontends.onnx.reader import LARGE_DATA, take_out_data
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 from irscope.ir.program import Program
 from tests.frontends.onnx.build import model
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from irscope.errors import LoadError
-from irscope.ir.payload import Blob, FileRegion
+from irscope.ir.places import Blob, FileRegion
 from irscope.session import Model, open_model
 from tests.frontends.onnx.crafted import CASES, HARMLESS, MARKER, Crafted, write
 from tests.frontends.onnx.watch import cpu_limit, opened_files

@@ -11,7 +11,7 @@ from irscope.errors import LoadError
 from irscope.frontends.onnx.elements import DTYPES, pack_field, packed_size, unpack
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Role, Value
-from irscope.ir.payload import Blob, Literal
+from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
 from tests.frontends.onnx.build import load, model, value

@@ -12,7 +12,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends import checkpoint
 from irscope.frontends.base import LoadOptions
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 
 
 def safetensors(path: Path, header: object, data: bytes) -> Path:

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 import torch
 
 from irscope.ir.graph import Role
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 from irscope.ir.types import TensorType
 from tests.frontends.torch.helpers import disagreements, read, same_type, save_exported, type_of
 from tests.frontends.torch.models import SAMPLES, Cond

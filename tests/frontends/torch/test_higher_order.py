@@ -20,7 +20,7 @@ from irscope.errors import LoadError
 from irscope.frontends import exported
 from irscope.frontends.base import LoadOptions
 from irscope.ir.graph import Role
-from irscope.ir.payload import FileRegion, Literal
+from irscope.ir.places import FileRegion, Literal
 from tests.frontends.torch.helpers import read, recomputed, save_exported, type_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]

@@ -15,7 +15,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from irscope.ir.dtypes import DType
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 from irscope.weights.scan import Options, scan
 from irscope.weights.source import WeightFiles
 from irscope.weights.structure import axes_of

@@ -8,7 +8,7 @@ import pytest
 
 from irscope.ir.graph import Graph
 from irscope.ir.parser import parse_program
-from irscope.ir.payload import Blob, Literal
+from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE
 from tests.tools.difference import difference

@@ -9,8 +9,7 @@ import pytest
 
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import NO_ATTRS, Facet, Graph, Node, Role, Value
-from irscope.ir.payload import Literal
-from irscope.ir.places import Loc
+from irscope.ir.places import Literal, Loc
 from irscope.ir.program import Program, facet_contents
 from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.verify import verify

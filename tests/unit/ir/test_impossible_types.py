@@ -8,8 +8,8 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.ir.dtypes import DType
+from irscope.ir.spelling import parse_type
 from irscope.ir.types import TensorType, tensor
-from irscope.ir.typetext import parse_type
 from irscope.session import open_model
 
 

@@ -13,8 +13,7 @@ from irscope.ir.dims import dim_max, symbol, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Role
 from irscope.ir.parser import parse_program
-from irscope.ir.payload import Blob, FileRegion, Literal, Payload
-from irscope.ir.places import Loc
+from irscope.ir.places import Blob, FileRegion, Literal, Loc, Payload
 from irscope.ir.printer import print_node, print_program
 from irscope.ir.program import ONNX, Program, Runtime, Traits
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, scalar, sequence, tensor, tuple_of

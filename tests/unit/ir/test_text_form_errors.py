@@ -8,7 +8,7 @@ import pytest
 
 from irscope.errors import LoadError, UsageError
 from irscope.ir.parser import parse_program
-from irscope.ir.typetext import parse_type
+from irscope.ir.spelling import parse_type
 
 HEAD = "irscope 1\ngraph @g {\n  input %x: f32[2]\n"
 TAIL = "  return %x\n}\n"

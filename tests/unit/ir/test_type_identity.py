@@ -6,8 +6,7 @@ import pytest
 
 from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType, DTypeKind
-from irscope.ir.payload import Blob
-from irscope.ir.places import Loc, root_scope
+from irscope.ir.places import Blob, Loc, root_scope
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, map_of, optional, scalar, sequence, tensor, tuple_of
 
 

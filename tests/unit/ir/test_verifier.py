@@ -13,8 +13,7 @@ from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.parser import parse_program
-from irscope.ir.payload import Literal
-from irscope.ir.places import root_scope
+from irscope.ir.places import Literal, root_scope
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.verify import MAX_FINDINGS, check, verify

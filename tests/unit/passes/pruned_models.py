@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from irscope.ir.graph import Role
 from irscope.ir.parser import parse_program
-from irscope.ir.payload import Blob
+from irscope.ir.places import Blob
 from irscope.ir.types import TensorType
 from irscope.passes.costs.count import NodeCosts
 from irscope.passes.prune_report import PruneReport, Pruning

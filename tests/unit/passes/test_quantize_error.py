@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from irscope.ir.graph import Graph, Role
-from irscope.ir.payload import Blob, FileRegion, Payload
+from irscope.ir.places import Blob, FileRegion, Payload
 from irscope.ir.program import Program
-from irscope.ir.typetext import parse_type
+from irscope.ir.spelling import parse_type
 from irscope.passes.quantize_error import QuantizeError, WeightErrors
 from irscope.passkit.manager import Manager
 from irscope.weights.rounding import Noise, measure_rounding

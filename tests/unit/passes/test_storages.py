@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from irscope.ir.graph import Graph, Role
-from irscope.ir.payload import Blob, FileRegion
+from irscope.ir.places import Blob, FileRegion
 from irscope.ir.program import Program
-from irscope.ir.typetext import parse_type
+from irscope.ir.spelling import parse_type
 from irscope.passes.params import Params
 from irscope.passes.storages import ParameterTotals, count_parameters
 from irscope.passkit.manager import Manager

@@ -12,7 +12,7 @@ from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.named import load
 from irscope.frontends.named.recipe import Recipe, Wanted
-from irscope.ir.typetext import parse_type
+from irscope.ir.spelling import parse_type
 from irscope.session import open_model
 from irscope.tools.peers import PEERS, CannotCount, find_peers
 from tests.cli.test_bad_input import MODEL

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from irscope.ir.dtypes import DType
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 from irscope.weights.result import TensorStatistics, Unread
 from irscope.weights.scan import Options, scan
 from irscope.weights.source import WeightFiles

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from irscope.ir.dtypes import DType
-from irscope.ir.payload import FileRegion
+from irscope.ir.places import FileRegion
 from irscope.weights import magnitude, sparsegroups
 from irscope.weights.magnitude import PRUNED, EnergyKept, energy_kept
 from irscope.weights.source import Bytes, WeightFiles

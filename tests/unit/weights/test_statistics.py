@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph
-from irscope.ir.payload import Blob
+from irscope.ir.places import Blob
 from irscope.ir.types import tensor
 from irscope.weights.result import TensorStatistics
 from irscope.weights.scan import Options, scan
