@@ -234,7 +234,7 @@ def test_hints_about_torch_models_work_when_typed(name: str, tmp_path: Path) -> 
     nn = torch.nn
     path = tmp_path / "model.pt2"
     if name == "unet":
-        from tests.zoo.plain import Unet
+        from tests.tools.zoo.plain import Unet
 
         program = torch.export.export(Unet().eval(), (torch.zeros(2, 3, 16, 16),), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
         torch.export.save(program, path)

@@ -17,10 +17,10 @@ from irscope.ir.types import TensorType
 from irscope.ops.values import Array
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
-from tests.conformance.engines import bound_size
-from tests.conformance.grade import Grade, TensorAnswer, grade
-from tests.conformance.modes import prepare
-from tests.conformance.suite import Case, Tensor
+from tests.tools.conformance.engines import bound_size
+from tests.tools.conformance.grade import Grade, TensorAnswer, grade
+from tests.tools.conformance.modes import prepare
+from tests.tools.conformance.suite import Case, Tensor
 
 _UNGRADED = 1
 """An element type for both sides: the evaluator holds narrow types in wider arrays."""

@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from tests.conformance.grade import Grade, ListAnswer, OtherAnswer, TensorAnswer, grade
-from tests.conformance.modes import MODES, prepare
-from tests.conformance.run import Score, score
-from tests.conformance.suite import Case, Map, Optional_, Sequence_, Tensor, load_suite
+from tests.tools.conformance.grade import Grade, ListAnswer, OtherAnswer, TensorAnswer, grade
+from tests.tools.conformance.modes import MODES, prepare
+from tests.tools.conformance.run import Score, score
+from tests.tools.conformance.suite import Case, Map, Optional_, Sequence_, Tensor, load_suite
 
 LEAST_EXACT = {"T": 84.0, "V": 98.5, "S": 92.0}
 """Percent of all models whose every result must be exact."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from tests.conformance.grade import Grade
 from tests.conformance.inside import findings, reference
-from tests.conformance.modes import MODES
-from tests.conformance.suite import Case
 from tests.conformance.test_conformance import sample, suite
+from tests.tools.conformance.grade import Grade
+from tests.tools.conformance.modes import MODES
+from tests.tools.conformance.suite import Case
 
 _MOST_NODES = 60
 """The evaluator is written in Python: whole networks would take it minutes."""

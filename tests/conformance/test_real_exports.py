@@ -6,8 +6,8 @@ import pytest
 from onnx import ModelProto, parser
 
 from irscope.ir.types import Type
-from tests.conformance.grade import Grade
-from tests.conformance.real_exports import (
+from tests.tools.conformance.grade import Grade
+from tests.tools.conformance.real_exports import (
     EXAMPLE,
     GROUPS,
     MORE,

@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 
 from irscope.passes.cuda_memory import CudaMemory  # noqa: E402
 from irscope.session import capture_model  # noqa: E402
-from tests.oracle.capture import Captured, attempt, captured  # noqa: E402
-from tests.oracle.capture_vs_file import NAMES, compare  # noqa: E402
-from tests.oracle.eager_cuda import (  # noqa: E402
+from tests.tools.oracle.capture import Captured, attempt, captured  # noqa: E402
+from tests.tools.oracle.capture_vs_file import NAMES, compare  # noqa: E402
+from tests.tools.oracle.eager_cuda import (  # noqa: E402
     COUNTERS,
     DATA,
     MOMENTS,
@@ -24,10 +24,10 @@ from tests.oracle.eager_cuda import (  # noqa: E402
     errors,
     further_cases,
 )
-from tests.oracle.fused_models import FUSED  # noqa: E402
-from tests.oracle.held_models import HELD  # noqa: E402
-from tests.oracle.models import MODELS  # noqa: E402
-from tests.zoo.models import catalogue  # noqa: E402
+from tests.tools.oracle.fused_models import FUSED  # noqa: E402
+from tests.tools.oracle.held_models import HELD  # noqa: E402
+from tests.tools.oracle.models import MODELS  # noqa: E402
+from tests.tools.zoo.models import catalogue  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.frontends.torch.helpers import save_exported  # noqa: E402
-from tests.oracle.eager_cuda import (  # noqa: E402
+from tests.tools.oracle.eager_cuda import (  # noqa: E402
     COUNTERS,
     DATA,
     MIB,
@@ -28,9 +28,9 @@ from tests.oracle.eager_cuda import (  # noqa: E402
     predicted,
     published,
 )
-from tests.oracle.fused_models import FUSED  # noqa: E402
-from tests.oracle.held_models import HELD  # noqa: E402
-from tests.oracle.models import MODELS  # noqa: E402
+from tests.tools.oracle.fused_models import FUSED  # noqa: E402
+from tests.tools.oracle.held_models import HELD  # noqa: E402
+from tests.tools.oracle.models import MODELS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

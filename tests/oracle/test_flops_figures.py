@@ -8,9 +8,9 @@ from irscope.ir.dims import bind
 from irscope.ir.parser import parse_program
 from irscope.passes.flops import Flops
 from irscope.passkit.manager import Manager
-from tests.oracle.flops_by_hand import BY_HAND
-from tests.oracle.flops_figures import FORMS, from_text, kept, references
-from tests.oracle.flops_table import reference
+from tests.tools.oracle.flops_by_hand import BY_HAND
+from tests.tools.oracle.flops_figures import FORMS, from_text, kept, references
+from tests.tools.oracle.flops_table import reference
 
 HAND_FORMULAS = {
     "gpt2": "36864*B*S^2 + 247064064*B*S",

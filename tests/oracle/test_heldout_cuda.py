@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.oracle.eager_cuda import DATA, MOMENTS, Case, check_activations, counted, errors, exported, predicted  # noqa: E402
+from tests.tools.oracle.eager_cuda import DATA, MOMENTS, Case, check_activations, counted, errors, exported, predicted  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -16,8 +16,8 @@ from irscope.passes.liveness import Liveness  # noqa: E402
 from irscope.passes.ranges import Ranges  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.frontends.torch.helpers import read, save_exported, save_traced  # noqa: E402
-from tests.oracle.models import MODELS, Locals  # noqa: E402
-from tests.oracle.storages import Recording, record, record_module  # noqa: E402
+from tests.tools.oracle.models import MODELS, Locals  # noqa: E402
+from tests.tools.oracle.storages import Recording, record, record_module  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

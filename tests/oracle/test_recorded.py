@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
 from irscope.recording import peak_of, without_workspaces  # only where both are installed
-from tests.oracle.recorded import MODELS, exported, record
+from tests.tools.oracle.recorded import MODELS, exported, record
 
 pytestmark = [
     pytest.mark.full,

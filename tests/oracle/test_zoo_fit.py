@@ -9,8 +9,8 @@ pytest.importorskip("torch")
 from irscope.fitting import Search
 from irscope.ir.bind import symbol_named
 from irscope.session import open_model
-from tests.zoo.export import exported
-from tests.zoo.models import catalogue
+from tests.tools.zoo.export import exported
+from tests.tools.zoo.models import catalogue
 
 pytestmark = [pytest.mark.torch, pytest.mark.full]
 

@@ -20,7 +20,7 @@ from irscope.passes.flops import Flops
 from irscope.passes.params import count_parameters
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
-from tests.zoo.export import Exported
+from tests.tools.zoo.export import Exported
 
 MODELS = (
     *(

@@ -12,8 +12,8 @@ from irscope.frontends.load import load_program
 from irscope.passes.arch import Arch
 from irscope.passes.patterns.families import Verdict
 from irscope.passkit.manager import Manager
-from tests.zoo.export import exported
-from tests.zoo.models import Entry, catalogue
+from tests.tools.zoo.export import exported
+from tests.tools.zoo.models import Entry, catalogue
 
 pytestmark = [
     pytest.mark.torch,

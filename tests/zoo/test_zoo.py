@@ -13,9 +13,9 @@ pytest.importorskip("torch")
 from irscope.ir.dims import symbol, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
-from tests.zoo.check import Correspondence, Verdict, check, recheck
-from tests.zoo.export import exported
-from tests.zoo.models import Entry, catalogue
+from tests.tools.zoo.check import Correspondence, Verdict, check, recheck
+from tests.tools.zoo.export import exported
+from tests.tools.zoo.models import Entry, catalogue
 from tests.zoo.refused import NOT_FOLLOWED, REFUSED
 
 pytestmark = [

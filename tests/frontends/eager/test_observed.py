@@ -16,9 +16,9 @@ from irscope.ir.types import TensorType  # noqa: E402
 from irscope.passes.ranges import Ranges  # noqa: E402
 from irscope.passes.shapes import Shapes  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
-from tests.oracle.held_models import HELD  # noqa: E402
-from tests.oracle.models import MODELS, image, sequence  # noqa: E402
-from tests.oracle.storages import record_module  # noqa: E402
+from tests.tools.oracle.held_models import HELD  # noqa: E402
+from tests.tools.oracle.models import MODELS, image, sequence  # noqa: E402
+from tests.tools.oracle.storages import record_module  # noqa: E402
 
 pytestmark = pytest.mark.torch
 ALL: dict[type[nn.Module], Callable[[], tuple[Any, ...]]] = {**MODELS, **HELD}

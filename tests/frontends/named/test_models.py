@@ -23,7 +23,7 @@ from irscope.frontends.named import load  # noqa: E402
 from irscope.frontends.named.names import Name  # noqa: E402
 from irscope.frontends.named.recipe import Recipe, Wanted  # noqa: E402
 from irscope.ir.dtypes import DType  # noqa: E402
-from tests.oracle.storages import record_module  # noqa: E402
+from tests.tools.oracle.storages import record_module  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

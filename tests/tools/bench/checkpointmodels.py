@@ -121,7 +121,7 @@ def _gpt() -> Made:
 
 
 def _resnet() -> Made:
-    from tests.zoo.torchvision_shim import load_torchvision
+    from tests.tools.zoo.torchvision_shim import load_torchvision
 
     network = load_torchvision().models.resnet152(weights=None)
     return Classifier(network), (torch.randn(64, 3, 224, 224), torch.randint(0, 1000, (64,)))

@@ -6,9 +6,9 @@ from irscope.ir.program import Program
 from irscope.passes.flops import Flops
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
-from tests.oracle.flops_figures import Figure
-from tests.oracle.flops_table import kept_figures
 from tests.tools.bench import clock, ir
+from tests.tools.oracle.flops_figures import Figure
+from tests.tools.oracle.flops_table import kept_figures
 
 NODES = 100_000
 LIMIT = 1.0

@@ -28,8 +28,8 @@ from irscope.measure.calibrate.measure import measure, record_of, save
 from irscope.measure.calibrate.torchengine import TorchCpu
 from irscope.passes.roofline import Roofline
 from irscope.passkit.manager import Manager
-from tests.zoo.export import cache_folder
-from tests.zoo.torchvision_shim import load_torchvision
+from tests.tools.zoo.export import cache_folder
+from tests.tools.zoo.torchvision_shim import load_torchvision
 
 VISION = (
     "resnet18",

@@ -260,7 +260,7 @@ def twins(form: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def gpt2(folder: Path) -> float | None:
     """CPU seconds to load GPT-2's `.pt2` and infer every shape, imports apart; None without transformers."""
-    from tests.zoo.torchvision_shim import load_torchvision
+    from tests.tools.zoo.torchvision_shim import load_torchvision
 
     try:
         import torch

@@ -68,7 +68,7 @@ def _read(folder: Path) -> Seed:
 
 
 def _onnx() -> Iterator[Seed]:
-    from tests.conformance.suite import load_suite
+    from tests.tools.conformance.suite import load_suite
 
     fitting = [case for case in load_suite() if len(case.model) < _LARGEST_NODE_MODEL]
     random.Random(1).shuffle(fitting)

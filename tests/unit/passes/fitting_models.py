@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.frontends.torch.helpers import save_exported
-from tests.oracle.models import MODELS
+from tests.tools.oracle.models import MODELS
 
 MUTATING = "Mutated"
 

@@ -20,7 +20,7 @@ from irscope.measure.record.request import InputSpec, Options, Request  # noqa: 
 from irscope.measure.record.sink import Sink  # noqa: E402
 from irscope.measure.record.torchrun import record_module  # noqa: E402
 from irscope.recording import ModelRecord, Recording, alive_curve, figures, peak_of, read_recording, without_workspaces  # noqa: E402
-from tests.oracle.storages import record_module as watch_storages  # noqa: E402
+from tests.tools.oracle.storages import record_module as watch_storages  # noqa: E402
 
 
 class Net(nn.Module):

@@ -20,7 +20,7 @@ from irscope.passes.training_memory import TrainingMemory  # noqa: E402
 from irscope.report.values import Quantity  # noqa: E402
 from irscope.session import Model  # noqa: E402
 from irscope.training.trace import PHASES, Trace  # noqa: E402
-from tests.oracle.training import cases, predict  # noqa: E402
+from tests.tools.oracle.training import cases, predict  # noqa: E402
 
 nn = torch.nn
 QUICK = (

@@ -1,0 +1,1 @@
+"""Real models of many families, exported on the spot, for checking what irscope says about them."""
