@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from irscope.ir.dims import Dim, SymDim, dim_min, exact_div, floordiv, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.scratch.composites import attention_rows
 from irscope.ops.scratch.sdpa import sdpa_rule
@@ -214,6 +215,7 @@ OPS = (
         temporaries=sdpa_rule,
         intermediates=attention_rows,
         summary="Scaled dot product attention over any batch axes; a causal mask does not lower its cost, what it hides is told apart.",
+        strides=layouts.like_queries,
     ),
     op(
         "nn.flex_attention(Tensor q, Tensor k, Tensor v, Tensor[] captured, *, float? scale) -> (Tensor y, Tensor[] saved)",

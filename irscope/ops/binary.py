@@ -11,6 +11,7 @@ from irscope.ir.dims import Dim, SymDim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, Type
+from irscope.ops import layouts
 from irscope.ops.dimrules import both, either, floor_div, floor_mod, power, select, trunc_div, trunc_mod
 from irscope.ops.elementwise import result_element
 from irscope.ops.ort import in_place
@@ -310,6 +311,7 @@ _MORE = (
         evaluate=_evaluate_where,
         temporaries=where_rule,
         summary="Takes `x` where the condition holds and `y` elsewhere.",
+        strides=layouts.POINTWISE,
     ),
     op(
         "math.clamp(Tensor x, Tensor? min, Tensor? max, *, any? min_value, any? max_value, dtype? dtype) -> Tensor",

@@ -7,6 +7,7 @@ import numpy as np
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
+from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.dimrules import is_not_equal
 from irscope.ops.layouts import suggests_channels_last
@@ -107,6 +108,7 @@ OPS = (
         evaluate=_evaluate_cast,
         summary="Converts every element to another type, always into new storage.",
         ort=in_place("Cast"),
+        strides=layouts.POINTWISE,
     ),
     op(
         "tensor.cast_like(Tensor x, Tensor target, *, bool saturate=True, str? round_mode) -> Tensor",
@@ -125,6 +127,7 @@ OPS = (
         evaluate=_evaluate_to,
         shares=_shares_to,
         summary="Converts to a type, device or memory format; the tensor itself where nothing changes.",
+        strides=layouts.converted,
     ),
     op(
         "tensor.bitcast(Tensor x, *, dtype to) -> Tensor",

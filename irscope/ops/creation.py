@@ -11,6 +11,7 @@ from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, floordiv
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import ScalarType, TensorType, Type, scalar, tensor
+from irscope.ops import layouts
 from irscope.ops.binary import number_array
 from irscope.ops.elementwise import result_element
 from irscope.ops.promotion import DEFAULT_FLOAT, result_dtype, scalar_dtype
@@ -77,6 +78,7 @@ _FILLED = (
         evaluate=_evaluate_full,
         needs_values=False,
         summary="A tensor of another one's shape in which every element is one value.",
+        strides=layouts.LIKE_FIRST,
     ),
     op(
         "tensor.empty(Dims shape, Tensor? like, *, dtype? dtype, str? device) -> Tensor",
@@ -91,6 +93,7 @@ _FILLED = (
         infer=_infer_full_like,
         cost=free,
         summary="A tensor of another one's shape whose elements are whatever the memory held.",
+        strides=layouts.LIKE_FIRST,
     ),
 )
 

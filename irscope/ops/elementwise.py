@@ -12,6 +12,7 @@ import numpy as np
 from irscope.ir.dims import Dim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.types import ScalarType, TensorType, Type
+from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.dimrules import absolute, negate, sign
 from irscope.ops.ort import in_place
@@ -205,9 +206,9 @@ def _part(name: str, on_array: OnArray, kind: Kind, summary: str, **facts: Unpac
 
 
 _COMPLEX = (
-    _part("math.real", np.real, "real", "Real parts, as a view."),
-    _part("math.imag", np.imag, "real", "Imaginary parts, as a view."),
-    _part("math.conj", np.conj, "same", "Complex conjugate, as a view whose sign is applied when it is read."),
+    _part("math.real", np.real, "real", "Real parts, as a view.", strides=layouts.halves_of_complex),
+    _part("math.imag", np.imag, "real", "Imaginary parts, as a view.", strides=layouts.halves_of_complex),
+    _part("math.conj", np.conj, "same", "Complex conjugate, as a view whose sign is applied when it is read.", strides=layouts.as_operand),
 )
 
 

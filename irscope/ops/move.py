@@ -9,6 +9,7 @@ import numpy as np
 
 from irscope.ir.dims import Dim, SymDim, equal, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops import layouts
 from irscope.ops.binary import number_array
 from irscope.ops.cost import Cost
 from irscope.ops.ort import in_place
@@ -297,7 +298,7 @@ def move(
 
 
 OPS = (
-    move("tensor.copy(Tensor x) -> Tensor", like_first, first_copy, "A copy in storage of its own."),
+    move("tensor.copy(Tensor x) -> Tensor", like_first, first_copy, "A copy in storage of its own.", strides=layouts.copied),
     op(
         "tensor.copy_into(Tensor x, Tensor source) -> Tensor",
         Family.MOVE,
@@ -307,8 +308,20 @@ OPS = (
         needs_values=False,
         summary="One tensor's elements in the sizes and element type of another one, which it overwrites where it works in place.",
     ),
-    move("tensor.concat(Tensor[] xs, *, int axis) -> Tensor", _infer_concat, _evaluate_concat, "Joins tensors along an axis."),
-    move("tensor.stack(Tensor[] xs, *, int axis=0) -> Tensor", _infer_stack, _evaluate_stack, "Joins tensors along a new axis."),
+    move(
+        "tensor.concat(Tensor[] xs, *, int axis) -> Tensor",
+        _infer_concat,
+        _evaluate_concat,
+        "Joins tensors along an axis.",
+        strides=layouts.joined,
+    ),
+    move(
+        "tensor.stack(Tensor[] xs, *, int axis=0) -> Tensor",
+        _infer_stack,
+        _evaluate_stack,
+        "Joins tensors along a new axis.",
+        strides=layouts.stacked,
+    ),
     move("tensor.tile(Tensor x, Dims repeats) -> Tensor", _infer_tile, _evaluate_tile, "Repeats the whole tensor along each axis."),
     move(
         "tensor.repeat_interleave(Tensor x, Tensor? repeats, *, Dim? count, int? axis, Dim? output_size) -> Tensor",
@@ -322,6 +335,7 @@ OPS = (
         _evaluate_pad,
         "Adds elements around a tensor: all `pads` before, then all behind; negative ones cut off.",
         temporaries=pad_rule,
+        strides=layouts.KEEPS_CHANNELS_LAST,
     ),
     move(
         "tensor.roll(Tensor x, *, Dims shifts, int[]? axes) -> Tensor",
@@ -329,8 +343,9 @@ OPS = (
         _evaluate_roll,
         "Moves elements around in a circle.",
         temporaries=roll_rule,
+        strides=layouts.rolled,
     ),
-    move("tensor.flip(Tensor x, *, int[] axes) -> Tensor", like_first, _evaluate_flip, "Reverses axes."),
+    move("tensor.flip(Tensor x, *, int[] axes) -> Tensor", like_first, _evaluate_flip, "Reverses axes.", strides=layouts.POINTWISE),
     move(
         "tensor.trilu(Tensor x, Dim? k, *, bool upper=True) -> Tensor",
         like_first,
@@ -355,5 +370,6 @@ OPS = (
         _infer_meshgrid,
         None,
         "Coordinates of a grid from those of its axes.",
+        strides=layouts.grid,
     ),
 )

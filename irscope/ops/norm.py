@@ -8,6 +8,7 @@ from typing import Unpack
 from irscope.ir.dims import Dim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.ort import takes, takes_result
 from irscope.ops.rules import dtype_attr
@@ -258,6 +259,7 @@ OPS = (
         "Normalizes over the axes from `axis` to the last; optional results are means and reciprocal deviations.",
         temporaries=layer_norm_rule,
         intermediates=layer_statistics,
+        strides=layouts.ROW_MAJOR,
     ),
     _norm(
         "nn.rms_norm(Tensor x, Tensor? scale, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
@@ -266,6 +268,7 @@ OPS = (
         _layer_cost(centred=False),
         "Divides by the root of the mean square over the axes from `axis` to the last.",
         temporaries=rms_norm_rule,
+        strides=layouts.ROW_MAJOR,
     ),
     _norm(
         "nn.group_norm(Tensor x, Tensor? scale, Tensor? bias, *, int num_groups, float epsilon=1e-05, dtype? dtype) -> "
@@ -283,6 +286,7 @@ OPS = (
         "Normalizes each channel of each example.",
         temporaries=instance_norm_rule,
         intermediates=instance_statistics,
+        strides=layouts.ROW_MAJOR,
     ),
     _norm(
         "nn.lrn(Tensor x, *, int size, float alpha=0.0001, float beta=0.75, float bias=1.0) -> Tensor",

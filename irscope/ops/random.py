@@ -10,6 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
+from irscope.ops import layouts
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.creation import device_attr
 from irscope.ops.promotion import DEFAULT_FLOAT
@@ -158,5 +159,6 @@ OPS = (
         random=True,
         temporaries=dropout_rule,
         summary="Zeroes random elements in training and scales the others; else the tensor itself.",
+        strides=layouts.as_operand,
     ),
 )

@@ -8,6 +8,7 @@ from typing import Unpack
 
 from irscope.ir.dims import Dim, SymDim, bounds, equal, exact_div, floordiv, mod, product
 from irscope.ir.types import Shape, TensorType, Type
+from irscope.ops import layouts
 from irscope.ops.layouts import has_memory_format, is_viewable
 from irscope.ops.ort import alias
 from irscope.ops.rules import free, moved
@@ -243,12 +244,14 @@ OPS = (
         "Other sizes for the same elements: -1 is computed, 0 copies the input's size with zero='copy'.",
         copies=True,
         ort=alias("Reshape"),
+        strides=layouts.reshaped,
     ),
     _view(
         "view.flatten(Tensor(a?) x, *, int start=0, int end=-1) -> Tensor(a?)",
         _infer_flatten,
         "Makes one axis of all axes from `start` to `end`.",
         copies=True,
+        strides=layouts.reshaped,
     ),
     _view(
         "view.flatten_2d(Tensor(a?) x, *, int axis=1) -> Tensor(a?)",
@@ -256,28 +259,33 @@ OPS = (
         "Makes a matrix: the axes before `axis` become rows, the others columns.",
         copies=True,
         ort=alias("Flatten"),
+        strides=layouts.reshaped,
     ),
     _view(
         "view.unflatten(Tensor(a) x, Dims sizes, *, int axis) -> Tensor(a)",
         _infer_unflatten,
         "Cuts one axis into several.",
+        strides=layouts.reshaped,
     ),
     _view(
         "view.squeeze(Tensor(a) x, Dims? axes, *, bool strict=False) -> Tensor(a)",
         _infer_squeeze,
         "Drops axes of size 1: those given, else all; with `strict` a given axis of another size is an error.",
         ort=alias("Squeeze"),
+        strides=layouts.reshaped,
     ),
     _view(
         "view.unsqueeze(Tensor(a) x, Dims axes) -> Tensor(a)",
         _infer_unsqueeze,
         "Inserts axes of size 1; positions are those in the result.",
         ort=alias("Unsqueeze"),
+        strides=layouts.reshaped,
     ),
     _view(
         "view.align(Tensor(a) x, Tensor like, *, int axis) -> Tensor(a)",
         _infer_align,
         "Adds axes of size 1 behind the others, so that the first one lines up with an axis of another tensor.",
+        strides=layouts.UNSTATED,
     ),
     op(
         "view.alias(Tensor(a) x) -> Tensor(a)",
@@ -287,6 +295,7 @@ OPS = (
         evaluate=first_value,
         summary="The same value under another name: identity, detach.",
         ort=alias("Identity"),
+        strides=layouts.as_operand,
     ),
     op(
         "view.contiguous(Tensor(a?) x, *, str memory_format='contiguous_format') -> Tensor(a?)",
@@ -296,5 +305,6 @@ OPS = (
         evaluate=first_value,
         shares=_shares_contiguous,
         summary="The same elements in a memory format; the tensor itself where it already has it.",
+        strides=layouts.contiguous,
     ),
 )

@@ -7,6 +7,7 @@ import math
 from irscope.ir.dims import Dim, SymDim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Type, tensor
+from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.scratch.cells import fft_rule
 from irscope.ops.spec import Family, OpCall, RuleError, UnknownCost, numel, op, sizes
@@ -207,6 +208,7 @@ OPS = (
         cost=_cost_short,
         temporaries=fft_rule,
         summary="Fourier transforms of frames of a signal: (batch, bins, frames) of complex numbers.",
+        strides=layouts.frequencies_first,
     ),
     op(
         "fft.istft(Tensor x, Tensor? window, *, int n_fft, int hop_length, bool center=True, int? length, bool onesided=True, "

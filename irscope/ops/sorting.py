@@ -10,6 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
+from irscope.ops import layouts
 from irscope.ops.indexing import plain
 from irscope.ops.reduction import axis_result, with_index, without_axes
 from irscope.ops.rules import dtype_attr, per_element, per_input
@@ -244,6 +245,7 @@ _SORTING = (
         _evaluate_sort,
         "Elements of an axis in order, and where they stood.",
         temporaries=sort_rule,
+        strides=layouts.LIKE_FIRST,
     ),
     _sorting(
         "tensor.argsort(Tensor x, *, int axis=-1, bool descending=False, bool stable=False) -> Tensor",

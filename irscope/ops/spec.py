@@ -11,7 +11,7 @@ from irscope.devices.target import Target
 from irscope.ir.dims import Dim, SymDim, bounds, equal, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
-from irscope.ir.types import Shape, TensorType, Type
+from irscope.ir.types import Layout, Shape, TensorType, Type
 from irscope.ops.cost import Cost
 from irscope.ops.schema import AliasMark, Schema, parse_schema
 
@@ -316,6 +316,20 @@ class NeedsNumbers(Exception):
 
 
 # ----------------------------------------------------------------------------------------------------
+# How PyTorch lays out results; the rules are in irscope.ops.layouts.
+
+
+@dataclass(frozen=True, slots=True)
+class StridesRule:
+    """Strides of a result from those of the operands."""
+
+    of: Callable[[OpCall, int], Layout]
+    """For the result of this number; operands have their types with strides. None: the order of the axes."""
+    from_plain: bool = True
+    """Whether results may lie otherwise than in the order of the axes even where all operands do."""
+
+
+# ----------------------------------------------------------------------------------------------------
 # What ONNX Runtime's CPU kernels do with memory, where it is not the usual: a new buffer for each result and nothing else.
 
 Packs: TypeAlias = "Callable[[OpCall, Sequence[bool]], int]"
@@ -398,10 +412,13 @@ class OpSpec:
     """One operator. Build it with `op()` in a family's module. Passes ask its fields and never compare names of operators."""
 
     schema: Schema
+    """Name, operands, attributes and results, with what shares storage and what is written."""
     family: Family
+    """What kind of work it does; many rules have a default by family."""
     infer: Infer | Absent
     """Types of the results from those of the operands."""
     cost: CostRule | Absent
+    """What one call computes and moves."""
     evaluate: Evaluate | None = None
     """Values of the results where those of the operands are known; only small tensors come here."""
     needs_values: bool = True
@@ -413,12 +430,15 @@ class OpSpec:
     random: bool = False
     """Two calls with equal operands may differ, so it is never folded."""
     summary: str = ""
+    """One sentence for `irscope ops`."""
     temporaries: Temporaries | None = None
     """What PyTorch's CUDA kernels take besides the results, in order; None: nothing."""
     intermediates: Callable[[OpCall], Dim] | None = None
     """Bytes of the tensors that PyTorch's composite form of the operator makes and drops on any device; None: nothing."""
     ort: tuple[OrtKernel, ...] = ()
     """Kernels of ONNX Runtime that do something special with memory; empty: a new buffer for each result and nothing else."""
+    strides: StridesRule | None = None
+    """How PyTorch lays out the results. None: as the family does (`irscope.ops.layouts`), else in the order of the axes."""
     operand_index: dict[str, int] = field(init=False)
     defaults: dict[str, Attr] = field(init=False)
     aliases: tuple[AliasRule, ...] = field(init=False)
@@ -509,6 +529,7 @@ class Facts(TypedDict, total=False):
     """What else a record may say, as keywords of `op()` and of what makes records of one kind; `OpSpec` tells what each means."""
 
     ort: tuple[OrtKernel, ...]
+    strides: StridesRule
 
 
 def op(

@@ -10,6 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, floordiv
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type
+from irscope.ops import layouts
 from irscope.ops.rules import broadcast_dim, free
 from irscope.ops.sizes import as_size, at_least, axis_attr, given_axes, given_shape, length_of, replaced, unknown_sizes
 from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
@@ -305,51 +306,89 @@ def _view(schema: str, infer: Callable[[OpCall], Type | Sequence[Type]], evaluat
 
 
 OPS = (
-    _reordering("view.permute(Tensor(a) x, *, int[]? perm) -> Tensor(a)", _permutation, "Reorders axes; without `perm` it reverses them."),
-    _reordering("view.transpose(Tensor(a) x, *, int axis0, int axis1) -> Tensor(a)", _swapped, "Swaps two axes."),
-    _reordering("view.movedim(Tensor(a) x, *, int[] source, int[] destination) -> Tensor(a)", _moved, "Moves axes to other places."),
+    _reordering(
+        "view.permute(Tensor(a) x, *, int[]? perm) -> Tensor(a)",
+        _permutation,
+        "Reorders axes; without `perm` it reverses them.",
+        strides=layouts.permuted,
+    ),
+    _reordering(
+        "view.transpose(Tensor(a) x, *, int axis0, int axis1) -> Tensor(a)", _swapped, "Swaps two axes.", strides=layouts.transposed
+    ),
+    _reordering(
+        "view.movedim(Tensor(a) x, *, int[] source, int[] destination) -> Tensor(a)",
+        _moved,
+        "Moves axes to other places.",
+        strides=layouts.axes_moved,
+    ),
     _view(
         "view.expand(Tensor(a) x, Dims shape, *, str mode='broadcast') -> Tensor(a)",
         _infer_expand,
         _evaluate_expand,
         "Repeats axes of size 1 without a copy: mode 'broadcast' goes both ways, 'keep' leaves an axis given as -1.",
+        strides=layouts.expanded,
     ),
     _view(
         "view.slice(Tensor(a) x, Dims starts, Dims ends, Dims? axes, Dims? steps) -> Tensor(a)",
         _infer_slice,
         _evaluate_slice,
         "Takes a range of some axes; limits may count from the back and lie outside.",
+        strides=layouts.sliced,
     ),
     _view(
-        "view.select(Tensor(a) x, Dim index, *, int axis) -> Tensor(a)", _infer_select, _evaluate_select, "Takes one position of an axis."
+        "view.select(Tensor(a) x, Dim index, *, int axis) -> Tensor(a)",
+        _infer_select,
+        _evaluate_select,
+        "Takes one position of an axis.",
+        strides=layouts.without_axis,
     ),
     _view(
         "view.narrow(Tensor(a) x, Dim start, Dim length, *, int axis) -> Tensor(a)",
         _infer_narrow,
         _evaluate_narrow,
         "Takes a number of positions of an axis.",
+        strides=layouts.as_operand,
     ),
     _view(
         "view.diagonal(Tensor(a) x, *, int offset=0, int axis0=0, int axis1=1) -> Tensor(a)",
         _infer_diagonal,
         _evaluate_diagonal,
         "Takes a diagonal of two axes as a new last axis.",
+        strides=layouts.diagonal,
     ),
     _view(
         "view.unfold(Tensor(a) x, *, int axis, int size, int step) -> Tensor(a)",
         _infer_unfold,
         None,
         "Windows of an axis as a new last axis.",
+        strides=layouts.unfolded,
     ),
     _view(
         "view.as_strided(Tensor(a) x, Dims shape, Dims strides, Dim? offset) -> Tensor(a)",
         _infer_strided,
         _evaluate_strided,
         "Any sizes and strides over the same storage.",
+        strides=layouts.as_given,
     ),
-    _view("view.as_real(Tensor(a) x) -> Tensor(a)", _infer_as_real, None, "Complex numbers as pairs of real ones."),
-    _view("view.as_complex(Tensor(a) x) -> Tensor(a)", _infer_as_complex, None, "Pairs of real numbers as complex ones."),
     _view(
-        "view.view_dtype(Tensor(a) x, *, dtype to) -> Tensor(a)", _infer_view_dtype, None, "Reads the same bytes as another element type."
+        "view.as_real(Tensor(a) x) -> Tensor(a)",
+        _infer_as_real,
+        None,
+        "Complex numbers as pairs of real ones.",
+        strides=layouts.complex_as_pairs,
+    ),
+    _view(
+        "view.as_complex(Tensor(a) x) -> Tensor(a)",
+        _infer_as_complex,
+        None,
+        "Pairs of real numbers as complex ones.",
+        strides=layouts.pairs_as_complex,
+    ),
+    _view(
+        "view.view_dtype(Tensor(a) x, *, dtype to) -> Tensor(a)",
+        _infer_view_dtype,
+        None,
+        "Reads the same bytes as another element type.",
+        strides=layouts.UNSTATED,
     ),
 )

@@ -9,11 +9,10 @@ from irscope.devices import Target
 from irscope.ir.graph import Attr, Graph, Node, Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.layouts import row_major
+from irscope.ops.layouts import result_strides, row_major
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
 from irscope.passes.cuda.kernels import attention_layout
-from irscope.passes.lifetimes.strides import result_layout
 
 _ATTENTION = "nn.sdpa"
 _VIEWS = frozenset({"view.reshape", "view.flatten"})
@@ -132,7 +131,8 @@ class _Copy:
         if node.op == _ATTENTION:
             layout = attention_layout(OpCall(spec, operands, node.attrs, (), [type_]), self._target, type_.layout)
         else:
-            layout = result_layout(node, spec, operands, plain, index)
+            results = [plain if output is node.outputs[index] else output.type for output in node.outputs]
+            layout = result_strides(OpCall(spec, operands, node.attrs, (), results, source=node.source), index)
         return plain if layout == row_major(type_.shape) else tensor(type_.dtype, type_.shape, type_.device, layout)
 
     def _fuse(self, node: Node, fused: Fused) -> None:
@@ -181,5 +181,6 @@ def lies_otherwise(node: Node) -> bool:
         return False
     if stated.layout is None or stated.shape is None or 1 not in stated.shape:
         return False
-    layout = result_layout(node, spec, [operand.type], tensor(stated.dtype, stated.shape, stated.device), 0)
+    plain = tensor(stated.dtype, stated.shape, stated.device)
+    layout = result_strides(OpCall(spec, [operand.type], node.attrs, (), [plain], source=node.source))
     return layout is not None and layout != stated.layout

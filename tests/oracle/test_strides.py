@@ -16,8 +16,8 @@ from torch.nn import functional  # noqa: E402
 
 from irscope.ir.graph import Value  # noqa: E402
 from irscope.ir.types import TensorType  # noqa: E402
+from irscope.ops.layouts import strides_of  # noqa: E402
 from irscope.passes.alias import Alias  # noqa: E402
-from irscope.passes.lifetimes.orders import strides_of  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.frontends.torch.helpers import read  # noqa: E402
 

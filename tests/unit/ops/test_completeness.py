@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import importlib
+import inspect
+import itertools
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from irscope.ops.registry import FAMILY_MODULES, default_registry
 from irscope.ops.schema import AliasMark, parse_schema
-from irscope.ops.spec import Absent, Family, OpSpec
+from irscope.ops.spec import Absent, Facts, Family, OpSpec
 
 OPS_FOLDER = Path(__file__).parents[3] / "irscope" / "ops"
 SPECS = list(default_registry())
@@ -49,6 +54,33 @@ def test_alias_marks_are_paired(spec: OpSpec) -> None:
     assert given - written <= shared
     may_share = any(rule.may for rule in spec.aliases)
     assert may_share == (spec.shares is not None), "a (a?) mark needs a rule that decides it"
+
+
+def test_every_fact_of_a_record_is_stated_or_has_a_documented_default() -> None:
+    """A record states a fact by keyword; one that says nothing gets the default that the field's docstring explains."""
+    fields = {field.name: field for field in dataclasses.fields(OpSpec) if field.init}
+    required = {name for name, field in fields.items() if field.default is dataclasses.MISSING}
+    assert required == {"schema", "family", "infer", "cost"}
+    assert set(Facts.__annotations__) < set(fields)
+    docs = _docstrings_of_fields(OpSpec)
+    undocumented = {name for name in fields if name not in docs}
+    assert not undocumented
+
+
+def _docstrings_of_fields(cls: type) -> set[str]:
+    """Fields that a text stands behind."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        field.target.id
+        for field, text in itertools.pairwise(tree.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr)
+    }
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.family is Family.VIEW], ids=lambda spec: spec.name)
+def test_a_view_says_which_strides_it_makes(spec: OpSpec) -> None:
+    assert spec.strides is not None
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
