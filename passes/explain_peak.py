@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from irscope.ir.bind import Evaluator
+from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import Runtime

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from irscope.devices import find_device, target_of
 from irscope.devices.profile import DeviceProfile
-from irscope.ir.bind import Evaluator
+from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.alias import Alias

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from irscope.errors import PassError
-from irscope.ir.bind import Evaluator, Numbers
+from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim
 from irscope.passes.curves.points import Points
 from irscope.passes.inference.remedies import SHAPES_HINT

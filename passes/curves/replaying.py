@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from irscope.devices import Target
-from irscope.ir.bind import Numbers
+from irscope.ir.dim_arrays import Numbers
 from irscope.memory.caching import Block, CachingAllocator, OutOfMemory
 from irscope.passes.cuda.replay import Bytes
 from irscope.passes.cuda.stream import Stream

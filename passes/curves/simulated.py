@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from irscope.devices import Target
-from irscope.ir.bind import Evaluator, Numbers, type_binder
+from irscope.ir.bind import type_binder
+from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import Type

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from irscope.ir.bind import Numbers
+from irscope.ir.dim_arrays import Numbers
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Loc

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irscope.ir.bind import Evaluator
+from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.dims import bind
 from irscope.ir.graph import Graph
 from irscope.ir.program import Program

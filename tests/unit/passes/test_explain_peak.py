@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from irscope.ir.bind import Evaluator, bind_program
+from irscope.ir.bind import bind_program
+from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.parser import parse_program
 from irscope.ir.program import FORMAT_TRAITS, Program, Traits
 from irscope.passes.alias import Alias
