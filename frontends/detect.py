@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from irscope.errors import LoadError
-from irscope.frontends.torch_common.archive import Archive
+from irscope.frontends.files.archive import Archive
 
 _HEAD_BYTES = 4096
 _LARGEST_INDEX = 64 << 20
@@ -28,14 +28,14 @@ class Kind:
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("irs", "text"),
+        Kind("irs", "files.text"),
         Kind("onnx", "onnx"),
         Kind("pt2", "exported"),
         Kind("torchscript", "torchscript"),
-        Kind("torch-save", "checkpoint"),
-        Kind("torch-save-legacy", "checkpoint"),
-        Kind("safetensors", "checkpoint"),
-        Kind("checkpoint-index", "checkpoint"),
+        Kind("torch-save", "files.checkpoint"),
+        Kind("torch-save-legacy", "files.checkpoint"),
+        Kind("safetensors", "files.checkpoint"),
+        Kind("checkpoint-index", "files.checkpoint"),
         Kind(
             "torchscript-lite",
             None,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.exported.nodefile import open_file
-from irscope.frontends.exported.programs import as_program, graph_module, reordered, save_program
+from irscope.frontends.exported.nodefile import as_program, graph_module, open_file, reordered, save_program
 from irscope.passes.schedule import Schedule
 from irscope.reordering import FileOrder, file_order
 from irscope.session import open_model

@@ -17,8 +17,8 @@ from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
-from irscope.frontends.named.find import check_installed
-from irscope.frontends.named.names import PACKAGES, is_name, looks_like_name
+from irscope.frontends.zoo.names import PACKAGES, is_name, looks_like_name
+from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program
 from irscope.ops.registry import default_registry
@@ -189,7 +189,7 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
     text = str(path)
     if is_name(text):
         check_installed(text)
-        from irscope.frontends.named.load import load_named
+        from irscope.frontends.zoo.load import load_named
 
         return load_named(text, options, sink, settings)
     if package := looks_like_name(text):

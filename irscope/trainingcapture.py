@@ -14,7 +14,7 @@ from irscope.devices import target_of
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.named.names import is_name
+from irscope.frontends.zoo.names import is_name
 from irscope.ir.graph import paused_gc
 from irscope.passes.annotate import Annotate
 from irscope.passes.training.joint import joint_trace
@@ -128,7 +128,7 @@ def _joint(path: Path, options: LoadOptions, settings: Settings) -> Model:
 
 
 def _named(text: str, options: LoadOptions, made: Training, settings: Settings) -> Model:
-    from irscope.frontends.named.load import make_named, quiet
+    from irscope.frontends.zoo.load import make_named, quiet
 
     named = make_named(text, options)
     args, kwargs = named.arguments()

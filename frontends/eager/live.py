@@ -16,8 +16,8 @@ from irscope.frontends.eager.program import program_of
 from irscope.frontends.eager.record import Tensor
 from irscope.frontends.eager.running import bench, tell_assumed
 from irscope.frontends.eager.values import OpenSizes
-from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
-from irscope.frontends.torch_common.payloads import MOST_LITERAL_ELEMENTS
+from irscope.frontends.files.pickled import MOST_LITERAL_ELEMENTS
+from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.ir.places import Literal, Payload
 from irscope.ir.program import Program
 

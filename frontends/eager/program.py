@@ -9,11 +9,10 @@ from typing import Any
 import torch
 
 from irscope.frontends.eager.record import Op, Record, Storage, Tensor
-from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
-from irscope.frontends.torch_common.foreign import foreign_attrs
-from irscope.frontends.torch_common.lowering import AtenCall, Lowered
-from irscope.frontends.torch_common.signatures import Argument, Signature, complete, find, parse_signature
-from irscope.frontends.torch_common.table import lower
+from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
+from irscope.frontends.torch_lowering.lowering import AtenCall, Lowered
+from irscope.frontends.torch_lowering.signatures import Argument, Signature, complete, find, foreign_attrs, parse_signature
+from irscope.frontends.torch_lowering.table import lower
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Names, Node, Role, Value, paused_gc

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
+from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.places import Loc, Scope, root_scope

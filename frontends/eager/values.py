@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from irscope.errors import LoadError
 from irscope.frontends.eager.record import Op, Record, Tensor, tensors_in
-from irscope.frontends.torch_common.expressions import Symbols
+from irscope.frontends.torch_lowering.expressions import Symbols
 from irscope.ir.bind import substitute_symbols
 from irscope.ir.dims import Dim, SymDim, bind, product, symbol
 from irscope.ir.program import Program

@@ -12,9 +12,9 @@ from typing import Protocol
 import onnx
 
 from irscope.errors import LoadError
-from irscope.frontends.onnx.elements import DTYPES, AttrValue, pack_field
 from irscope.frontends.onnx.model import Model
 from irscope.frontends.onnx.tensors import Constant, is_literal
+from irscope.frontends.onnx.types import DTYPES, AttrValue, pack_field
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.places import Blob, Literal, Loc, Scope

@@ -10,8 +10,7 @@ from typing import TypeAlias
 import onnx
 
 from irscope.diagnostics import DiagnosticSink
-from irscope.frontends.onnx.failures import BAD_FUNCTION, TOO_LARGE, VERSION, refuse, short
-from irscope.frontends.onnx.reader import ModelFile
+from irscope.frontends.onnx.reader import BAD_FUNCTION, TOO_LARGE, VERSION, ModelFile, refuse, short
 from irscope.frontends.onnx.scopes import Locations
 from irscope.frontends.onnx.tensors import Constant, TensorReader, role_of
 from irscope.frontends.onnx.types import Symbols, TypeReader

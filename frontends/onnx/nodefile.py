@@ -16,9 +16,8 @@ import onnx
 
 from irscope.errors import UsageError
 from irscope.files import write_binary
-from irscope.frontends.onnx.failures import NOT_ONNX, refuse, short
 from irscope.frontends.onnx.order import captured_names
-from irscope.frontends.onnx.reader import WireError, encode, message_fields, read_file
+from irscope.frontends.onnx.reader import NOT_ONNX, WireError, encode, message_fields, read_file, refuse, short
 from irscope.frontends.onnx.tensors import ExternalFiles
 
 _GRAPH, _NODE = 7, 1

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import onnx
 
 from irscope.frontends.onnx.call import Lowering
-from irscope.frontends.onnx.failures import BAD_GRAPH, CYCLE, UNSORTED, refuse, short
+from irscope.frontends.onnx.reader import BAD_GRAPH, CYCLE, UNSORTED, refuse, short
 
 _GRAPH, _GRAPHS = 5, 10
 

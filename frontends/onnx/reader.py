@@ -1,4 +1,4 @@
-"""Opens an .onnx file and parses it; large weights stay in the file, external ones are not even looked for.
+"""Opens an .onnx file and parses it, or refuses it in one line; large weights stay in the file, external ones are not even looked for.
 
 A protobuf message is a list of fields, each a tag and a value. Large tensor data are found in the bytes of a model without parsing
 them: only messages that can hold tensors are entered, and only where they are large. What is left after taking out the data is small,
@@ -21,7 +21,46 @@ from google.protobuf.message import DecodeError
 
 from irscope.budget import admit
 from irscope.errors import LoadError
-from irscope.frontends.onnx.failures import NOT_ONNX, TOO_LARGE, UNREADABLE, refuse
+
+# -- how the reader refuses a model ------------------------------------------------------------------------------------
+
+
+UNREADABLE = "IRS140"
+NOT_ONNX = "IRS141"
+BAD_GRAPH = "IRS142"
+CYCLE = "IRS143"
+BAD_TENSOR = "IRS144"
+BAD_LOCATION = "IRS145"
+BAD_FUNCTION = "IRS146"
+TOO_LARGE = "IRS147"
+BAD_INPUT_OPTION = "IRS148"
+
+UNSORTED = "IRS150"
+VERSION = "IRS151"
+FOREIGN = "IRS152"
+MISUSED = "IRS153"
+BAD_DIM = "IRS154"
+INPUT_WITH_VALUE = "IRS155"
+MISSING_DATA = "IRS156"
+TRAINING_INFO = "IRS157"
+
+_LONGEST_NAME = 80
+
+
+def short(name: str) -> str:
+    """A name from the file as one printable word of bounded length, for messages."""
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:_LONGEST_NAME]}..."
+    return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def refuse(code: str, message: str, where: str = "", hint: str = "") -> LoadError:
+    """The error to raise for a model that cannot be analysed."""
+    return LoadError(message, code=code, where=where, hint=hint)
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
 
 _MAPPED_FROM = 64 * 1024 * 1024
 _LARGEST_MESSAGE = 2**31 - 1

@@ -14,10 +14,8 @@ import onnx
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.onnx.elements import DTYPES, pack_field, packed_size, unpack
-from irscope.frontends.onnx.failures import BAD_LOCATION, BAD_TENSOR, MISSING_DATA, refuse, short
-from irscope.frontends.onnx.reader import ModelFile
-from irscope.frontends.onnx.types import MOST_AXES
+from irscope.frontends.onnx.reader import BAD_LOCATION, BAD_TENSOR, MISSING_DATA, ModelFile, refuse, short
+from irscope.frontends.onnx.types import DTYPES, MOST_AXES, pack_field, packed_size, unpack
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Role
 from irscope.ir.places import Blob, FileRegion, Literal, Payload, Scalar

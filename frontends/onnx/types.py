@@ -1,19 +1,222 @@
-"""Declared types and their sizes: numbers, names, formulas, or nothing at all."""
+"""What ONNX messages hold as Python values: element types and their packed bytes, attributes, declared types and their sizes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
-from irscope.frontends.onnx.elements import DTYPES
-from irscope.frontends.onnx.failures import BAD_DIM, BAD_TENSOR, refuse, short
+from irscope.frontends.onnx.reader import BAD_DIM, BAD_TENSOR, refuse, short
 from irscope.ir.dims import Dim, SymDim, parse_dim, symbol, unknown
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.places import Scalar
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, sequence, tensor
+from irscope.weights.elements import pattern_values
+
+DTYPES: dict[int, DType] = {
+    0: DType.UNKNOWN,
+    1: DType.F32,
+    2: DType.U8,
+    3: DType.I8,
+    4: DType.U16,
+    5: DType.I16,
+    6: DType.I32,
+    7: DType.I64,
+    8: DType.STR,
+    9: DType.BOOL,
+    10: DType.F16,
+    11: DType.F64,
+    12: DType.U32,
+    13: DType.U64,
+    14: DType.C64,
+    15: DType.C128,
+    16: DType.BF16,
+    17: DType.F8E4M3FN,
+    18: DType.F8E4M3FNUZ,
+    19: DType.F8E5M2,
+    20: DType.F8E5M2FNUZ,
+    21: DType.U4,
+    22: DType.I4,
+    23: DType.F4E2M1,
+    24: DType.F8E8M0,
+    25: DType.U2,
+    26: DType.I2,
+    27: DType.F6E2M3,
+    28: DType.F6E3M2,
+}
+"""TensorProto.DataType to element type; written as numbers because older onnx packages lack the newer names."""
+
+NUMBERS: dict[DType, int] = {dtype: number for number, dtype in DTYPES.items()}
+DTYPES_BY_NAME: dict[str, DType] = {
+    "FLOAT": DType.F32,
+    "UINT8": DType.U8,
+    "INT8": DType.I8,
+    "UINT16": DType.U16,
+    "INT16": DType.I16,
+    "INT32": DType.I32,
+    "INT64": DType.I64,
+    "STRING": DType.STR,
+    "BOOL": DType.BOOL,
+    "FLOAT16": DType.F16,
+    "DOUBLE": DType.F64,
+    "UINT32": DType.U32,
+    "UINT64": DType.U64,
+    "COMPLEX64": DType.C64,
+    "COMPLEX128": DType.C128,
+}
+"""Names that the string form of Cast's `to` uses (opset 1 to 5)."""
+
+NUMPY: dict[DType, np.dtype[np.generic]] = {
+    DType.BOOL: np.dtype("?"),
+    DType.U8: np.dtype("<u1"),
+    DType.I8: np.dtype("<i1"),
+    DType.U16: np.dtype("<u2"),
+    DType.I16: np.dtype("<i2"),
+    DType.U32: np.dtype("<u4"),
+    DType.I32: np.dtype("<i4"),
+    DType.U64: np.dtype("<u8"),
+    DType.I64: np.dtype("<i8"),
+    DType.F16: np.dtype("<f2"),
+    DType.F32: np.dtype("<f4"),
+    DType.F64: np.dtype("<f8"),
+    DType.C64: np.dtype("<c8"),
+    DType.C128: np.dtype("<c16"),
+}
+
+
+def packed_size(count: int, dtype: DType) -> int | None:
+    """Bytes of so many packed elements, None for strings."""
+    return None if dtype.bits is None else (count * dtype.bits + 7) // 8
+
+
+def unpack(data: bytes, dtype: DType, count: int) -> tuple[Scalar, ...]:
+    """Values of packed little-endian elements."""
+    plain = NUMPY.get(dtype)
+    if plain is not None:
+        values: list[Scalar] = np.frombuffer(data, plain, count).tolist()
+        return tuple(values)
+    if dtype is DType.BF16:
+        halves = np.frombuffer(data, "<u2", count).astype(np.uint32) << 16
+        return tuple(halves.view(np.float32).tolist())
+    codes = _codes(data, dtype.bits or 8, count)
+    if dtype.kind is DTypeKind.FLOAT:
+        table = pattern_values(dtype).tolist()
+        return tuple([table[code] for code in codes])
+    if dtype in (DType.I4, DType.I2):
+        half = 1 << ((dtype.bits or 8) - 1)
+        return tuple([code - 2 * half if code >= half else code for code in codes])
+    return tuple(codes)
+
+
+def _codes(data: bytes, bits: int, count: int) -> Sequence[int]:
+    if bits == 8:
+        return data[:count]
+    whole = int.from_bytes(data, "little")
+    mask = (1 << bits) - 1
+    return [(whole >> (index * bits)) & mask for index in range(count)]
+
+
+def pack_field(values: Iterable[int | float], dtype: DType) -> bytes:
+    """Packed bytes from one of the typed fields of a TensorProto, where narrow types stand as their bit patterns."""
+    if dtype in (DType.C64, DType.C128):
+        return np.asarray(values, NUMPY[DType.F32 if dtype is DType.C64 else DType.F64]).tobytes()
+    if dtype in (DType.F32, DType.F64, DType.I64, DType.U64, DType.U32, DType.I32):
+        return np.asarray(values, NUMPY[dtype]).tobytes()
+    bits = dtype.bits or 8
+    codes: npt.NDArray[np.int64] = np.asarray(values, np.int64)
+    if dtype is DType.BOOL:
+        return np.asarray(codes != 0, np.bool_).tobytes()
+    if bits == 16:
+        return (codes & 0xFFFF).astype("<u2").tobytes()
+    if bits == 6:
+        whole = 0
+        for index, code in enumerate(codes.tolist()):
+            whole |= (code & 0x3F) << (6 * index)
+        return whole.to_bytes((len(codes) * 6 + 7) // 8, "little")
+    return (codes & 0xFF).astype("<u1").tobytes()
+
+
+# -- attributes of nodes ----------------------------------------------------------------------------------------------------
+
+AttrValue: TypeAlias = (
+    "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | onnx.TensorProto | onnx.GraphProto"
+    " | onnx.SparseTensorProto | onnx.TypeProto | tuple[onnx.TensorProto, ...] | tuple[onnx.GraphProto, ...] | None"
+)
+
+_FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS, _TENSORS, _GRAPHS, _SPARSE = range(1, 12)
+_FIELDS_BY_GUESS = ("ints", "floats", "strings", "t", "g", "s", "f")
+_TYPES_BY_FIELD = {"ints": _INTS, "floats": _FLOATS, "strings": _STRINGS, "t": _TENSOR, "g": _GRAPH, "s": _STRING, "f": _FLOAT}
+_MOST_ROUNDED = 64
+
+
+def decode(attribute: onnx.AttributeProto) -> AttrValue:
+    """The value of an attribute; None for kinds that no operator here uses."""
+    kind = attribute.type or _guess(attribute)
+    if kind == _INT:
+        return int(attribute.i)
+    if kind == _INTS:
+        return tuple(attribute.ints)
+    reader = _READERS.get(kind)
+    return reader(attribute) if reader is not None else None
+
+
+def floats(values: Iterable[float]) -> tuple[float, ...]:
+    """Single-precision numbers, with few digits where there are few of them."""
+    found = tuple(values)
+    return tuple([short_float(value) for value in found]) if len(found) <= _MOST_ROUNDED else found
+
+
+@lru_cache(maxsize=4096)
+def short_float(value: float) -> float:
+    """The number with the fewest digits that is this one in single precision: 0.1 rather than 0.10000000149011612."""
+    if value.is_integer():
+        return value
+    for digits in range(6, 9):
+        try:
+            shorter = float(f"{value:.{digits}g}")
+            if struct.unpack("f", struct.pack("f", shorter))[0] == value:
+                return shorter
+        except OverflowError:
+            return value
+    return value
+
+
+_READERS: dict[int, Callable[[onnx.AttributeProto], AttrValue]] = {
+    _FLOAT: lambda attribute: short_float(attribute.f),
+    _STRING: lambda attribute: attribute.s.decode("utf-8", "replace"),
+    _TENSOR: lambda attribute: attribute.t,
+    _GRAPH: lambda attribute: attribute.g,
+    _FLOATS: lambda attribute: floats(attribute.floats),
+    _STRINGS: lambda attribute: tuple([text.decode("utf-8", "replace") for text in attribute.strings]),
+    _TENSORS: lambda attribute: tuple(attribute.tensors),
+    _GRAPHS: lambda attribute: tuple(attribute.graphs),
+    _SPARSE: lambda attribute: attribute.sparse_tensor,
+    13: lambda attribute: attribute.tp,
+}
+
+
+def _guess(attribute: onnx.AttributeProto) -> int:
+    """The kind of an attribute of a model older than IR version 2, which does not say it."""
+    for field in _FIELDS_BY_GUESS:
+        value = getattr(attribute, field)
+        if field in ("t", "g", "s", "f"):
+            if attribute.HasField(field):
+                return _TYPES_BY_FIELD[field]
+        elif len(value):
+            return _TYPES_BY_FIELD[field]
+    return _INT
+
+
+# -- declared types ----------------------------------------------------------------------------------------------------
+
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _NO_IDENTIFIER = re.compile(r"\W+", re.ASCII)
@@ -137,7 +340,7 @@ class TypeReader:
         """The type of an input of the model; sizes without a name become symbols named after it."""
 
         def shape_of(dims: onnx.TensorShapeProto) -> list[Dim] | None:
-            return _sizes(dims, self.symbols.of_input, lambda axis: self.symbols.nameless(f"{name}_dim{axis}"))
+            return _declared_sizes(dims, self.symbols.of_input, lambda axis: self.symbols.nameless(f"{name}_dim{axis}"))
 
         return _convert(proto, shape_of, name)
 
@@ -146,18 +349,18 @@ class TypeReader:
         named = self.symbols.of_input if bindable else self.symbols.of_result
 
         def shape_of(dims: onnx.TensorShapeProto) -> list[Dim] | None:
-            return _sizes(dims, named, lambda axis: self.symbols.nameless())
+            return _declared_sizes(dims, named, lambda axis: self.symbols.nameless())
 
         return _convert(proto, shape_of, "")
 
 
-def _sizes(dims: onnx.TensorShapeProto, named: NamedDim, nameless: Callable[[int], Dim | None]) -> list[Dim] | None:
+def _declared_sizes(dims: onnx.TensorShapeProto, named: NamedDim, nameless: Callable[[int], Dim | None]) -> list[Dim] | None:
     """The sizes of a shape; None where they cannot all be told, as if the file had none."""
     if len(dims.dim) > MOST_AXES:
         return None
     sizes: list[Dim] = []
     for axis, dim in enumerate(dims.dim):
-        size = _size(dim, named)
+        size = _declared_size(dim, named)
         if size is None:
             size = nameless(axis)
         if size is None:
@@ -166,7 +369,7 @@ def _sizes(dims: onnx.TensorShapeProto, named: NamedDim, nameless: Callable[[int
     return sizes
 
 
-def _size(dim: onnx.TensorShapeProto.Dimension, named: NamedDim) -> Dim | None:
+def _declared_size(dim: onnx.TensorShapeProto.Dimension, named: NamedDim) -> Dim | None:
     text = dim.dim_param
     if text:
         return named(text)
@@ -181,17 +384,17 @@ def _convert(proto: onnx.TypeProto, shape_of: Callable[[onnx.TensorShapeProto], 
     if kind == "tensor_type" or kind == "sparse_tensor_type":
         inner = proto.tensor_type if kind == "tensor_type" else proto.sparse_tensor_type
         shape = shape_of(inner.shape) if inner.HasField("shape") else None
-        return tensor(_dtype(inner.elem_type, name), shape, layout=None if kind == "tensor_type" else "sparse")
+        return tensor(_declared_dtype(inner.elem_type, name), shape, layout=None if kind == "tensor_type" else "sparse")
     if kind == "sequence_type":
         return sequence(_convert(proto.sequence_type.elem_type, shape_of, name))
     if kind == "optional_type":
         return optional(_convert(proto.optional_type.elem_type, shape_of, name))
     if kind == "map_type":
-        return map_of(_dtype(proto.map_type.key_type, name), _convert(proto.map_type.value_type, shape_of, name))
+        return map_of(_declared_dtype(proto.map_type.key_type, name), _convert(proto.map_type.value_type, shape_of, name))
     return UNKNOWN_TYPE
 
 
-def _dtype(number: int, name: str) -> DType:
+def _declared_dtype(number: int, name: str) -> DType:
     found = DTYPES.get(number)
     if found is not None:
         return found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.torch_common.archive import Archive
+from irscope.frontends.files.archive import Archive
 from irscope.frontends.torchscript.model import read_model
 from irscope.ir.graph import paused_gc
 from irscope.ir.program import Program

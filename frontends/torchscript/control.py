@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from irscope.frontends.torchscript.lists import to_sequence
+from irscope.errors import LoadError
+from irscope.frontends.torchscript.calls import to_sequence
+from irscope.frontends.torchscript.emit import Emitter
 from irscope.frontends.torchscript.values import (
+    Frame,
     Item,
     KnownTensor,
+    Returned,
     ScriptObject,
     ScriptRaise,
     TensorList,
@@ -22,10 +26,31 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import UNKNOWN_TYPE, SequenceType, TensorType, Type, scalar, sequence, tensor
 
-if TYPE_CHECKING:
-    from irscope.frontends.torchscript.interpreter import Interpreter, Returned
-
 _SCALARS: dict[type, DType] = {bool: DType.BOOL, int: DType.I64, float: DType.F64}
+
+
+class Follower(Protocol):
+    """What branches and loops need of the interpreter that runs them."""
+
+    emitter: Emitter
+    frame: Frame | None
+
+    @property
+    def env(self) -> dict[str, Item]: ...
+
+    def block(self, statements: Sequence[ast.stmt]) -> Returned | None: ...
+
+    def condition(self, item: Item) -> bool | Value: ...
+
+    def error(self, what: str, code: str = ..., hint: str = ...) -> LoadError: ...
+
+    def eval(self, node: ast.expr) -> Item: ...
+
+    def raised(self, message: Item) -> ScriptRaise: ...
+
+    def replace(self, item: Item, by: Item) -> bool: ...
+
+    def step(self) -> None: ...
 
 
 def assigned_names(statements: Sequence[ast.stmt]) -> list[str]:
@@ -42,7 +67,7 @@ def assigned_names(statements: Sequence[ast.stmt]) -> list[str]:
 class _Branch:
     """One branch of an if, evaluated into a graph of its own."""
 
-    def __init__(self, interpreter: Interpreter, statements: Sequence[ast.stmt], name: str) -> None:
+    def __init__(self, interpreter: Follower, statements: Sequence[ast.stmt], name: str) -> None:
         emitter = interpreter.emitter
         frame = interpreter.frame
         assert frame is not None
@@ -71,7 +96,7 @@ def discard(graph: Graph) -> None:
         graph.erase(node)
 
 
-def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> Returned | None:
+def run_unknown_if(interpreter: Follower, node: ast.If, condition: Value) -> Returned | None:
     """Evaluate both branches; a branch that raises is an assertion, so the other one is taken."""
     emitter = interpreter.emitter
     then = _Branch(interpreter, node.body, "then")
@@ -98,8 +123,6 @@ def run_unknown_if(interpreter: Interpreter, node: ast.If, condition: Value) -> 
     other.graph.set_outputs(merge.right)
     emitter.graph.adopt_regions(made, (then.graph, other.graph))
     if then.returned is not None:
-        from irscope.frontends.torchscript.interpreter import Returned
-
         return Returned(merge.resolve(returned, made))
     merge.finish(made)
     for name, item in list(interpreter.env.items()):
@@ -118,7 +141,7 @@ class _Slot:
 class _Merge:
     """Merges the values of two branches; those that differ become results of the if (phi nodes)."""
 
-    def __init__(self, interpreter: Interpreter, condition: Value, then: _Branch, other: _Branch) -> None:
+    def __init__(self, interpreter: Follower, condition: Value, then: _Branch, other: _Branch) -> None:
         self._interpreter = interpreter
         self._condition = condition
         self._graphs = (then.graph, other.graph)
@@ -268,7 +291,7 @@ class _Merge:
         return item
 
 
-def common_type(interpreter: Interpreter, a: Type, b: Type, any_size: set[Dim] | None = None) -> Type:
+def common_type(interpreter: Follower, a: Type, b: Type, any_size: set[Dim] | None = None) -> Type:
     """The narrowest type that covers both: sizes that differ become unknown, and those in `any_size` cover every other."""
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return b if a.element is UNKNOWN_TYPE else sequence(common_type(interpreter, a.element, b.element, any_size))
@@ -288,7 +311,7 @@ def common_type(interpreter: Interpreter, a: Type, b: Type, any_size: set[Dim] |
     return tensor(dtype, sizes, a.device)
 
 
-def run_unknown_loop(interpreter: Interpreter, node: ast.While | ast.For, until: Value | SymDim) -> Returned | None:
+def run_unknown_loop(interpreter: Follower, node: ast.While | ast.For, until: Value | SymDim) -> Returned | None:
     """A loop whose end depends on data: its body becomes a region, run once for any iteration."""
     any_size: set[Dim] = set()
     for _ in range(6):
@@ -301,7 +324,7 @@ def run_unknown_loop(interpreter: Interpreter, node: ast.While | ast.For, until:
 
 
 class _Loop:
-    def __init__(self, interpreter: Interpreter, node: ast.While | ast.For, until: Value | SymDim, any_size: set[Dim]) -> None:
+    def __init__(self, interpreter: Follower, node: ast.While | ast.For, until: Value | SymDim, any_size: set[Dim]) -> None:
         self._interpreter = interpreter
         self._node = node
         self._until = until

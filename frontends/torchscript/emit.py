@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.torch_common.dtypes import C10_DTYPES
-from irscope.frontends.torch_common.fake import FakeTypes
-from irscope.frontends.torch_common.foreign import foreign_attrs
-from irscope.frontends.torch_common.lowering import AtenCall, Lowered
-from irscope.frontends.torch_common.signatures import Argument, Param, Signature, resolve
-from irscope.frontends.torch_common.table import lower
-from irscope.frontends.torchscript.literals import MAKERS, make_tensor
-from irscope.frontends.torchscript.packed import flattened, pack, result_type, unpack
-from irscope.frontends.torchscript.values import Item, KnownTensor
-from irscope.ir.dims import SymDim, unknown
+from irscope.frontends.torch_lowering.dtypes import C10_DTYPES
+from irscope.frontends.torch_lowering.fake import FakeTypes
+from irscope.frontends.torch_lowering.lowering import AtenCall, Lowered
+from irscope.frontends.torch_lowering.signatures import Argument, Param, Signature, foreign_attrs, resolve
+from irscope.frontends.torch_lowering.table import lower
+from irscope.frontends.torchscript.plain import NotKnown
+from irscope.frontends.torchscript.source import ScriptClass
+from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject
+from irscope.ir.dims import Dim, SymDim, floordiv, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Names, Node, Role, Value
-from irscope.ir.places import Literal, Loc, Scope
+from irscope.ir.places import Literal, Loc, Scalar, Scope
 from irscope.ir.program import Called
-from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, TensorType, Type, scalar, tensor
+from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type, scalar, tensor
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Known, OpCall, RuleContext, RuleError
 from irscope.ops.values import to_array
@@ -279,3 +278,224 @@ def _converted(value: Argument, param: Param) -> Argument:
     if value == "cpu" and param.kind.startswith("Device"):
         return None
     return value
+
+
+# -- tensors that code makes from numbers it knows ---------------------------------------------------------------------
+
+
+MAKERS = frozenset({"tensor", "as_tensor", "asarray"})
+
+
+def make_tensor(emitter: Emitter, args: Sequence[Item], named: Mapping[str, Item]) -> Item:
+    """The constant that torch.tensor makes of a number or of nested lists of numbers."""
+    data = args[0] if args else named.get("data")
+    given = named.get("dtype", args[1] if len(args) > 1 else None)
+    dtype = C10_DTYPES.get(given, DType.UNKNOWN) if isinstance(given, int) else None
+    if isinstance(data, KnownTensor):
+        return KnownTensor(data.number, dtype or data.dtype)
+    if isinstance(data, Value):
+        if isinstance(data.type, ScalarType):
+            return emitter.op("tensor.from_scalar", (data,), {"dtype": dtype or data.type.dtype}, "aten::tensor")
+        if dtype is None:
+            return emitter.call("aten", "clone", [data], {})
+        return emitter.call("aten", "to", [data], {"dtype": given})
+    if isinstance(data, bool | int | float | SymDim):
+        return KnownTensor(data, dtype or _usual_dtype([data]))
+    shape, flat = _flattened(data)
+    if any(isinstance(item, KnownTensor | Value | SymDim) for item in flat):
+        return _stacked_numbers(emitter, data, given)
+    numbers = [item for item in flat if isinstance(item, bool | int | float | complex)]
+    if len(numbers) != len(flat):
+        raise NotKnown
+    type_ = tensor(dtype or _usual_dtype(numbers), shape)
+    values: list[Scalar] = [float(n) if type_.dtype.is_float and not isinstance(n, complex) else n for n in numbers]
+    made = emitter.main.add_weight(type_, None, Role.CONSTANT, Literal(tuple(values)))
+    known = to_array(values, type_)
+    if known is not None:
+        emitter.remember(made, known)
+    return made
+
+
+def _usual_dtype(numbers: Sequence[Item]) -> DType:
+    """PyTorch's default element type for some numbers."""
+    if any(isinstance(number, complex) for number in numbers):
+        return DType.C64
+    if not numbers or any(isinstance(number, float) for number in numbers):
+        return DType.F32
+    return DType.BOOL if all(isinstance(number, bool) for number in numbers) else DType.I64
+
+
+def _flattened(data: Item) -> tuple[list[int], list[Item]]:
+    """Sizes of nested lists, and their elements in order."""
+    shape: list[int] = []
+    level: list[Item] = [data]
+    while level and all(isinstance(item, list | tuple) for item in level):
+        rows = [item for item in level if isinstance(item, list | tuple)]
+        shape.append(len(rows[0]))
+        if any(len(row) != len(rows[0]) for row in rows):
+            raise NotKnown
+        level = [part for row in rows for part in row]
+    return shape, level
+
+
+def _stacked_numbers(emitter: Emitter, data: Item, dtype: Item) -> Item:
+    """A list of sizes or of tensors of one element."""
+    if not isinstance(data, list | tuple):
+        raise NotKnown
+    parts = [
+        emitter.value_of(item if isinstance(item, Value | KnownTensor) else KnownTensor(_plain_number(item), _usual_dtype([item])))
+        for item in data
+    ]
+    made = emitter.call("aten", "stack", [parts], {})
+    return made if dtype is None else emitter.call("aten", "to", [made], {"dtype": dtype})
+
+
+def _plain_number(item: Item) -> bool | int | float | SymDim:
+    if not isinstance(item, bool | int | float | SymDim):
+        raise NotKnown
+    return item
+
+
+# -- operators that only TorchScript has -------------------------------------------------------------------------------
+# irscope has no records of them: quantised layers with packed weights, oneDNN's. They stay foreign; their results' types are told here,
+# and the weights inside packed objects become operands, so that they count.
+
+
+_PACKED = ScriptClass("packed weights", "")
+_SETTINGS = ("stride", "padding", "dilation", "groups")
+Fresh = Callable[[], Dim]
+
+
+def pack(name: str, args: Sequence[Item]) -> ScriptObject | None:
+    """What `quantized.linear_prepack(weight, bias)` and its like return; None where the name is another."""
+    if "_prepack" not in name:
+        return None
+    made = ScriptObject(_PACKED, {"weight": args[0], "bias": args[1] if len(args) > 1 else None})
+    rest = args[3:] if name.startswith("conv_transpose") else args[2:]
+    made.attrs.update(zip(_SETTINGS, rest, strict=False))
+    return made
+
+
+def unpack(name: str, args: Sequence[Item]) -> tuple[Item, ...] | None:
+    """The weight and bias in a packed object."""
+    if "_unpack" not in name or not args or not isinstance(args[0], ScriptObject):
+        return None
+    return args[0].attrs.get("weight"), args[0].attrs.get("bias")
+
+
+def flattened(args: Sequence[Item]) -> list[Item]:
+    """Arguments with the tensors of packed objects in the objects' place."""
+    found: list[Item] = []
+    pending = list(reversed(args))
+    seen: set[int] = set()
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, ScriptObject):
+            found.append(item)
+        elif id(item) not in seen:
+            seen.add(id(item))
+            pending.extend(reversed([part for part in _packed_parts(item) if isinstance(part, Value | ScriptObject)]))
+    return found
+
+
+def _packed_parts(item: ScriptObject) -> list[Item]:
+    parts: list[Item] = []
+    for part in item.attrs.values():
+        parts.extend(part if isinstance(part, list | tuple) else (part,))
+    return parts
+
+
+def result_type(namespace: str, name: str, args: Sequence[Item], fresh: Fresh) -> Type | None:
+    """The type of a foreign operator's one result; None where nothing is known of it."""
+    first = _packed_type(args[0]) if args else None
+    if first is None:
+        return None
+    if name in _SAME:
+        return first
+    if name in _RETYPED:
+        return _with_dtype(first, _RETYPED[name](args))
+    if name == "mkldnn_convolution" and len(args) > 1:
+        return _unknown_convolution(first, fresh)
+    if namespace != "quantized":
+        return None
+    return _quantized(name, first, args, fresh)
+
+
+def _quantized(name: str, first: TensorType, args: Sequence[Item], fresh: Fresh) -> Type | None:
+    packed = next((arg for arg in args if isinstance(arg, ScriptObject)), None)
+    dtype = DType.F32 if "_dynamic" in name else first.dtype
+    weight = _weight(packed) if packed is not None else None
+    if packed is not None and weight is None:
+        return tensor(dtype, None)
+    if name.startswith("linear") and weight is not None and weight.shape and first.shape:
+        return tensor(dtype, (*first.shape[:-1], weight.shape[0]))
+    if name.startswith("conv") and packed is not None and weight is not None:
+        if "transpose" in name:
+            return _unknown_convolution(first.with_dtype(dtype), fresh)
+        return _quantized_convolution(first, weight, packed, dtype)
+    others = [type_ for arg in args[1:] if (type_ := _packed_type(arg)) is not None and type_.shape]
+    if packed is None and all(other.shape == first.shape for other in others):
+        return first
+    return tensor(first.dtype, None)
+
+
+def _packed_type(item: Item) -> TensorType | None:
+    if isinstance(item, KnownTensor):
+        return tensor(item.dtype, ())
+    if isinstance(item, list | tuple) and item:
+        return _packed_type(item[0])
+    return item.type if isinstance(item, Value) and isinstance(item.type, TensorType) else None
+
+
+def _with_dtype(type_: TensorType, dtype: DType) -> TensorType:
+    return tensor(dtype, type_.shape, type_.device)
+
+
+def _code(position: int) -> Callable[[Sequence[Item]], DType]:
+    def read(args: Sequence[Item]) -> DType:
+        code = args[position] if position < len(args) else None
+        return C10_DTYPES.get(code, DType.UNKNOWN) if isinstance(code, int) else DType.UNKNOWN
+
+    return read
+
+
+def _weight(packed: ScriptObject) -> TensorType | None:
+    """The type of a packed object's weight: its tensor of most axes."""
+    types = [type_ for item in flattened([packed]) if (type_ := _packed_type(item)) is not None and type_.shape]
+    return max(types, key=lambda type_: len(type_.shape or ()), default=None)
+
+
+def _quantized_convolution(x: TensorType, weight: TensorType, packed: ScriptObject, dtype: DType) -> TensorType:
+    if x.shape is None or weight.shape is None:
+        return tensor(dtype, None)
+    axes = len(x.shape) - 2
+    stride, padding, dilation = (
+        _spatial_sizes(packed, key, axes, default) for key, default in (("stride", 1), ("padding", 0), ("dilation", 1))
+    )
+    sizes = [
+        floordiv(size + 2 * p - d * (kernel - 1) - 1, s) + 1
+        for size, kernel, s, p, d in zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=False)
+    ]
+    return tensor(dtype, (x.shape[0], weight.shape[0], *sizes))
+
+
+def _spatial_sizes(packed: ScriptObject, key: str, axes: int, default: int) -> list[int]:
+    found = packed.attrs.get(key)
+    sizes = [item for item in found if isinstance(item, int)] if isinstance(found, list | tuple) else []
+    return (sizes * axes)[:axes] if sizes else [default] * axes
+
+
+def _unknown_convolution(x: TensorType, fresh: Fresh) -> TensorType:
+    """A convolution whose weight is not in the file as a tensor."""
+    if x.shape is None:
+        return x
+    return x.with_shape((x.shape[0], *(fresh() for _ in x.shape[1:])))
+
+
+_SAME = frozenset({"to_mkldnn", "to_dense", "mkldnn_reorder_conv2d_weight"})
+_RETYPED: dict[str, Callable[[Sequence[Item]], DType]] = {
+    "dequantize": lambda args: DType.F32,
+    "quantize_per_tensor": _code(3),
+    "quantize_per_channel": _code(4),
+    "quantize_per_tensor_dynamic": _code(1),
+}

@@ -1,21 +1,26 @@
-"""What a method is called with: recorded by tracing, given by the user, or missing."""
+"""What a method is called with: recorded by tracing, given by the user, or guessed from the first use of each input."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.torch_common.payloads import pickled_type
-from irscope.frontends.torch_common.pickled import PickledTensor
-from irscope.frontends.torchscript.emit import Emitter
-from irscope.frontends.torchscript.source import Function
-from irscope.frontends.torchscript.values import Item
+from irscope.frontends.files.pickled import PickledTensor, pickled_type
+from irscope.frontends.torchscript.emit import Emitter, flattened
+from irscope.frontends.torchscript.interpreter import dotted
+from irscope.frontends.torchscript.source import Function, Source
+from irscope.frontends.torchscript.values import Item, ScriptObject
 from irscope.ir.dims import SymDim, symbol
+from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
 from irscope.ir.program import Assumed
-from irscope.ir.types import TensorType, Type
+from irscope.ir.types import TensorType, Type, tensor
 
 _MOST_ITEMS = 100_000
 _PLAIN: dict[str, Item] = {"float": 1.0, "bool": False}
@@ -124,3 +129,345 @@ class Inputs:
                     for part in dim.symbols():
                         self.symbols[str(part)] = part
         return self._emitter.main.add_input(type_, self._emitter.names.unique(name))
+
+
+# -- types from use, at usual sizes, tried out until the model accepts them --------------------------------------------
+
+
+_MOST_ATTEMPTS = 80
+# What published models are trained and evaluated at, the most frequent first.
+_PICTURES = (224, 256, 384, 299, 512, 32, 28, 518, 336, 448, 240, 288, 320, 380, 64, 96, 128, 160, 192, 640, 800, 1024)
+_LENGTHS = (128, 512, 77, 64, 256, 1024, 32, 16, 8, 2048)
+_SAMPLES = 16_000
+"""One second of sound as speech models take it."""
+_FRAMES = 16
+"""Pictures of a video; the classifiers of torchvision take 16 of half the usual height and width."""
+_LEAST_ASSERTED, _MOST_ASSERTED = 4, 16_384
+"""A number that a size is compared with is a size itself if it is no count of channels or axes."""
+_INDEX_NAMES = ("id", "token", "index", "indices", "label")
+
+Types = dict[str, TensorType]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run of the code with some types said."""
+
+    accepted: bool
+    compared: Sequence[tuple[int, int]] = ()
+    """Whole numbers that the code compared with one another."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A type for every input, such that the model accepts them all."""
+
+    types: Types
+    how: str
+    """Where the sizes come from."""
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What inputs are tried at."""
+
+    height: int = _PICTURES[0]
+    width: int = _PICTURES[0]
+    length: int = _LENGTHS[0]
+
+    def asserted(self, verdict: Verdict) -> Iterator[_Sizes]:
+        """These sizes with some replaced by numbers that the code compared them with."""
+        pairs = [pair for a, b in verdict.compared if a != b for pair in ((a, b), (b, a))]
+        for tried, wanted in pairs:
+            if _LEAST_ASSERTED <= wanted <= _MOST_ASSERTED:
+                height, width, length = (wanted if own == tried else own for own in (self.height, self.width, self.length))
+                for one in (
+                    _Sizes(height, width, length),
+                    _Sizes(height, self.width, self.length),
+                    _Sizes(self.height, width, self.length),
+                ):
+                    if one != self:
+                        yield one
+
+
+def guess_types(uses: Mapping[str, Use | None], accepts: Callable[[Types], Verdict]) -> Guess | None:
+    """Usual sizes, those that the code asserts where it takes no others; None where nothing tried is accepted."""
+    usual = deque(_usual(uses))
+    asserted: deque[_Sizes] = deque()
+    tried: set[tuple[TensorType, ...]] = set()
+    while usual or asserted:
+        is_asserted = bool(asserted)
+        sizes = asserted.popleft() if asserted else usual.popleft()
+        for types in _combinations(uses, sizes):
+            key = tuple(types.values())
+            if key in tried:
+                continue
+            if len(tried) >= _MOST_ATTEMPTS:
+                return None
+            tried.add(key)
+            verdict = accepts(types)
+            if verdict.accepted:
+                return Guess(types, "sizes that the code asserts" if is_asserted else "usual sizes that the code accepts")
+            asserted.extend(sizes.asserted(verdict))
+    return None
+
+
+def _usual(uses: Mapping[str, Use | None]) -> Iterator[_Sizes]:
+    """Sizes in the order in which they are tried: of pictures where the model takes any, else of sequences."""
+    if any(use is not None and use.kind == "convolution" and use.axes > 1 for use in uses.values()):
+        yield from (_Sizes(size, size) for size in (*_PICTURES, *range(16, 513, 16)))
+    else:
+        yield from (_Sizes(length=length) for length in _LENGTHS)
+
+
+_LIKELIEST = 6
+"""Combinations of types of all inputs that are tried at each size."""
+
+
+def _combinations(uses: Mapping[str, Use | None], sizes: _Sizes) -> Iterator[Types]:
+    """Types for all inputs at once, the likeliest first."""
+    choices = [_candidates(name, use, sizes) for name, use in uses.items()]
+    return (dict(zip(uses, types, strict=True)) for types in itertools.islice(itertools.product(*choices), _LIKELIEST))
+
+
+def _candidates(name: str, use: Use | None, sizes: _Sizes) -> Sequence[TensorType]:
+    length = sizes.length
+    if use is None:
+        if any(part in name.lower() for part in _INDEX_NAMES):
+            return [tensor(DType.I64, (1, length))]
+        picture = (1, 3, sizes.height, sizes.width)
+        shapes: tuple[tuple[int, ...], ...] = ((1, length), (1, length, length), picture, (length,), (1,), ())
+        return [tensor(DType.F32, shape) for shape in shapes]
+    dtype = use.dtype if use.dtype.is_float else DType.F32
+    if use.kind == "convolution":
+        return [tensor(dtype, (1, use.size, *_window(use.axes, use.size, sizes)))]
+    if use.kind == "embedding":
+        return [tensor(DType.I64, (1, length)), tensor(DType.I64, (length,))]
+    if use.kind == "recurrent":
+        shape = (1, length, use.size) if use.batch_first else (length, 1, use.size)
+        return [tensor(dtype, shape)]
+    if use.kind == "norm":
+        return [tensor(dtype, (2, use.size, *_window(axes, use.size, sizes))) for axes in (2, 0, 1, 3)]
+    return [tensor(dtype, (*lead, use.size)) for lead in ((1,), (1, length), (1, length, length), ())]
+
+
+def _window(axes: int, channels: int, sizes: _Sizes) -> tuple[int, ...]:
+    """Sizes of the axes that a convolution goes along: of a sequence or a sound, a picture, a video."""
+    if axes == 1:
+        return (_SAMPLES if channels == 1 and sizes.length == _LENGTHS[0] else sizes.length,)
+    picture = (sizes.height, sizes.width)
+    return picture if axes == 2 else (_FRAMES, *(size // 2 for size in picture)) if axes == 3 else ()
+
+
+# -- the first use of an input, found by use-def chains in the code without running it ---------------------------------
+
+
+_DEEPEST = 40
+_MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Use:
+    """A layer that an input reaches: convolution, linear, embedding, recurrent or norm."""
+
+    kind: str
+    size: int
+    """Channels or features."""
+    axes: int = 0
+    """Axes of a convolution's window."""
+    batch_first: bool = False
+    dtype: DType = DType.F32
+
+
+class _Reached(Exception):
+    def __init__(self, use: Use) -> None:
+        super().__init__(use.kind)
+        self.use = use
+
+
+_INPUT = object()
+"""Marks the input and everything computed from it."""
+
+
+def find_use(source: Source, constants: Sequence[Item], module: ScriptObject, method: Function, name: str) -> Use | None:
+    """The first layer that the input of this name reaches; None where there is none."""
+    try:
+        _Follower(source, constants).run(method, {method.params[0]: module, name: _INPUT}, 0)
+    except _Reached as reached:
+        return reached.use
+    return None
+
+
+class _Follower:
+    def __init__(self, source: Source, constants: Sequence[Item]) -> None:
+        self._source = source
+        self._constants = constants
+        self._steps = 0
+
+    def run(self, function: Function, env: dict[str, Item], depth: int) -> Item:
+        if depth > _DEEPEST:
+            return None
+        pending: list[ast.stmt] = list(reversed(function.node.body))
+        returned: Item = None
+        while pending:
+            self._steps += 1
+            if self._steps > _MOST_STEPS:
+                return None
+            node = pending.pop()
+            if isinstance(node, ast.Assign):
+                self._assign(node.targets[0], self._eval(node.value, env, depth), env)
+            elif isinstance(node, ast.Expr):
+                self._eval(node.value, env, depth)
+            elif isinstance(node, ast.Return) and node.value is not None:
+                found = self._eval(node.value, env, depth)
+                returned = found if returned is None else returned
+            elif isinstance(node, ast.If):
+                pending.extend([*reversed(node.orelse), *reversed(node.body)])
+            elif isinstance(node, ast.For | ast.While):
+                pending.extend(reversed(node.body))
+        return returned
+
+    def _assign(self, target: ast.expr, item: Item, env: dict[str, Item]) -> None:
+        if isinstance(target, ast.Name):
+            if item is not None or target.id not in env:
+                env[target.id] = item
+        elif isinstance(target, ast.Tuple | ast.List):
+            parts = list(item) if isinstance(item, list | tuple) and len(item) == len(target.elts) else [item] * len(target.elts)
+            for part, value in zip(target.elts, parts, strict=True):
+                self._assign(part, value if item is not _INPUT else _INPUT, env)
+
+    def _eval(self, node: ast.expr, env: dict[str, Item], depth: int) -> Item:
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return env.get(node.id)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, env, depth)
+        if isinstance(node, ast.List | ast.Tuple):
+            return [self._eval(part, env, depth) for part in node.elts]
+        if isinstance(node, ast.Subscript):
+            owner = self._eval(node.value, env, depth)
+            place = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            if isinstance(owner, list | tuple) and isinstance(place, int) and -len(owner) <= place < len(owner):
+                return owner[place]
+            return _INPUT if owner is _INPUT else None
+        if isinstance(node, ast.Call):
+            return self._call(node, env, depth)
+        parts = [self._eval(part, env, depth) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+        return _INPUT if _INPUT in parts else None
+
+    def _attribute(self, node: ast.Attribute, env: dict[str, Item], depth: int) -> Item:
+        path = dotted(node) or ""
+        if path.startswith("CONSTANTS.c") and path[11:].isdigit() and int(path[11:]) < len(self._constants):
+            return self._constants[int(path[11:])]
+        if path.startswith("__torch__."):
+            return self._source.function(path)
+        owner = self._eval(node.value, env, depth)
+        return owner.attrs.get(node.attr) if isinstance(owner, ScriptObject) else None
+
+    def _call(self, node: ast.Call, env: dict[str, Item], depth: int) -> Item:
+        path = dotted(node.func) or ""
+        args = [self._eval(arg, env, depth) for arg in node.args]
+        if path in ("annotate", "unchecked_cast"):
+            return args[1]
+        if path == "getattr" and len(args) == 2:
+            return args[0].attrs.get(str(args[1])) if isinstance(args[0], ScriptObject) else None
+        reached = any(arg is _INPUT or (isinstance(arg, list) and _INPUT in arg) for arg in args)
+        function = self._source.function(path) if path.startswith("__torch__.") else env.get(path)
+        if isinstance(function, Function):
+            return self.run(function, dict(zip(function.params, args, strict=False)), depth + 1) if reached else None
+        if path.startswith("torch."):
+            return self._layer(path[6:], args) if reached else None
+        if path.startswith("ops.quantized."):
+            return self._quantized(path, args) if reached else None
+        owner = self._eval(node.func.value, env, depth) if isinstance(node.func, ast.Attribute) else None
+        if isinstance(owner, ScriptObject) and isinstance(node.func, ast.Attribute):
+            method = owner.cls.methods.get(node.func.attr)
+            if method is None or not reached:
+                return None
+            return self.run(method, dict(zip(method.params, [owner, *args], strict=False)), depth + 1)
+        return _INPUT if owner is _INPUT or reached else None
+
+    def _quantized(self, path: str, args: Sequence[Item]) -> Item:
+        """A layer with packed weights, which is called like the ordinary one."""
+        weights = [item for item in flattened(args[1:2]) if isinstance(item, Value)]
+        name = "linear" if ".linear" in path else "conv2d" if ".conv" in path else ""
+        return self._layer(name, [args[0], *weights[:1]]) if weights and name else _INPUT
+
+    def _layer(self, name: str, args: Sequence[Item]) -> Item:
+        rule = _LAYERS.get(name)
+        if rule is not None:
+            use = rule(args)
+            if use is not None:
+                raise _Reached(use)
+        return None if name in _QUESTIONS else _INPUT
+
+
+_QUESTIONS = frozenset({"size", "dim", "len", "numel", "__isnot__", "__is__"})
+
+
+def _weight(args: Sequence[Item], position: int) -> TensorType | None:
+    item = args[position] if position < len(args) else None
+    type_ = item.type if isinstance(item, Value) else None
+    return type_ if isinstance(type_, TensorType) and type_.shape and all(isinstance(size, int) for size in type_.shape) else None
+
+
+def _features(kind: str, place: int, weight_at: int, input_at: int = 0) -> Callable[[Sequence[Item]], Use | None]:
+    """A layer whose weight has the input's features on one of its axes."""
+
+    def read(args: Sequence[Item]) -> Use | None:
+        weight = _weight(args, weight_at)
+        if weight is None or weight.shape is None or len(weight.shape) < abs(place):
+            return None
+        if input_at >= len(args) or args[input_at] is not _INPUT:
+            return None
+        return Use(kind, _int(weight.shape[place]), dtype=weight.dtype)
+
+    return read
+
+
+def _convolution_use(groups_at: int, transposed: bool = False) -> Callable[[Sequence[Item]], Use | None]:
+    def read(args: Sequence[Item]) -> Use | None:
+        weight = _weight(args, 1)
+        if weight is None or weight.shape is None or args[0] is not _INPUT or len(weight.shape) < 3:
+            return None
+        groups = args[groups_at] if groups_at < len(args) else 1
+        channels = _int(weight.shape[0]) if transposed else _int(weight.shape[1]) * _int(groups)
+        return Use("convolution", channels, len(weight.shape) - 2, dtype=weight.dtype)
+
+    return read
+
+
+def _recurrent_use(args: Sequence[Item]) -> Use | None:
+    weights = next((arg for arg in args[2:4] if isinstance(arg, list) and arg and isinstance(arg[0], Value)), None)
+    weight = _weight(weights, 0) if isinstance(weights, list) else None
+    if weight is None or weight.shape is None or args[0] is not _INPUT:
+        return None
+    return Use("recurrent", _int(weight.shape[-1]), batch_first=args[-1] is True, dtype=weight.dtype)
+
+
+def _int(item: object) -> int:
+    return item if isinstance(item, int) and not isinstance(item, bool) else 1
+
+
+_LAYERS: dict[str, Callable[[Sequence[Item]], Use | None]] = {
+    **{f"conv{axes}d": _convolution_use(6) for axes in (1, 2, 3)},
+    **{f"conv_transpose{axes}d": _convolution_use(6, True) for axes in (1, 2, 3)},
+    "_convolution": _convolution_use(8),
+    "linear": _features("linear", -1, 1),
+    "matmul": _features("linear", -2, 1),
+    "mm": _features("linear", -2, 1),
+    "addmm": _features("linear", -2, 2, 1),
+    "layer_norm": _features("linear", -1, 2),
+    "embedding": _features("embedding", 0, 0, 1),
+    "embedding_bag": _features("embedding", 0, 0, 1),
+    "batch_norm": _features("norm", 0, 1),
+    "group_norm": _features("norm", 0, 2),
+    "lstm_cell": _features("linear", -1, 2),
+    "gru_cell": _features("linear", -1, 2),
+    "rnn_tanh_cell": _features("linear", -1, 2),
+    "lstm": _recurrent_use,
+    "gru": _recurrent_use,
+    "rnn_tanh": _recurrent_use,
+    "rnn_relu": _recurrent_use,
+}

@@ -9,16 +9,13 @@ from irscope.budget import OverBudget
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.torch_common.archive import Archive
-from irscope.frontends.torch_common.fake import FakeTypes
+from irscope.frontends.files.archive import Archive
+from irscope.frontends.torch_lowering.fake import FakeTypes
 from irscope.frontends.torchscript.emit import Emitter
-from irscope.frontends.torchscript.guess import Guess, Types, Verdict, guess_types
-from irscope.frontends.torchscript.inputs import Inputs
+from irscope.frontends.torchscript.inputs import Guess, Inputs, Types, Verdict, find_use, guess_types
 from irscope.frontends.torchscript.interpreter import Interpreter
-from irscope.frontends.torchscript.origins import Origins
-from irscope.frontends.torchscript.reach import find_use
 from irscope.frontends.torchscript.source import Function, Source
-from irscope.frontends.torchscript.state import Pickles, State
+from irscope.frontends.torchscript.state import Origins, Pickles, State
 from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, ScriptRaise, TensorList
 from irscope.ir.graph import Graph, Value
 from irscope.ir.program import TORCHSCRIPT, Assumed, Program

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from irscope.budget import admit, claim
 from irscope.errors import LoadError
-from irscope.frontends.torch_common.archive import Archive
+from irscope.frontends.files.archive import Archive
 
 _LARGEST_FILE = 32 << 20
 _PARSED_CODE = 30

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from irscope.frontends.torchscript.source import ScriptClass
+from irscope.frontends.torchscript.source import Function, ScriptClass
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
+from irscope.ir.places import Loc
 from irscope.ir.types import ScalarType, TensorType
 
 Item: TypeAlias = object
@@ -45,6 +46,26 @@ class TensorList:
 @dataclass(frozen=True, slots=True)
 class Uninitialized:
     """What a variable holds in a branch that never reads it."""
+
+
+@dataclass
+class Frame:
+    """One running function."""
+
+    function: Function
+    module: ScriptObject | None
+    """The module whose method this is, or whose code called it."""
+    env: dict[str, Item] = field(default_factory=dict)
+    caller: Loc | None = None
+    outer: Frame | None = None
+    """The function that called this one."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """Control flow left the function."""
+
+    item: Item
 
 
 class ScriptRaise(Exception):

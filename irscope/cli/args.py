@@ -14,7 +14,7 @@ from irscope.budget import Allowance
 from irscope.errors import UsageError
 from irscope.files import is_stream, link_target, refuse_link
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.named.names import is_name
+from irscope.frontends.zoo.names import is_name
 from irscope.ir.spelling import parse_type
 from irscope.ir.types import Type
 from irscope.passkit.instruments import ProgressLine

@@ -13,8 +13,8 @@ from irscope.cli.args import load_options
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_text
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.named.find import check_installed
-from irscope.frontends.named.names import is_name
+from irscope.frontends.zoo.names import is_name
+from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
 from irscope.passes.ort_order import OrtOrder, verdict
 from irscope.passes.reorder import Reorder
@@ -37,7 +37,7 @@ def export_named_model(text: str, options: LoadOptions, target: Path) -> ExitCod
             hint="`--schedule` writes a file's nodes in another order; for example `irscope export torchvision:resnet50 -o resnet50.onnx`",
         )
     check_installed(text)
-    from irscope.frontends.named.exporting import export_named
+    from irscope.frontends.zoo.load import export_named
 
     files = export_named(text, options, target)
     sys.stderr.write("weights are random\n" + "".join(f"wrote {path}\n" for path in files))
@@ -51,7 +51,7 @@ def as_file(args: argparse.Namespace, target: Path) -> Iterator[None]:
         yield
         return
     check_installed(args.model)
-    from irscope.frontends.named.exporting import export_named
+    from irscope.frontends.zoo.load import export_named
 
     with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
         path = Path(folder) / target.name

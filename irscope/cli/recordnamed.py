@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.named.load import make_named
+from irscope.frontends.zoo.load import make_named
 from irscope.ir.spelling import parse_type
 
 

@@ -11,7 +11,7 @@ from irscope.cli.args import load_options
 from irscope.cli.run import report_diagnostics
 from irscope.errors import UsageError
 from irscope.frontends.detect import detect
-from irscope.frontends.named.names import is_name
+from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import input_option, typed
 from irscope.ir.dims import SymDim, bounds
 from irscope.ir.graph import Graph, Value

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from irscope import __version__
 from irscope.cli.args import FORMATS, add_output_file
 from irscope.errors import UsageError
-from irscope.frontends.named.find import is_installed, names_of
-from irscope.frontends.named.names import PACKAGES
+from irscope.frontends.zoo.names import PACKAGES
+from irscope.frontends.zoo.packages import is_installed, names_of
 from irscope.report.options import RenderOptions
 from irscope.report.renderers import write_document
 from irscope.report.report import Document, ModelInfo, Report

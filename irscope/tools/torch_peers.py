@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
+from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value

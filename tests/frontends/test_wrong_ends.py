@@ -14,7 +14,7 @@ import pytest
 from irscope.cli.main import main
 
 MODELS = Path(__file__).parents[2] / "samples" / "models"
-FRONTENDS = {"onnx": "cnn.onnx", "exported": "net.pt2", "torchscript": "net.pt", "text": "../tagger.irs"}
+FRONTENDS = {"onnx": "cnn.onnx", "exported": "net.pt2", "torchscript": "net.pt", "files.text": "../tagger.irs"}
 
 
 @pytest.mark.parametrize(("frontend", "name"), FRONTENDS.items())

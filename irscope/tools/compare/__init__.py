@@ -12,7 +12,7 @@ from typing import Final
 
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.named.names import is_name
+from irscope.frontends.zoo.names import is_name
 from irscope.ir.graph import paused_gc
 from irscope.ir.spelling import parse_type
 from irscope.passkit.settings import Settings

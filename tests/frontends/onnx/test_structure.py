@@ -8,8 +8,8 @@ from onnx import TensorProto, helper
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.onnx import body as body_module
-from irscope.frontends.onnx.lower import find_lowering
+from irscope.frontends.onnx import program as program_module
+from irscope.frontends.onnx.program import find_lowering
 from irscope.ir.graph import Graph
 from irscope.ir.verify import check
 from tests.frontends.onnx.build import BOOL, FLOAT, INT64, graph, ints, load, lowered, model, shown, value
@@ -257,7 +257,9 @@ def test_long_chains_of_functions_are_refused() -> None:
 
 
 def test_operators_defined_by_others_are_inlined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_module, "find_lowering", lambda domain, name: None if name == "LessOrEqual" else find_lowering(domain, name))
+    monkeypatch.setattr(
+        program_module, "find_lowering", lambda domain, name: None if name == "LessOrEqual" else find_lowering(domain, name)
+    )
     assert [made.op for made in lowered("LessOrEqual", ["x", "z"])] == ["compare.less", "compare.equal", "math.or"]
 
 

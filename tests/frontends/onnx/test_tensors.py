@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from irscope.errors import LoadError
-from irscope.frontends.onnx.elements import DTYPES, pack_field, packed_size, unpack
+from irscope.frontends.onnx.types import DTYPES, pack_field, packed_size, unpack
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Role, Value
 from irscope.ir.places import Blob, Literal

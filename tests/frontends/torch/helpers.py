@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from irscope.diagnostics import DiagnosticSink
-from irscope.frontends import checkpoint, exported, torchscript
+from irscope.frontends import exported, torchscript
 from irscope.frontends.base import LoadOptions
+from irscope.frontends.files import checkpoint
 from irscope.ir.dims import equal
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Program

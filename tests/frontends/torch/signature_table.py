@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from irscope.frontends.torch_common import lower_training
+from irscope.frontends.torch_lowering.layers import TRAINING, TRAINING_RULES
 
-TABLE = Path(__file__).parents[3] / "frontends" / "torch_common" / "signatures.json"
+TABLE = Path(__file__).parents[3] / "frontends" / "torch_lowering" / "signatures.json"
 PRIVATE = {
     "_convolution",
     "_convolution_mode",
@@ -75,7 +75,7 @@ PRIVATE = {
     "__lshift__",
     "__rshift__",
 }
-TRAINING = frozenset({*lower_training.TEMPLATES, *lower_training.RULES})
+TRAINING = frozenset({*TRAINING, *TRAINING_RULES})
 """Backward operators and those over lists of tensors, which only training has."""
 UNWANTED = re.compile(r"backward|(?<!fresh)_copy$|^(cudnn|miopen|mkldnn|mps|sparse|fbgemm|quantized|q_)|Dimname|_for_sparse|_nested")
 

@@ -10,8 +10,8 @@ import pytest
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends import checkpoint
 from irscope.frontends.base import LoadOptions
+from irscope.frontends.files import checkpoint
 from irscope.ir.places import FileRegion
 
 

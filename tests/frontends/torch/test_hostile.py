@@ -13,10 +13,11 @@ import pytest
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends import checkpoint, exported, torchscript
+from irscope.frontends import exported, torchscript
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.torch_common.archive import Archive
-from irscope.frontends.torch_common.pickled import Stub, read_pickle
+from irscope.frontends.files import checkpoint
+from irscope.frontends.files.archive import Archive
+from irscope.frontends.files.pickled import Stub, read_pickle
 
 READERS = {"pt2": exported, "pt": torchscript, "save": checkpoint}
 

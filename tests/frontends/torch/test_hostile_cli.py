@@ -172,7 +172,7 @@ def within(child: str, path: Path) -> subprocess.CompletedProcess[str]:
 
 MEASURED = (
     "import resource, sys; from irscope.cli.main import main\n"
-    "import irscope.session, irscope.frontends.exported, irscope.frontends.torchscript, irscope.frontends.checkpoint\n"
+    "import irscope.session, irscope.frontends.exported, irscope.frontends.torchscript, irscope.frontends.files.checkpoint\n"
     "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
     "code = main(['run', '--passes', 'shapes,params', sys.argv[1]])\n"
     "print(); print(code, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)\n"

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from irscope.frontends.torch_common.dtypes import C10_DTYPES, NAMED_DTYPES, SERIALIZED_DTYPES
-from irscope.frontends.torch_common.signatures import overloads, resolve
-from irscope.frontends.torch_common.table import TEMPLATES
+from irscope.frontends.torch_lowering.dtypes import C10_DTYPES, NAMED_DTYPES, SERIALIZED_DTYPES
+from irscope.frontends.torch_lowering.signatures import overloads, resolve
+from irscope.frontends.torch_lowering.table import TEMPLATES
 from irscope.ops.registry import find_op
 from tests.frontends.torch.signature_table import TABLE
 

@@ -16,7 +16,7 @@ from irscope.cli.main import main
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
-from irscope.frontends.torch_common.fake import FakeTypes
+from irscope.frontends.torch_lowering.fake import FakeTypes
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph
 from irscope.ir.types import tensor

@@ -10,7 +10,7 @@ from time import process_time
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
-from irscope.frontends.torch_common.dtypes import NAMED_DTYPES
+from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.ir.dims import Dim, SymDim, bind, equal
 from irscope.ir.graph import Value
 from irscope.ir.program import Program

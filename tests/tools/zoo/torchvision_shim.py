@@ -7,7 +7,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from irscope.frontends.named import torchvision_ops
+from irscope.frontends.zoo import packages
 
 _kept: list[torch.library.Library] = []
 """Libraries live as long as what they define."""
@@ -15,8 +15,8 @@ _kept: list[torch.library.Library] = []
 
 def load_torchvision() -> ModuleType:
     """The torchvision package; raises ImportError where it is not installed."""
-    package = torchvision_ops.load_torchvision()
-    if torchvision_ops.declared() and not _kept:
+    package = packages.load_torchvision()
+    if packages.declared() and not _kept:
         library = torch.library.Library("torchvision", "IMPL", "CPU")
         library.impl("nms", _nms)
         library.impl("roi_align", _roi_align)

@@ -10,8 +10,8 @@ import pytest
 from irscope.cli.main import main
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.named import load
-from irscope.frontends.named.recipe import Recipe, Wanted
+from irscope.frontends.zoo import load
+from irscope.frontends.zoo.recipes import Recipe, Wanted
 from irscope.ir.spelling import parse_type
 from irscope.session import open_model
 from irscope.tools.peers import PEERS, CannotCount, find_peers

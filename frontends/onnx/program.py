@@ -1,0 +1,622 @@
+"""Reads an ONNX model into a program."""
+
+from __future__ import annotations
+
+import functools
+import re
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from irscope.budget import spend
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.onnx.call import Call, Lowering, Mismatch, Operand
+from irscope.frontends.onnx.contrib import BLOCKED, CHANNELS_LAST, FOREIGN_OF_MICROSOFT, LEARNING, MICROSOFT, TRAINING
+from irscope.frontends.onnx.model import BLOCKED_DOMAIN, STANDARD, Model, domain_of, model_opsets, read_opsets, show_opsets, version_of
+from irscope.frontends.onnx.order import Row, free_names, in_order
+from irscope.frontends.onnx.reader import (
+    BAD_GRAPH,
+    BAD_INPUT_OPTION,
+    FOREIGN,
+    INPUT_WITH_VALUE,
+    MISUSED,
+    NOT_ONNX,
+    TOO_LARGE,
+    TRAINING_INFO,
+    ModelFile,
+    parse,
+    read_file,
+    refuse,
+    short,
+)
+from irscope.frontends.onnx.rules import Lower, Table, compile_rule
+from irscope.frontends.onnx.scopes import Scopes
+from irscope.frontends.onnx.standard import CONTROL, PREVIEW, TABLE
+from irscope.frontends.onnx.tensors import role_of
+from irscope.frontends.onnx.types import AttrValue, decode
+from irscope.ir.graph import Attr, Graph, Node, Role, Value, paused_gc
+from irscope.ir.places import Scope
+from irscope.ir.program import ONNX, Assumed, Program
+from irscope.ir.types import UNKNOWN_TENSOR, Type
+
+# -- the nodes of one graph: the main one, a region's, or the body of a function that is inlined -----------------------
+
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
+_LONGEST_TEXT = 1024
+_MOST_ITEMS = 256
+DEEPEST = 64
+"""Functions within functions and graphs within graphs, all together."""
+_HAS_METADATA = "metadata_props" in onnx.NodeProto.DESCRIPTOR.fields_by_name
+_HAS_OVERLOAD = "overload" in onnx.NodeProto.DESCRIPTOR.fields_by_name
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What to do with nodes of one operator."""
+
+    lower: Lower | None
+    """None for an operator that stands for a function."""
+    function: onnx.FunctionProto | None
+    constants: dict[str, Value]
+    """Those of the function, shared by its calls."""
+    domain: str
+    version: int
+    source: str
+    fewest: int
+    most: int
+
+    def check(self, given: int) -> None:
+        """Refuse a number of operands that the operator's schema does not allow."""
+        if not self.fewest <= given <= self.most:
+            allowed = str(self.fewest) if self.fewest == self.most else f"{self.fewest} to {self.most}"
+            raise Mismatch(f"it has {given} operands, not {allowed}")
+
+
+class Operators:
+    """What becomes of the nodes of each operator, looked up once a model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._found: dict[tuple[str, str, str, int], Operator] = {}
+
+    def find(self, opsets: Mapping[str, int], domain: str, op_type: str, overload: str) -> Operator:
+        """How nodes of an operator are lowered in graphs that import these operator sets."""
+        domain = domain_of(domain)
+        version = version_of(opsets, domain)
+        key = (domain, op_type, overload, version)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._resolve(domain, op_type, overload, version)
+        return found
+
+    def _resolve(self, domain: str, op_type: str, overload: str, version: int) -> Operator:
+        owner = "onnx" if domain == STANDARD else domain
+        source = f"{owner}::{op_type}@{version}"
+        function = self.model.functions.find(domain, op_type, overload)
+        if function is not None:
+            constants = self.model.functions.constants(function)
+            return Operator(None, function, constants, domain, version, source, 0, len(function.input))
+        known = min(version, onnx.defs.onnx_opset_version()) if domain == STANDARD else version
+        fewest, most = 0, 2**31
+        lower = find_lowering(domain, op_type)
+        try:
+            schema = onnx.defs.get_schema(op_type, known, domain)
+        except onnx.defs.SchemaError:
+            pass
+        else:
+            fewest, most = schema.min_input, schema.max_input
+            source = f"{owner}::{op_type}@{schema.since_version}"
+            # The definition by simpler operators, where the installed onnx has one that needs no types.
+            function = schema.function_body if lower is None and schema.function_body.node else None
+        if lower is None and function is None:
+            lower = _keep_foreign
+            name = _foreign_name(domain, op_type)
+            self.model.sink.note(
+                FOREIGN,
+                f"irscope does not know the operator {short(name)}",
+                hint=FOREIGN_REASONS.get((domain, op_type), "its results have the types that the file declares, and its cost is unknown"),
+                about=name,
+            )
+        return Operator(lower, function, {}, domain, version, source, fewest, most)
+
+
+class Body(Lowering):
+    """One level of names. A region's body sees the names around it; a function's body sees only its arguments."""
+
+    def __init__(
+        self,
+        operators: Operators,
+        graph: Graph,
+        opsets: Mapping[str, int],
+        scopes: Scopes,
+        *,
+        outer: Lowering | None = None,
+        depth: int = 0,
+        scope: Scope | None = None,
+    ) -> None:
+        if depth > DEEPEST:
+            raise refuse(TOO_LARGE, f"graphs and functions are nested more than {DEEPEST} deep", operators.model.where)
+        self.operators = operators
+        self.model = operators.model
+        self.graph = graph
+        self.opsets = opsets
+        self.scopes = scopes
+        self.outer = outer
+        self.depth = depth
+        self.scope = scope if scope is not None else scopes.root
+        """Scope of nodes that name none."""
+        self.values: dict[str, Operand] = {}
+        self.declared: dict[str, onnx.TypeProto] = {}
+        self.renamed: dict[str, str] = {}
+        """What results of a function are called where it is used."""
+        self.prefix = ""
+        self.arguments: Mapping[str, AttrValue] | None = None
+        self.constants: dict[str, Value] | None = None
+        self.origins = array("l")
+        """The number of the file's node that each node stands for which was lowered here."""
+        self._repeated: dict[tuple[Scope, str], int] = {}
+
+    # -- names and types ---------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Operand:
+        body: Lowering | None = self
+        while body is not None:
+            if name in body.values:
+                return body.values[name]
+            body = body.outer
+        raise refuse(
+            BAD_GRAPH,
+            f"'{short(name)}' is used but nothing makes it",
+            f"graph '{short(self.graph.name)}'",
+            "the model is damaged or incomplete",
+        )
+
+    def knows(self, name: str) -> bool:
+        body: Lowering | None = self
+        while body is not None:
+            if name in body.values:
+                return True
+            body = body.outer
+        return False
+
+    def shown_name(self, name: str) -> str:
+        return self.renamed[name] if name in self.renamed else self.prefix + name if name else ""
+
+    def new_name(self, name: str) -> str | None:
+        shown = self.shown_name(name)
+        return self.model.names.unique(shown) if shown else None
+
+    def declared_type(self, name: str, undeclared: Type = UNKNOWN_TENSOR) -> Type:
+        proto = self.declared.get(name)
+        if proto is None:
+            return undeclared
+        return self.model.types.of_result(proto)
+
+    def declare(self, infos: Iterable[onnx.ValueInfoProto]) -> None:
+        for info in infos:
+            if info.HasField("type"):
+                self.declared[info.name] = info.type
+
+    # -- nodes -------------------------------------------------------------------------------------------------
+
+    def lower_nodes(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Lower all nodes, in an order in which everything is made before it is used."""
+        rows = [Row(node, list(node.input), list(node.output)) for node in nodes]
+        self.model.count(len(rows))
+        numbers = {id(row): number for number, row in enumerate(rows)}
+        rows = in_order(rows, self)
+        rows.reverse()
+        while rows:
+            row = rows.pop()
+            before = len(self.graph)
+            spend(20, "nodes of the graph")
+            self._lower(row)
+            self.origins.extend([numbers[id(row)]] * (len(self.graph) - before))
+
+    def _lower(self, row: Row) -> None:
+        node, inputs, outputs = row
+        values = self.values
+        operands: list[Operand] = []
+        for name in inputs:
+            if not name:
+                operands.append(None)
+            else:
+                found = values.get(name)
+                operands.append(found if found is not None else self.find(name))
+        while outputs and not outputs[-1]:
+            outputs.pop()
+        op_type = node.op_type
+        overload = node.overload if _HAS_OVERLOAD else ""
+        name = node.name
+        entry = self.operators.find(self.opsets, node.domain, op_type, overload)
+        scope, loc = self.scope, None
+        metadata = node.metadata_props if _HAS_METADATA else ()
+        if metadata:
+            entries = {item.key: item.value for item in metadata}
+            found_scope = self.scopes.of_metadata(entries)
+            loc = self.model.locations.of_metadata(entries)
+            scope = found_scope if found_scope is not None else self._named_scope(name, op_type)
+        elif name:
+            scope = self._named_scope(name, op_type)
+        attrs = self._attributes(node)
+        call = Call(self, entry.domain, op_type, entry.version, name, operands, outputs, attrs, scope, loc, entry.source)
+        try:
+            entry.check(len(operands))
+            if entry.function is not None:
+                self._inline(call, entry.function, entry.constants)
+            elif entry.lower is not None:
+                entry.lower(call)
+        except Mismatch as mismatch:
+            shown = short(name or next(iter(outputs), ""))
+            self.model.sink.warn(
+                MISUSED,
+                f"{op_type} '{shown}' is not as its operator asks: {mismatch}; it is kept as it is",
+                node=shown,
+                hint="its results are unknown",
+            )
+            _keep_foreign(call)
+
+    def _named_scope(self, name: str, op_type: str) -> Scope:
+        found = self.scopes.of_name(name, op_type) if name else self.scope
+        return self.scope if found is self.scopes.root else found
+
+    def _attributes(self, node: onnx.NodeProto) -> dict[str, AttrValue]:
+        if self.arguments is None:
+            return {attribute.name: decode(attribute) for attribute in node.attribute}
+        attrs: dict[str, AttrValue] = {}
+        for attribute in node.attribute:
+            value = self.arguments.get(attribute.ref_attr_name) if attribute.ref_attr_name else decode(attribute)
+            if value is not None:
+                attrs[attribute.name] = value
+        return attrs
+
+    def call_scope(self, parent: Scope, name: str, cls: str) -> Scope:
+        """The scope of another call of a function."""
+        count = self._repeated.get((parent, name), 0)
+        self._repeated[parent, name] = count + 1
+        return parent.child(name, cls, count)
+
+    # -- regions -----------------------------------------------------------------------------------------------
+
+    def lower_region(self, owner: Node, name: str, proto: onnx.GraphProto, count: int | None = None) -> Graph:
+        """Lower a graph attribute as a region; `count` is the number of its arguments."""
+        region = self.graph.add_region(owner, name)
+        body = Body(self.operators, region, self.opsets, self.scopes, outer=self, depth=self.depth + 1, scope=owner.scope)
+        body.arguments, body.prefix, body.constants = self.arguments, self.prefix, None
+        body.declare(proto.value_info)
+        body.declare(proto.output)
+        if count is not None and len(proto.input) != count:
+            raise refuse(
+                BAD_GRAPH,
+                f"the graph '{short(proto.name)}' of '{short(owner.name)}' takes {len(proto.input)} values, it is given {count}",
+                self.model.where,
+                "the model is damaged",
+            )
+        for info in proto.input:
+            type_ = self.model.types.of_result(info.type) if info.HasField("type") else UNKNOWN_TENSOR
+            body.define(info.name, region.add_input(type_, body.new_name(info.name)))
+        body.add_initializers(proto)
+        body.lower_nodes(proto.node)
+        region.set_outputs(body.results([info.name for info in proto.output]))
+        return region
+
+    def add_initializers(self, proto: onnx.GraphProto) -> None:
+        """Declare the weights of a graph."""
+        for tensor in proto.initializer:
+            name = tensor.name
+            self.define(name, self.model.weight(tensor, self.prefix + name))
+        for sparse in proto.sparse_initializer:
+            name = sparse.values.name
+            self.define(name, self.model.add_weight(self.model.tensors.read_sparse(sparse, name), self.prefix + name))
+
+    def define(self, name: str, value: Operand) -> None:
+        """Let a name stand for a value; it may not stand for another one of this level."""
+        if name in self.values:
+            raise refuse(BAD_GRAPH, f"'{short(name)}' is declared twice", f"graph '{short(self.graph.name)}'", "the model is damaged")
+        self.values[name] = value
+
+    def results(self, names: Sequence[str]) -> list[Value]:
+        found: list[Value] = []
+        for name in names:
+            value = self.find(name)
+            if value is None:
+                raise refuse(BAD_GRAPH, f"the result '{short(name)}' is an argument that was not given", self.model.where)
+            found.append(value)
+        return found
+
+    # -- functions ---------------------------------------------------------------------------------------------
+
+    def _inline(self, call: Call, proto: onnx.FunctionProto, constants: dict[str, Value]) -> None:
+        """Put the nodes of a function in place of a call; `constants` are shared by its calls."""
+        if len(call.inputs) > len(proto.input) or len(call.outputs) > len(proto.output):
+            raise Mismatch(f"the function takes {len(proto.input)} values and gives {len(proto.output)}")
+        name = call.name.rpartition("/")[2] or call.op_type
+        scope = self.call_scope(call.scope, name, call.op_type)
+        opsets = {STANDARD: self.opsets[STANDARD], **read_opsets(proto.opset_import)}
+        body = Body(self.operators, self.graph, opsets, Scopes(scope), depth=self.depth + 1)
+        first = next((output for output in call.outputs if output), "")
+        body.prefix = f"{self.shown_name(call.name or first or call.op_type)}/"
+        body.arguments = _declared_arguments(call, proto)
+        body.constants = constants
+        if hasattr(proto, "value_info"):
+            body.declare(proto.value_info)
+        for index, formal in enumerate(proto.input):
+            body.define(formal, call.operand(index))
+        results = list(zip(proto.output, call.outputs, strict=False))
+        for formal, actual in results:
+            if actual:
+                body.renamed[formal] = self.shown_name(actual)
+                if actual in self.declared:
+                    body.declared[formal] = self.declared[actual]
+        body.lower_nodes(proto.node)
+        for formal, actual in results:
+            if actual:
+                self.values[actual] = body.find(formal)
+
+
+def _declared_arguments(call: Call, proto: onnx.FunctionProto) -> dict[str, AttrValue]:
+    arguments = {attribute.name: decode(attribute) for attribute in getattr(proto, "attribute_proto", ())}
+    for name in (*proto.attribute, *list(arguments)):
+        if name in call.attrs:
+            arguments[name] = call.attrs[name]
+    return arguments
+
+
+# -- foreign operators ----------------------------------------------------------------------------------------------------
+
+
+def _foreign_name(domain: str, op_type: str) -> str:
+    """How a foreign operator is called: "onnx.Foo", "com.microsoft.Foo"."""
+    clean = _NOT_IN_NAMES.sub("_", f"{'onnx' if domain == STANDARD else domain}.{op_type}"[:200])
+    return clean if clean[0].isalpha() else f"x{clean}"
+
+
+def _keep_foreign(call: Call) -> None:
+    """Add the node as it is. Weights and captured values of its graphs become operands, so that they count, and so do tensors and
+    long lists of floats in its attributes."""
+    operands: list[Operand] = list(call.inputs)
+    for value in call.attrs.values():
+        for graph in value if isinstance(value, tuple) else (value,):
+            if isinstance(graph, onnx.GraphProto):
+                operands.extend(_inside_region(call, graph))
+    operands.extend(_in_attributes(call))
+    body = call.body
+    node = call.node(_foreign_name(call.domain, call.op_type), operands, _plain_attributes(call))
+    for name, result in zip(call.outputs, node.outputs, strict=True):
+        proto = body.declared.get(name)
+        if proto is not None:
+            body.graph.set_type(result, body.model.types.of_result(proto, bindable=True))
+    call.bind(node)
+
+
+def _inside_region(call: Call, graph: onnx.GraphProto) -> list[Value]:
+    """Weights of a graph that is not lowered, and what it reads from around it."""
+    body = call.body
+    found = [value for name in sorted(free_names(graph)) if body.knows(name) and (value := body.find(name)) is not None]
+    pending = [graph]
+    while pending:
+        inner = pending.pop()
+        found.extend(body.model.weight(tensor, body.prefix + tensor.name) for tensor in inner.initializer)
+        for node in inner.node:
+            for attribute in node.attribute:
+                pending.extend(([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs))
+    return found
+
+
+def _in_attributes(call: Call) -> list[Value]:
+    """Attributes of a foreign operator that may be weights."""
+    if call.op_type == "EPContext":
+        return [call.opaque_weight("ep_cache_context")]
+    names = [
+        name
+        for name, value in call.attrs.items()
+        if isinstance(value, onnx.TensorProto)
+        or (isinstance(value, tuple) and len(value) > _MOST_ITEMS and all(isinstance(item, float) for item in value))
+    ]
+    found = call.attribute_weights(dict.fromkeys(names, Role.PARAMETER))
+    for weight in found:
+        if weight.type.shape is not None:
+            weight.role = role_of(weight.type)
+    return found
+
+
+def _plain_attributes(call: Call) -> dict[str, Attr]:
+    """The attributes that can stand in the IR: numbers, texts and short lists of them."""
+    plain: dict[str, Attr] = {}
+    for name, value in call.attrs.items():
+        if not name.isidentifier():
+            continue
+        if (
+            isinstance(value, int | float)
+            or (isinstance(value, str) and len(value) <= _LONGEST_TEXT)
+            or (isinstance(value, tuple) and len(value) <= _MOST_ITEMS and all(isinstance(item, int | float | str) for item in value))
+        ):
+            plain[name] = value
+    return plain
+
+
+# -- rules by domain ---------------------------------------------------------------------------------------------------
+
+
+TABLES: dict[str, Table] = {
+    "": {**TABLE, **CONTROL},
+    "ai.onnx.ml": LEARNING,
+    "ai.onnx.preview.training": TRAINING,
+    "ai.onnx.preview": PREVIEW,
+    "com.microsoft": MICROSOFT,
+    BLOCKED_DOMAIN: BLOCKED,
+    "com.ms.internal.nhwc": CHANNELS_LAST,
+}
+"""Rules by domain, the default one being ""."""
+
+
+FOREIGN_REASONS: dict[tuple[str, str], str] = {("com.microsoft", name): reason for name, reason in FOREIGN_OF_MICROSOFT.items()}
+"""Operators that are knowingly not lowered, with the reason."""
+
+
+@functools.cache
+def find_lowering(domain: str, op_type: str) -> Lower | None:
+    """The lowering of an operator, None for a foreign one."""
+    rule = TABLES.get(domain, {}).get(op_type)
+    return compile_rule(rule) if rule is not None else None
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+_FIRST_IR_WITH_OPTIONAL_DEFAULTS = 4
+_MOST_METADATA = 100
+_LONGEST_METADATA = 4096
+
+
+def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
+    """The ONNX file as a program. Nothing in it is executed, and external data are not opened unless shapes need them."""
+    return _program(read_file(Path(path)), options, sink)
+
+
+def load_model(
+    model: onnx.ModelProto | bytes, base_dir: Path | None = None, options: LoadOptions | None = None, sink: DiagnosticSink | None = None
+) -> Program:
+    """A model in memory as a program; external data are looked for in `base_dir`, or not at all."""
+    file = parse(model) if isinstance(model, bytes) else ModelFile(model)
+    if base_dir is not None:
+        file.path = Path(base_dir).absolute() / "model.onnx"
+    return _program(file, options or LoadOptions(), sink if sink is not None else DiagnosticSink())
+
+
+def _program(file: ModelFile, options: LoadOptions, sink: DiagnosticSink) -> Program:
+    with paused_gc():
+        try:
+            return _Loader(file, options, sink).load()
+        except LoadError as error:
+            if not error.where.startswith(file.where):
+                error.where = f"{file.where}, {error.where}" if error.where else file.where
+            raise
+        except (TypeError, AttributeError):
+            field = _bad_text(file.proto)
+            if field is None:
+                raise
+            raise refuse(NOT_ONNX, f"a text in it ({field}) is not UTF-8", file.where, "the file is damaged") from None
+        except RecursionError:
+            raise refuse(TOO_LARGE, "its graphs or types are nested too deeply", file.where) from None
+
+
+class _Loader:
+    """Lowers the main graph of one model."""
+
+    def __init__(self, file: ModelFile, options: LoadOptions, sink: DiagnosticSink) -> None:
+        self._file = file
+        self._proto = file.proto
+        self._options = options
+        self._sink = sink
+        self._model = Model(file, sink)
+        self._assumed: list[Assumed] = []
+        self._opsets = model_opsets(file.proto, sink, self._assumed)
+
+    def load(self) -> Program:
+        model, graph = self._model, self._proto.graph
+        model.functions.check_size(graph)
+        body = Body(Operators(model), model.graph, self._opsets, Scopes(model.graph.scope))
+        self._add_inputs(body, graph)
+        body.add_initializers(graph)
+        body.declare(graph.value_info)
+        body.declare(graph.output)
+        body.lower_nodes(graph.node)
+        names = [info.name for info in graph.output]
+        for name in names:
+            if not body.knows(name):
+                raise refuse(BAD_GRAPH, f"nothing makes the output '{short(name)}'", self._file.where, "the model is damaged or incomplete")
+        model.graph.set_outputs(body.results(names))
+        if self._proto.training_info:
+            self._sink.note(TRAINING_INFO, "the file describes its training too; only the inference graph was read")
+        path = str(self._file.path) if self._file.path is not None else ""
+        symbols = dict(model.symbols.named)
+        return Program(
+            model.graph,
+            symbols=symbols,
+            format="onnx",
+            path=path,
+            metadata=self._metadata(),
+            origins=body.origins,
+            assumed=self._assumed,
+            traits=ONNX,
+        )
+
+    def _add_inputs(self, body: Body, graph: onnx.GraphProto) -> None:
+        given = dict(self._options.inputs)
+        with_value = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
+        defaults = 0
+        position = 0
+        for info in graph.input:
+            name = info.name
+            asked = given.pop(name, None)
+            if name in with_value:
+                defaults += 1
+                if asked is not None:
+                    raise refuse(
+                        BAD_INPUT_OPTION,
+                        f"the input '{short(name)}' has a value in the file",
+                        self._file.where,
+                        "it is analysed as a weight; its type cannot be changed",
+                    )
+                continue
+            asked = asked if asked is not None else given.pop(str(position), None)
+            position += 1
+            type_ = self._input_type(info) if asked is None else asked
+            if asked is not None:
+                self._model.symbols.adopt(asked)
+            body.define(name, body.graph.add_input(type_, body.new_name(name)))
+        if given:
+            known = ", ".join(short(info.name) for info in list(graph.input)[:12] if info.name not in with_value)
+            raise refuse(BAD_INPUT_OPTION, f"the model has no input '{short(next(iter(given)))}'", self._file.where, f"its inputs: {known}")
+        if defaults and self._proto.ir_version >= _FIRST_IR_WITH_OPTIONAL_DEFAULTS:
+            self._sink.note(INPUT_WITH_VALUE, f"{defaults} inputs have a value in the file and are taken as weights")
+
+    def _input_type(self, info: onnx.ValueInfoProto) -> Type:
+        return self._model.types.of_input(info.type, info.name) if info.HasField("type") else UNKNOWN_TENSOR
+
+    def _metadata(self) -> dict[str, str]:
+        proto = self._proto
+        found = {
+            "producer": f"{_as_text(proto.producer_name)} {_as_text(proto.producer_version)}".strip(),
+            "ir_version": str(proto.ir_version),
+            "opsets": show_opsets(self._opsets),
+            "graph": _as_text(proto.graph.name),
+            "domain": _as_text(proto.domain),
+            "model_version": str(proto.model_version) if proto.model_version else "",
+            "description": _as_text(proto.doc_string)[:_LONGEST_METADATA],
+        }
+        found.update({f"symbol.{name}": text[:_LONGEST_METADATA] for name, text in self._model.symbols.spelling.items()})
+        for entry in list(proto.metadata_props)[:_MOST_METADATA]:
+            found.setdefault(f"file.{_as_text(entry.key)[:100]}", _as_text(entry.value)[:_LONGEST_METADATA])
+        return {key: value for key, value in found.items() if value}
+
+
+# Texts that are not UTF-8: reading such a field gives bytes, which every use of a name then trips over.
+
+
+def _bad_text(message: Message) -> str | None:
+    """The name of a text field somewhere in a message whose content is not UTF-8; None where all are fine."""
+    pending = [message]
+    while pending:
+        for field, value in pending.pop().ListFields():
+            items = [value] if not hasattr(value, "__len__") or isinstance(value, str | bytes) else value
+            if field.type == FieldDescriptor.TYPE_STRING:
+                if any(isinstance(item, bytes) for item in items):
+                    return str(field.full_name)
+            elif field.type == FieldDescriptor.TYPE_MESSAGE:
+                pending.extend(items)
+    return None
+
+
+def _as_text(value: str | bytes) -> str:
+    """A text that may be shown, whatever the file holds."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

@@ -1,0 +1,167 @@
+"""How rules are written: as text where an operator maps onto one of irscope's, as functions where it takes more.
+
+A text is lines of "operator operands ; attributes ; roles" (see `irscope.frontends.templates`). An operand is the place of an ONNX operand,
+from 0, `0!` where it must be there, `_` for an absent one; without any, all of them are taken as they are. Kinds of attributes are those
+of the operator's record. Roles say what weights are that stand as operands: `buffer 1 2 param 8`. The last line makes the results;
+lines before it, `name = operator operands ; attributes`, make values for the lines below.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from irscope.frontends.onnx.call import Call, Mismatch, Operand
+from irscope.frontends.templates import Attribute, Template, parse_template
+from irscope.ir.graph import Attr, Role, Value
+from irscope.ops.registry import find_op
+
+Lower: TypeAlias = Callable[[Call], None]
+Rule: TypeAlias = "str | Lower"
+Table: TypeAlias = "Mapping[str, Rule | Mapping[int, Rule]]"
+"""Rules by operator; where meanings changed, by the version of the operator set from which on they hold."""
+
+_READERS: dict[str, Callable[[Call, str], Attr]] = {
+    "int": Call.integer,
+    "Dim": Call.integer,
+    "bool": Call.flag,
+    "float": Call.number,
+    "any": Call.number,
+    "str": Call.text,
+    "int[]": Call.integers,
+    "Dims": Call.integers,
+    "float[]": Call.numbers,
+    "str[]": Call.texts,
+    "dtype": Call.dtype,
+}
+"""How the kinds of attributes in operators' records are read; what may be any number in a record is a float in ONNX."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of a rule, with readers for its attributes."""
+
+    names: tuple[str, ...]
+    template: Template
+    attributes: tuple[tuple[Attribute, Callable[[Call, str], Attr]], ...]
+    roles: tuple[tuple[Role, int], ...]
+
+    def inputs(self, call: Call, made: Mapping[str, Value]) -> Sequence[Operand]:
+        """The operands; absent ones at the end are left out."""
+        if not self.template.operands:
+            return call.inputs
+        found: list[Operand] = []
+        for word in self.template.operands:
+            if word in made:
+                found.append(made[word])
+            elif word == "_":
+                found.append(None)
+            else:
+                found.append(call.needed(int(word[:-1])) if word.endswith("!") else call.operand(int(word)))
+        while found and found[-1] is None:
+            found.pop()
+        return found
+
+    def attrs(self, call: Call) -> dict[str, Attr]:
+        """The attributes under their names in the IR."""
+        for role, place in self.roles:
+            call.mark(role, place)
+        attrs: dict[str, Attr] = {}
+        for attribute, read in self.attributes:
+            value = None
+            if attribute.theirs is not None and call.attrs.get(attribute.theirs) is not None:
+                # An element type may be given as "undefined", which is as good as not given.
+                value = read(call, attribute.theirs)
+            if value is None:
+                value = attribute.value
+            if value is not None:
+                attrs[attribute.ours] = value
+            elif attribute.required:
+                raise Mismatch(f"attribute {attribute.theirs} is absent")
+        return attrs
+
+
+@functools.cache
+def _read_lines(text: str) -> tuple[_Line, ...]:
+    return tuple([_read_line(line) for line in text.strip().splitlines()])
+
+
+def _read_line(text: str) -> _Line:
+    names, equals, rest = text.partition(" = ")
+    head, *tail = (rest if equals else text).split(";")
+    template = parse_template(";".join([head, *tail[:1]]))
+    spec = find_op(template.op)
+    if spec is None:
+        raise ValueError(f"there is no operator {template.op}")
+    kinds = {param.name: param.kind for param in (*spec.schema.attrs, *spec.schema.operands)}
+    # What the rule itself gives is not read.
+    attributes = tuple([(one, Call.integer if one.theirs is None else _READERS[kinds[one.ours]]) for one in template.attributes])
+    roles: list[tuple[Role, int]] = []
+    role = Role.BUFFER
+    for word in tail[1].split() if len(tail) > 1 else ():
+        if word.isdigit():
+            roles.append((role, int(word)))
+        else:
+            role = Role(word)
+    return _Line(tuple(names.split()) if equals else (), template, attributes, tuple(roles))
+
+
+_NOTHING: Mapping[str, Attr] = {}
+_NO_WEIGHTS: Mapping[str, Role] = {}
+
+
+def lower_as(
+    call: Call,
+    text: str,
+    attrs: Mapping[str, Attr] = _NOTHING,
+    *,
+    inputs: Sequence[Operand] | None = None,
+    weights: Mapping[str, Role] = _NO_WEIGHTS,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> None:
+    """Lower a call by the text of a rule, with what the text cannot say.
+
+    That is attributes that were computed, operands that were made before, and weights that stand in attributes: they become the last
+    operands, with these `shapes` where they are flat lists.
+    """
+    *before, last = _read_lines(text)
+    made: dict[str, Value] = {}
+    for line in before:
+        results = call.several(line.template.op, line.inputs(call, made), len(line.names), line.attrs(call))
+        made.update(zip(line.names, results, strict=True))
+    found = last.attrs(call)
+    found.update(attrs)
+    operands = last.inputs(call, made) if inputs is None else inputs
+    if weights:
+        operands = [*operands, *call.attribute_weights(weights, shapes)]
+    if before:
+        call.last(last.template.op, operands, found)
+    else:
+        call.emit(last.template.op, operands, found)
+
+
+def read_attrs(call: Call, text: str) -> dict[str, Attr]:
+    """The attributes of a call by the text of a rule, for a node that is made otherwise."""
+    return _read_lines(text)[-1].attrs(call)
+
+
+def compile_rule(rule: Rule | Mapping[int, Rule]) -> Lower:
+    """The function that a rule of a table is."""
+    if isinstance(rule, str):
+        _read_lines(rule)
+        return functools.partial(_by_text, rule)
+    if isinstance(rule, Mapping):
+        return functools.partial(_by_version, [(since, compile_rule(one)) for since, one in sorted(rule.items(), reverse=True)])
+    return rule
+
+
+def _by_text(text: str, call: Call) -> None:
+    lower_as(call, text)
+
+
+def _by_version(rules: Sequence[tuple[int, Lower]], call: Call) -> None:
+    """Versions before the first one that is known are read as that one."""
+    lower = next((lower for since, lower in rules if call.version >= since), rules[-1][1])
+    lower(call)

@@ -1,0 +1,482 @@
+"""Named models: made without memory for weights, captured or exported, written to files."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from irscope.devices import target_of
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.files import staged
+from irscope.frontends import exported
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.eager.live import capture_program
+from irscope.frontends.eager.values import OpenSizes, SizeFixed
+from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
+from irscope.frontends.zoo.names import Name, parse_name
+from irscope.frontends.zoo.packages import find_recipe
+from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, choose
+from irscope.ir.bind import rename_symbols
+from irscope.ir.dims import SymDim
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Value
+from irscope.ir.program import Assumed, Program
+from irscope.ir.types import UNKNOWN_TYPE
+from irscope.passkit.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+# -- tensors for inputs, the same ones every time ----------------------------------------------------------------------
+
+
+_LARGEST_REAL: Final = 16 << 20
+"""Elements of an input of noise that is still made; what is looked at without running does not need larger ones."""
+
+
+def make_arguments(chosen: Chosen, *, real: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of the call: by position, then by name."""
+    chance = torch.Generator().manual_seed(0)
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for one in chosen.inputs:
+        made = _argument(one, chosen.sizes, chance, real)
+        if one.keyword:
+            kwargs[one.name] = made
+        else:
+            args.append(made)
+    return tuple(args), kwargs
+
+
+def _argument(one: Wanted, sizes: Mapping[str, int], chance: torch.Generator, real: bool) -> Tensor | list[Tensor]:
+    shape = tuple(sizes[size] if isinstance(size, str) else size for size in one.shape)
+    if one.as_list:
+        return [_tensor(one, shape, chance, real) for _ in range(sizes.get("batch", 1))]
+    return _tensor(one, shape, chance, real)
+
+
+def _tensor(one: Wanted, shape: Sequence[int], chance: torch.Generator, real: bool) -> Tensor:
+    dtype = torch_dtype(one.dtype)
+    if dtype is None:
+        raise UsageError(f"torch has no tensors of {one.dtype.text}", code="IRS623", where=one.name)
+    if one.fill == "ones":
+        return torch.ones(shape, dtype=dtype)
+    if not real and prod(shape) > _LARGEST_REAL:
+        return torch.empty(shape, dtype=dtype, device="meta")
+    if one.fill == "ids" or not dtype.is_floating_point:
+        below = min(one.below, 2) if one.dtype is DType.BOOL else one.below
+        return torch.randint(0, max(below, 1), tuple(shape), generator=chance).to(dtype)
+    return torch.rand(tuple(shape), generator=chance).to(dtype)
+
+
+# -- modules without memory for their weights --------------------------------------------------------------------------
+
+
+_LARGE: Final = 65_536
+"""Tensors of more elements than this have no values."""
+_MAKERS: Final = frozenset({torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.empty_strided})
+
+
+class _Hollow(TorchFunctionMode):
+    """Makes large tensors on the meta device; small ones, which a model's own code may look into, are real."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in _MAKERS and kwargs.get("device") is None and _hollow_elements(args, kwargs) > _LARGE:
+            kwargs["device"] = "meta"
+            kwargs.pop("pin_memory", None)
+        return func(*args, **kwargs)
+
+
+def _hollow_elements(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    size = kwargs.get("size", args[0] if args and not isinstance(args[0], int) else tuple(one for one in args if isinstance(one, int)))
+    try:
+        return prod(size)
+    except TypeError:
+        return 0
+
+
+def made_hollow(make: Callable[[], nn.Module]) -> nn.Module:
+    """The module, its large weights without values; all of it real where its own code does not run without them."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        try:
+            with _Hollow():
+                return make()
+        except (RuntimeError, TypeError, ValueError):
+            return make()
+
+
+@contextmanager
+def faked(module: nn.Module, mode: FakeTensorMode) -> Iterator[nn.Module]:
+    """The module with fake tensors of the CPU in the place of its weights, and as it was afterwards."""
+    before: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
+    try:
+        known: dict[int, Tensor] = {}
+        for part in module.modules():
+            tables: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)
+            for table in tables:
+                for name, tensor in table.items():
+                    if tensor is not None:
+                        before.append((table, name, tensor))
+                        table[name] = known.setdefault(id(tensor), _fake(tensor, mode))
+        yield module
+    finally:
+        for table, name, tensor in before:
+            table[name] = tensor
+
+
+def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(_fake(tensor.detach(), mode), tensor.requires_grad)
+    if not tensor.is_meta:
+        return mode.from_tensor(tensor)
+    return FakeTensor(mode, tensor, torch.device("cpu"))
+
+
+# -- named models as programs ------------------------------------------------------------------------------------------
+
+
+_SMALLEST_OPEN: Final = 2
+"""torch takes sizes of 1 to be fixed."""
+_MOST_IN_PYTHON: Final = 6
+"""Operators for which a capture is tried again."""
+
+
+@dataclass
+class Made:
+    """A named model with its inputs chosen."""
+
+    name: Name
+    recipe: Recipe
+    module: nn.Module
+    chosen: Chosen
+
+    @property
+    def assumed(self) -> list[Assumed]:
+        """Assumptions about the run: what was not specified, and the value that was assumed."""
+        return [*self.recipe.assumed, *self.chosen.assumed()]
+
+    def arguments(self, *, real: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments of the call: by position, then by name."""
+        return make_arguments(self.chosen, real=real)
+
+
+def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
+    """Make the model that a name stands for; large weights have no values where it is hollow."""
+    name = parse_name(text)
+    if options.method:
+        raise UsageError("a named model has no methods to choose from", code="IRS623", where=text, hint="leave --method out")
+    with quiet():
+        recipe = find_recipe(name)
+        try:
+            module = made_hollow(recipe.make) if hollow else _made_real(recipe)
+        except ZeroDivisionError:
+            raise
+        except Exception as error:  # whatever the package raises is why it cannot make the model
+            raise LoadError(f"{name.package} cannot make it: {first_line(error)}", code="IRS197", where=text) from error
+        wanted = [_as_asked(one, recipe.dtype) for one in recipe.inputs(module)]
+    asked = {type_.dtype for type_ in options.inputs.values()}
+    dtype = recipe.dtype or next((one for one in (DType.BF16, DType.F16) if one in asked), None)
+    if dtype is not None:
+        module = module.to(torch_dtype(dtype)) if recipe.is_cast or dtype is not recipe.dtype else module
+        wanted = [_as_asked(one, dtype) for one in wanted]
+    return Made(name, recipe, module, choose(recipe, wanted, options, text))
+
+
+def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
+    """The program of a named model."""
+    made = make_named(text, options)
+    with quiet():
+        if made.chosen.open:
+            program = _opened(made, sink, settings)
+        else:
+            program = _captured(made, made.chosen, sink, settings, keep_calls=options.keep_calls)
+    program.path = text
+    program.assumed[:0] = made.assumed
+    for one in made.recipe.assumed:
+        if one.is_guess:
+            sink.warn("IRS199", f"{one.what} are taken to be {one.value}: {one.why}", about=one.what)
+    program.metadata["package"] = f"{made.name.package} {_version(made.name.package)}"
+    return program
+
+
+def _captured(
+    made: Made,
+    chosen: Chosen,
+    sink: DiagnosticSink,
+    settings: Settings,
+    in_python: frozenset[Any] = frozenset(),
+    keep_calls: bool = False,
+) -> Program:
+    target = target_of(settings)
+    args, kwargs = make_arguments(chosen)
+    device = "cpu" if target.device.kind == "cpu" else "cuda"
+    given = args + tuple(kwargs.values())
+    sizes = None
+    if chosen.open:
+        shapes = {one.name: one.shape for one in chosen.inputs}
+        names = [*(one.name for one in chosen.inputs if not one.keyword), *kwargs]
+        axes = {id(tensor): _open_shape(shapes[name], chosen) for name, tensor in zip(names, given, strict=True)}
+        sizes = OpenSizes({name: chosen.sizes[name] for name in sorted(chosen.open)}, axes, in_python)
+    return capture_program(made.module, args, kwargs, device=device, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink)
+
+
+def _open_shape(shape: Sequence[Size], chosen: Chosen) -> list[Size]:
+    """A shape with the names of its open sizes, numbers for the others."""
+    return [size if isinstance(size, int) or size in chosen.open else chosen.sizes[size] for size in shape]
+
+
+def _opened(made: Made, sink: DiagnosticSink, settings: Settings) -> Program:
+    """With sizes that are symbols: captured as it runs, or where that needs numbers through torch.export, which may take another path."""
+    if any(one.as_list for one in made.chosen.inputs):
+        raise UsageError("it takes a list of images, which has no open size", code="IRS673", where=made.name.text, hint="`--bind batch=1`")
+    chosen = large_enough(made.chosen)
+    in_python: set[Any] = set()
+    while True:
+        said = DiagnosticSink()
+        try:
+            program = _captured(made, chosen, said, settings, frozenset(in_python))
+        except SizeFixed as error:
+            if not error.func or error.func in in_python or len(in_python) >= _MOST_IN_PYTHON:
+                return _exported(made, sink)
+            in_python.add(error.func)
+        except IrscopeError:
+            return _exported(made, sink)
+        else:
+            for diagnostic in said:
+                sink.add(diagnostic)
+            return program
+
+
+def _exported(made: Made, sink: DiagnosticSink) -> Program:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    chosen = large_enough(made.chosen)
+    args, kwargs = make_arguments(chosen)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with tempfile.TemporaryDirectory(prefix="irscope-") as folder, faked(made.module, mode), torch.no_grad():
+        path = Path(folder) / "model.pt2"
+        try:
+            program = torch.export.export(made.module, args, kwargs, dynamic_shapes=open_axes(chosen))
+            torch.export.save(program, path)
+        except Exception as error:  # whatever torch.export raises is why sizes cannot be left open
+            raise LoadError(
+                f"torch.export cannot leave its sizes open: {first_line(error)}",
+                code="IRS673",
+                where=made.name.text,
+                hint=f"`--bind {','.join(f'{name}={made.chosen.sizes[name]}' for name in sorted(made.chosen.open))}` fixes them",
+            ) from error
+        found = exported.load(path, LoadOptions(), sink)
+    _tie(found, made.module)
+    rename_symbols(found, _names_of_inputs(found, chosen))
+    return found
+
+
+def _tie(program: Program, module: nn.Module) -> None:
+    """Let weights that are one tensor of the module be one weight: without values, the file cannot tell."""
+    graph = program.graph
+    weights = {weight.name: weight for weight in graph.weights}
+    first: dict[int, Value] = {}
+    for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)):
+        weight = weights.get(name)
+        if weight is None:
+            continue
+        kept = first.setdefault(id(tensor), weight)
+        if kept is not weight and kept.type is weight.type:
+            graph.replace_uses(weight, kept)
+            graph.remove_weight(weight)
+
+
+def _names_of_inputs(program: Program, chosen: Chosen) -> dict[str, str]:
+    """What the user calls the symbols; LoadError for a size that the model does not leave open."""
+    found: dict[str, str] = {}
+    inputs = {value.name: value.type for value in program.graph.inputs}
+    for one in chosen.inputs:
+        for size, dim in zip(one.shape, inputs.get(one.name, UNKNOWN_TYPE).shape or (), strict=False):
+            if isinstance(size, str) and size in chosen.open:
+                if not isinstance(dim, SymDim):
+                    raise LoadError(f"the model fixes {size} at {dim}", code="IRS673", hint=f"`--bind {size}={dim}`")
+                if str(dim) in program.symbols:
+                    found[str(dim)] = size
+    return found
+
+
+def large_enough(chosen: Chosen) -> Chosen:
+    """The same with open sizes that torch.export does not take to be fixed."""
+    sizes = {name: max(size, _SMALLEST_OPEN) if name in chosen.open else size for name, size in chosen.sizes.items()}
+    return replace(chosen, sizes=sizes)
+
+
+def open_axes(chosen: Chosen) -> dict[str, dict[int, Any]]:
+    """Which axes of which inputs torch.export leaves open."""
+    return {one.name: {axis: torch.export.Dim.AUTO for axis, size in enumerate(one.shape) if size in chosen.open} for one in chosen.inputs}
+
+
+def _made_real(recipe: Recipe) -> nn.Module:
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        return recipe.make()
+
+
+def _as_asked(one: Wanted, dtype: DType | None) -> Wanted:
+    """Inputs of floats have the element type of the weights."""
+    return replace(one, dtype=dtype) if dtype is not None and one.fill == "noise" else one
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import version
+
+    return version(package)
+
+
+def first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Packages warn of what they will change themselves."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+# -- named models written to files -------------------------------------------------------------------------------------
+
+
+SUFFIXES: Final = (".onnx", ".pt2", ".pt")
+INPUTS_KEY: Final = "irscope.inputs"
+"""Where a file describes its inputs: a metadata property of ONNX, an extra file of TorchScript."""
+_COPIES: Final = 3
+"""Weights, what the exporter makes of them, and what it writes."""
+
+
+def export_named(text: str, options: LoadOptions, target: Path) -> list[Path]:
+    """Make the model for real, export it, and write its inputs beside it. Returns the files written."""
+    kind = target.suffix.lower()
+    if kind == ".onnx" and importlib.util.find_spec("onnxscript") is None:
+        hint = "torch.onnx.export needs it: pip install onnxscript"
+        raise UsageError("onnxscript is not installed", code="IRS675", where=text, hint=hint)
+    _check_memory(text, options)
+    made = make_named(text, options, hollow=False)
+    made.chosen = large_enough(made.chosen)
+    if kind == ".pt" and made.chosen.open:
+        raise UsageError("a trace has no open sizes", code="IRS673", where=text, hint="give numbers, or export .pt2 or .onnx")
+    args, kwargs = make_arguments(made.chosen, real=True)
+    described = json.dumps(describe(args, kwargs, made))
+    with staged(target) as path:
+        try:
+            with quiet(), torch.no_grad():
+                _WRITERS[kind](made, args, kwargs, path, described)
+        except Exception as error:  # whatever an exporter raises is why it does not accept the model
+            raise LoadError(f"torch does not export it: {first_line(error)}", code="IRS676", where=text) from error
+        Path(f"{path}.inputs.npz").write_bytes(_arrays(args, kwargs, made))
+        return [target.parent / file.name for file in sorted(path.parent.iterdir())]
+
+
+def describe(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[dict[str, object]]:
+    """Names, element types and shapes of the inputs."""
+    names = {str(dtype): text for text, dtype in _DTYPES.items()}
+    return [
+        {"name": name, "dtype": names.get(str(tensor.dtype), str(tensor.dtype)), "shape": list(tensor.shape)}
+        for name, tensor in _named_results(args, kwargs, made)
+    ]
+
+
+_DTYPES: Final = {dtype.text: getattr(torch, name) for name, dtype in NAMED_DTYPES.items() if hasattr(torch, name)}
+
+
+def _named_results(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[tuple[str, torch.Tensor]]:
+    positional = [one.name for one in made.chosen.inputs if not one.keyword]
+    found: list[tuple[str, torch.Tensor]] = []
+    for name, value in (*zip(positional, args, strict=True), *kwargs.items()):
+        if isinstance(value, list):
+            found += [(f"{name}.{number}", item) for number, item in enumerate(value)]
+        else:
+            found.append((name, value))
+    return found
+
+
+def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> bytes:
+    """The inputs as numpy's archive; element types that numpy lacks as their bits."""
+    buffer = io.BytesIO()
+    tensors = _named_results(args, kwargs, made)
+    arrays: dict[str, Any] = {name: (one.view(torch.uint16) if one.dtype is torch.bfloat16 else one).numpy() for name, one in tensors}
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _check_memory(text: str, options: LoadOptions) -> None:
+    """Refuse a model whose weights would not fit into this machine."""
+    hollow = make_named(text, options).module
+    need = sum(tensor.numel() * tensor.element_size() for tensor in (*hollow.parameters(), *hollow.buffers()))
+    try:
+        room = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return
+    if need * _COPIES > room:
+        raise UsageError(
+            f"its weights are {need / 2**30:.1f} GiB, and exporting takes {_COPIES} times that; {room / 2**30:.1f} GiB are free",
+            code="IRS677",
+            where=text,
+            hint="options in braces make it smaller, such as {num_hidden_layers=2}; `irscope run` needs no weights",
+        )
+
+
+def _write_pt2(made: Made, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path, described: str) -> None:
+    program = torch.export.export(made.module, args, kwargs, dynamic_shapes=_open_axes(made))
+    torch.export.save(program, path, extra_files={INPUTS_KEY: described})
+
+
+def _write_onnx(made: Made, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path, described: str) -> None:
+    program = torch.onnx.export(made.module, args, kwargs=kwargs, dynamic_shapes=_open_axes(made), dynamo=True, verbose=False)
+    assert program is not None
+    program.model.metadata_props[INPUTS_KEY] = described
+    program.save(str(path))
+
+
+def _write_trace(made: Made, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path, described: str) -> None:
+    module = made.module
+    if hasattr(module, "config") and hasattr(module.config, "return_dict"):
+        module.config.return_dict = False
+    trace: Callable[..., Any] = torch.jit.trace
+    if kwargs:
+        traced = trace(module, example_kwarg_inputs=kwargs, check_trace=False, strict=False)
+    else:
+        traced = trace(module, args, check_trace=False, strict=False)
+    torch.jit.save(traced, str(path), _extra_files={INPUTS_KEY: described})
+
+
+def _open_axes(made: Made) -> dict[str, dict[int, Any]] | None:
+    return open_axes(made.chosen) if made.chosen.open else None
+
+
+_WRITERS: Final[dict[str, Callable[[Made, tuple[Any, ...], dict[str, Any], Path, str], None]]] = {
+    ".onnx": _write_onnx,
+    ".pt2": _write_pt2,
+    ".pt": _write_trace,
+}

@@ -1,0 +1,525 @@
+"""Models of torchvision, timm and transformers: which package knows a name, how the model is made, the inputs that it takes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from irscope.errors import LoadError, UsageError
+from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
+from irscope.frontends.zoo.names import PACKAGES, Name, parse_name
+from irscope.frontends.zoo.recipes import DEFAULT_SIZES, Recipe, Wanted
+from irscope.ir.dtypes import DType
+from irscope.ir.program import WEIGHTS, Assumed
+from irscope.weights.folder import Forbidden, ModelFolder
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+# -- from a name to a recipe -------------------------------------------------------------------------------------------
+
+
+_NEAR: Final = 4
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package and torch are there."""
+    return all(importlib.util.find_spec(one) is not None for one in ("torch", package))
+
+
+def names_of(package: str) -> list[str]:
+    """Every model that a package offers, in its own order."""
+    _need(package)
+    return _lister(package)()
+
+
+def find_recipe(name: Name) -> Recipe:
+    """How the model is made; UsageError with near matches where the package does not have it."""
+    _need(name.package)
+    options: dict[str, Any] = dict(name.options)
+    dtype = _weights_dtype(options.pop("dtype", None), name)
+    try:
+        recipe = _maker(name.package)(name.model, options, dtype)
+    except (KeyError, RuntimeError) as error:
+        known = names_of(name.package)
+        if name.model in known:
+            raise LoadError(f"{name.package} cannot make it: {error}", code="IRS197", where=name.text) from error
+        raise _unknown_model(name, known) from None
+    except ValueError as error:
+        known = names_of(name.package)
+        raise (_refused(name, error) if name.model in known else _unknown_model(name, known)) from None
+    if name.package == "timm" and name.model not in names_of("timm"):
+        raise _unknown_model(name, names_of("timm"))
+    return recipe
+
+
+def _refused(name: Name, error: Exception) -> LoadError:
+    return LoadError(f"{name.package} cannot make it: {error}", code="IRS197", where=name.text)
+
+
+def _unknown_model(name: Name, known: list[str]) -> UsageError:
+    near = difflib.get_close_matches(name.model, known, n=_NEAR, cutoff=0.5)
+    near += [one for one in known if name.model.lower() in one.lower() and one not in near][: _NEAR - len(near)]
+    said = f"near: {', '.join(near)}" if near else f"`irscope zoo {name.package}` lists its {len(known)} models"
+    return UsageError(f"{name.package} has no model {name.model!r}", code="IRS196", where=name.text, hint=said)
+
+
+def check_installed(text: str) -> None:
+    """Raise UsageError, with what to install, where the package of a name is missing."""
+    _need(parse_name(text).package)
+
+
+def _need(package: str) -> None:
+    missing = [one for one in ("torch", package) if importlib.util.find_spec(one) is None]
+    if missing:
+        others = [one for one in PACKAGES if is_installed(one)]
+        there = f"; installed: {', '.join(others)}" if others else ""
+        raise UsageError(f"{' and '.join(missing)} is not installed", code="IRS195", hint=f"pip install {' '.join(missing)}{there}")
+
+
+def _weights_dtype(given: object, name: Name) -> DType | None:
+    if given is None:
+        return None
+    found = next((one for one in DType if one.text == given), None)
+    if found is None or found not in (DType.F16, DType.BF16, DType.F32, DType.F64):
+        raise UsageError(f"{given!r} is no element type for weights", code="IRS672", where=name.text, hint="f32, bf16, f16 or f64")
+    return found
+
+
+def _lister(package: str) -> Callable[[], list[str]]:
+    found: dict[str, Callable[[], list[str]]] = {"transformers": transformers_names, "timm": timm_names, "torchvision": torchvision_names}
+    return found[package]
+
+
+def _maker(package: str) -> Callable[[str, dict[str, Any], DType | None], Recipe]:
+    found: dict[str, Callable[[str, dict[str, Any], DType | None], Recipe]] = {
+        "transformers": transformers_recipe,
+        "timm": timm_recipe,
+        "torchvision": torchvision_recipe,
+    }
+    return found[package]
+
+
+# -- transformers: kinds with their default configuration, classes, configurations in local files ----------------------
+
+
+_IMAGE_SIZE: Final = 224
+_SAMPLES: Final = 16_000
+_FRAMES: Final = 512
+_VOCABULARY: Final = 1000
+_BOX: Final = 4
+_BOXES_BELOW: Final = 100
+# Which of a kind's classes is meant: the first table that knows the kind.
+_TABLES: Final = (
+    "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES",
+    "MODEL_FOR_DEPTH_ESTIMATION_MAPPING_NAMES",
+    "MODEL_FOR_CTC_MAPPING_NAMES",
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_MAPPING_NAMES",
+)
+
+
+_Shape: TypeAlias = "tuple[tuple[int | str, ...], bool]"
+"""Sizes of an input after its batch, and whether they are usual ones that the configuration does not say."""
+
+
+def load_transformers() -> Any:
+    """The package, told not to use the network."""
+    # It imports torchvision wherever it finds it.
+    os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
+    if importlib.util.find_spec("torchvision") is not None:
+        load_torchvision()
+    try:
+        package = importlib.import_module("transformers")
+    except ImportError as error:
+        raise LoadError(f"transformers cannot be imported: {error}", code="IRS195", hint="pip install transformers") from error
+    package.logging.set_verbosity_error()
+    return package
+
+
+def transformers_names() -> list[str]:
+    """Kinds of models that have a class and a configuration."""
+    load_transformers()
+    auto = importlib.import_module("transformers.models.auto.modeling_auto")
+    return sorted({kind for table in _TABLES for kind in getattr(auto, table, {})})
+
+
+def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None) -> Recipe:
+    """A kind of model, a class such as BertModel, or a local config.json; its own element type unless another is wanted."""
+    package = load_transformers()
+    is_cache_said = "use_cache" in options
+    cache = bool(options.pop("use_cache", False))
+    attention = options.pop("attn_implementation", None)
+    config, cls = _config_and_class(package, model, options)
+    own = _own_dtype(config)
+    chosen = dtype or own or DType.F32
+    assumed = list(_differences(config, chosen, own, is_file=Path(model).exists()))
+    for key in ("use_pretrained_backbone",):
+        if hasattr(config, key):
+            setattr(config, key, False)
+    if attention is not None:
+        config._attn_implementation = attention
+
+    def make() -> nn.Module:
+        return _model_maker(cls, config, chosen).eval()
+
+    parameters = inspect.signature(cls.forward).parameters
+    for one in (config, getattr(config, "text_config", None), getattr(config, "decoder", None)):
+        if one is not None and hasattr(one, "use_cache"):
+            if bool(one.use_cache) and not cache and not is_cache_said and not any(each.what == "use_cache" for each in assumed):
+                assumed.append(Assumed("use_cache", "false", "the configuration says true", is_guess=False))
+            one.use_cache = cache
+    texts = (config, getattr(config, "text_config", None))
+    found = [_first_known(one, "max_position_embeddings", "n_positions", "max_target_positions") for one in texts]
+    longest = min((one for one in found if isinstance(one, int) and one > 0), default=DEFAULT_SIZES["seq"])
+    sizes = {"seq": min(DEFAULT_SIZES["seq"], longest)}
+    return Recipe(
+        make, lambda module: list(_inputs_taken(module, config, parameters)), sizes, dtype or own, is_cast=False, assumed=tuple(assumed)
+    )
+
+
+def _model_maker(cls: Any, config: Any, dtype: DType) -> nn.Module:
+    """The module as `from_pretrained` leaves it: made in an element type, but for the parts that are always wider."""
+    wanted = torch_dtype(dtype)
+    module: Any = cls._from_config(config, dtype=wanted) if hasattr(cls, "_from_config") else cls(config).to(wanted)
+    plan: dict[str, Any] = module._get_dtype_plan(wanted) if hasattr(module, "_get_dtype_plan") else {}
+    patterns = {re.compile(name.replace("*", ".*")): kept for name, kept in plan.items()}
+    stored = module.state_dict(keep_vars=True) if plan else {}
+    for name, tensor in stored.items():
+        kept = next((kept for pattern, kept in patterns.items() if pattern.search(name)), None)
+        if kept is not None and tensor.is_floating_point():
+            tensor.data = tensor.data.to(kept)
+    return module  # type: ignore[no-any-return]  # classes of the package have no types
+
+
+def _own_dtype(config: Any) -> DType | None:
+    """The element type that a configuration, or the part of it about text, says."""
+    for one in (config, getattr(config, "text_config", None)):
+        found = NAMED_DTYPES.get(str(getattr(one, "dtype", None) or "").removeprefix("torch."))
+        if found is not None and found in (DType.F16, DType.BF16, DType.F32, DType.F64):
+            return found
+    return None
+
+
+def _differences(config: Any, chosen: DType, own: DType | None, *, is_file: bool) -> Iterator[Assumed]:
+    """Where what is analysed is not what the configuration says, or says nothing."""
+    if own is not None and own is not chosen:
+        yield Assumed("dtype", chosen.text, f"the configuration says {own.text}", is_guess=False)
+    elif own is None and is_file and chosen is DType.F32:
+        yield Assumed("dtype", chosen.text, "default; the configuration does not say", is_guess=False)
+    quantization = getattr(config, "quantization_config", None)
+    if quantization is not None:
+        settings = quantization if isinstance(quantization, dict) else vars(quantization)
+        method = getattr(settings.get("quant_method"), "value", settings.get("quant_method")) or "some method"
+        why = f"the configuration says that weights are quantised by {method}, which is not analysed"
+        yield Assumed(WEIGHTS, f"plain {chosen.text}", why)
+
+
+def _config_and_class(package: Any, model: str, options: dict[str, Any]) -> tuple[Any, Any]:
+    from torch import nn
+
+    path = Path(model)
+    if path.exists():
+        return _from_file(package, path, options)
+    if model in transformers_names():
+        return _configured(package.CONFIG_MAPPING[model], options, model), _class_of(package, model)
+    cls: Any = getattr(package, model, None)
+    config_class = getattr(cls, "config_class", None)
+    if inspect.isclass(cls) and config_class is not None and issubclass(cls, nn.Module):
+        return _configured(config_class, options, model), cls
+    raise KeyError(model)
+
+
+def _configured(config_class: Any, options: dict[str, Any], model: str) -> Any:
+    """The default configuration with some settings changed; settings it does not have are refused."""
+    try:
+        plain = config_class()
+        unknown = [key for key in options if not hasattr(plain, key)]
+        if not unknown:
+            return config_class(**options)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"its configuration refuses that: {error}", code="IRS672", where=f"transformers:{model}") from error
+    settings = sorted(key for key in plain.to_dict() if not key.startswith("_"))
+    near = difflib.get_close_matches(unknown[0], settings, n=4, cutoff=0.5) or settings[:12]
+    message = f"{config_class.__name__} has no setting {unknown[0]!r}"
+    raise UsageError(message, code="IRS672", where=f"transformers:{model}", hint=f"near: {', '.join(near)}")
+
+
+def _from_file(package: Any, path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+    folder = ModelFolder(path)
+    try:
+        for file in sorted(path.glob("*.json")):  # whichever of them the package opens
+            folder.find(file.name)
+    except Forbidden as error:
+        raise LoadError(f"{file.name!r} {error}", code="IRS197", where=str(path), hint=error.hint) from None
+    try:
+        config = package.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError) as error:
+        message = f"it holds no configuration: {' '.join(str(error).split())[:200]}"
+        raise LoadError(message, code="IRS197", where=str(path), hint="name a folder with a config.json") from error
+    for name in config.architectures or ():
+        if hasattr(package, name):
+            return config, getattr(package, name)
+    return config, _class_of(package, config.model_type)
+
+
+def _class_of(package: Any, kind: str) -> Any:
+    """The class that a kind of model usually means."""
+    auto = importlib.import_module("transformers.models.auto.modeling_auto")
+    for table in _TABLES:
+        found = getattr(auto, table, {}).get(kind)
+        names = found if isinstance(found, tuple | list) else (found,)
+        for name in names:
+            if name is not None and hasattr(package, name):
+                return getattr(package, name)
+    raise UsageError(f"{kind} has no class for a model", code="IRS197", where=f"transformers:{kind}", hint="name a class instead")
+
+
+def _inputs_taken(module: Any, config: Any, parameters: Any) -> Iterator[Wanted]:
+    """What the model is called with, by the names that it uses for its arguments."""
+    main = str(getattr(module, "main_input_name", "") or next(name for name in parameters if name != "self"))
+    names = [main]
+    has_text = getattr(config, "text_config", None) is not None
+    if main == "input_ids" and has_text and getattr(config, "vision_config", None) is not None and not module.can_generate():
+        names.append("pixel_values")
+    if "bbox" in parameters:
+        names.append("bbox")
+    if main == "input_ids" and "attention_mask" in parameters:
+        names.append("attention_mask")
+    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in parameters:
+        names.append("decoder_input_ids")
+    reads_text = main == "inputs" and type(module).__name__.endswith("LM")
+    for name in names:
+        yield replace(_input("input_ids", config), name=name) if reads_text else _input(name, config)
+
+
+def _input(name: str, config: Any) -> Wanted:
+    text = getattr(config, "text_config", None) or config
+    if name.endswith("input_ids"):
+        vocabulary = _first_known(config, "vocab_size") or _first_known(text, "vocab_size") or _VOCABULARY
+        return Wanted(name, ("batch", "seq"), DType.I64, "ids", int(vocabulary), keyword=True)
+    if name.endswith("attention_mask"):
+        return Wanted(name, ("batch", "seq"), DType.I64, "ones", keyword=True)
+    if name == "bbox":
+        return Wanted(name, ("batch", "seq", _BOX), DType.I64, "ones", _BOXES_BELOW, keyword=True)
+    shape = _SHAPES.get(name)
+    if shape is None:
+        raise UsageError(
+            f"its main input is {name!r}, for which irscope knows no shape",
+            code="IRS198",
+            hint=f"irscope.capture(module, ...) from Python, or a class whose input is one of input_ids, {', '.join(_SHAPES)}",
+        )
+    sizes, is_usual = shape(config)
+    return Wanted(name, ("batch", *sizes), keyword=True, is_usual=is_usual)
+
+
+def _image(config: Any) -> _Shape:
+    vision = getattr(config, "vision_config", None) or config
+    said = _first_known(vision, "image_size", "input_size")
+    size = said or _IMAGE_SIZE
+    if isinstance(size, dict):
+        size = [size.get("height", _IMAGE_SIZE), size.get("width", _IMAGE_SIZE)]
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    channels = _first_known(vision, "num_channels", "in_channels") or 3
+    frames = _first_known(vision, "num_frames")
+    return (*((frames,) if isinstance(frames, int) else ()), int(channels), int(height), int(width)), not said
+
+
+def _features(config: Any) -> _Shape:
+    per_frame = _first_known(config, "input_feat_per_channel")
+    if per_frame is not None:
+        return (_FRAMES, int(per_frame)), True
+    bins = _first_known(config, "num_mel_bins", "feature_size") or 80
+    longest = _first_known(config, "max_source_positions")
+    return ((int(bins), 2 * int(longest)), False) if longest is not None else ((_FRAMES, int(bins)), True)
+
+
+def _sound(config: Any) -> _Shape:
+    bins, length = _first_known(config, "num_mel_bins"), _first_known(config, "max_length")
+    return ((int(length), int(bins)), False) if bins is not None and length is not None else ((_SAMPLES,), True)
+
+
+def _vectors(config: Any) -> _Shape:
+    return ("seq", int(_first_known(config, "d_model", "hidden_size") or _VOCABULARY)), False
+
+
+_SHAPES: Final = {"pixel_values": _image, "input_features": _features, "input_values": _sound, "inputs": _vectors}
+
+
+def _first_known(config: Any, *names: str) -> Any:
+    """The first of these settings that the configuration has."""
+    return next((found for name in names if (found := getattr(config, name, None)) is not None), None)
+
+
+# -- torchvision and timm ----------------------------------------------------------------------------------------------
+
+
+_USUAL_SIZE: Final = 224
+_SEGMENTATION_SIZE: Final = 520
+_DETECTION_SIZE: Final = (800, 800)
+_FLOW_SIZE: Final = (520, 960)
+_FRAMES_OF_VIDEO: Final = 16
+_COLOURS: Final = 3
+
+
+def torchvision_names() -> list[str]:
+    """What torchvision lists."""
+    return list(load_torchvision().models.list_models())
+
+
+def torchvision_recipe(model: str, options: dict[str, Any], dtype: DType | None) -> Recipe:
+    """A model of torchvision with random weights."""
+    models = load_torchvision().models
+    builder = models.get_model_builder(model)
+    if "weights_backbone" in inspect.signature(builder).parameters:
+        options.setdefault("weights_backbone", None)
+    if "init_weights" in inspect.signature(builder).parameters or model in ("googlenet", "inception_v3"):
+        options.setdefault("init_weights", False)
+    variants = list(models.get_model_weights(model))
+    preset = type(variants[0].transforms()).__name__ if variants else "ImageClassification"
+    default = getattr(models.get_model_weights(model), "DEFAULT", None)
+    transforms = default.transforms() if default is not None else None
+
+    def inputs(module: nn.Module) -> Sequence[Wanted]:
+        if preset == "ObjectDetection":
+            return [Wanted("images", (_COLOURS, *_DETECTION_SIZE), as_list=True, is_usual=True)]
+        if preset == "OpticalFlow":
+            return [Wanted(name, ("batch", _COLOURS, *_FLOW_SIZE), is_usual=True) for name in ("image1", "image2")]
+        if preset == "SemanticSegmentation":
+            return [Wanted(first_input(module), ("batch", _COLOURS, _SEGMENTATION_SIZE, _SEGMENTATION_SIZE), is_usual=True)]
+        size = getattr(transforms, "crop_size", [_USUAL_SIZE])
+        height, width = (size * 2)[:2]
+        own = getattr(module, "image_size", None)
+        if isinstance(own, int):
+            height = width = own
+        if preset == "VideoClassification":
+            frames = max(_FRAMES_OF_VIDEO, default.meta.get("min_temporal_size", 0)) if default is not None else _FRAMES_OF_VIDEO
+            return [Wanted(first_input(module), ("batch", _COLOURS, frames, height, width), is_usual=True)]
+        return [Wanted(first_input(module), ("batch", _COLOURS, height, width), is_usual=not hasattr(transforms, "crop_size"))]
+
+    return Recipe(lambda: models.get_model(model, weights=None, **options).eval(), inputs, dtype=dtype)
+
+
+def first_input(module: nn.Module) -> str:
+    """What a module calls its first argument."""
+    return next(iter(inspect.signature(module.forward).parameters), "x")
+
+
+def timm_names() -> list[str]:
+    """What timm lists."""
+    return list(_timm().list_models())
+
+
+def timm_recipe(model: str, options: dict[str, Any], dtype: DType | None) -> Recipe:
+    """A model of timm with random weights."""
+    timm = _timm()
+
+    def inputs(module: nn.Module) -> Sequence[Wanted]:
+        settings = getattr(module, "pretrained_cfg", None) or {}
+        said = options.get("input_size") or settings.get("input_size")
+        size = tuple(said or (_COLOURS, _USUAL_SIZE, _USUAL_SIZE))
+        own = options.get("img_size")
+        if own is not None:
+            size = (size[0], *(own if isinstance(own, list | tuple) else (own, own)))
+        if "in_chans" in options:
+            size = (options["in_chans"], *size[1:])
+        return [Wanted(first_input(module), ("batch", *size), is_usual=not said and own is None)]
+
+    return Recipe(lambda: timm.create_model(model, pretrained=False, **options).eval(), inputs, dtype=dtype)
+
+
+def _timm() -> Any:
+    import importlib
+
+    load_torchvision()
+    try:
+        return importlib.import_module("timm")
+    except ImportError as error:
+        raise LoadError(f"timm cannot be imported: {error}", code="IRS195", hint="pip install timm") from error
+
+
+# -- torchvision beside a torch for which its compiled operators were not built ----------------------------------------
+# The wheel on PyPI needs CUDA's libraries. Its Python needs only that the operators exist: they are declared, with the shapes of their
+# results, and never run.
+
+
+_OPERATORS: Final = {
+    "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, "
+    "bool aligned) -> Tensor",
+    "box_iou_rotated": "(Tensor boxes1, Tensor boxes2) -> Tensor",
+    "deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, "
+    "SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor",
+}
+_kept: list[torch.library.Library] = []
+"""A library lives as long as what it declares."""
+
+
+def load_torchvision() -> ModuleType:
+    """The torchvision package; ImportError where it is not installed."""
+    if "torchvision" in sys.modules:
+        return sys.modules["torchvision"]
+    try:
+        return importlib.import_module("torchvision")
+    except (RuntimeError, AttributeError):
+        # What an operator's absence breaks; the package is imported anew below.
+        for name in [name for name in sys.modules if name == "torchvision" or name.startswith("torchvision.")]:
+            del sys.modules[name]
+    return _with_declared_operators()
+
+
+def declared() -> bool:
+    """Whether operators had to be declared, so that they cannot run."""
+    return bool(_kept)
+
+
+def _with_declared_operators() -> ModuleType:
+    import torch
+
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name, schema in _OPERATORS.items():
+        if not hasattr(torch.ops.torchvision, name):
+            library.define(name + schema)
+    _kept.append(library)
+    package = importlib.import_module("torchvision")
+    torch.library.register_fake("torchvision::roi_align", _roi_align, lib=library, allow_override=True)
+    for name in ("boxes", "roi_align"):
+        module = sys.modules.get(f"torchvision.ops.{name}")
+        if module is not None:
+            module._assert_has_ops = _nothing  # type: ignore[attr-defined]  # torchvision's own
+            module._has_ops = _yes  # type: ignore[attr-defined]  # torchvision's own
+    return package
+
+
+# TorchScript compiles these two, which it could not do with lambdas.
+def _nothing() -> None:
+    pass
+
+
+def _yes() -> bool:
+    return True
+
+
+def _roi_align(x: Tensor, rois: Tensor, scale: float, height: int, width: int, sampling: int, aligned: bool) -> Tensor:
+    return x.new_empty((rois.size(0), x.size(1), height, width))

@@ -1,0 +1,191 @@
+"""Named models without any package: a recipe of the tests' own stands in for what a package offers."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn  # noqa: E402
+
+import irscope  # noqa: E402
+from irscope.cli.main import main  # noqa: E402
+from irscope.errors import IrscopeError  # noqa: E402
+from irscope.frontends.base import LoadOptions  # noqa: E402
+from irscope.frontends.zoo import load  # noqa: E402
+from irscope.frontends.zoo.names import Name  # noqa: E402
+from irscope.frontends.zoo.recipes import Recipe, Wanted  # noqa: E402
+from irscope.ir.dtypes import DType  # noqa: E402
+from tests.tools.oracle.storages import record_module  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+NAME = "timm:words"
+
+
+class Words(nn.Module):
+    """A tied embedding, a buffer that its own code looks into, and a large layer."""
+
+    def __init__(self, wide: int = 512) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(300, 32)
+        self.wide = nn.Linear(32, wide)
+        self.back = nn.Linear(wide, 32)
+        self.head = nn.Linear(32, 300, bias=False)
+        self.head.weight = self.embed.weight
+        self.register_buffer("steps", torch.arange(4))
+        self.rates = torch.linspace(0, 1, 3).tolist()[: int(self.steps[2])]
+
+    def forward(self, ids: Tensor, scale: Tensor) -> Tensor:
+        x = self.embed(ids) * scale.unsqueeze(1)
+        for rate in self.rates:
+            x = x + self.back(torch.relu(self.wide(x))) * rate
+        return self.head(x)
+
+
+@pytest.fixture(autouse=True)
+def _recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(name: Name) -> Recipe:
+        options: dict[str, Any] = dict(name.options)
+        dtype = {"bf16": DType.BF16}.get(str(options.pop("dtype", "")))
+        wanted = (Wanted("ids", ("batch", "seq"), DType.I64, "ids", 300, keyword=True), Wanted("scale", ("batch", 32), keyword=True))
+        return Recipe(lambda: Words(**options).eval(), lambda module: wanted, {"seq": 6}, dtype)
+
+    monkeypatch.setattr(load, "find_recipe", find)
+    monkeypatch.setattr("irscope.session.check_installed", lambda text: None)
+    monkeypatch.setattr("irscope.cli.exportmodel.check_installed", lambda text: None)
+    monkeypatch.setattr(load, "_version", lambda package: "0")
+
+
+def inputs(model: irscope.api.Model) -> list[str]:
+    return [str(value.type) for value in model.graph.inputs]
+
+
+def test_it_is_captured_with_what_python_keeps() -> None:
+    model = irscope.load(NAME, bind={"batch": 2})
+    assert model.info().path == NAME and model.info().format == "module"
+    # The embedding is one tensor, though two layers have it.
+    assert model.info().parameters == sum(one.numel() for one in Words().parameters())
+    assert [text.split("]")[0] for text in inputs(model)] == ["i64[2,6", "f32[2,32"]
+    made = load.make_named(NAME, LoadOptions(bind={"batch": 2}), hollow=False)
+    _, kwargs = made.arguments(real=True)
+    truth = record_module(Positional(made.module), tuple(kwargs.values())).peak
+    assert model.run("liveness")["liveness"].report().summary["activation_peak_bytes"] == truth
+
+
+class Positional(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, ids: Tensor, scale: Tensor) -> Tensor:
+        return self.inner(ids, scale)  # type: ignore[no-any-return]  # a module's call has no type
+
+
+def test_large_weights_have_no_values() -> None:
+    module = load.make_named(f"{NAME}{{wide=100000}}", LoadOptions()).module
+    assert module.wide.weight.is_meta and not module.steps.is_meta
+    model = irscope.load(f"{NAME}{{wide=100000}}")
+    assert model.info().parameters == 300 * 32 + 65 * 100_000 + 32
+
+
+def test_element_types() -> None:
+    model = irscope.load(f"{NAME}{{dtype=bf16}}")
+    assert {weight.type.dtype for weight in model.program.parameters()} == {DType.BF16}
+    assert inputs(model)[1].startswith("bf16[")
+    assert irscope.load(NAME, inputs={"scale": "f16[1,32]"}).info().parameter_bytes == 2 * irscope.load(NAME).info().parameters
+
+
+def test_open_sizes_are_symbols() -> None:
+    model = irscope.load(NAME, open_sizes=["batch", "seq"])
+    assert [text.split("]")[0] for text in inputs(model)] == ["i64[batch,seq", "f32[batch,32"]
+    assert set(model.program.symbols) == {"batch", "seq"}
+    assert model.info().parameters == irscope.load(NAME).info().parameters
+    at_two = irscope.load(NAME, bind={"batch": 2, "seq": 5}).run("flops")["flops"].report().summary["total_flops"]
+    total = model.rebound({"batch": 2, "seq": 5}).run("flops")["flops"].report().summary["total_flops"]
+    assert total == at_two
+    named = irscope.load(NAME, inputs={"ids": "i64[n,6]", "scale": "f32[n,32]"})
+    assert set(named.program.symbols) == {"n"}
+
+
+def test_fit_and_sweep_open_what_they_ask_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", NAME, "--memory", "64MiB", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["largest"] > 10
+    assert main(["sweep", NAME, "--over", "seq=4,8", "--format", "json"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--bind", "length=3"], "IRS671"),
+        (["--bind", "batch=0"], "IRS671"),
+        (["--input", "x=f32[1]"], "IRS623"),
+        (["--method", "other"], "IRS623"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(arguments: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", NAME, *arguments]) == 2
+    said = capsys.readouterr().err
+    assert code in said and said.count("\n") == 1
+
+
+def test_a_model_that_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{NAME}{{nope=1}}"]) == 3
+    assert "IRS197" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".pt2", ".pt"])
+def test_exported_files_run_with_the_inputs_beside_them(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / f"words{suffix}"
+    assert main(["export", NAME, "-o", str(target), "--bind", "batch=3"]) == 0
+    assert "weights are random" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [target.name, f"{target.name}.inputs.npz"]
+    with np.load(f"{target}.inputs.npz") as arrays:
+        found = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    assert {name: tuple(array.shape) for name, array in found.items()} == {"ids": (3, 6), "scale": (3, 32)}
+    module = torch.export.load(target).module() if suffix == ".pt2" else torch.jit.load(target)
+    torch.manual_seed(0)
+    assert torch.allclose(module(**found), Words().eval()(**found), atol=1e-5)
+    with zipfile.ZipFile(target) as archive:
+        [described] = [name for name in archive.namelist() if name.endswith("irscope.inputs")]
+        assert json.loads(archive.read(described))[0] == {"name": "ids", "dtype": "i64", "shape": [3, 6]}
+    read = irscope.load(target)
+    assert [text.split("]")[0] for text in inputs(read)] == ["i64[3,6", "f32[3,32"]
+
+
+def test_exported_to_onnx_with_an_open_size(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    target = tmp_path / "words.onnx"
+    assert main(["export", NAME, "-o", str(target), "--input", "ids=i64[batch,6]", "--input", "scale=f32[batch,32]"]) == 0
+    model = onnx.load(target)
+    [described] = [json.loads(one.value) for one in model.metadata_props if one.key == "irscope.inputs"]
+    assert [one["name"] for one in described] == [info.name for info in model.graph.input] == ["ids", "scale"]
+    assert len(irscope.load(target).program.symbols) == 1
+
+
+def test_a_named_model_is_reordered_as_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "words.pt2"
+    assert main(["export", NAME, "--schedule=seconds=1", "-o", str(target)]) == 0
+    assert "reordering does not help here" in capsys.readouterr().err
+    assert target.exists()
+
+
+def test_refusals_of_export(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = Path(__file__).parents[3] / "samples" / "mlp.irs"
+    assert main(["export", str(sample), "-o", str(tmp_path / "x.onnx")]) == 2
+    assert "IRS678" in capsys.readouterr().err
+    assert main(["export", NAME, "-o", str(tmp_path / "gone" / "x.pt2")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    monkeypatch.setattr("os.sysconf", lambda name: 1)
+    assert main(["export", NAME, "-o", str(tmp_path / "x.pt2")]) == 2
+    assert "IRS677" in capsys.readouterr().err
+    with pytest.raises(IrscopeError):
+        irscope.load(NAME, open_sizes=["nope"])
+    assert list(tmp_path.iterdir()) == []
