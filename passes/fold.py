@@ -10,7 +10,8 @@ import numpy as np
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Literal, Scalar
 from irscope.ir.types import TensorType
-from irscope.ops.registry import find_op
+from irscope.ops.registry import control_of, find_op
+from irscope.ops.spec import Control
 from irscope.ops.values import is_symbolic
 from irscope.passes.shapes import Shapes
 from irscope.passkit.base import PassContext, Transform
@@ -49,7 +50,7 @@ class Fold(Transform):
 def _runs_often(body: Graph) -> bool:
     """Whether a region may run more than once, on its own account or that of a region around it."""
     while body.owner is not None:
-        if body.owner.op != "cf.if":
+        if control_of(body.owner) is not Control.BRANCH:
             return True
         outer = body.owner.graph
         if outer is None:

@@ -9,6 +9,7 @@ from irscope.devices import find_device
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
+from irscope.ops.registry import runs_bodies
 from irscope.passes.alias import Alias
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.inside import inner_peaks
@@ -58,7 +59,7 @@ class OrtMemory(Analysis[OrtPlan]):
 
 def bytes_inside(graph: Graph, ctx: PassContext, types: Inferred) -> dict[Node, Dim]:
     """Bytes that graphs inside nodes take."""
-    if not any(node.regions or node.op == "cf.call" for node in graph):
+    if not any(map(runs_bodies, graph)):
         return {}
     unsized: list[Value] = []
     return inner_peaks(ctx.program, ctx.get(Alias()), types, unsized)

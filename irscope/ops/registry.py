@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
-from irscope.ops.spec import OpSpec
+from irscope.ir.graph import Node
+from irscope.ops.spec import Control, OpSpec
 from irscope.plugins import plugins
 
 FAMILY_MODULES: tuple[str, ...] = (
@@ -133,3 +134,19 @@ def default_registry() -> OpRegistry:
 def find_op(name: str) -> OpSpec | None:
     """The record of an operator in the default registry, None for a foreign one."""
     return default_registry().get(name)
+
+
+def control_of(node: Node) -> Control | None:
+    """Which bodies a node runs; None for all but control flow."""
+    spec = find_op(node.op)
+    return None if spec is None else spec.control
+
+
+def callee_of(node: Node) -> str | None:
+    """The function of the program that a node calls; None where it calls none."""
+    return str(node.attrs.get("callee")) if control_of(node) is Control.CALL else None
+
+
+def runs_bodies(node: Node) -> bool:
+    """Whether a node runs regions or a function."""
+    return bool(node.regions) or control_of(node) is Control.CALL

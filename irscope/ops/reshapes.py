@@ -12,6 +12,7 @@ from irscope.ops import layouts
 from irscope.ops.layouts import has_memory_format, is_viewable
 from irscope.ops.ort import alias
 from irscope.ops.rules import free, moved
+from irscope.ops.sequence import handed_on
 from irscope.ops.sizes import MOST_COMBINED, any_of, as_size, given_axes, length_of, replaced, unknown_sizes
 from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
@@ -296,6 +297,7 @@ OPS = (
         summary="The same value under another name: identity, detach.",
         ort=alias("Identity"),
         strides=layouts.as_operand,
+        items=handed_on,
     ),
     op(
         "view.contiguous(Tensor(a?) x, *, str memory_format='contiguous_format') -> Tensor(a?)",

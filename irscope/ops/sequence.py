@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Unpack
 
+import numpy as np
+
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max, equal, exact_div
 from irscope.ir.dtypes import DType
 from irscope.ir.types import (
@@ -21,9 +23,11 @@ from irscope.ir.types import (
     tensor,
     tuple_of,
 )
+from irscope.ops.registry import find_op
 from irscope.ops.rules import dtype_attr, free, moved
 from irscope.ops.sizes import axis_attr, replaced
-from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpSpec, RuleError, op
+from irscope.ops.spec import CostRule, Facts, Family, Item, Known, Lists, OpCall, OpSpec, RuleError, op
+from irscope.ops.values import as_ints
 
 
 def join(call: OpCall, left: Type, right: Type) -> Type:
@@ -198,31 +202,156 @@ def _record(
     return op(schema, Family.SEQUENCE, infer=infer, cost=cost, summary=summary, **facts)
 
 
+# -- elements that are known one by one ----------------------------------------------------------------------------------
+
+_MOST_PARTS = 256
+"""More parts of a tensor are known only by what they have in common."""
+
+
+def _position(lists: Lists, index: int) -> int | None:
+    """The value of an operand that is a position; None where it is not known."""
+    found = lists.operand(index)
+    numbers = as_ints(found.known) if found is not None and found.known is not None else None
+    return numbers[0] if numbers is not None and len(numbers) == 1 else None
+
+
+def _no_items(lists: Lists) -> None:
+    lists.is_list(())
+
+
+def _items_constructed(lists: Lists) -> None:
+    items = (lists.operand(index) for index in range(len(lists.call.types)))
+    lists.is_list(tuple(item for item in items if item is not None))
+
+
+def _items_with_one_more(lists: Lists) -> None:
+    items, added = lists.items, lists.operand(1)
+    if items is None or added is None:
+        return
+    place = _position(lists, 2) if lists.operand(2) is not None else len(items)
+    if place is not None and -len(items) <= place <= len(items):
+        place += len(items) if place < 0 else 0
+        lists.is_list((*items[:place], added, *items[place:]))
+
+
+def _items_with_one_less(lists: Lists) -> None:
+    items = lists.items
+    if not items:
+        return
+    place = _position(lists, 1) if lists.operand(1) is not None else -1
+    if place is not None and -len(items) <= place < len(items):
+        place %= len(items)
+        lists.is_list((*items[:place], *items[place + 1 :]))
+
+
+def _item_at(lists: Lists) -> None:
+    items, place = lists.items, _position(lists, 1)
+    if items and place is not None and -len(items) <= place < len(items):
+        lists.is_item(0, items[place])
+    else:
+        lists.is_any(0)
+
+
+def _item_count(lists: Lists) -> None:
+    items = lists.items
+    if items is not None:
+        lists.is_item(0, Item(lists.call.results[0], np.asarray(len(items), np.int64)))
+
+
+def _items_unpacked(lists: Lists) -> None:
+    items, count = lists.items, len(lists.call.results)
+    for index in range(count):
+        if items is None or len(items) != count:
+            lists.is_any(index)
+        else:
+            lists.is_item(index, items[index])
+
+
+def _items_split(lists: Lists) -> None:
+    call = lists.call
+    x = call.types[0]
+    if not isinstance(x, TensorType) or not x.shape:
+        return
+    axis = int(call.attrs.get("axis") or 0) % len(x.shape)
+    whole, split = x.shape[axis], lists.operand(1)
+    if split is None:
+        kept = (1,) if call.attrs.get("keepdims", True) else ()
+        parts: list[tuple[Dim, ...]] = [kept] * whole if not isinstance(whole, SymDim) and whole <= _MOST_PARTS else []
+    else:
+        parts = [(size,) for size in _sizes_of_parts(split.known, whole)]
+    if parts:
+        lists.is_list(tuple(Item(x.with_shape((*x.shape[:axis], *part, *x.shape[axis + 1 :]))) for part in parts))
+
+
+def _sizes_of_parts(known: Known | None, whole: Dim) -> Sequence[int]:
+    """Sizes of the parts, none where they are not known."""
+    sizes = as_ints(known) if known is not None else None
+    if known is None or sizes is None or not all(size >= 0 for size in sizes):
+        return ()
+    if known.ndim:
+        return sizes
+    size = sizes[0]
+    if isinstance(whole, SymDim) or size == 0 or whole > _MOST_PARTS * size:
+        return ()
+    return [size] * (whole // size) + ([whole % size] if whole % size else [])
+
+
+def _items_joined(lists: Lists) -> None:
+    call, items, concat = lists.call, lists.items, find_op("tensor.concat")
+    axis = call.attrs.get("axis")
+    if not items or concat is None or not isinstance(axis, int):
+        return
+    types = [item.type for item in items]
+    if not call.attrs.get("new_axis"):
+        lists.is_item(0, Item(concat.infer_types(OpCall(concat, types, {"axis": axis}, context=call.context))[0]))
+        return
+    element = lists.join(types)
+    if isinstance(element, TensorType) and element.shape is not None:
+        place = axis % (len(element.shape) + 1)
+        lists.is_item(0, Item(element.with_shape((*element.shape[:place], len(items), *element.shape[place:]))))
+
+
+def handed_on(lists: Lists) -> None:
+    """Rule for lists: the result is the operand."""
+    if isinstance(lists.call.results[0], SequenceType):
+        lists.is_operand()
+
+
 OPS = (
-    _record("seq.empty(*, dtype? dtype, Type? element) -> Tensor", _empty, "A list without elements."),
-    _record("seq.construct(Tensor(a)[] xs) -> Tensor(a)", _infer_construct, "A list of the operands."),
-    _record("seq.insert(Tensor(a) list, Tensor(a) x, Dim? position) -> Tensor(a)", _infer_insert, "A list with one more element."),
+    _record("seq.empty(*, dtype? dtype, Type? element) -> Tensor", _empty, "A list without elements.", items=_no_items),
+    _record("seq.construct(Tensor(a)[] xs) -> Tensor(a)", _infer_construct, "A list of the operands.", items=_items_constructed),
     _record(
-        "seq.erase(Tensor(a) list, Dim? position) -> Tensor(a)", lambda call: _list(call) or UNKNOWN_TYPE, "A list with one element less."
+        "seq.insert(Tensor(a) list, Tensor(a) x, Dim? position) -> Tensor(a)",
+        _infer_insert,
+        "A list with one more element.",
+        items=_items_with_one_more,
     ),
-    _record("seq.at(Tensor(a) list, Dim position) -> Tensor(a)", _infer_at, "One element of a list."),
-    _record("seq.length(Tensor list) -> Tensor", _single(DType.I64), "How many elements a list has."),
-    _record("seq.unpack(Tensor(a) list) -> Tensor(a)[]", _infer_unpack, "Every element of a list or tuple."),
+    _record(
+        "seq.erase(Tensor(a) list, Dim? position) -> Tensor(a)",
+        lambda call: _list(call) or UNKNOWN_TYPE,
+        "A list with one element less.",
+        items=_items_with_one_less,
+    ),
+    _record("seq.at(Tensor(a) list, Dim position) -> Tensor(a)", _infer_at, "One element of a list.", items=_item_at),
+    _record("seq.length(Tensor list) -> Tensor", _single(DType.I64), "How many elements a list has.", items=_item_count),
+    _record("seq.unpack(Tensor(a) list) -> Tensor(a)[]", _infer_unpack, "Every element of a list or tuple.", items=_items_unpacked),
     _record(
         "seq.split(Tensor x, Tensor? split, *, int axis=0, bool keepdims=True) -> Tensor",
         _infer_split,
         "Cuts an axis into a list of parts: single positions, parts of one size, or of given sizes.",
         moved,
+        items=_items_split,
     ),
     _record(
         "seq.concat_from(Tensor list, *, int axis, bool new_axis=False) -> Tensor",
         _infer_joined,
         "Joins the elements of a list along an axis.",
         moved,
+        items=_items_joined,
     ),
     _record("optional.make(Tensor(a)? x, *, Type? type) -> Tensor(a)", _infer_make_optional, "A value that may be absent."),
     _record("optional.has(Tensor? x) -> Tensor", _single(DType.BOOL), "Whether an optional value is there."),
-    _record("optional.get(Tensor(a) x) -> Tensor(a)", _infer_get_optional, "The value of an optional one."),
+    _record("optional.get(Tensor(a) x) -> Tensor(a)", _infer_get_optional, "The value of an optional one.", items=handed_on),
     _record("tuple.make(Tensor(a)[] xs) -> Tensor(a)", _infer_tuple, "A tuple of the operands."),
     _record("tuple.get(Tensor(a) x, *, int index) -> Tensor(a)", _infer_tuple_get, "One element of a tuple."),
     _record("map.make(Tensor(a)[] xs, *, str[]? keys, dtype? key_dtype) -> Tensor(a)", _infer_map, "A dictionary of the operands."),

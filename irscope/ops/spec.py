@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Unpack
 
 from irscope.devices.target import Target
 from irscope.ir.dims import Dim, SymDim, bounds, equal, unknown
@@ -330,6 +330,83 @@ class StridesRule:
 
 
 # ----------------------------------------------------------------------------------------------------
+# Control flow, and lists whose elements are known one by one.
+
+
+class Control(enum.Enum):
+    """Which bodies a node runs, and how often; the passes that walk a graph carry types, costs and memory through them."""
+
+    BRANCH = "branch"
+    """One of its regions, which take no arguments."""
+    CALL = "call"
+    """The function of the program that the attribute `callee` names, once."""
+    LOOP = "loop"
+    """Its region while a condition holds, up to a number of times; state goes from step to step."""
+    SCAN = "scan"
+    """Its region for each slice of operands, state goes from step to step."""
+    MAP = "map"
+    """Its region for each element of a list."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the body may run more than once."""
+        return self in (Control.LOOP, Control.SCAN, Control.MAP)
+
+    @property
+    def is_stepwise(self) -> bool:
+        """Whether types inside may be others at each step or call; those of a scan never are."""
+        return self in (Control.CALL, Control.LOOP, Control.MAP)
+
+
+class Item(NamedTuple):
+    """One element of a list."""
+
+    type: Type
+    known: Known | None = None
+
+
+class Lists(Protocol):
+    """What a rule for lists is given: the call, with the elements of its operands where they are known, and results to refine."""
+
+    @property
+    def call(self) -> OpCall:
+        """The call; its results are the types that the operator's own rule inferred."""
+        ...
+
+    @property
+    def items(self) -> tuple[Item, ...] | None:
+        """Elements of the first operand; None where they are not known one by one."""
+        ...
+
+    def operand(self, index: int) -> Item | None:
+        """An operand as the element of a list; None where it is absent."""
+        ...
+
+    def join(self, types: Sequence[Type]) -> Type:
+        """What the types of several elements have in common."""
+        ...
+
+    def is_list(self, items: tuple[Item, ...]) -> None:
+        """Let the first result be the list of these elements."""
+        ...
+
+    def is_operand(self) -> None:
+        """Let the first result be the list that the first operand is."""
+        ...
+
+    def is_item(self, index: int, item: Item) -> None:
+        """Let a result be that element."""
+        ...
+
+    def is_any(self, index: int) -> None:
+        """Let a result be one element of which nobody knows which: its unknown sizes are its own."""
+        ...
+
+
+ListRule: TypeAlias = Callable[[Lists], None]
+
+
+# ----------------------------------------------------------------------------------------------------
 # What ONNX Runtime's CPU kernels do with memory, where it is not the usual: a new buffer for each result and nothing else.
 
 Packs: TypeAlias = "Callable[[OpCall, Sequence[bool]], int]"
@@ -439,6 +516,10 @@ class OpSpec:
     """Kernels of ONNX Runtime that do something special with memory; empty: a new buffer for each result and nothing else."""
     strides: StridesRule | None = None
     """How PyTorch lays out the results. None: as the family does (`irscope.ops.layouts`), else in the order of the axes."""
+    control: Control | None = None
+    """Which bodies a call runs; None: none."""
+    items: ListRule | None = None
+    """Elements of a list among the results, where those of the operands are known; None: the operator has nothing to do with lists."""
     operand_index: dict[str, int] = field(init=False)
     defaults: dict[str, Attr] = field(init=False)
     aliases: tuple[AliasRule, ...] = field(init=False)
@@ -530,6 +611,8 @@ class Facts(TypedDict, total=False):
 
     ort: tuple[OrtKernel, ...]
     strides: StridesRule
+    control: Control
+    items: ListRule
 
 
 def op(

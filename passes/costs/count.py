@@ -13,8 +13,8 @@ from irscope.ir.graph import Attr, Facet, Graph, Node, paused_gc
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
-from irscope.ops.registry import find_op
-from irscope.ops.spec import Absent, Known, OpCall, OpSpec
+from irscope.ops.registry import callee_of, control_of, find_op, runs_bodies
+from irscope.ops.spec import Absent, Control, Known, OpCall, OpSpec
 from irscope.passes.costs.entries import MEASURES, Arithmetic, Bounds, Certainty, Entry
 from irscope.passes.costs.limits import ANYTHING, arithmetic_of, joint, limits_of, shown_cost, summed, within
 from irscope.passes.costs.tally import Tally, by_place, tallied
@@ -25,7 +25,6 @@ from irscope.passkit.base import Analysis, PassContext
 Answer: TypeAlias = "tuple[Certainty, Cost, Arithmetic, Dim, Bounds | None, str]"
 """The fields of an entry behind its node."""
 _NOTHING = Cost(read=0, written=0)
-_STEPWISE = frozenset({"cf.loop", "cf.map", "cf.call"})
 
 
 @dataclass
@@ -79,7 +78,7 @@ class NodeCosts(Analysis[Costs]):
     def compute(self, graph: Graph, ctx: PassContext) -> Costs:
         counter = _Counter(ctx.get(Shapes), ctx.program.functions)
         bodies = [graph, *ctx.program.functions.values()]
-        if any(node.op in _STEPWISE for body in bodies for inner in _with_regions(body) for node in inner):
+        if any((kind := control_of(node)) and kind.is_stepwise for body in bodies for inner in _with_regions(body) for node in inner):
             counter.listen(Inference(ctx.program))
         costs = counter.costs
         # A hundred thousand small objects at once would make the collector look at everything again and again.
@@ -94,7 +93,7 @@ class NodeCosts(Analysis[Costs]):
 
 def _with_regions(graph: Graph) -> Iterator[Graph]:
     # A body without control flow has no regions to look for.
-    return graph.graphs() if any(node.regions or node.op == "cf.call" for node in graph) else iter(())
+    return graph.graphs() if any(map(runs_bodies, graph)) else iter(())
 
 
 class _Counter:
@@ -115,7 +114,8 @@ class _Counter:
         self.types = engine.found
 
         def after(node: Node, number: int) -> None:
-            body = self.functions[str(node.attrs["callee"])] if node.op == "cf.call" else node.regions[0]
+            callee = callee_of(node)
+            body = node.regions[0] if callee is None else self.functions[callee]
             if number == 0:
                 self._steps[node] = []
             self._steps[node].append(self.body(body))
@@ -130,7 +130,7 @@ class _Counter:
         entries: list[Entry] = []
         by_node, certainty = self.costs.by_node, self.costs.certainty
         for node in each(graph):
-            if node.regions or node.op == "cf.call":
+            if runs_bodies(node):
                 entries.extend(self.control(node))
                 continue
             entry = self.plain(node)
@@ -221,15 +221,15 @@ class _Counter:
     def control(self, node: Node) -> list[Entry]:
         """A node that runs bodies: what they cost as often as they run, or within which limits."""
         missing = self.costs.missing
-        if node.op == "cf.if" and len(node.regions) == 2:
+        kind = control_of(node)
+        if kind is Control.BRANCH and len(node.regions) == 2:
             entries = self._branches(node)
-        elif node.op == "cf.call":
+        elif kind is Control.CALL:
             entries = self._call(node)
-        elif node.op in ("cf.loop", "cf.scan", "cf.map"):
+        elif kind is not None and kind.repeats:
             entries = self._loop(node)
         else:
-            inside = [entry for region in node.regions for entry in self.body(region)]
-            entries = [self.plain(node), *inside] if node.op not in _STEPWISE else inside
+            entries = [self.plain(node), *(entry for region in node.regions for entry in self.body(region))]
         tally = tallied(entries)
         alone = next((entry for entry in entries if entry.node is node), None)
         certainty = Certainty.FREE if alone is None else alone.certainty

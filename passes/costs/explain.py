@@ -12,7 +12,7 @@ from irscope.ir.graph import Node
 from irscope.ir.printer import value_names
 from irscope.ir.program import Program
 from irscope.ops.cost import Cost
-from irscope.ops.registry import find_op
+from irscope.ops.registry import find_op, runs_bodies
 from irscope.ops.spec import Absent, OpCall, OpSpec
 from irscope.passes.costs.count import Costs
 from irscope.passes.costs.entries import MEASURES
@@ -123,7 +123,7 @@ def _places(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def _rule(node: Node, spec: OpSpec | None) -> str:
-    if node.regions or node.op == "cf.call":
+    if runs_bodies(node):
         return "the sum of what its regions cost, as often as they run"
     if spec is None:
         return f"irscope has no record of {node.op}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from irscope.devices import Target
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import Type
-from irscope.ops.registry import find_op
+from irscope.ops.registry import find_op, runs_bodies
 from irscope.ops.spec import MemoryEvent, OpCall, OpSpec, memory_events
 from irscope.passes.alias import Aliases
 from irscope.passes.cuda.loading import is_on_host
@@ -133,7 +133,7 @@ class _Builder:
     def _visit(self, step: int, node: Node) -> None:
         spec = find_op(node.op)
         made = {index: slot for index, output in enumerate(node.outputs) if (slot := self._slots.get(output)) is not None}
-        if node.regions or node.op == "cf.call":
+        if runs_bodies(node):
             self._inside(step, [*made.values()])
         elif spec is None or spec.temporaries is None:
             self._stream.events.extend(made.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
 from irscope.ops.registry import find_op
-from irscope.ops.spec import SIZES, Known, OpCall, OpSpec, RuleContext, RuleError
+from irscope.ops.spec import SIZES, Control, Item, Known, Lists, OpCall, OpSpec, RuleContext, RuleError
 from irscope.ops.values import MAX_ELEMENTS, from_bytes, objects, settle, static_shape, to_array
 
 SYMBOLIC_ELEMENTS = 64
@@ -59,13 +59,6 @@ class Problem:
     node: Node
     text: str
     fault: str
-
-
-class Item(NamedTuple):
-    """One element of a list."""
-
-    type: Type
-    known: Known | None = None
 
 
 class Fact(NamedTuple):
@@ -120,15 +113,15 @@ class Inference(RuleContext):
         self._possible: dict[TensorType, bool] = {}
         self.after_body: Callable[[Node, int], None] | None = None
         """Called after each inference of a body that a control node runs, with the node and the number of the step."""
-        self._controls: dict[str, Callable[[Inference, Node], list[Type]]] = {}
-        self._list_rules: dict[str, Callable[[Inference, Node, list[Type]], None]] = {}
+        self._controls: Mapping[Control, Callable[[Inference, Node], list[Type]]] = {}
+        self._lists: Callable[[Inference, Node, OpCall, list[Type]], Lists] | None = None
 
     def run(self, nodes: Callable[[Graph], Iterable[Node]] = iter) -> Inferred:
         """Infer the main graph and every function."""
-        from irscope.passes.inference.lists import LIST_RULES
+        from irscope.passes.inference.lists import KnownLists
         from irscope.passes.inference.regions import CONTROLS
 
-        self._controls, self._list_rules = CONTROLS, LIST_RULES
+        self._controls, self._lists = CONTROLS, KnownLists
         for value, elements in bindable_elements(self.program).items() if self.program.given else ():
             if any(str(element) in self.program.given for element in elements) and self.may_be_symbolic(value):
                 self.symbolic_value(value)
@@ -161,12 +154,13 @@ class Inference(RuleContext):
             # What a region's earlier inference knew about its values may not hold now.
             for output in node.outputs:
                 self.forget(output)
-        control = self._controls.get(node.op)
-        if control is not None:
-            types = self._control(control, node)
+        spec = find_op(node.op)
+        if spec is None:
+            types = self._foreign(node)
+        elif spec.control is not None:
+            types = self._control(self._controls[spec.control], node)
         else:
-            spec = find_op(node.op)
-            types = self._foreign(node) if spec is None else self._infer(node, spec)
+            types = self._infer(node, spec)
         if any(type(one) is TensorType and not self._is_possible(one) for one in types):
             types = self._give_up(node, "a result would have a negative size, or more elements than a machine can address", "model")
         found = self.found.types
@@ -208,9 +202,8 @@ class Inference(RuleContext):
                 inferred.extend([UNKNOWN_TENSOR] * (len(node.outputs) - len(inferred)))
             if spec.evaluate is not None and not spec.random:
                 self._evaluate(node, spec, call, inferred)
-            list_rule = self._list_rules.get(node.op)
-            if list_rule is not None:
-                list_rule(self, node, inferred)
+            if spec.items is not None and self._lists is not None:
+                spec.items(self._lists(self, node, call, inferred))
         except RuleError as error:
             return self._give_up(node, str(error), "model")
         except OverBudget:

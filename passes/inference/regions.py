@@ -11,9 +11,9 @@ from irscope.ir.dims import Dim, SymDim, bounds, dim_max, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, sequence, tensor
-from irscope.ops.spec import Known, RuleError
+from irscope.ops.spec import Control, Item, Known, RuleError
 from irscope.ops.values import is_symbolic
-from irscope.passes.inference.engine import NO_FACT, DecidedBy, Fact, Inference, Item
+from irscope.passes.inference.engine import NO_FACT, DecidedBy, Fact, Inference
 from irscope.passes.inference.join import join, renewed
 
 UNROLL_LIMIT = 64
@@ -337,10 +337,10 @@ def _map_items(engine: Inference, node: Node, types: Sequence[Type], facts: Sequ
     return results
 
 
-CONTROLS: dict[str, Callable[[Inference, Node], list[Type]]] = {
-    "cf.if": infer_if,
-    "cf.call": infer_call,
-    "cf.loop": infer_loop,
-    "cf.scan": infer_scan,
-    "cf.map": infer_map,
+CONTROLS: dict[Control, Callable[[Inference, Node], list[Type]]] = {
+    Control.BRANCH: infer_if,
+    Control.CALL: infer_call,
+    Control.LOOP: infer_loop,
+    Control.SCAN: infer_scan,
+    Control.MAP: infer_map,
 }

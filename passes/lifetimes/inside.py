@@ -9,12 +9,11 @@ from operator import add
 from irscope.ir.dims import Dim, dim_max
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.program import Program
+from irscope.ops.registry import callee_of, control_of
 from irscope.passes.alias import Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import Body, alive_bytes
 from irscope.passes.sizes import largest
-
-_REPEATS = frozenset({"cf.loop", "cf.scan", "cf.map"})
 
 
 def inner_peaks(program: Program, aliases: Aliases, types: Inferred, unsized: list[Value]) -> dict[Node, Dim]:
@@ -42,7 +41,7 @@ def _callees_first(program: Program) -> Iterator[Graph]:
 
 
 def _callees(body: Graph) -> list[str]:
-    return list(dict.fromkeys(str(node.attrs.get("callee")) for node in body.walk() if node.op == "cf.call"))
+    return list(dict.fromkeys(callee for node in body.walk() if (callee := callee_of(node)) is not None))
 
 
 class _Inside:
@@ -57,8 +56,9 @@ class _Inside:
         """Regions of a body from the innermost out, then the body itself where it is a function."""
         for graph in reversed(list(body.graphs())):
             for node in graph:
-                if node.op == "cf.call":
-                    self._add(node, self.called.get(str(node.attrs.get("callee")), 0))
+                callee = callee_of(node)
+                if callee is not None:
+                    self._add(node, self.called.get(callee, 0))
             if graph.owner is not None:
                 self._add(graph.owner, self._peak(graph))
         if not is_main:
@@ -72,7 +72,8 @@ class _Inside:
         return largest(alive_bytes(body.ranges([]), inside, len(body.steps)))[0]
 
     def _add(self, node: Node, peak: Dim) -> None:
-        beyond = peak if node.op in _REPEATS else self._beyond_results(node, peak)
+        kind = control_of(node)
+        beyond = peak if kind is not None and kind.repeats else self._beyond_results(node, peak)
         known = self.extra.get(node, 0)
         found = dim_max(known, beyond)
         if found != 0:

@@ -14,7 +14,7 @@ import pytest
 
 from irscope.ops.registry import FAMILY_MODULES, default_registry
 from irscope.ops.schema import AliasMark, parse_schema
-from irscope.ops.spec import Absent, Facts, Family, OpSpec
+from irscope.ops.spec import Absent, Control, Facts, Family, OpSpec
 
 OPS_FOLDER = Path(__file__).parents[3] / "irscope" / "ops"
 SPECS = list(default_registry())
@@ -81,6 +81,17 @@ def _docstrings_of_fields(cls: type) -> set[str]:
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.family is Family.VIEW], ids=lambda spec: spec.name)
 def test_a_view_says_which_strides_it_makes(spec: OpSpec) -> None:
     assert spec.strides is not None
+
+
+def test_what_runs_bodies_says_how() -> None:
+    """An operator whose types the passes carry through regions says which kind of control flow it is, and only such a one."""
+    assert {spec.name for spec in SPECS if spec.infer is Absent.CONTROL} == {spec.name for spec in SPECS if spec.control is not None}
+    assert {spec.control for spec in SPECS} == {None, *Control}
+
+
+def test_what_makes_or_reads_lists_says_what_becomes_of_the_elements() -> None:
+    lists = {spec.name for spec in SPECS if spec.name.startswith("seq.")}
+    assert lists == {spec.name for spec in SPECS if spec.items is not None and spec.name.startswith("seq.")}
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
