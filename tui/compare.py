@@ -17,11 +17,11 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 
 from irscope.errors import IrscopeError
+from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Plain, bare
-from irscope.tools.compare import Comparison, ModelComparison, RunComparison, compare_with, model_comparison, run_comparison
-from irscope.tools.compare.document import narrowed
+from irscope.tools.compare import ModelComparison, RunComparison, compare_with, model_comparison, run_comparison
 from irscope.tools.compare.model_report import timelines
 from irscope.tui.actions import Action, bindings
 from irscope.tui.browse.model import Browse
@@ -55,7 +55,9 @@ _ASK = (
 class Shown:
     """One comparison, prepared for display in the worker's thread."""
 
-    document: Comparison
+    report: Report
+    is_of_run: bool
+    """Whether it is a model beside a recording."""
     lines: BothLines | None
     tables: tuple[ReportTable, ...]
     place_of_row: tuple[int, ...]
@@ -84,8 +86,9 @@ def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everyt
         places, labels = _model_places(compared, everything)
         heights = timelines(compared)
         lines = None if heights is None else _lines(("A", "B"), heights, labels)
-    tables = tuple(ReportTable(_fitted(table, document.kind), symbols) for table in _ordered(document) if len(table))
-    return Shown(document, lines, tables, tuple(places), everything)
+    (report,), is_of_run = document.reports, isinstance(compared, RunComparison)
+    tables = tuple(ReportTable(_fitted(table, is_of_run), symbols) for table in _ordered(report) if len(table))
+    return Shown(report, is_of_run, lines, tables, tuple(places), everything)
 
 
 def _lines(names: tuple[str, str], heights: tuple[list[int], list[int]], labels: Sequence[str]) -> BothLines | None:
@@ -108,16 +111,16 @@ def _model_places(compared: ModelComparison, everything: bool) -> tuple[list[int
     return places, labels
 
 
-def _ordered(document: Comparison) -> list[Table]:
+def _ordered(report: Report) -> list[Table]:
     """The tables, that of nodes first."""
-    tables = list(document.report.tables)
+    tables = list(report.tables)
     return sorted(tables, key=lambda table: not _is_of_nodes(table))
 
 
-def _fitted(table: Table, kind: str) -> Table:
+def _fitted(table: Table, is_of_run: bool) -> Table:
     """A table without columns that text leaves out; beside a recording numbers come first, as the last columns go where room is short."""
-    table = narrowed(table)
-    if kind == "models":
+    table = table.without_details()
+    if not is_of_run:
         return table
     first, *rest = table.columns
     return replace(table, columns=(first, *sorted(rest, key=lambda column: not column.kind.is_number)))
@@ -232,7 +235,7 @@ class Compare:
 
     def toggle_everything(self) -> None:
         """List what is equal too, or only what differs; with a recording, only nodes whose memory is off, or all."""
-        if self.found is None or self.found.document.kind == "models":
+        if self.found is None or not self.found.is_of_run:
             self.everything = not self.everything
             return
         self.only_off = not self.only_off
@@ -298,7 +301,7 @@ class Compare:
         if self.rows is None or self.found is None:
             return None
         title = self.rows.table.title
-        return next(table for table in self.found.document.report.tables if table.title == title)
+        return next(table for table in self.found.report.tables if table.title == title)
 
     def command(self, source: Source) -> str:
         """The command that prints what is shown."""
@@ -328,7 +331,7 @@ class Compare:
         if self.found is None:
             return filled(self._placeholder(width), height)
         head: list[Line] = []
-        for text in self.found.document.headline[: 1 if height < _SHORT else _MOST_HEADLINE]:
+        for text in self.found.report.headline[: 1 if height < _SHORT else _MOST_HEADLINE]:
             head += wrap((Span(clean(text), "heading" if not head else "plain"),), width, "  ")
         lines = self.found.lines
         if lines is None:

@@ -19,10 +19,12 @@ from irscope.ir.spelling import parse_type
 from irscope.ir.types import Type
 from irscope.passkit.instruments import ProgressLine
 from irscope.passkit.settings import Settings
+from irscope.report.options import RenderOptions
 from irscope.report.plot import check_plot
 from irscope.report.printable import printable
-from irscope.report.renderers import offered_formats
-from irscope.report.select import Selection, parse_filter
+from irscope.report.renderers import offered_formats, write_document
+from irscope.report.report import Document
+from irscope.report.select import Selection, parse_filter, select
 from irscope.session import Model, open_model
 
 FORMATS = ("text", "json", "csv", "html")
@@ -105,12 +107,16 @@ def _format_of(own: Sequence[str]) -> Callable[[str], str]:
     return check
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    """How and where the answer is written."""
+def add_output_arguments(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS, *, to_file: bool = True, rows: int | None = None
+) -> None:
+    """How and where `write_answer` writes: to a file too, unless -o is another thing; `rows` is another default in text."""
     more = "default: text; installed packages may add more"
     parser.add_argument("--format", type=_format_of(formats), metavar=f"{{{','.join(formats)}}}", default="text", help=more)
-    add_output_file(parser, help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
-    parser.add_argument("--rows", type=amount_of(COUNT), metavar="N", help="rows per table in text, 0 for all")
+    if to_file:
+        add_output_file(parser, help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
+    parser.set_defaults(answer_in_file=to_file)
+    parser.add_argument("--rows", type=amount_of(COUNT), default=rows, metavar="N", help="rows per table in text, 0 for all")
     parser.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")
     parser.add_argument(
         "--top", type=amount_of(COUNT), metavar="N", help="keep the first N rows of the tables that --sort or --filter is about"
@@ -167,6 +173,13 @@ def selection(args: argparse.Namespace) -> Selection:
     if args.filter:
         parse_filter(args.filter)
     return Selection(args.sort, args.top, args.filter)
+
+
+def write_answer(document: Document, args: argparse.Namespace) -> None:
+    """Write what a command found, its tables sorted, filtered and cut, where and in the format that its arguments say."""
+    output = args.output if args.answer_in_file else None
+    options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if output in (None, "-") else RenderOptions(rows=args.rows)
+    write_document(select(document, selection(args)), args.format, output, options)
 
 
 def load_options(args: argparse.Namespace) -> LoadOptions:

@@ -10,14 +10,12 @@ from pathlib import Path
 
 from irscope import __version__
 from irscope.amounts import COUNT, SECONDS
-from irscope.cli.args import add_output_file, amount_of
-from irscope.cli.devicetables import device_report
+from irscope.cli.args import add_output_arguments, add_output_file, amount_of, write_answer
+from irscope.cli.devices import device_report
 from irscope.errors import UsageError
 from irscope.measure.calibrate.engine import Engine
 from irscope.measure.calibrate.measure import measure, record_of, save
-from irscope.report.options import RenderOptions
-from irscope.report.renderers import write_document
-from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.report import Document, Report
 
 
 class Command:
@@ -48,6 +46,7 @@ class Command:
             help="measure nothing: fit to this recording or folder",
         )
         parser.add_argument("--device", default="", help="the device whose file --from adds to; default: the one that was recorded")
+        add_output_arguments(parser, to_file=False, rows=0)
 
     def run(self, args: argparse.Namespace) -> int:
         if args.recordings:
@@ -65,16 +64,16 @@ class Command:
             path, profile = save(record_of(engine, found, time.strftime("%Y-%m-%d")), Path(args.output) if args.output else None)
             sys.stderr.write(f"measured in {found.seconds:.1f} s, kept in {path}\n")
             reports.append(device_report(profile))
-        write_document(Document(__version__, ModelInfo("", ""), tuple(reports)), "text", None, RenderOptions.for_stream(sys.stdout, rows=0))
+        write_answer(Document(__version__, reports=tuple(reports)), args)
         return 0
 
 
 def _from_recordings(args: argparse.Namespace) -> int:
-    from irscope.cli.calibratefrom import calibrate_from
+    from irscope.tools.calibrate import calibrate_from
 
     record, report = calibrate_from([Path(path) for path in args.recordings], args.device)
     path, _ = save(record, Path(args.output) if args.output else None)
-    write_document(Document(__version__, ModelInfo("", ""), (report,)), "text", None, RenderOptions.for_stream(sys.stdout, rows=0))
+    write_answer(Document(__version__, reports=(report,)), args)
     sys.stderr.write(f"kept in {path}\n")
     return 0
 

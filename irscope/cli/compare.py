@@ -7,25 +7,29 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, load_options, plot_from, selection, settings_from
+from irscope.cli.args import (
+    add_model_arguments,
+    add_output_arguments,
+    add_output_file,
+    load_options,
+    plot_from,
+    selection,
+    settings_from,
+    write_answer,
+)
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.passkit.instruments import ProgressLine
 from irscope.recording import is_recording, read_recording
-from irscope.report.options import RenderOptions
 from irscope.report.plot import write_plot
-from irscope.report.select import Selection
 from irscope.session import Model, open_model
 from irscope.tools.compare import (
-    FORMATS,
-    Comparison,
     compare_models,
     compare_recording,
     model_comparison,
     open_for,
     run_comparison,
-    write_comparison,
 )
 from irscope.tools.compare.document import Verdict, judge, parse_thresholds
 from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures, model_panels
@@ -67,38 +71,38 @@ class Command:
             "--fail-on", action="append", default=[], metavar="NAME>LIMIT,...", help="exit with 1 beyond a limit, such as peak>5%%"
         )
         add_output_file(parser, "--plot", help="also draw times by node and bytes alive: .svg, .png or .pdf")
-        add_output_arguments(parser, FORMATS)
+        add_output_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        wanted = selection(args)
+        selection(args)
         picture = plot_from(args)
         recorded = [is_recording(Path(path)) for path in (args.model, args.other)]
         if all(recorded):
             raise UsageError("both files are recordings", code="IRS662", hint="compare each with its model")
         if any(recorded):
             model, other = (args.other, args.model) if recorded[0] else (args.model, args.other)
-            return self._with_recording(model, other, args, wanted)
+            return self._with_recording(model, other, args)
         limits = parse_thresholds(args.fail_on, MODEL_MEASURES)
         options = load_options(args)
         a = _open(args.model, options, args)
         b = _open(args.other, _options_of_b(args, options), args)
         compared = compare_models(a, b, args.lifetime)
         document = model_comparison(compared, everything=args.all)
-        _show(document.selected(wanted), args)
+        write_answer(document, args)
         if picture is not None:
-            write_plot(model_panels(compared, document.report), picture, f"A: {a.program.path}, B: {b.program.path}")
+            write_plot(model_panels(compared, document.reports[0]), picture, f"A: {a.program.path}, B: {b.program.path}")
         report_diagnostics((*a.diagnostics, *b.diagnostics), args.verbose)
         return _exit_code(judge(limits, model_measures(compared)) if limits else None) or strict_code(args, [a, b])
 
-    def _with_recording(self, model: str, path: str, args: argparse.Namespace, wanted: Selection) -> int:
+    def _with_recording(self, model: str, path: str, args: argparse.Namespace) -> int:
         limits = parse_thresholds(args.fail_on, RUN_MEASURES)
         recording = read_recording(Path(path))
         opened = open_for(Path(model), recording, load_options(args), settings_from(args))
         compared = compare_recording(opened, recording, args.lifetime)
         document = run_comparison(compared)
-        _show(document.selected(wanted), args)
+        write_answer(document, args)
         if args.plot:
-            write_plot(run_panels(compared, document.report), Path(args.plot), f"{opened.program.path} and {Path(path).name}")
+            write_plot(run_panels(compared, document.reports[0]), Path(args.plot), f"{opened.program.path} and {Path(path).name}")
         shown = args.format == "text" and args.output is None
         report_diagnostics((*opened.diagnostics, *(() if shown else compared.diagnostics)), args.verbose)
         return _exit_code(judge(limits, run_measures(compared)) if limits else None) or strict_code(args, [opened])
@@ -113,11 +117,6 @@ def _options_of_b(args: argparse.Namespace, options: LoadOptions) -> LoadOptions
     """What was said about the first model, unless something else was said about the second."""
     own = load_options(argparse.Namespace(**{**vars(args), "input": args.input_b, "bind": args.bind_b}))
     return replace(options, inputs=own.inputs or options.inputs, bind=own.bind or options.bind)
-
-
-def _show(document: Comparison, args: argparse.Namespace) -> None:
-    options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
-    write_comparison(document, args.format, args.output, options)
 
 
 def _exit_code(verdict: Verdict | None) -> int:

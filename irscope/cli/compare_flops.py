@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from irscope import __version__
-from irscope.cli.args import add_model_arguments, add_output_arguments, models_from
+from irscope.cli.args import add_model_arguments, add_output_arguments, models_from, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import SymDim
 from irscope.passes.costs.count import Costs, NodeCosts
 from irscope.passes.costs.tables import cell
-from irscope.report.options import RenderOptions
-from irscope.report.renderers import write_document
-from irscope.report.report import Coverage, Document, ModelInfo, Report
+from irscope.report.report import Coverage, Document, Report
 from irscope.report.table import Table
 from irscope.report.units import Kind
 from irscope.session import Model
@@ -71,9 +69,8 @@ class Command:
                 replace(report, options=one.model.program.path, notes=tuple(one.problems))
                 for one, report in zip(asked, reports, strict=True)
             ]
-            document = Document(__version__, ModelInfo("", ""), (first, *own))
-        options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
-        write_document(document, args.format, args.output, options)
+            document = Document(__version__, reports=(first, *own))
+        write_answer(document, args)
         for one in asked:
             report_diagnostics(one.model.diagnostics, args.verbose)
         if args.strict and not all(one.is_complete for one in asked):

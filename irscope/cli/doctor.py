@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import platform
-import sys
 from dataclasses import dataclass
 from importlib import metadata
 
 from irscope import __version__
+from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import ExitCode
-from irscope.files import write_stream
+from irscope.report.report import Document, Report
+from irscope.report.table import Table
 
 _PACKAGES = {
     "numpy": "needed",
@@ -37,16 +38,22 @@ class Command:
     """Check the installation: versions, and packages that break one another. Exit code 1 when something is wrong."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        pass
+        add_output_arguments(parser, rows=0)
 
     def run(self, args: argparse.Namespace) -> int:
         installed = {name: version(name) for name in _PACKAGES}
-        lines = [f"irscope {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"]
-        width = max(map(len, _PACKAGES))
-        lines += [f"  {name:{width}}  {found or '-':12}  {_PACKAGES[name]}" for name, found in installed.items()]
         findings = diagnose(installed)
-        lines += [f"problem: {finding.problem}\n  {finding.remedy}" for finding in findings] or ["no problems found"]
-        write_stream(sys.stdout, ["\n".join(lines) + "\n"])
+        system = f"{platform.system()} {platform.machine()}"
+        packages = Table.of(
+            [(name, found or "-", _PACKAGES[name]) for name, found in installed.items()], ["package", "version", "for"], "packages"
+        )
+        report = Report(
+            "doctor",
+            headline=tuple(f"problem: {one.problem}: {one.remedy}" for one in findings) or ("no problems found",),
+            summary={"irscope": __version__, "python": platform.python_version(), "system": system, "problem_count": len(findings)},
+            tables=(packages,),
+        )
+        write_answer(Document(__version__, reports=(report,)), args)
         return ExitCode.FINDINGS if findings else ExitCode.OK
 
 

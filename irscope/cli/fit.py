@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from dataclasses import replace
 
-from irscope.cli.args import add_model_arguments, open_from
-from irscope.cli.fittext import fit_lines, frontier_lines, unfit_lines
+from irscope.cli.args import add_model_arguments, add_output_arguments, open_from, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
-from irscope.files import write_stream
-from irscope.fitting import COUNTERS, SCHEMA, Fit, Search
+from irscope.fitting import COUNTERS, Search
 from irscope.passes.curves.points import find_symbol
 from irscope.report.printable import printable
-from irscope.report.values import Provenance
+from irscope.tools.fit import best_of, fit_document, frontier_document, unfit_lines
 
 
 class Command:
@@ -39,7 +37,7 @@ class Command:
             "--counter", choices=("auto", *COUNTERS), default="auto", help="what has to fit; default: reserved where it is known"
         )
         add_model_arguments(parser)
-        parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+        add_output_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         free = [name.strip() for name in args.free.split(",") if name.strip()]
@@ -47,33 +45,19 @@ class Command:
         report_diagnostics(model.diagnostics, args.verbose)
         search = Search(model, args.counter)
         memory = search.budget(args.memory)
+        info = model.info()
         if len(free) == 1:
-            found = search.largest(memory, free[0], {})
-            document, lines, worst = found.to_json(), fit_lines(found), found
+            worst = search.largest(memory, free[0], {})
+            document = fit_document(worst, replace(info, assumed=worst.assumed))
         elif len(free) == 2:
             rows = search.frontier(memory, free, {})
-            second = find_symbol(model.program, free[1])
-            worst = max(rows, key=lambda row: row.largest or 0)
-            document, lines = _frontier_json(rows, free, second), frontier_lines(rows, free, second)
+            worst = best_of(rows)
+            document = frontier_document(rows, free, find_symbol(model.program, free[1]), replace(info, assumed=rows[0].assumed))
         else:
             raise UsageError(f"--free takes one symbol or two, not {len(free)}", code="IRS337", hint="two are separated by a comma")
-        if args.format == "json":
-            write_stream(sys.stdout, [json.dumps(document, indent=2) + "\n"])
-        elif worst.fits:
-            write_stream(sys.stdout, (f"{printable(line)}\n" for line in lines))
+        if worst.fits or args.format == "json":
+            write_answer(document, args)
         if worst.fits:
             return strict_code(args, [model])
         sys.stderr.write("".join(f"{printable(line)}\n" for line in unfit_lines(worst)))
         return ExitCode.FINDINGS
-
-
-def _frontier_json(rows: list[Fit], free: list[str], second: str) -> dict[str, object]:
-    """The document for two symbols: that of the row with the largest first symbol, with all rows."""
-    best = max(rows, key=lambda row: row.largest or 0)
-    frontier = [
-        {free[0]: row.largest, free[1]: row.bind[second], "peak_bytes": row.peak.bytes, "limited_by": row.limited_by.node} for row in rows
-    ]
-    document = {**best.to_json(), "schema": SCHEMA, "free": ",".join(free), "frontier": frontier}
-    if any(row.is_modelled for row in rows):
-        document["provenance"] = {**best.provenance, "frontier": Provenance.MODELLED.value}
-    return document

@@ -7,16 +7,16 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from irscope import __version__
+from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import UsageError
 from irscope.files import write_stream
 from irscope.frontends.base import LoadOptions
 from irscope.ops.registry import default_registry
 from irscope.ops.spec import Absent, OpSpec
 from irscope.passkit.registry import closest
-from irscope.report.options import RenderOptions
 from irscope.report.report import Coverage, Document, Report
 from irscope.report.table import Table
-from irscope.report.text import render
 from irscope.session import open_model
 
 
@@ -27,10 +27,12 @@ class Command:
         parser.add_argument("name", nargs="?", help="an operator to explain, such as nn.conv")
         parser.add_argument("--coverage", metavar="MODEL", help="operators of this model, unknown ones first")
         parser.add_argument("--family", default="", help="only this family")
+        add_output_arguments(parser, rows=0)
 
     def run(self, args: argparse.Namespace) -> int:
         if args.coverage:
-            return _coverage(Path(args.coverage))
+            write_answer(_coverage(Path(args.coverage)), args)
+            return 0
         registry = default_registry()
         if args.name:
             spec = registry.get(args.name)
@@ -64,7 +66,7 @@ def _knowledge(spec: OpSpec | None) -> tuple[str, str]:
     return ("unknown" if spec.infer is Absent.UNKNOWN else "inferred", "unknown" if spec.cost is Absent.UNKNOWN else "counted")
 
 
-def _coverage(path: Path) -> int:
+def _coverage(path: Path) -> Document:
     model = open_model(path, LoadOptions())
     registry = default_registry()
     counts: Counter[tuple[str, str]] = Counter()
@@ -80,6 +82,4 @@ def _coverage(path: Path) -> int:
     unknown = tuple(sorted({row[0] for row in rows if row[3] == "no record"}))
     table = Table.of(rows, columns=["operator:text", "from:text", "nodes:count", "types:text", "cost:text"], title="operators")
     report = Report("ops", tables=(table,), coverage=Coverage(known, sum(counts.values()), unknown))
-    document = Document("", model.info(), (report,))
-    write_stream(sys.stdout, render(document, RenderOptions.for_stream(sys.stdout, rows=0)))
-    return 0
+    return Document(__version__, model.info(), (report,))

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from irscope.cli.args import FORMATS, add_model_arguments, add_output_arguments, add_output_file, open_from, plot_from, selection
+from irscope.cli.args import (
+    FORMATS,
+    add_model_arguments,
+    add_output_arguments,
+    add_output_file,
+    open_from,
+    plot_from,
+    selection,
+    write_answer,
+)
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, PassError, UsageError
 from irscope.files import write_stream
@@ -21,9 +30,7 @@ from irscope.report.options import RenderOptions
 from irscope.report.picture import report_panels
 from irscope.report.plot import write_plot
 from irscope.report.printable import one_line
-from irscope.report.renderers import write_document
 from irscope.report.report import Document, Report
-from irscope.report.select import select
 from irscope.report.text import render as render_text
 from irscope.session import Model, Results
 
@@ -61,7 +68,7 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         registry = default_registry()
         passes = _asked_for(args, registry)
-        wanted = selection(args)
+        selection(args)
         picture = plot_from(args)
         timing = Timing()
         instruments: list[Instrument] = [timing]
@@ -86,8 +93,7 @@ class Command:
         results = Results(done, model.manager.settings)
         document = model.document(results)
         if done or failure is None:
-            options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
-            write_document(select(document, wanted), args.format, args.output, options)
+            write_answer(document, args)
             if picture is not None:
                 _draw(document, picture)
         found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]

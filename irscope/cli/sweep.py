@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, open_from, plot_from
+from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, open_from, plot_from, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
-from irscope.files import write_stream
 from irscope.ir.bind import over_option, typed
 from irscope.passes.curves.points import find_symbol, sizes_in
 from irscope.passes.sweep import Sweep, curves
-from irscope.report.chart import line_chart
-from irscope.report.options import RenderOptions
 from irscope.report.picture import panels_of
 from irscope.report.plot import write_plot
-from irscope.report.renderers import write_document
 from irscope.session import Results
 
 
@@ -37,7 +31,7 @@ class Command:
         parser.add_argument("--dtype", default="", metavar="TYPE", help="element type that the least time is for, such as bf16")
         add_output_file(parser, "--plot", help="also draw the curves: .png, .svg or .pdf")
         add_model_arguments(parser)
-        add_output_arguments(parser)
+        add_output_arguments(parser, rows=0)
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.over:
@@ -57,14 +51,6 @@ class Command:
                 raise UsageError("a plot needs one symbol with several sizes", code="IRS430", hint=example)
             panels = [panel for one in series for panel in panels_of(one)]
             write_plot(panels, picture, f"{Path(args.model).name} on {result.value.device.title}")
-        is_text = args.format == "text" and args.output is None
-        rows = args.rows if args.rows is not None else (0 if is_text else None)
-        options = RenderOptions.for_stream(sys.stdout, rows=rows) if args.output is None else RenderOptions(rows=rows)
-        if is_text:
-            options = replace(options, charts=False)  # lines are drawn below instead
-        write_document(model.document(Results([result], model.manager.settings)), args.format, args.output, options)
-        if is_text:
-            for one in series:
-                write_stream(sys.stdout, (f"{line}\n" for line in ["", *line_chart(one, options.encoding)]))
+        write_answer(model.document(Results([result], model.manager.settings)), args)
         report_diagnostics(model.diagnostics, args.verbose)
         return strict_code(args, [model], [result.report()])

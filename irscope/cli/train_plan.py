@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, add_step_arguments, plot_from
+from irscope import __version__
+from irscope.amounts import parse_bytes
+from irscope.cli.args import (
+    add_model_arguments,
+    add_output_arguments,
+    add_output_file,
+    add_step_arguments,
+    load_options,
+    plot_from,
+    selection,
+    settings_from,
+    write_answer,
+)
 from irscope.errors import UsageError
-from irscope.files import write_text
-from irscope.report.options import RenderOptions
+from irscope.files import write_stream, write_text
+from irscope.report.report import Document
+from irscope.session import Model
 
-_PICTURES = ("memory", "categories", "idle", "batch", "recompute")  # those of trainpictures, which takes long to import
+_PICTURES = ("memory", "categories", "idle", "batch", "recompute")  # those of tools.train, which takes long to import
 
 
 class Command:
@@ -52,58 +66,79 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         from irscope.cli.run import report_diagnostics, strict_code
-        from irscope.cli.trainbatches import swept
-        from irscope.cli.training import opened
-        from irscope.files import write_stream
-        from irscope.report.renderers import write_document
+        from irscope.tools.train import draw_step, picture_lines, write_plan
 
         picture = plot_from(args)
+        selection(args)
         if args.plan_out:
-            from irscope.cli.trainplanfile import check_plan_file
-
-            check_plan_file(args)
+            _check_plan_file(args)
         if args.batches or args.memory:
-            _check_profiles(args)
-            document, models, series = swept(args)
+            document, models = _over_batches(args)
         else:
-            models = {0: opened(args)}
-            results = models[0].run(_with_checkpoint(args))
-            document, series = models[0].document(results), ()
+            models = {0: opened_step(args)}
+            document = models[0].document(models[0].run(_with_checkpoint(args)))
         model = next(iter(models.values()))
+        series = [one for report in document.reports for one in report.series] if args.batches or args.memory else []
         if args.plan_out:
-            from irscope.cli.trainplanfile import write_plan
-
-            document = replace(document, reports=(*document.reports, write_plan(args, model)))
-        options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if args.output is None else RenderOptions(rows=args.rows)
-        write_document(document, args.format, args.output, options)
-        self._write_files(args, model)
+            document = replace(document, reports=(*document.reports, write_plan(model, args.budget, args.plan_out, args.seconds)))
+        write_answer(document, args)
+        _write_profiles(args, model)
         steps = {f"batch {batch}" if batch else "": one for batch, one in models.items()}
         if picture is not None:
-            from irscope.cli.trainpictures import draw
-
-            draw(args.picture or "memory", steps, series, picture, args.seconds)
+            draw_step(args.picture or "memory", steps, series, picture, args.seconds)
         elif args.picture and args.format == "text" and args.output is None:
-            from irscope.cli.trainpictures import dotted
-
-            write_stream(sys.stdout, (f"{line}\n" for line in dotted(args.picture, steps, series, args.seconds, options.encoding)))
+            encoding = sys.stdout.encoding or "utf-8"
+            write_stream(sys.stdout, (f"{line}\n" for line in picture_lines(args.picture, steps, series, args.seconds, encoding)))
         found = [diagnostic for report in document.reports for diagnostic in report.diagnostics]
         report_diagnostics([*model.diagnostics, *found], args.verbose)
         return strict_code(args, [*models.values()], document.reports)
 
-    def _write_files(self, args: argparse.Namespace, model: object) -> None:
-        from irscope.cli.training import activation_lines, node_lines
-        from irscope.session import Model
 
-        assert isinstance(model, Model)
-        for path, lines in ((args.nodes_csv, node_lines), (args.activations_csv, activation_lines)):
-            if path:
-                write_text(Path(path), [lines(model, args.link)])
+def opened_step(args: argparse.Namespace, batch: int | None = None) -> Model:
+    """The captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
+    from irscope.trainingcapture import Training, open_training
+
+    if args.accumulate < 1:
+        raise UsageError("--accumulate must be at least 1", code="IRS373")
+    made: dict[str, object] = {"fused": True} if args.fused else {}
+    if args.foreach or args.one_by_one:
+        made["foreach"] = args.foreach
+    training = Training(args.loss, args.optimizer, made, not args.keep_gradients, args.accumulate, args.autocast, args.answers_zero)
+    options = load_options(args)
+    if batch is not None:
+        options = replace(options, bind={**options.bind, "batch": batch})
+    return open_training(str(args.model), options, training, settings_from(args))
 
 
-def _check_profiles(args: argparse.Namespace) -> None:
-    """Refuse options that need one size of the batch where several or none were given."""
+def _over_batches(args: argparse.Namespace) -> tuple[Document, Mapping[int, Model]]:
+    """The step at several sizes of the batch; the size of the first does not stand for all."""
+    from irscope.tools.train import read_batches, sweep_batches
+
     if args.nodes_csv or args.activations_csv:
         raise UsageError("the profiles of a step are of one size of the batch", code="IRS386", hint="`--bind batch=8 --nodes-csv FILE`")
+    bind = load_options(args).bind
+    batches = read_batches(args.batches) if args.batches else []
+    memory = parse_bytes(args.memory) if args.memory else None
+    swept = sweep_batches(lambda batch: opened_step(args, batch), batches, memory, bind.get("batch", 4), args.seconds)
+    return Document(__version__, replace(swept.model.info(), bind=dict(bind)), (swept.report,)), swept.models
+
+
+def _check_plan_file(args: argparse.Namespace) -> None:
+    """Refuses before any work what could not be planned."""
+    if not args.budget:
+        raise UsageError("--plan-out writes the plan for a budget", code="IRS394", hint="`--budget 60%` or `--budget 24GiB`")
+    if args.autocast:
+        raise UsageError("plans for the live module are made without autocast", code="IRS394", hint="leave out --autocast or --plan-out")
+    if args.batches or args.memory:
+        raise UsageError("--plan-out is for one size of the batch", code="IRS394", hint="`--bind batch=64 --budget 24GiB --plan-out FILE`")
+
+
+def _write_profiles(args: argparse.Namespace, model: Model) -> None:
+    from irscope.tools.train import activation_lines, node_lines
+
+    for path, lines in ((args.nodes_csv, node_lines), (args.activations_csv, activation_lines)):
+        if path:
+            write_text(Path(path), [lines(model, args.link)])
 
 
 def _with_checkpoint(args: argparse.Namespace) -> str:

@@ -54,9 +54,9 @@ class Command:
             load_options(args)  # what is wrong with the arguments is said before there is a screen
             model = start.choose(read)
         elif args.train:
-            from irscope.cli.training import opened
+            from irscope.cli.train_plan import opened_step
 
-            model = opened(args)
+            model = opened_step(args)
         else:
             model = open_from(args)
             start.note_opened(Path(args.model))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 
 from irscope import __version__
-from irscope.cli.args import FORMATS, add_output_file
+from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import UsageError
 from irscope.frontends.zoo.names import PACKAGES
 from irscope.frontends.zoo.packages import is_installed, names_of
-from irscope.report.options import RenderOptions
-from irscope.report.renderers import write_document
-from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.report import Document, Report
 from irscope.report.table import Table
 
 _EXAMPLES = {"torchvision": "resnet50", "timm": "vit_base_patch16_224", "transformers": "gpt2"}
@@ -33,8 +30,7 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("what", nargs="*", metavar="WHAT", help="a package, or a part of a name; * and ? stand for any characters")
         parser.add_argument("--all", action="store_true", help="every model of every package")
-        parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-        add_output_file(parser)
+        add_output_arguments(parser, rows=0)
 
     def run(self, args: argparse.Namespace) -> int:
         installed = [package for package in PACKAGES if is_installed(package)]
@@ -43,8 +39,7 @@ class Command:
         if not args.what and not args.all:
             notes.append("`irscope zoo WHAT` lists models: a package, or a part of a name")
         report = Report("zoo", tables=tuple(tables), notes=tuple(notes))
-        options = RenderOptions.for_stream(sys.stdout, rows=0) if args.output is None else RenderOptions(rows=0)
-        write_document(Document(__version__, ModelInfo("", ""), (report,)), args.format, args.output, options)
+        write_answer(Document(__version__, reports=(report,)), args)
         return 0
 
 

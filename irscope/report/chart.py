@@ -75,10 +75,19 @@ def highest(places: Sequence[Number], heights: Sequence[Number | None], count: i
 _HEIGHT = 8
 _NARROWEST = 20
 _DEFAULT_WIDTH = 100
+_MARGIN = 14
+"""Room for the labels beside a line."""
+_LINE_WIDTH, _LINE_HEIGHT = 60, 6
 
 
 def chart_lines(series: Series, width: int | None, glyphs: Glyphs, encoding: str) -> Iterator[str]:
-    """The chart, one for each column unless they are parts of a whole; nothing where no number can be drawn."""
+    """The chart, one for each column unless they are parts of a whole; nothing where no number can be drawn.
+
+    Columns of bars for what holds from one place to the next, lines for what was computed at some places.
+    """
+    if series.sampled and not series.stacked:
+        yield from line_chart(series, encoding, min(_LINE_WIDTH, max(_NARROWEST, (width or _DEFAULT_WIDTH) - _MARGIN)))
+        return
     columns = [drawable(series.cells(column.key)) for column in series.y]
     curves = [(series.y[0], totals(columns))] if series.stacked and columns else list(zip(series.y, columns, strict=True))
     for column, heights in curves:
@@ -145,43 +154,59 @@ def _mark_lines(marks: Sequence[Mark], places: Sequence[Number], count: int, gly
 
 
 # ----------------------------------------------------------------------------------------------------
-# A line through points, drawn with braille dots: eight to a character.
+# A line through points, drawn with dots.
+
+
+def line_chart(series: Series, encoding: str = "utf-8", width: int = _LINE_WIDTH, height: int = _LINE_HEIGHT) -> Iterator[str]:
+    """Each column over x, both axes linear and from zero upwards; nothing where there is nothing to draw."""
+    xs = drawable(series.cells(series.x.key))
+    for number, column in enumerate(series.y):
+        points = [(x, y) for x, y in zip(xs, drawable(series.cells(column.key)), strict=True) if x is not None and y is not None]
+        if len(points) < 2 or max(y for _, y in points) <= 0 or points[0][0] == points[-1][0]:
+            continue
+        most = max(y for _, y in points)
+        labels = {0: signed(Quantity(most, series.provenance_of_top((column,))), column.kind), height // 2: humanise(most / 2, column.kind)}
+        labels[height - 1] = "0"
+        margin = max(map(display_width, labels.values()))
+        canvas = Canvas(width, height, encoding)
+        for dot in _line(points, *canvas.dots):
+            canvas.set(*dot)
+        if number:
+            yield ""
+        yield f"{' ' * (margin + 2)}{printable(column.heading, encoding)}"
+        for row, drawn in enumerate(canvas.rows()):
+            yield f"{pad(labels.get(row, ''), margin, right=True)} |{drawn}".rstrip()
+        ends = [humanise(cell, series.x.kind) for cell in (points[0][0], points[-1][0])]
+        start = f"{printable(series.x.heading, encoding)} {ends[0]}"
+        yield f"{' ' * (margin + 2)}{start}{ends[1].rjust(max(1, width - display_width(start)))}"
+
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille character by row and column."""
 _EMPTY = 0x2800
-_BLANKS = f" {chr(_EMPTY)}"
-_WIDTH, _BRAILLE_HEIGHT = 60, 6
 
 
-def line_chart(series: Series, encoding: str = "utf-8", width: int = _WIDTH, height: int = _BRAILLE_HEIGHT) -> Iterator[str]:
-    """The first column over x, both axes linear and from zero upwards; nothing where there is nothing to draw."""
-    column = series.y[0]
-    xs, ys = series.cells(series.x.key), series.cells(column.key)
-    pairs = zip(drawable(xs), drawable(ys), strict=True)
-    points = [(x, y) for x, y in pairs if x is not None and y is not None]
-    if len(points) < 2 or max(y for _, y in points) <= 0 or points[0][0] == points[-1][0]:
-        return
-    dots = _line(points, width * 2, height * 4)
-    rows = [[0] * width for _ in range(height)]
-    for across, up in dots:
-        down = height * 4 - 1 - up
-        rows[down // 4][across // 2] |= _DOTS[down % 4][across % 2]
-    most = max(y for _, y in points)
-    top, middle = (
-        signed(Quantity(most, series.provenance_of_top((column,))), column.kind),
-        humanise(most / 2, column.kind),
-    )
-    margin = max(display_width(label) for label in (top, middle, "0"))
-    labels = {0: top, height // 2: middle, height - 1: "0"}
-    plain = not can_encode(chr(_EMPTY), encoding)
-    yield f"{' ' * (margin + 2)}{column.heading}"
-    for number, cells in enumerate(rows):
-        drawn = "".join(("*" if bits else " ") if plain else chr(_EMPTY | bits) for bits in cells)
-        yield f"{pad(labels.get(number, ''), margin, right=True)} |{drawn.rstrip(_BLANKS)}".rstrip()
-    first, last = humanise(xs[0], series.x.kind), humanise(xs[-1], series.x.kind)
-    ends = f"{series.x.heading} {first}"
-    yield f"{' ' * (margin + 2)}{ends}{last.rjust(max(1, width - display_width(ends)))}"
+class Canvas:
+    """A rectangle of characters in which dots are set: braille, eight to a character, or one sign where the encoding has no braille."""
+
+    def __init__(self, width: int, height: int, encoding: str = "utf-8") -> None:
+        self._bits = [[0] * width for _ in range(height)]
+        self._has_braille = can_encode(chr(_EMPTY), encoding)
+
+    @property
+    def dots(self) -> tuple[int, int]:
+        """How many there are across and up."""
+        return 2 * len(self._bits[0]), 4 * len(self._bits)
+
+    def set(self, across: int, up: int) -> None:
+        """A dot, counted from the lower left corner."""
+        down = 4 * len(self._bits) - 1 - up
+        self._bits[down // 4][across // 2] |= _DOTS[down % 4][across % 2]
+
+    def rows(self, sign: str = "*") -> Iterator[str]:
+        """Lines of text, from the top."""
+        for row in self._bits:
+            yield "".join((chr(_EMPTY | bits) if self._has_braille else sign) if bits else " " for bits in row).rstrip()
 
 
 def _line(points: Sequence[tuple[float, float]], across: int, up: int) -> Iterator[tuple[int, int]]:

@@ -34,7 +34,7 @@ tbody tr:nth-child(even) { background: #8881; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 .summary .number { text-align: left; }
 .unknown, .quiet { opacity: .75; }
-.error, .warning { font-weight: 600; }
+.error, .warning, .headline { font-weight: 600; }
 svg { width: 100%; max-width: 61rem; }
 """
 _NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
@@ -42,12 +42,18 @@ _NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
     """The page in pieces."""
-    title = svg_text(f"{document.model.path} - irscope")
+    about = document.model.path or ", ".join(one.parts[0] for one in document.subjects)
+    title = svg_text(f"{about} - irscope" if about else "irscope")
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield f"<title>{title}</title>\n<style>{_STYLE}{_PARTS}{SVG_STYLE}</style>\n</head>\n<body>\n"
-    yield from _model(document.model)
+    if about and not document.subjects:
+        yield from _model(document.model)
+    for subject in document.subjects:
+        path, *facts = subject.parts
+        yield f"<h1>{svg_text(f'{subject.name}: {path}')}</h1>\n<p>{svg_text(', '.join(filter(None, facts)))}</p>\n"
+        yield from (f'<p class="quiet">{svg_text(remark)}</p>\n' for remark in subject.remarks)
     for report in document.reports:
         yield from _report(report, options)
     yield f'<p class="quiet">Written by irscope {svg_text(document.version)}.</p>\n</body>\n</html>\n'
@@ -80,6 +86,7 @@ def _model(model: ModelInfo) -> Iterator[str]:
 def _report(report: Report, options: RenderOptions) -> Iterator[str]:
     writer = CellWriter(RenderOptions(humanise=options.humanise))
     yield f"<section>\n<h2>{svg_text(report.options or report.pass_name)}</h2>\n"
+    yield from (f'<p class="headline">{svg_text(line)}</p>\n' for line in report.headline)
     yield from _summary(report.entries(), writer)
     for note in report.notes:
         yield f'<p class="quiet">{svg_text(note)}</p>\n'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -68,6 +68,8 @@ class Report:
 
     is_assumed: bool = False
     """Whether something about the run was guessed, so that the summary's numbers are assumed ones; tables say it themselves."""
+    headline: tuple[str, ...] = ()
+    """The answer in a line or a few, for people."""
 
     def table(self, title: str = "") -> Table:
         """One of the tables by its title; the first without one. UsageError (IRS451) where there is none of that title."""
@@ -138,7 +140,7 @@ class Report:
     def to_json(self) -> ReportJson:
         """The report as it stands in the JSON document."""
         found = self.entries()
-        return {
+        made: ReportJson = {
             "pass": self.pass_name,
             "options": self.options or self.pass_name,
             "summary": summary_json(self.summary, self.units),
@@ -153,6 +155,9 @@ class Report:
             "coverage": (self.coverage or Coverage(0, 0)).to_json(),
             "diagnostics": [diagnostic_json(diagnostic) for diagnostic in self.diagnostics],
         }
+        if self.headline:
+            made["headline"] = [well_formed(line) for line in self.headline]
+        return made
 
 
 def diagnostic_json(diagnostic: Diagnostic) -> DiagnosticJson:
@@ -244,17 +249,35 @@ class ModelInfo:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One of several things that a document is about, such as a side of a comparison."""
+
+    name: str
+    parts: tuple[str, ...]
+    """What a line about it says: its path, then facts."""
+    remarks: tuple[str, ...] = ()
+    """Such as what was assumed about it."""
+
+
 @dataclass(frozen=True)
 class Document:
     """Everything one run found out about a model: what every renderer takes."""
 
     version: str
     """Of irscope."""
-    model: ModelInfo
+    model: ModelInfo = field(default_factory=lambda: ModelInfo("", ""))
     reports: tuple[Report, ...] = ()
+    subjects: tuple[Subject, ...] = ()
+    """What it is about where that is not one model."""
+    own_json: Callable[[Document], Mapping[str, object]] | None = None
+    """Writes the JSON of a document that has a schema of its own."""
 
-    def to_json(self) -> DocumentJson:
+    def to_json(self) -> Mapping[str, object]:
         """The whole JSON document."""
+        return self.own_json(self) if self.own_json is not None else self._json()
+
+    def _json(self) -> DocumentJson:
         return {
             "schema": SCHEMA_NAME,
             "tool": {"name": "irscope", "version": self.version},

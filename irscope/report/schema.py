@@ -100,6 +100,7 @@ ReportJson = TypedDict(
     {
         "pass": str,
         "options": Annotated[str, "The pipeline element that makes this report again."],
+        "headline": NotRequired[Annotated[list[str], "The answer in a few lines, for people."]],
         "summary": Annotated[dict[str, CellJson], "Raw values; a symbolic number is its formula."],
         "units": Annotated[dict[str, KindName], "The kind of each summary value, by its path with dots."],
         "provenance": Annotated[dict[str, ProvenanceName], "Summary values that are not exact, by path."],

@@ -23,6 +23,8 @@ class Column:
     title: str = ""
     help: str = ""
     provenance: Provenance = Provenance.EXACT
+    detail: bool = False
+    """Whether text leaves the column out, which has least room."""
 
     @property
     def heading(self) -> str:
@@ -85,6 +87,11 @@ class Table:
             for into, cell in zip(cells, row, strict=True):
                 into.append(plain(cell))
         return cls(title, parsed, {column.key: into for column, into in zip(parsed, cells, strict=True)}, keys, whole)
+
+    def without_details(self) -> Table:
+        """The table as text shows it: without columns of details."""
+        kept = tuple(column for column in self.columns if not column.detail)
+        return self if len(kept) == len(self.columns) else replace(self, columns=kept, data={one.key: self.data[one.key] for one in kept})
 
     def cells(self, key: str) -> list[Cell]:
         """One column as plain cells."""

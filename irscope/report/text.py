@@ -113,6 +113,7 @@ def _narrowed(columns: Sequence[GridColumn], natural: Sequence[int], width: int)
 # A report's summary as text: names with their values, and groups of one make side by side.
 
 _STEP = "  "
+_LONGEST_FORMULA = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +135,16 @@ class _Group:
 def summary_lines(entries: Sequence[Entry], writer: CellWriter, options: RenderOptions) -> Iterator[str]:
     """The lines of a summary, not indented."""
     groups = [_Group(parent, tuple(members)) for parent, members in groupby(entries, lambda entry: entry.path[:-1])]
-    width = max((display_width(_label(entry, options)) for entry in entries), default=0)
-    while groups:
-        alike = 1
-        while alike < len(groups) and groups[0].is_like(groups[alike]):
-            alike += 1
-        run, groups = groups[:alike], groups[alike:]
-        if alike > 1:
+    runs: list[list[_Group]] = []
+    for group in groups:
+        if runs and runs[-1][0].is_like(group):
+            runs[-1].append(group)
+        else:
+            runs.append([group])
+    below_one_another = [entry for run in runs if len(run) == 1 for entry in run[0].entries]
+    width = max((display_width(_label(entry, options)) for entry in below_one_another), default=0)
+    for run in runs:
+        if len(run) > 1:
             yield from _matrix(run, writer, options)
         else:
             yield from _pairs(run[0], width, writer, options)
@@ -172,7 +176,7 @@ def _details(entry: Entry, options: RenderOptions) -> str:
 def _matrix(groups: Sequence[_Group], writer: CellWriter, options: RenderOptions) -> Iterator[str]:
     names = GridColumn("", [_words(group.parent[-1], options) for group in groups])
     values = [
-        GridColumn(_words(leaf, options), [writer.write(entry.cell, entry.kind) for entry in column], right=True, cuttable=False)
+        GridColumn(_words(leaf, options), [_in_matrix(entry, writer, options) for entry in column], right=True, cuttable=False)
         for leaf, column in zip(groups[0].leaves, zip(*(group.entries for group in groups), strict=True), strict=True)
     ]
     grid = fit([names, *values], None)
@@ -180,6 +184,13 @@ def _matrix(groups: Sequence[_Group], writer: CellWriter, options: RenderOptions
         yield " ".join(_words(part, options) for part in groups[0].parent[:-1])
     yield grid.head(options.glyphs)
     yield from grid.lines(options.glyphs)
+
+
+def _in_matrix(entry: Entry, writer: CellWriter, options: RenderOptions) -> str:
+    """A value beside others; a formula keeps its ends, so that numbers stay side by side."""
+    text = writer.write(entry.cell, entry.kind)
+    is_formula = entry.kind.is_number and isinstance(bare(entry.cell), str)
+    return cut_middle(text, _LONGEST_FORMULA, options.glyphs.ellipsis) if is_formula else text
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -218,8 +229,12 @@ class _Text:
         self.room = None if options.width is None else options.width - len(_INDENT)
 
     def document(self, document: Document) -> Iterator[str]:
-        about_model = bool(document.model.path or document.model.format)
-        if about_model:
+        about_model = bool(document.model.path or document.model.format or document.subjects)
+        for subject in document.subjects:
+            yield from self.wrapped(f"{subject.name}  {self.glyphs.separator.join(filter(None, subject.parts))}", "", "")
+            for remark in subject.remarks:
+                yield from self.wrapped(remark, " " * (len(subject.name) + 2), _DIM)
+        if document.model.path or document.model.format:
             yield from self.wrapped(self.glyphs.separator.join([document.model.path, *document.model.facts()]), "", "")
             for line in document.model.assumed_lines:
                 yield from self.wrapped(line, "", _YELLOW if document.model.is_guessed else _DIM)
@@ -232,14 +247,19 @@ class _Text:
         writer = CellWriter(self.options)
         yield self.style(self.clean(report.options or report.pass_name), _BOLD)
         yield self.style(self.glyphs.rule * min(self.options.width or _RULE, _RULE), _DIM)
+        for line in report.headline:
+            yield from self.wrapped(line, _INDENT, _BOLD)
+        if report.headline and report.summary:
+            yield ""
         yield from (_INDENT + line for line in summary_lines(report.entries(), writer, self.options))
         for note in report.notes:
             yield from self.wrapped(f"note: {note}", _INDENT, _DIM)
         if report.coverage is not None:
             yield from self.coverage(report.coverage)
         for table in report.tables:
-            yield ""
-            yield from self.table(table, writer)
+            if table.without_details().columns or not table.columns:
+                yield ""
+                yield from self.table(table, writer)
         for series in report.series:
             chart = list(chart_lines(series, self.room, self.glyphs, self.options.encoding)) if self.options.charts else []
             if chart:
@@ -263,19 +283,19 @@ class _Text:
         yield from self.wrapped(text, _INDENT, _YELLOW if coverage.known < coverage.total else _DIM)
 
     def table(self, table: Table, writer: CellWriter) -> Iterator[str]:
-        shown = table.first(self.limit)
+        shown = table.first(self.limit).without_details()
         rows = list(shown.rows())
         title = self.clean(table.title)
         if not rows:
             yield f"{_INDENT}{self.style(title or 'table', _BOLD)}: no rows"
             return
         cells = zip(*rows, strict=True)
-        columns = [self.column(column, list(of), writer) for column, of in zip(table.columns, cells, strict=True)]
+        columns = [self.column(column, list(of), writer) for column, of in zip(shown.columns, cells, strict=True)]
         grid = fit([replace(columns[0], least=LEAST_FIRST), *columns[1:]], self.room)
         if title:
             yield _INDENT + self.style(title, _BOLD)
         yield from self.grid(grid)
-        if shown is not table:
+        if len(shown) < len(table) or shown.rest != table.rest:
             left = self.options.all_rows if table.whole else f"{len(table) - len(rows):,} more rows; {self.options.all_rows}"
             yield from self.wrapped(left, _INDENT, _DIM)
         if grid.hidden:

@@ -30,7 +30,7 @@ def test_a_model_is_run_and_told_about(tmp_path: Path, capfd: pytest.CaptureFixt
     # A size that nobody chose is a usual one, and said to be.
     assert dict(found.header.model.bind) == {"batch": 1, "length": 4}
     assert found.header.model.assumed == ("batch=1 (a usual size; --bind batch=N)",)
-    assert "assumed      batch=1 (a usual size; --bind batch=N)" in said.out
+    assert "assumed: batch=1 (a usual size; --bind batch=N)" in said.out
     assert [(one.name, one.type) for one in found.header.model.inputs] == [("tokens", "i64[1,4]")]
     assert len(found.header.model.sha256) == 64
     assert any(op.scope == "attn" for op in found.ops)

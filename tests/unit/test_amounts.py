@@ -11,7 +11,6 @@ import pytest
 
 from irscope.amounts import ANY, BYTES, COUNT, FLOPS, SECONDS, SHARE, SIZE, Measure, parse_bytes, read_amount, read_size
 from irscope.cli.args import amount_of, load_options
-from irscope.cli.trainbatches import _batches
 from irscope.devices.catalogue import all_devices
 from irscope.devices.record import parse_profile
 from irscope.errors import UsageError
@@ -25,6 +24,7 @@ from irscope.passes.schedule import share_of
 from irscope.passkit.options import build
 from irscope.report.select import parse_filter as parse_table_filter
 from irscope.tools.compare.document import parse_thresholds
+from irscope.tools.train import read_batches
 from irscope.tui.amounts import parse_binding
 from irscope.tui.browse.filter import parse_filter as parse_tree_filter
 
@@ -97,7 +97,7 @@ def test_one_text_is_one_number_of_bytes(place: str, text: str, number: int) -> 
 COUNT_PLACES: dict[str, Callable[[str], int | float]] = {
     "--bind": bound,
     "--over, --sweep": lambda text: parse_points([f"batch={text}"], PROGRAM).columns["batch"][0],
-    "--batches": lambda text: _batches(text)[0],
+    "--batches": lambda text: read_batches(text)[0],
     "sizes in the UI": lambda text: parse_binding(f"batch={text}", PROGRAM.symbols).env["batch"],
     "--rows, --top, --threads": as_option(COUNT),
     "seed=": lambda text: build(Plan, {"seed": text}).seed,

@@ -17,18 +17,15 @@ from irscope.ir.graph import paused_gc
 from irscope.ir.spelling import parse_type
 from irscope.passkit.settings import Settings
 from irscope.recording import Recording, is_recording, read_recording
+from irscope.report.report import Document
 from irscope.session import Model, open_model
-from irscope.tools.compare.document import FORMATS, SCHEMA, Comparison
-from irscope.tools.compare.document import write as write_comparison
-from irscope.tools.compare.model_report import model_headline, model_report
+from irscope.tools.compare.document import comparison_document
+from irscope.tools.compare.model_report import model_report
 from irscope.tools.compare.models import ModelComparison, compare_models
-from irscope.tools.compare.run_report import recording_json, recording_line, run_headline, run_report
+from irscope.tools.compare.run_report import recording_json, recording_parts, run_report
 from irscope.tools.compare.runs import RunComparison, compare_recording, settings_of
 
 __all__ = [
-    "FORMATS",
-    "SCHEMA",
-    "Comparison",
     "ModelComparison",
     "RunComparison",
     "compare_models",
@@ -37,29 +34,22 @@ __all__ = [
     "model_comparison",
     "open_for",
     "run_comparison",
-    "write_comparison",
 ]
 
 
-def model_comparison(compared: ModelComparison, *, everything: bool = False) -> Comparison:
+def model_comparison(compared: ModelComparison, *, everything: bool = False) -> Document:
     """The document of two models; `everything` lists what is equal too."""
     a, b = compared.a.model, compared.b.model
     with paused_gc():
-        made = model_report(compared, everything=everything)
-        return Comparison("models", a.info(), b.info(), b.marked(a.marked(made)), tuple(model_headline(compared)))
+        report = b.marked(a.marked(model_report(compared, everything=everything)))
+        return comparison_document("models", a.info(), b.info(), report)
 
 
-def run_comparison(compared: RunComparison) -> Comparison:
+def run_comparison(compared: RunComparison) -> Document:
     """The document of a model and a recording."""
     model = compared.side.model
-    return Comparison(
-        "recording",
-        model.info(),
-        recording_json(compared),
-        model.marked(run_report(compared)),
-        tuple(run_headline(compared)),
-        recording_line(compared, " · "),
-    )
+    report = model.marked(run_report(compared))
+    return comparison_document("recording", model.info(), recording_json(compared), report, recording_parts(compared))
 
 
 _INPUTS_DO_NOT_FIT: Final = ("IRS148", "IRS623")

@@ -33,6 +33,7 @@ def model_report(compared: ModelComparison, *, everything: bool = False, diagnos
     return Report(
         pass_name="compare",
         options="compare",
+        headline=tuple(model_headline(compared)),
         summary={
             **{total.key: total.cells() for total in found},
             "matched": {"a": a, "b": b},
@@ -160,8 +161,8 @@ def modules_table(compared: ModelComparison, everything: bool = False) -> Table:
         Column("flops_a", Kind.FLOPS),
         Column("flops_b", Kind.FLOPS),
         Column("flops_difference", Kind.FLOPS),
-        Column("weights_a", Kind.BYTES),
-        Column("weights_b", Kind.BYTES),
+        Column("weights_a", Kind.BYTES, detail=True),
+        Column("weights_b", Kind.BYTES, detail=True),
         Column("weights_difference", Kind.BYTES),
         Column("alive_a", Kind.BYTES, help="the most alive at any of its steps"),
         Column("alive_b", Kind.BYTES),
@@ -182,13 +183,13 @@ def nodes_table(compared: ModelComparison, everything: bool = False) -> Table:
         Column("module"),
         Column("flops_a", Kind.FLOPS),
         Column("flops_b", Kind.FLOPS),
-        Column("weights_a", Kind.BYTES),
-        Column("weights_b", Kind.BYTES),
+        Column("weights_a", Kind.BYTES, detail=True),
+        Column("weights_b", Kind.BYTES, detail=True),
         Column("alive_a", Kind.BYTES),
         Column("alive_b", Kind.BYTES),
-        Column("matched_by"),
-        Column("node_a", Kind.NODE),
-        Column("node_b", Kind.NODE),
+        Column("matched_by", detail=True),
+        Column("node_a", Kind.NODE, detail=True),
+        Column("node_b", Kind.NODE, detail=True),
     ]
     keys = [compared.a.nodes[row.a[0]].name if row.a else "" for row in rows]
     return Table.of((_cells(compared, row) for row in rows), columns, "nodes" if everything else "nodes that differ", keys)
@@ -245,12 +246,12 @@ def weights_table(compared: ModelComparison, everything: bool = False) -> Table:
     columns = [
         Column("name", Kind.VALUE),
         Column("change"),
-        Column("role"),
+        Column("role", detail=True),
         Column("type_a"),
         Column("type_b"),
         Column("bytes_a", Kind.BYTES),
         Column("bytes_b", Kind.BYTES),
-        Column("name_b", Kind.VALUE),
+        Column("name_b", Kind.VALUE, detail=True),
     ]
     return Table.of(
         (_weight_cells(row) for row in rows),

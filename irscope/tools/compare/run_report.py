@@ -30,6 +30,7 @@ def run_report(compared: RunComparison) -> Report:
     return Report(
         pass_name="compare",
         options="compare",
+        headline=tuple(run_headline(compared)),
         summary={
             **{run: {figure.name: _cells(figure) for figure in compared.figures(run)} for run in _runs(compared)},
             "workspaces": {run: _workspace(compared, run) for run in _runs(compared)},
@@ -76,8 +77,8 @@ def run_headline(compared: RunComparison) -> list[str]:
     return [line for line in lines if line]
 
 
-def recording_line(compared: RunComparison, separator: str) -> str:
-    """The recording in a line."""
+def recording_parts(compared: RunComparison) -> list[str]:
+    """What a line about the recording says."""
     header = compared.recording.header
     versions = " ".join(f"{name} {version}" for name, version in header.versions.items() if name in ("torch", "onnxruntime"))
     parts = [compared.recording.path, header.executor, header.device.name, versions, f"{len(compared.recording.ops):,} operators"]
@@ -85,7 +86,7 @@ def recording_line(compared: RunComparison, separator: str) -> str:
         parts.append(f"{header.repeats} runs")
     if not compared.recording.complete:
         parts.append("incomplete")
-    return separator.join(part for part in parts if part)
+    return parts
 
 
 def recording_json(compared: RunComparison) -> RecordingJson:
@@ -193,14 +194,14 @@ def unmatched_table(compared: RunComparison) -> Table:
 _NUMBERS = (
     Column("predicted_alive", Kind.BYTES, "alive predicted"),
     Column("measured_alive", Kind.BYTES, "measured", provenance=_MEASURED),
-    Column("predicted_made", Kind.BYTES, "made predicted"),
-    Column("measured_made", Kind.BYTES, "measured", provenance=_MEASURED),
+    Column("predicted_made", Kind.BYTES, "made predicted", detail=True),
+    Column("measured_made", Kind.BYTES, "measured", provenance=_MEASURED, detail=True),
     Column("measured_time", Kind.SECONDS, "time", provenance=_MEASURED),
     Column("least_time", Kind.SECONDS, "least", provenance=_MODELLED),
-    Column("efficiency", Kind.RATIO, provenance=_MODELLED),
-    Column("flops", Kind.FLOPS),
+    Column("efficiency", Kind.RATIO, provenance=_MODELLED, detail=True),
+    Column("flops", Kind.FLOPS, detail=True),
     Column("flop_rate", Kind.FLOPS_PER_SECOND, "FLOPs/s", provenance=_MEASURED),
-    Column("workspace", Kind.BYTES, help="the largest temporary memory of the kernels", provenance=_MEASURED),
+    Column("workspace", Kind.BYTES, help="the largest temporary memory of the kernels", provenance=_MEASURED, detail=True),
 )
 
 
@@ -254,7 +255,14 @@ def nodes_table(compared: RunComparison) -> Table:
                 "" if how is None else _HOW[how],
             )
         )
-    columns = [Column("node", Kind.NODE), Column("operator"), Column("recorded"), Column("module"), *_NUMBERS, Column("matched_by")]
+    columns = [
+        Column("node", Kind.NODE),
+        Column("operator"),
+        Column("recorded", detail=True),
+        Column("module"),
+        *_NUMBERS,
+        Column("matched_by", detail=True),
+    ]
     return Table.of(rows, columns, "nodes", [compared.steps[steps[0]].name for steps in compared.groups])
 
 

@@ -137,7 +137,7 @@ graph @main {
     assert kinds(found) == {"fused": 1, "same": 1}
     assert found.rows[0].a == (0, 1) and found.rows[0].b == (0,)
     document = model_comparison(found)
-    assert list(document.report.tables[0].rows()) == [("fused", 1, "nn.conv + nn.batch_norm", "nn.conv", "c")]
+    assert list(document.reports[0].tables[0].rows()) == [("fused", 1, "nn.conv + nn.batch_norm", "nn.conv", "c")]
     assert kinds(compared(after, before)) == {"split": 1, "same": 1}
 
 
@@ -176,7 +176,7 @@ def test_open_sizes_stay_formulas() -> None:
     found = compared(text, text)
     assert kinds(found) == {"same": 4}
     document = model_comparison(found)
-    assert document.report.series == ()
+    assert document.reports[0].series == ()
     by_key = {total.key: total for total in totals(found)}
     assert str(by_key["peak_bytes"].a) == "128*batch"
     assert by_key["peak_bytes"].change == 0
@@ -222,7 +222,7 @@ graph @main {
 
 def test_all_formats_have_the_same_rows() -> None:
     document = model_comparison(compared(MLP, renamed(MLP).replace("nn.relu", "nn.gelu")), everything=True)
-    nodes = next(table for table in document.report.tables if table.title == "nodes")
+    nodes = next(table for table in document.reports[0].tables if table.title == "nodes")
     assert [row[1] for row in nodes.rows()] == ["same", "replaced", "same", "same"]
     assert nodes.keys == ["hidden", "active", "back", "y"]
 
@@ -276,7 +276,7 @@ def test_formulas_of_a_constant_ratio_have_one() -> None:
     found = compared(opened(), opened("batch", 1, width=20))
     by_key = {total.key: total for total in totals(found)}
     assert by_key["flops"].change == 0.25
-    assert "FLOPs +25.0%" in model_comparison(found).headline[0]
+    assert "FLOPs +25.0%" in model_comparison(found).reports[0].headline[0]
     # Bytes at the peak are another formula: what is fixed does not grow with the batch.
     assert ratio(parse("3*batch + 6"), parse("batch + 2")) == 3
     assert ratio(parse("3*batch + 6"), parse("batch + 3")) is None
@@ -300,8 +300,8 @@ def test_what_costs_most_comes_first() -> None:
         .replace("[4,64]", "[4,128]")
     )
     wider = wider.replace("[16,8]", "[32,8]").replace("[4,16]", "[4,32]")
-    tables = {table.title: table for table in model_comparison(compared(text, wider)).report.tables}
+    tables = {table.title: table for table in model_comparison(compared(text, wider)).reports[0].tables}
     assert list(tables["nodes that differ"].cells("node")) == ["y1", "y2", "y0"]
     assert list(tables["parameters and buffers that differ"].cells("name")) == ["w1", "w2", "w0"]
-    everything = {table.title: table for table in model_comparison(compared(text, wider), everything=True).report.tables}
+    everything = {table.title: table for table in model_comparison(compared(text, wider), everything=True).reports[0].tables}
     assert list(everything["nodes"].cells("node")) == ["y0", "y1", "y2"]

@@ -107,7 +107,7 @@ def test_nodes_are_matched_by_name_and_have_both_numbers() -> None:
     found = compared()
     assert found.matched == (4, 4)
     assert set(found.matching.how.values()) == {How.NAME}
-    table = next(table for table in run_comparison(found).report.tables if table.title == "nodes")
+    table = next(table for table in run_comparison(found).reports[0].tables if table.title == "nodes")
     assert table.cells("predicted_alive") == [HIDDEN, 2 * HIDDEN, HIDDEN + BACK, 2 * BACK]
     assert table.cells("measured_alive") == [HIDDEN, 2 * HIDDEN, HIDDEN + BACK, 2 * BACK]
     assert table.cells("predicted_made") == table.cells("measured_made") == [HIDDEN, HIDDEN, BACK, BACK]
@@ -118,7 +118,7 @@ def test_nodes_are_matched_by_name_and_have_both_numbers() -> None:
 
 
 def test_modules_have_sums() -> None:
-    table = next(table for table in run_comparison(compared()).report.tables if table.title == "modules")
+    table = next(table for table in run_comparison(compared()).reports[0].tables if table.title == "modules")
     rows = {row[0]: row for row in table.rows()}
     assert rows["(model)"][1:3] == (4, 4)
     assert rows["fc2"][1:3] == (1, 1)
@@ -138,7 +138,7 @@ def test_a_fused_operator_has_several_nodes_and_counts_once() -> None:
     found = compared(recording(ops=(first, *rest), events=()))
     assert found.matched == (4, 3)
     assert found.groups == [[0, 1], [2], [3]]
-    table = next(table for table in run_comparison(found).report.tables if table.title == "nodes")
+    table = next(table for table in run_comparison(found).reports[0].tables if table.title == "nodes")
     assert table.cells("node")[0] == "hidden, active"
     assert table.cells("measured_time") == [1e-5] * 3
     assert table.cells("measured_alive") == [None] * 3
@@ -231,8 +231,8 @@ def test_another_input_than_the_recorded_one_is_said() -> None:
 
 def test_an_empty_recording() -> None:
     document = run_comparison(compared(recording(ops=(), events=(), counters=(), latency=())))
-    assert document.report.series == ()
-    assert "0 of 4 nodes matched" in " ".join(document.headline)
+    assert document.reports[0].series == ()
+    assert "0 of 4 nodes matched" in " ".join(document.reports[0].headline)
 
 
 def test_a_recorded_gpu_is_found_in_the_catalogue() -> None:

@@ -36,7 +36,7 @@ def written(*reports: Report) -> Any:
 
 
 def test_the_published_copy_is_fresh() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), "run: python -m irscope.report.schema > docs/report.schema.json"
+    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), "run: make pages"
 
 
 def test_the_schema_is_one() -> None:

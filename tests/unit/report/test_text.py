@@ -145,7 +145,7 @@ def test_columns_sets_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_groups_of_one_make_become_a_small_table() -> None:
     shown = text(Report("p", summary={"by": {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}}, "one": {"x": 5}}))
-    assert shown.endswith("  by\n     x  y\n  a  1  2\n  b  3  4\n  one\n    x    5\n")
+    assert shown.endswith("  by\n     x  y\n  a  1  2\n  b  3  4\n  one\n    x  5\n")
 
 
 def test_coverage_names_a_few_and_counts_the_rest() -> None:
