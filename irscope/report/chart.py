@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from irscope.report.celltext import signed
 from irscope.report.options import Glyphs
@@ -86,7 +86,9 @@ def chart_lines(series: Series, width: int | None, glyphs: Glyphs, encoding: str
     Columns of bars for what holds from one place to the next, lines for what was computed at some places.
     """
     if series.sampled and not series.stacked:
-        yield from line_chart(series, encoding, min(_LINE_WIDTH, max(_NARROWEST, (width or _DEFAULT_WIDTH) - _MARGIN)))
+        lines = line_chart(series, encoding, min(_LINE_WIDTH, max(_NARROWEST, (width or _DEFAULT_WIDTH) - _MARGIN)))
+        # The title above the chart need not be said twice.
+        yield from islice(lines, 1 if [column.heading for column in series.y] == [series.title] else 0, None)
         return
     columns = [drawable(series.cells(column.key)) for column in series.y]
     curves = [(series.y[0], totals(columns))] if series.stacked and columns else list(zip(series.y, columns, strict=True))
