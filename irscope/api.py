@@ -22,8 +22,8 @@ from irscope.passkit.settings import Settings
 from irscope.recording.records import Recording
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
-from irscope.scheduling import scheduled
 from irscope.session import Model, Results, capture_model, check_target, open_model
+from irscope.tools.reorder import scheduled
 from irscope.trainingcapture import capture_training
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program
 from irscope.ops.registry import default_registry
-from irscope.passes.annotate import Annotate
-from irscope.passes.params import count_parameters
+from irscope.passes.graph.transforms import Annotate
+from irscope.passes.weights.params import count_parameters
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.manager import Manager, PassResult, Runnable
 from irscope.passkit.registry import same_name

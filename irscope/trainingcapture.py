@@ -16,7 +16,7 @@ from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.graph import paused_gc
-from irscope.passes.annotate import Annotate
+from irscope.passes.graph.transforms import Annotate
 from irscope.passes.training.joint import joint_trace
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings

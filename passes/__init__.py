@@ -10,17 +10,17 @@ PASSES: dict[str, PassEntry] = {
         "List the tensors saved for the backward: how long each is unused, and the cost of recomputing or offloading it.",
     ),
     "advise": PassEntry(
-        "irscope.passes.advise:Advise",
+        "irscope.passes.advice.advise:Advise",
         "Rank possible improvements by the memory, time or arithmetic that each saves, with evidence and confidence.",
     ),
     "alias": PassEntry("irscope.passes.alias:Alias", "Find which values share a storage."),
-    "annotate": PassEntry("irscope.passes.annotate:Annotate", "Write inferred types onto the values of the graph."),
+    "annotate": PassEntry("irscope.passes.graph.transforms:Annotate", "Write inferred types onto the values of the graph."),
     "arch": PassEntry(
         "irscope.passes.arch:Arch",
         "Classify the model (attention, convolution, recurrence, mixture of experts, scan) and list the evidence.",
     ),
     "bytes": PassEntry(
-        "irscope.passes.traffic:Traffic",
+        "irscope.passes.cost.traffic:Traffic",
         "Count the bytes that every node reads and writes, and a lower bound of the whole model's traffic.",
     ),
     "cuda-memory": PassEntry(
@@ -32,20 +32,24 @@ PASSES: dict[str, PassEntry] = {
         "Choose the activations that a training step recomputes (checkpointing), under a memory budget or as a curve of peak against time.",
     ),
     "curve": PassEntry("irscope.passes.curve:Curve", "Compute peak memory as a function of the sizes of symbols, from one analysis."),
-    "dce": PassEntry("irscope.passes.dce:DeadCode", "Dead code elimination: remove nodes and weights that no output depends on."),
-    "effects": PassEntry("irscope.passes.effects:Effects", "Find ordering constraints between nodes that use the same storage."),
+    "dce": PassEntry(
+        "irscope.passes.graph.transforms:DeadCode", "Dead code elimination: remove nodes and weights that no output depends on."
+    ),
+    "effects": PassEntry("irscope.passes.order.effects:Effects", "Find ordering constraints between nodes that use the same storage."),
     "explain-peak": PassEntry(
         "irscope.passes.explain_peak:ExplainPeak",
         "List the changes of the model's source that lower the memory peak most, with the computed peak of each.",
     ),
     "energy": PassEntry(
-        "irscope.passes.energy:Energy", "Bound the energy of one run from stated constants, and its carbon for a country's grid."
+        "irscope.passes.cost.energy:Energy", "Bound the energy of one run from stated constants, and its carbon for a country's grid."
     ),
-    "fixpoint": PassEntry("irscope.passes.fixpoint:Fixpoint", "Repeat transforms until none of them changes the graph."),
-    "flops": PassEntry("irscope.passes.flops:Flops", "Count the arithmetic and the bytes of every node."),
-    "fold": PassEntry("irscope.passes.fold:Fold", "Constant folding: replace nodes whose small results are known by constants."),
+    "fixpoint": PassEntry("irscope.passes.graph.transforms:Fixpoint", "Repeat transforms until none of them changes the graph."),
+    "flops": PassEntry("irscope.passes.cost.flops:Flops", "Count the arithmetic and the bytes of every node."),
+    "fold": PassEntry(
+        "irscope.passes.graph.transforms:Fold", "Constant folding: replace nodes whose small results are known by constants."
+    ),
     "layers": PassEntry(
-        "irscope.passes.layers:Layers",
+        "irscope.passes.cost.layers:Layers",
         "List FLOPs, memory traffic, arithmetic intensity and bottleneck of every operator: --format layers-json writes them.",
     ),
     "fusion": PassEntry(
@@ -53,48 +57,50 @@ PASSES: dict[str, PassEntry] = {
     ),
     "liveness": PassEntry("irscope.passes.liveness:Liveness", "Compute the bytes alive at each step, and the peak."),
     "ort-memory": PassEntry(
-        "irscope.passes.ort_memory:OrtMemory",
+        "irscope.passes.ort.memory:OrtMemory",
         "Predict the memory fields of ONNX Runtime's profile: bytes in use after every kernel, in the first and the second run.",
     ),
     "ort-order": PassEntry(
-        "irscope.passes.ort_order:OrtOrder",
+        "irscope.passes.ort.order:OrtOrder",
         "Predict the order in which ONNX Runtime runs kernels, for each of its settings, and what a reordered file would change there.",
     ),
-    "params": PassEntry("irscope.passes.params:Params", "List parameters and buffers with their sizes, and statistics of their values."),
-    "plan": PassEntry("irscope.passes.plan:Plan", "Assign every tensor an offset in one arena of minimal size."),
+    "params": PassEntry(
+        "irscope.passes.weights.params:Params", "List parameters and buffers with their sizes, and statistics of their values."
+    ),
+    "plan": PassEntry("irscope.passes.order.plan:Plan", "Assign every tensor an offset in one arena of minimal size."),
     "prune-report": PassEntry(
         "irscope.passes.prune_report:PruneReport",
         "Report dead channels, the model's cost without them, and how much energy pruned sparse matrices keep.",
     ),
     "quantize-error": PassEntry(
-        "irscope.passes.quantize_error:QuantizeError",
+        "irscope.passes.weights.quantize_error:QuantizeError",
         "Compute the error of quantizing each matrix to 8 or 4 bits, and the smallest format that reaches a target in dB.",
     ),
     "ranges": PassEntry("irscope.passes.ranges:Ranges", "Compute the live range of each storage: its first and last step."),
     "recompute": PassEntry(
-        "irscope.passes.recompute:Recompute",
+        "irscope.passes.order.recompute:Recompute",
         "Rematerialization: recompute results instead of keeping them alive over the peak, within a budget of extra arithmetic.",
     ),
     "reorder": PassEntry(
-        "irscope.passes.reorder:Reorder",
+        "irscope.passes.order.reorder:Reorder",
         "Put the nodes into the topological order of least peak memory, if it is better than the present one.",
     ),
     "roofline": PassEntry(
-        "irscope.passes.roofline:Roofline",
+        "irscope.passes.cost.roofline:Roofline",
         "Compute a roofline lower bound for the time of each node on a device, and the resource that limits it.",
     ),
     "schedule": PassEntry(
-        "irscope.passes.schedule:Schedule",
+        "irscope.passes.order.schedule:Schedule",
         "Find the topological order of least peak memory, and a proven lower bound for every order.",
     ),
     "shapes": PassEntry("irscope.passes.shapes:Shapes", "Infer the type of every value, with reasons for what stays unknown."),
-    "stats": PassEntry("irscope.passes.stats:Stats", "Count operators by kind and module, depth and widest point."),
+    "stats": PassEntry("irscope.passes.graph.stats:Stats", "Count operators by kind and module, depth and widest point."),
     "sweep": PassEntry("irscope.passes.sweep:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
     "training": PassEntry(
         "irscope.passes.training_memory:TrainingMemory",
         "Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases.",
     ),
-    "verify": PassEntry("irscope.passes.verify:Verify", "Check the graph against the rules of the IR."),
+    "verify": PassEntry("irscope.passes.graph.transforms:Verify", "Check the graph against the rules of the IR."),
 }
 
 PIPELINES: dict[str, str] = {

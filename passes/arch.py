@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from irscope.ir.graph import Facet, Graph, Node
-from irscope.passes.costs.count import NodeCosts
+from irscope.passes.cost.count import NodeCosts
 from irscope.passes.patterns.families import Verdict, Work, verdict_of
 from irscope.passes.patterns.features import Features, features_of
 from irscope.passes.patterns.triangles import Triangles

@@ -9,11 +9,11 @@ from typing import ClassVar
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph, Node
 from irscope.passes.alias import Alias
-from irscope.passes.costs.count import Costs, NodeCosts
-from irscope.passes.costs.entries import Certainty
-from irscope.passes.costs.tables import cell
-from irscope.passes.effects import Effects
+from irscope.passes.cost.count import Costs, NodeCosts
+from irscope.passes.cost.entries import Certainty
+from irscope.passes.cost.tables import cell
 from irscope.passes.inference.engine import Inferred
+from irscope.passes.order.effects import Effects
 from irscope.passes.patterns.fusible import Matcher
 from irscope.passes.patterns.groups import by_node, hindrance, is_closed
 from irscope.passes.shapes import Shapes

@@ -17,7 +17,7 @@ from irscope.passes.lifetimes.footprint import as_far_as_known, of_tensors, unsi
 from irscope.passes.lifetimes.timeline import Timeline, measure
 from irscope.passes.ort import present as ort
 from irscope.passes.ort.alive import arena
-from irscope.passes.ort_memory import OrtMemory
+from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, largest, plain, scale

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from irscope.ir.graph import Facet, Graph, Value
 from irscope.passes.alias import Alias
-from irscope.passes.costs.count import NodeCosts
-from irscope.passes.costs.tables import cell
+from irscope.passes.cost.count import NodeCosts
+from irscope.passes.cost.tables import cell
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least, plain, scale
-from irscope.passes.storages import count_parameters
+from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from irscope.passes.pruning.flow import Flow, Slices
     from irscope.passes.pruning.savings import Savings
     from irscope.passes.pruning.sparsity import Sparsity, Thinned
-    from irscope.passes.storages import ParameterTotals
-    from irscope.passes.weight_values import Look
+    from irscope.passes.weights.storages import ParameterTotals
+    from irscope.passes.weights.values import Look
     from irscope.weights.source import WeightFiles
 
 _MISSING = "IRS440"
@@ -87,7 +87,7 @@ class PruneReport(Analysis[Pruning]):
     def compute(self, graph: Graph, ctx: PassContext) -> Pruning:
         from irscope.passes.pruning.savings import savings_of
         from irscope.passes.pruning.sparsity import thin_out
-        from irscope.passes.weight_values import WeightValues, open_weights
+        from irscope.passes.weights.values import WeightValues, open_weights
 
         look = ctx.get(WeightValues(histogram=False, threads=self.threads, allow=self.allow))
         totals = count_parameters(ctx.program)

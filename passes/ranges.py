@@ -20,7 +20,7 @@ from irscope.passes.lifetimes.observed import as_observed
 from irscope.passes.lifetimes.strides import Strides
 from irscope.passes.lifetimes.traced import TracedLocals
 from irscope.passes.ort import OrtPlan
-from irscope.passes.ort_memory import OrtMemory
+from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import size_cell
 from irscope.passkit.base import Analysis, PassContext

@@ -12,15 +12,14 @@ from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.alias import Alias
-from irscope.passes.costs.count import NodeCosts
-from irscope.passes.costs.tables import cell
+from irscope.passes.cost.bounds import Bounder, Bounds, Rates
+from irscope.passes.cost.count import NodeCosts
+from irscope.passes.cost.roofline import element_type
+from irscope.passes.cost.tables import cell
 from irscope.passes.curves.peaks import Peaks, peaks_at
 from irscope.passes.curves.points import Points, parse_points
 from irscope.passes.curves.simulated import LifetimeModel
 from irscope.passes.liveness import Liveness
-from irscope.passes.roofline import element_type
-from irscope.passes.rooflines.bounds import Bounder, Bounds
-from irscope.passes.rooflines.rates import Rates
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least
 from irscope.passkit.base import Analysis, PassContext

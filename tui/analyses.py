@@ -75,7 +75,7 @@ class Analyses:
         return self.manager.get(subject), self.manager.diagnostics_of(subject)
 
     def flops(self) -> Update:
-        from irscope.passes.costs.count import NodeCosts
+        from irscope.passes.cost.count import NodeCosts
 
         costs, diagnostics = self.found(NodeCosts())
         by_node = costs.by_node

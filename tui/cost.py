@@ -33,7 +33,7 @@ from irscope.tui.widgets.paint import Drawn
 from irscope.tui.widgets.table import VirtualTable
 
 if TYPE_CHECKING:
-    from irscope.passes.rooflines.bounds import Bounds
+    from irscope.passes.cost.bounds import Bounds
 
 
 # ----------------------------------------------------------------------------------------------------

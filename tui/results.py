@@ -20,7 +20,7 @@ from irscope.tui.charts import Timeline
 from irscope.tui.memory.lives import Lives, Measured
 
 if TYPE_CHECKING:
-    from irscope.passes.costs.count import Costs
+    from irscope.passes.cost.count import Costs
     from irscope.passes.inference.engine import Inferred
     from irscope.passes.lifetimes.timeline import Timeline as LiveTensors
 

@@ -13,8 +13,8 @@ from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import SymDim
-from irscope.passes.costs.count import Costs, NodeCosts
-from irscope.passes.costs.tables import cell
+from irscope.passes.cost.count import Costs, NodeCosts
+from irscope.passes.cost.tables import cell
 from irscope.report.report import Coverage, Document, Report
 from irscope.report.table import Table
 from irscope.report.units import Kind

@@ -23,8 +23,8 @@ from irscope.passes.exports.steps import steps_table
 from irscope.passes.exports.trace import chrome_trace
 from irscope.passes.exports.viewers import VIEWERS, viewer_json
 from irscope.passes.liveness import Liveness
-from irscope.passes.plan import Plan
-from irscope.passes.schedule import ScheduleModel
+from irscope.passes.order.plan import Plan
+from irscope.passes.order.schedule import ScheduleModel
 from irscope.report.options import RenderOptions
 from irscope.report.renderers import renderer
 from irscope.report.report import Document, Report

@@ -16,14 +16,14 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
-from irscope.passes.ort_order import OrtOrder, verdict
-from irscope.passes.reorder import Reorder
-from irscope.passes.schedule import Schedule
+from irscope.passes.order.reorder import Reorder
+from irscope.passes.order.schedule import Schedule
+from irscope.passes.ort.order import OrtOrder, verdict
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import default_registry
-from irscope.reordering import FileOrder, file_order, open_nodes_of, write_reordered
 from irscope.report.units import Kind, humanise
 from irscope.session import Model
+from irscope.tools.reorder import FileOrder, file_order, open_nodes_of, write_reordered
 
 MODEL_KINDS = ("onnx", "pt2", "pt")
 

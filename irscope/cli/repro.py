@@ -11,7 +11,7 @@ from irscope.errors import UsageError
 from irscope.files import write_stream
 from irscope.frontends.load import check_sizes
 from irscope.ir.parser import parse_program
-from irscope.passes.annotate import Annotate
+from irscope.passes.graph.transforms import Annotate
 from irscope.passkit.manager import Manager
 from irscope.passkit.pipeline import script_in
 from irscope.passkit.repro import read_reproducer

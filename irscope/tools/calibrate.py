@@ -24,7 +24,7 @@ from irscope.measure.calibrate.recordings import (
     kept_out_models,
     read_gpu_folder,
 )
-from irscope.passes.roofline import Roofline
+from irscope.passes.cost.roofline import Roofline
 from irscope.recording import is_recording, read_recording
 from irscope.recording.records import Recording
 from irscope.report.report import Report

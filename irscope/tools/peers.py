@@ -15,7 +15,7 @@ import onnx
 from irscope.errors import IrscopeError, UsageError
 from irscope.ir.graph import Graph, Node
 from irscope.ops.cost import Cost
-from irscope.passes.costs.count import Costs
+from irscope.passes.cost.count import Costs
 from irscope.session import Model
 
 

@@ -6,19 +6,29 @@ A source is a function that is given an `Enquiry` and yields findings. Installed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+from irscope.devices import find_device, target_of
 from irscope.errors import UsageError
-from irscope.ir.dims import Dim
+from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
+from irscope.ops.cost import FREE, Cost
+from irscope.passes.alias import Alias
+from irscope.passes.cost.bounds import UNKNOWN, Bounder, Rates
+from irscope.passes.cost.count import NodeCosts
+from irscope.passes.cost.entries import Certainty, Entry
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import typical
 from irscope.plugins import plugins
 
 if TYPE_CHECKING:
-    from irscope.passes.advice.clock import Clock
+    from irscope.devices.profile import DeviceProfile
     from irscope.passkit.base import PassContext
+
 
 Sureness: TypeAlias = Literal["exact", "modelled", "bound"]
 """Whether a saving is counted, follows from a model of how the model is run, or is the most that can be had."""
@@ -59,7 +69,7 @@ class Enquiry:
     @cached_property
     def clock(self) -> Clock:
         """The least time on the device, with and without a change."""
-        from irscope.passes.advice.clock import Clock
+        from irscope.passes.advice.finding import Clock
 
         return Clock.of(self.ctx, self.device)
 
@@ -100,3 +110,62 @@ def load_plugins() -> list[str]:
         else:
             problems.append(f"advice {plugin.name!r} of {plugin.owner} is no Source but {type(found).__name__}")
     return problems
+
+
+# ----------------------------------------------------------------------------------------------------
+# How long a run takes at least, before and after a change.
+
+
+@dataclass
+class Clock:
+    """Bounds are those of the pass `roofline`."""
+
+    device: DeviceProfile
+    at: dict[str, int]
+    """Sizes that open symbols are taken to have."""
+    entries: list[Entry]
+    seconds: float | None
+    """The least time as it is; None where a part of it is not known."""
+    _ctx: PassContext
+
+    @classmethod
+    def of(cls, ctx: PassContext, device: str) -> Self:
+        """The clock of a program on a device, by default the one of the settings."""
+        profile = find_device(device) if device else target_of(ctx.settings).device
+        types = [value.type for value in ctx.program.graph.inputs]
+        sizes = [size for type_ in types for size in type_.shape or () if isinstance(size, SymDim)]
+        symbols = {str(symbol): symbol for size in sizes for symbol in size.symbols() if not symbol.is_unknown}
+        at = {name: typical(symbols[name]) for name in sorted(symbols)}
+        made = cls(profile, at, ctx.get(NodeCosts()).entries, None, ctx)
+        made.seconds = made.bounded(made.entries)
+        return made
+
+    def bounded(self, entries: Iterable[Entry], dtype: DType | None = None) -> float | None:
+        """The least time of these nodes, with all floats of a type; None where a part of it is not known."""
+        ctx = self._ctx
+        bounder = Bounder(Rates(self.device), ctx.get(Shapes), ctx.get(Alias()), dtype, self.at)
+        bounds = list(bounder.bounds(entries))
+        if any(one.binding == UNKNOWN for one in bounds):
+            return None
+        return float(sum(one.seconds(self.device.kind) for one in bounds))
+
+    def saved(self, changed: Mapping[Node, Cost]) -> float | None:
+        """By how much the least time falls when nodes cost something else."""
+        if self.seconds is None:
+            return None
+        entries = [_changed(entry, changed[entry.node]) if entry.node in changed else entry for entry in self.entries]
+        then = self.bounded(entries)
+        return None if then is None else max(self.seconds - then, 0.0)
+
+    def takes(self, costs: Mapping[Node, Cost]) -> float | None:
+        """The least time of nodes that cost this."""
+        return self.bounded([Entry(node, Certainty.EXACT, cost) for node, cost in costs.items()])
+
+    def without(self, nodes: Iterable[Node]) -> float | None:
+        """By how much the least time falls when nodes are left out."""
+        return self.saved(dict.fromkeys(nodes, FREE))
+
+
+def _changed(entry: Entry, cost: Cost) -> Entry:
+    certainty = Certainty.FREE if cost is FREE else entry.certainty
+    return replace(entry, cost=cost, certainty=certainty, bounds=None)

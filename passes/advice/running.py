@@ -12,8 +12,8 @@ from irscope.ir.program import Runtime
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.registry import find_op
 from irscope.passes.advice.finding import Enquiry, Finding
-from irscope.passes.costs.causal import needless
-from irscope.passes.costs.count import Costs, NodeCosts
+from irscope.passes.cost.count import Costs, NodeCosts
+from irscope.passes.cost.flops import needless
 from irscope.passes.explain_peak import ExplainPeak
 from irscope.passes.fusion import Fusion, Group
 from irscope.passes.lifetimes.changes import NARROW

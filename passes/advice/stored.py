@@ -9,11 +9,11 @@ from irscope.ir.graph import Node, Role, Value
 from irscope.ops.cost import Cost
 from irscope.passes.advice.finding import Enquiry, Finding
 from irscope.passes.advice.running import several, shown
-from irscope.passes.costs.count import NodeCosts
+from irscope.passes.cost.count import NodeCosts
 from irscope.passes.prune_report import PruneReport, Pruning
-from irscope.passes.quantize_error import QuantizeError, TensorError
-from irscope.passes.storages import count_parameters
-from irscope.passes.weighttables import MULTIPLES, alignment_of
+from irscope.passes.weights.quantize_error import QuantizeError, TensorError
+from irscope.passes.weights.storages import count_parameters
+from irscope.passes.weights.tables import MULTIPLES, alignment_of
 from irscope.report.units import Kind
 
 
@@ -53,7 +53,7 @@ def unused(ask: Enquiry) -> Iterator[Finding]:
 
 def duplicates(ask: Enquiry) -> Iterator[Finding]:
     """Weights with the same contents in different places."""
-    from irscope.passes.weight_values import WeightValues
+    from irscope.passes.weights.values import WeightValues
 
     look = ask.ctx.get(WeightValues(histogram=False, threads=ask.threads, allow=ask.allow))
     _say_unread(ask, look.unread)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 
 from irscope.ir.graph import Names
-from irscope.passes.plan import Planned
+from irscope.passes.order.plan import Planned
 from irscope.report.csvout import csv_lines
 from irscope.report.picture import ticks
 from irscope.report.plot import COLOURS

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from irscope.passes.plan import Planned
-from irscope.passes.schedules.explain import label
+from irscope.passes.order.plan import Planned
+from irscope.passes.order.schedule import label
 from irscope.report.printable import printable
 
 _STEP = 1_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from irscope.passes.ort.figures import OrtFigures, OrtRun, OrtUsage
 from irscope.passes.ort.model import OrtOptions, OrtPlan, plan_ort
+from irscope.passes.ort.plan import OrtFigures, OrtRun, OrtUsage
 
 __all__ = ["OrtFigures", "OrtOptions", "OrtPlan", "OrtRun", "OrtUsage", "plan_ort"]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.memory.bfc import Strategy
+from irscope.memory.ordering.sorting import sorted_by
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
-from irscope.passes.ort.casts import without_double_casts
-from irscope.passes.ort.figures import OrtFigures, Session, simulate
 from irscope.passes.ort.kernels import Launch, Launches, kernel_of, read_launches
-from irscope.passes.ort.order import ExecutionOrder, execution_order
-from irscope.passes.ort.plan import NEVER, Buffers, plan_buffers
+from irscope.passes.ort.plan import NEVER, Buffers, OrtFigures, Session, plan_buffers, simulate
 
 LARGEST_COPIED = 127
 """Bytes of the largest weight that a session copies into the arena."""
@@ -210,3 +210,137 @@ def _call(node: Node, types: Inferred) -> OpCall | None:
         return None
     operands = [None if value is None else types.type_of(value) for value in node.inputs]
     return OpCall(spec, operands, node.attrs, (), [types.type_of(value) for value in node.outputs], source=node.source)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Casts that a session takes out.
+
+_CAST: Final = "Cast"
+_INTEGERS: Final = frozenset({DType.I8, DType.I16, DType.I32, DType.I64, DType.U8, DType.U16, DType.U32, DType.U64})
+_FLOATS: Final = frozenset({DType.BF16, DType.F16, DType.F32, DType.F64})
+
+
+def without_double_casts(found: Launches, types: Inferred) -> Launches:
+    """The kernels without casts whose only uses are other casts, where the first does not lose more precision than the second."""
+    if sum(launch.name == _CAST for launch in found.launches) > 1:
+        _Casts(found, types).take_out()
+    return found
+
+
+def _width(dtype: DType) -> int:
+    """How much a type can hold, coarsely; -1 for those that stay as they are."""
+    return 0 if dtype is DType.BOOL else 1 if dtype in _INTEGERS else 2 if dtype in _FLOATS else -1
+
+
+class _Casts:
+    def __init__(self, found: Launches, types: Inferred) -> None:
+        self.found = found
+        self.types = types
+        self.returned = set(found.returned)
+        self.readers: dict[int, list[Launch]] = {}
+        for launch in found.launches:
+            for value in (*launch.inputs, *launch.captured):
+                self.readers.setdefault(value, []).append(launch)
+        self.gone: set[int] = set()
+
+    def take_out(self) -> None:
+        """Go through the casts in the order of the file."""
+        for launch in self.found.launches:
+            if launch.name == _CAST and id(launch) not in self.gone and launch.outputs and launch.inputs and launch.inputs[0] >= 0:
+                self._look_at(launch)
+        self.found.launches = [launch for launch in self.found.launches if id(launch) not in self.gone]
+
+    def _look_at(self, cast: Launch) -> None:
+        source, result = cast.inputs[0], cast.outputs[0]
+        before, after = self._dtype(source), self._dtype(result)
+        if min(_width(before), _width(after)) < 0:
+            return
+        loses = _width(before) > _width(after)
+        readers = self.readers.get(result, [])
+        again = [reader for reader in readers if reader.name == _CAST and reader.outputs]
+        then = [self._dtype(reader.outputs[0]) for reader in again]
+        if any(_width(one) < 0 or (loses and _width(one) > _width(after)) for one in then):
+            return
+        back = [reader for reader, one in zip(again, then, strict=True) if one is before and reader.outputs[0] not in self.returned]
+        for reader in back:
+            self._replace(reader.outputs[0], source)
+            self._remove(reader)
+        if readers and len(again) == len(readers) and result not in self.returned:
+            self._replace(result, source)
+            self._remove(cast)
+
+    def _replace(self, old: int, new: int) -> None:
+        """Replace all uses of one value by another."""
+        readers = self.readers.pop(old, [])
+        for reader in readers:
+            reader.inputs = [new if value == old else value for value in reader.inputs]
+            reader.captured = [new if value == old else value for value in reader.captured]
+        self.readers.setdefault(new, []).extend(reader for reader in readers if id(reader) not in self.gone)
+
+    def _remove(self, launch: Launch) -> None:
+        self.gone.add(id(launch))
+        for value in launch.inputs:
+            self.readers[value] = [reader for reader in self.readers.get(value, []) if reader is not launch]
+
+    def _dtype(self, number: int) -> DType:
+        return self.types.type_of(self.found.values[number]).dtype
+
+
+# ----------------------------------------------------------------------------------------------------
+# The order in which a session runs kernels.
+
+ExecutionOrder: TypeAlias = Literal["default", "priority_based"]
+"""Values of SessionOptions.execution_order that the packages on PyPI support."""
+EXECUTION_ORDERS: Final[tuple[ExecutionOrder, ...]] = ("default", "priority_based")
+REFUSED_ORDER: Final = "memory_efficient"
+"""The setting that only builds with training support; others fail to create a session."""
+_EARLY: Final = frozenset({"Shape", "Size"})
+"""Kernels that the priority-based order runs before all other ready ones, since they free their operands."""
+
+
+def execution_order(found: Launches, setting: ExecutionOrder = "default") -> list[Launch]:
+    """Kernels as a session runs them that keeps the graph as it is."""
+    makers = makers_of(found)
+    places = _by_priority(found.launches, makers) if setting == "priority_based" else _backwards(makers)
+    return [found.launches[place] for place in places]
+
+
+def makers_of(found: Launches) -> list[list[int]]:
+    """For each kernel, its predecessors: the kernels that define its operands."""
+    maker = [-1] * len(found.values)
+    for index, launch in enumerate(found.launches):
+        for value in launch.outputs:
+            maker[value] = index
+    makers: list[list[int]] = []
+    for launch in found.launches:
+        needed = sorted({maker[value] for value in (*launch.inputs, *launch.captured) if value >= 0})
+        if needed and needed[0] < 0:
+            del needed[0]
+        makers.append(needed)
+    return makers
+
+
+def _backwards(makers: list[list[int]]) -> list[int]:
+    """Reverse depth-first search from the kernels without readers, later nodes of the file first."""
+    is_read = bytearray(len(makers))
+    for needed in makers:
+        for index in needed:
+            is_read[index] = 1
+    order: list[int] = []
+    seen = bytearray(len(makers))
+    # A negative number stands for a node whose predecessors have all been visited.
+    pending = [index for index in range(len(makers)) if not is_read[index]]
+    while pending:
+        index = pending.pop()
+        if index < 0:
+            order.append(~index)
+        elif not seen[index]:
+            seen[index] = 1
+            pending.append(~index)
+            pending.extend(other for other in makers[index] if not seen[other])
+    return order
+
+
+def _by_priority(launches: list[Launch], makers: list[list[int]]) -> list[int]:
+    """Always the ready kernel that comes first in the file, but kernels that only read shapes before all others."""
+    return sorted_by([launch.name not in _EARLY for launch in launches], makers)

@@ -1,64 +1,160 @@
-"""The topological order in which ONNX Runtime runs the kernels of a graph, by the session's setting."""
+"""The orders in which ONNX Runtime runs the kernels of a model, and whether another order in the file would change them."""
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
+from irscope.amounts import Seconds
+from irscope.ir.graph import Facet, Graph, paused_gc
 from irscope.memory.ordering.sorting import sorted_by
-from irscope.passes.ort.kernels import Launch, Launches
-
-ExecutionOrder: TypeAlias = Literal["default", "priority_based"]
-"""Values of SessionOptions.execution_order that the packages on PyPI support."""
-EXECUTION_ORDERS: Final[tuple[ExecutionOrder, ...]] = ("default", "priority_based")
-REFUSED_ORDER: Final = "memory_efficient"
-"""The setting that only builds with training support; others fail to create a session."""
-_EARLY: Final = frozenset({"Shape", "Size"})
-"""Kernels that the priority-based order runs before all other ready ones, since they free their operands."""
-
-
-def execution_order(found: Launches, setting: ExecutionOrder = "default") -> list[Launch]:
-    """Kernels as a session runs them that keeps the graph as it is."""
-    makers = makers_of(found)
-    places = _by_priority(found.launches, makers) if setting == "priority_based" else _backwards(makers)
-    return [found.launches[place] for place in places]
-
-
-def makers_of(found: Launches) -> list[list[int]]:
-    """For each kernel, its predecessors: the kernels that define its operands."""
-    maker = [-1] * len(found.values)
-    for index, launch in enumerate(found.launches):
-        for value in launch.outputs:
-            maker[value] = index
-    makers: list[list[int]] = []
-    for launch in found.launches:
-        needed = sorted({maker[value] for value in (*launch.inputs, *launch.captured) if value >= 0})
-        if needed and needed[0] < 0:
-            del needed[0]
-        makers.append(needed)
-    return makers
+from irscope.passes.order.schedule import Schedule, Scheduled
+from irscope.passes.ort.kernels import Launches
+from irscope.passes.ort.memory import bytes_inside
+from irscope.passes.ort.model import (
+    EXECUTION_ORDERS,
+    REFUSED_ORDER,
+    ExecutionOrder,
+    OrtOptions,
+    OrtPlan,
+    launches_of,
+    makers_of,
+    plan_launches,
+)
+from irscope.passes.ort.present import RUNTIME
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
 
 
-def _backwards(makers: list[list[int]]) -> list[int]:
-    """Reverse depth-first search from the kernels without readers, later nodes of the file first."""
-    is_read = bytearray(len(makers))
-    for needed in makers:
-        for index in needed:
-            is_read[index] = 1
-    order: list[int] = []
-    seen = bytearray(len(makers))
-    # A negative number stands for a node whose predecessors have all been visited.
-    pending = [index for index in range(len(makers)) if not is_read[index]]
-    while pending:
-        index = pending.pop()
-        if index < 0:
-            order.append(~index)
-        elif not seen[index]:
-            seen[index] = 1
-            pending.append(~index)
-            pending.extend(other for other in makers[index] if not seen[other])
-    return order
+@dataclass(frozen=True)
+class OneOrder:
+    """What a session with one setting does with the file as it is, and with its nodes in the scheduled order."""
+
+    setting: ExecutionOrder
+    written: OrtPlan
+    reordered: OrtPlan
+
+    @property
+    def changes(self) -> bool:
+        """Whether the session would run kernels in another order."""
+        return any(one is not other for one, other in zip(self.written.order, self.reordered.order, strict=True))
+
+    @property
+    def peaks(self) -> tuple[int | None, int | None]:
+        """Most bytes in use after a kernel of the first run, as asked for."""
+        return _peak(self.written), _peak(self.reordered)
 
 
-def _by_priority(launches: list[Launch], makers: list[list[int]]) -> list[int]:
-    """Always the ready kernel that comes first in the file, but kernels that only read shapes before all others."""
-    return sorted_by([launch.name not in _EARLY for launch in launches], makers)
+@dataclass
+class OrtOrders:
+    """Both settings, and the orders as the file and as the schedule has them."""
+
+    found: Launches
+    scheduled: Scheduled
+    orders: list[OneOrder] = field(default_factory=list)
+
+    @property
+    def is_new(self) -> bool:
+        return self.scheduled.is_new
+
+
+@dataclass(frozen=True)
+class OrtOrder(Analysis[OrtOrders]):
+    """Predict the order in which ONNX Runtime runs kernels, for each of its settings, and what a reordered file would change there."""
+
+    name: ClassVar[str] = "ort-order"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    seconds: Seconds = 10
+    """Time to search for the scheduled order."""
+    seed: int = 0
+    """For the random part of that search."""
+    top: int = 20
+    """Rows of the table of kernels, 0 for all."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> OrtOrders:
+        scheduled = ctx.get(Schedule(seconds=self.seconds, seed=self.seed))
+        with paused_gc():
+            types = ctx.get(Shapes)
+            inside = bytes_inside(graph, ctx, types)
+            found = launches_of(graph, types)
+            others = in_scheduled_order(found, scheduled) if scheduled.is_new else found
+            result = OrtOrders(found, scheduled)
+            for setting in EXECUTION_ORDERS:
+                options = OrtOptions(execution=setting)
+                written, reordered = (plan_launches(graph, one, types, options, inside) for one in (found, others))
+                result.orders.append(OneOrder(setting, written, reordered))
+        return result
+
+    def report(self, result: OrtOrders, ctx: PassContext) -> Report:
+        summary: dict[str, object] = {"runtime": RUNTIME}
+        for one in result.orders:
+            before, after = one.peaks
+            summary[one.setting] = {"peak_bytes": before, "reordered_peak_bytes": after, "reordering_changes_it": one.changes}
+        summary["says"] = verdict(result)
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary=summary,
+            tables=(self._kernels(result),),
+            notes=(CONVENTION, *_notes()),
+        )
+
+    def _kernels(self, result: OrtOrders) -> Table:
+        """Kernels in the order of the file, and at which step each runs."""
+        plans = [one.written for one in result.orders] + [one.reordered for one in result.orders]
+        steps = [{id(launch): step for step, launch in enumerate(plan.order)} for plan in plans]
+        rows = [
+            (launch.node.name, launch.name, number, *(one[id(launch)] for one in steps))
+            for number, launch in enumerate(result.found.launches)
+        ]
+        columns = [Column("node", Kind.NODE), Column("kernel"), Column("in_file", Kind.INDEX)]
+        columns += [Column(one.setting, Kind.INDEX) for one in result.orders]
+        columns += [Column(f"{one.setting}_reordered", Kind.INDEX) for one in result.orders]
+        return Table.of(rows[: self.top or None], columns=columns, title="step of each kernel")
+
+
+def verdict(result: OrtOrders) -> str:
+    """The benefit of a reordered file there, in one sentence."""
+    if not result.is_new:
+        return "no better order than the one as written was found: there is nothing to reorder"
+    parts = []
+    for one in result.orders:
+        before, after = one.peaks
+        if not one.changes:
+            parts.append(f"{one.setting}: a reordered file changes nothing, ONNX Runtime sorts for itself and runs the same order")
+        elif before is None or after is None:
+            parts.append(f"{one.setting}: a reordered file runs in another order")
+        elif after < before:
+            parts.append(f"{one.setting}: a reordered file needs {1 - after / before:.1%} less")
+        else:
+            more = f"{after / before - 1:.1%} more" if after > before else "as much as before"
+            parts.append(f"{one.setting}: a reordered file runs in another order, and needs {more}")
+    return "; ".join(parts)
+
+
+def in_scheduled_order(found: Launches, scheduled: Scheduled) -> Launches:
+    """The kernels as they would stand in the reordered file. Those of functions come last in any file."""
+    place = {node: at for at, node in enumerate(scheduled.nodes)}
+    times = Counter(launch.node for launch in found.launches)
+    keys = [place[launch.node] if times[launch.node] == 1 else len(place) for launch in found.launches]
+    return replace(found, launches=[found.launches[index] for index in sorted_by(keys, makers_of(found))])
+
+
+def _notes() -> Iterator[str]:
+    yield "peaks are the most mem_bytes_requested_in_use after a kernel of the first run, weights that the session copies included"
+    yield (
+        "for a session without graph optimisations; with them it runs another graph, which it saves as optimized_model_filepath, in the "
+        "order in which its default setting runs it: ort-memory{order=file} analyses that file"
+    )
+    yield f"{REFUSED_ORDER}: only builds with training have it; the packages on PyPI refuse to make a session"
+
+
+def _peak(plan: OrtPlan) -> int | None:
+    return None if plan.figures is None else plan.figures.cold.peak.requested

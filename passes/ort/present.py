@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from irscope.ir.bind import bind_option, typed
 from irscope.passes.lifetimes.lives import label_of
-from irscope.passes.ort.figures import OrtFigures, OrtUsage
 from irscope.passes.ort.model import OrtPlan
+from irscope.passes.ort.plan import OrtFigures, OrtUsage
 from irscope.passes.sizes import CONVENTION, plain
 from irscope.passkit.base import Pass
 from irscope.report.report import Coverage, Report

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from irscope.ir.graph import Node, Role, Value
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Aliases
-from irscope.passes.effects import Edge
+from irscope.passes.order.effects import Edge
 from irscope.passes.patterns.walk import escapes, is_constant, users
 
 _MOST = 64

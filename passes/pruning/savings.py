@@ -13,8 +13,8 @@ from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
-from irscope.passes.costs.count import Costs
-from irscope.passes.costs.entries import Entry
+from irscope.passes.cost.count import Costs
+from irscope.passes.cost.entries import Entry
 from irscope.passes.pruning.channels import Ids, Mask, Verdict
 from irscope.passes.pruning.flow import Flow
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from irscope.ir.graph import Node, Role, Value
-from irscope.passes.weight_values import Look
+from irscope.passes.weights.values import Look
 from irscope.passkit.base import PassContext
 from irscope.weights.magnitude import EnergyKept, energy_kept
 from irscope.weights.source import Unreadable, WeightFiles

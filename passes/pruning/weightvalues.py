@@ -15,7 +15,7 @@ from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_tensor
 
 if TYPE_CHECKING:
-    from irscope.passes.weight_values import Look
+    from irscope.passes.weights.values import Look
 
 _LONGEST_VECTOR = 1 << 20
 

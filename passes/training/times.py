@@ -7,7 +7,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.spec import Family
-from irscope.passes.rooflines.rates import Rates, rate_name
+from irscope.passes.cost.bounds import Rates, rate_name
 from irscope.training.trace import StepOp
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from irscope.ir.dims import bind
 from irscope.ir.parser import parse_program
-from irscope.passes.flops import Flops
+from irscope.passes.cost.flops import Flops
 from irscope.passkit.manager import Manager
 from tests.tools.oracle.flops_by_hand import BY_HAND
 from tests.tools.oracle.flops_figures import FORMS, from_text, kept, references

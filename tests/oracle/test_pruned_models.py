@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from irscope.api import load
-from irscope.passes.costs.count import NodeCosts
+from irscope.passes.cost.count import NodeCosts
 from irscope.passes.prune_report import PruneReport, Pruning
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from irscope.ir.bind import bind_program
 from irscope.ir.program import EXPORTED, FORMAT_TRAITS, Program, Traits
 from irscope.passes.alias import Alias
-from irscope.passes.effects import Effects
 from irscope.passes.liveness import Liveness
+from irscope.passes.order.effects import Effects
 from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
 from tests.property.strategies import tensor_programs

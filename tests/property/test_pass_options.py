@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from irscope.errors import IrscopeError
 from irscope.passes import PASSES
-from irscope.passes.dce import DeadCode
-from irscope.passes.fold import Fold
+from irscope.passes.graph.transforms import DeadCode, Fold
 from irscope.passes.shapes import Shapes
 from irscope.passkit.base import Pass
 from irscope.passkit.options import option_types

@@ -13,10 +13,8 @@ from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type
-from irscope.passes.annotate import Annotate
-from irscope.passes.dce import DeadCode
-from irscope.passes.flops import Flops
-from irscope.passes.fold import Fold
+from irscope.passes.cost.flops import Flops
+from irscope.passes.graph.transforms import Annotate, DeadCode, Fold
 from irscope.passes.liveness import Liveness
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager

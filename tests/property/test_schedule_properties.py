@@ -11,11 +11,11 @@ from irscope.ir.verify import verify
 from irscope.memory.ordering.latency import LatencyLimit
 from irscope.memory.ordering.problem import OrderProblem
 from irscope.memory.ordering.solve import best_order
-from irscope.passes.effects import Effects
 from irscope.passes.lifetimes.lives import read_values
 from irscope.passes.liveness import Liveness
-from irscope.passes.plan import Plan
-from irscope.passes.schedule import Schedule, Scheduled, ScheduleModel
+from irscope.passes.order.effects import Effects
+from irscope.passes.order.plan import Plan
+from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel
 from irscope.passkit.manager import Manager
 from tests.property.strategies import tensor_programs
 from tests.property.symbolic_models import symbolic_models

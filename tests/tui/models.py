@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from irscope.frontends.base import LoadOptions
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.annotate import Annotate
+from irscope.passes.graph.transforms import Annotate
 from irscope.passkit.manager import Manager
 from irscope.session import Model
 from irscope.tui.analyses import Analyses

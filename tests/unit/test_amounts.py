@@ -19,8 +19,8 @@ from irscope.ir.parser import parse_program
 from irscope.measure.record.sink import problem_of
 from irscope.passes.checkpoint import budget_of
 from irscope.passes.curves.points import parse_points
-from irscope.passes.plan import Plan
-from irscope.passes.schedule import share_of
+from irscope.passes.order.plan import Plan
+from irscope.passes.order.schedule import share_of
 from irscope.passkit.options import build
 from irscope.report.select import parse_filter as parse_table_filter
 from irscope.tools.compare.document import parse_thresholds

@@ -18,7 +18,7 @@ import irscope
 from irscope.api import Analysis, Model
 from irscope.cli.main import main
 from irscope.ir import Graph
-from irscope.passes.flops import Flops
+from irscope.passes.cost.flops import Flops
 from irscope.passkit import PassContext, default_registry
 from irscope.report import Column, Document, Kind, Provenance, Quantity, RenderOptions, Report, Table
 from irscope.report.renderers import renderer

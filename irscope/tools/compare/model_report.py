@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from irscope.diagnostics import Diagnostic
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
-from irscope.passes.roofline import Roofline
+from irscope.passes.cost.roofline import Roofline
 from irscope.passes.sizes import CONVENTION, plain, scale
 from irscope.report.picture import Panel, largest_bars, report_panels
 from irscope.report.report import Report

@@ -11,9 +11,9 @@ from irscope.ir.graph import Role
 from irscope.ir.places import Blob
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType
-from irscope.passes.ort_memory import OrtMemory
-from irscope.passes.params import Params
-from irscope.passes.storages import count_parameters
+from irscope.passes.ort.memory import OrtMemory
+from irscope.passes.weights.params import Params
+from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.manager import Manager
 from tests.frontends.onnx.build import load, model, value
 

@@ -18,7 +18,7 @@ from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
-from irscope.passes.annotate import Annotate
+from irscope.passes.graph.transforms import Annotate
 from irscope.passkit.manager import Manager
 
 READERS = {"exported": exported, "torchscript": torchscript, "checkpoint": checkpoint}

@@ -22,7 +22,7 @@ from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.passes.annotate import Annotate
+from irscope.passes.graph.transforms import Annotate
 from irscope.passkit.manager import Manager
 from tests.frontends.torch.helpers import read, save_scripted, save_traced, type_of
 from tests.frontends.torch.scripted import MODELS

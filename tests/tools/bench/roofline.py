@@ -26,7 +26,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.measure.calibrate.measure import measure, record_of, save
 from irscope.measure.calibrate.torchengine import TorchCpu
-from irscope.passes.roofline import Roofline
+from irscope.passes.cost.roofline import Roofline
 from irscope.passkit.manager import Manager
 from tests.tools.zoo.export import cache_folder
 from tests.tools.zoo.torchvision_shim import load_torchvision

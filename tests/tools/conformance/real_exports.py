@@ -26,7 +26,7 @@ from irscope.frontends.onnx import load_model
 from irscope.ir.dims import Dim, SymDim, bind, parse_dim
 from irscope.ir.program import Program
 from irscope.ir.types import SequenceType, TensorType, Type
-from irscope.passes.flops import Flops
+from irscope.passes.cost.flops import Flops
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.tools.conformance.engines import DTYPE_NUMBERS

@@ -25,10 +25,10 @@ from torch import nn
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
-from irscope.passes.annotate import Annotate
 from irscope.passes.cuda.replay import Bytes
 from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.cuda_memory import CudaMemory
+from irscope.passes.graph.transforms import Annotate
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from tests.tools.zoo.export import SparseFile, cache_folder

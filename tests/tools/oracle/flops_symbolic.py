@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from irscope.ir.parser import parse_program
-from irscope.passes.flops import Flops
+from irscope.passes.cost.flops import Flops
 from irscope.passkit.manager import Manager
 from irscope.session import open_model
 from tests.tools.oracle.flops_figures import text_of

@@ -23,7 +23,7 @@ import onnxruntime
 
 import irscope
 from irscope.passes.ort import OrtPlan, OrtRun
-from irscope.passes.ort_memory import OrtMemory
+from irscope.passes.ort.memory import OrtMemory
 from irscope.passkit.manager import Manager
 from tests.tools.oracle.ort_profile import KernelMemory, measure
 

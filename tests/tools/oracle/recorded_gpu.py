@@ -16,7 +16,7 @@ from typing import Any
 
 import irscope
 from irscope.measure.calibrate.recordings import read_gpu_folder
-from irscope.passes.roofline import Roofline
+from irscope.passes.cost.roofline import Roofline
 from irscope.passkit.manager import Manager
 from tests.tools.oracle.eager_cuda import COUNTERS, MOMENTS, Case, errors, exported, predicted
 

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 import irscope
-from irscope.passes.schedule import Schedule, inductor_peak
-from irscope.reordering import file_order, open_nodes_of, write_reordered
+from irscope.passes.order.schedule import Schedule, inductor_peak
+from irscope.tools.reorder import file_order, open_nodes_of, write_reordered
 from tests.tools.oracle.storages import record, tensors_of
 
 GAINING = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from irscope.frontends.base import LoadOptions
 from irscope.ir.parser import parse_program
 from irscope.ir.program import FORMAT_TRAITS
-from irscope.passes.annotate import Annotate
+from irscope.passes.graph.transforms import Annotate
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.session import Model

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from irscope.ir.parser import parse_program
-from irscope.passes.flops import Flops
+from irscope.passes.cost.flops import Flops
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 

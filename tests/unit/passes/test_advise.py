@@ -10,12 +10,12 @@ import pytest
 
 from irscope.errors import PassError, UsageError
 from irscope.passes.advice import finding as findings
+from irscope.passes.advice.advise import AdviceList, Advise
 from irscope.passes.advice.finding import Enquiry, Finding, Source, add_source
-from irscope.passes.advise import AdviceList, Advise
+from irscope.passes.cost.roofline import Roofline
 from irscope.passes.fusion import Fusion
 from irscope.passes.prune_report import PruneReport
-from irscope.passes.quantize_error import QuantizeError
-from irscope.passes.roofline import Roofline
+from irscope.passes.weights.quantize_error import QuantizeError
 from irscope.passkit.manager import Manager
 from tests.unit.passes.pruned_models import built, normal, program
 from tests.unit.passes.test_prune_report import conv_bn_relu, mlp
@@ -48,7 +48,7 @@ def test_a_model_with_nothing_wrong_gets_no_advice() -> None:
 
 
 def test_values_are_read_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from irscope.passes import weight_values
+    from irscope.passes.weights import values as weight_values
 
     def refuse(*_: object) -> None:
         raise AssertionError("values were read")
@@ -193,7 +193,7 @@ def test_without_values_the_list_is_partial_but_complete_elsewhere() -> None:
 @pytest.fixture
 def own_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "SOURCES", {})
-    monkeypatch.setattr("irscope.passes.advise.SOURCES", findings.SOURCES)
+    monkeypatch.setattr("irscope.passes.advice.advise.SOURCES", findings.SOURCES)
 
 
 @pytest.mark.usefixtures("own_sources")

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from irscope.devices.catalogue import all_devices, find_device
-from irscope.devices.energy import constants
 from irscope.errors import UsageError
 from irscope.ir.parser import parse_program
-from irscope.passes.energy import Energy, Spent
+from irscope.passes.cost.energy import Energy, Spent, constants
 from irscope.passkit.manager import Manager
 from irscope.report.report import Report
 from tests.unit.passes.test_roofline import product

@@ -12,8 +12,8 @@ from irscope.errors import UsageError
 from irscope.frontends.onnx import load_model
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.costs.entries import Certainty
-from irscope.passes.flops import Flops
+from irscope.passes.cost.entries import Certainty
+from irscope.passes.cost.flops import Flops
 from irscope.passkit.manager import Manager
 from irscope.report.report import Report
 from irscope.report.table import Table

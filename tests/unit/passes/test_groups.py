@@ -8,7 +8,7 @@ import pytest
 
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
 from irscope.memory.ordering.sorting import sorted_by
-from irscope.passes.schedules.groups import Groups, contracted, group_order
+from irscope.tools.reorder import Groups, contracted, group_order
 
 
 def random_problem(chance: random.Random, count: int) -> OrderProblem:

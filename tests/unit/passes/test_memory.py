@@ -7,10 +7,10 @@ import pytest
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.passes.alias import Alias, Aliases
-from irscope.passes.effects import EFFECT, READ_AFTER_WRITE, WRITE_AFTER_READ, WRITE_AFTER_WRITE, Effects
 from irscope.passes.lifetimes.statements import targets_of
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.liveness import Liveness
+from irscope.passes.order.effects import EFFECT, READ_AFTER_WRITE, WRITE_AFTER_READ, WRITE_AFTER_WRITE, Effects
 from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
 

@@ -17,9 +17,8 @@ from irscope.frontends.onnx import load_model
 from irscope.ir.program import Program
 from irscope.passes.liveness import Liveness
 from irscope.passes.ort import OrtPlan
-from irscope.passes.ort.pattern import pattern_bytes
-from irscope.passes.ort.plan import Buffers
-from irscope.passes.ort_memory import OrtMemory
+from irscope.passes.ort.memory import OrtMemory
+from irscope.passes.ort.plan import Buffers, pattern_bytes
 from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings

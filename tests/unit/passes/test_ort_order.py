@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from irscope.ir.program import Program
-from irscope.passes.ort_order import OrtOrder, verdict
+from irscope.passes.ort.order import OrtOrder, verdict
 from irscope.passkit.manager import Manager
 from tests.unit.passes.test_ort_memory import node, program
 

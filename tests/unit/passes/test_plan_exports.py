@@ -11,7 +11,7 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.passes.exports.viewers import VIEWERS, model_explorer, netron, perfetto, speedscope
-from irscope.passes.plan import Plan, Planned
+from irscope.passes.order.plan import Plan, Planned
 from irscope.passkit.manager import Manager
 from tests.unit.passes.test_schedule import TWO_BRANCHES, program
 

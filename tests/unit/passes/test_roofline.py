@@ -11,8 +11,8 @@ import pytest
 from irscope.errors import UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.roofline import Roofline
-from irscope.passes.rooflines.bounds import Bounds
+from irscope.passes.cost.bounds import Bounds
+from irscope.passes.cost.roofline import Roofline
 from irscope.passkit.manager import Manager
 
 FIGURES: dict[str, Any] = {

@@ -13,12 +13,12 @@ from irscope.errors import IrscopeError, PassError, UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.passes.alias import Alias
-from irscope.passes.effects import Edge, Order
 from irscope.passes.exports.arena import address_map, minimalloc_csv
-from irscope.passes.plan import Plan
+from irscope.passes.order.draft import draft
+from irscope.passes.order.effects import Edge, Order
+from irscope.passes.order.plan import Plan
+from irscope.passes.order.schedule import Schedule
 from irscope.passes.ranges import Ranges
-from irscope.passes.schedule import Schedule
-from irscope.passes.schedules.draft import draft
 from irscope.passkit.manager import Manager
 
 TWO_BRANCHES = """%a: f32[256] = math.exp(%x)

@@ -8,8 +8,8 @@ from irscope.ir.graph import Graph, Role
 from irscope.ir.places import Blob, FileRegion
 from irscope.ir.program import Program
 from irscope.ir.spelling import parse_type
-from irscope.passes.params import Params
-from irscope.passes.storages import ParameterTotals, count_parameters
+from irscope.passes.weights.params import Params
+from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.passkit.manager import Manager
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import irscope
 from irscope.cli.main import main
-from irscope.passes.roofline import Roofline
+from irscope.passes.cost.roofline import Roofline
 from irscope.passes.sweep import Sweep, Swept
 from irscope.report import plot
 from irscope.report.chart import line_chart

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from irscope.ir.parser import parse_program
-from irscope.passes.layers import Layers
-from irscope.passes.traffic import Traffic
+from irscope.passes.cost.layers import Layers
+from irscope.passes.cost.traffic import Traffic
 from irscope.passkit.manager import Manager
 from irscope.report.report import Report
 from irscope.report.values import Quantity

@@ -21,7 +21,7 @@ ENTRIES: Mapping[str, PassEntry] = {
     "count": PassEntry(f"{HERE}:Count", ""),
     "twice": PassEntry(f"{HERE}:Twice", ""),
     "drop-last": PassEntry(f"{HERE}:DropLast", ""),
-    "fixpoint": PassEntry("irscope.passes.fixpoint:Fixpoint", ""),
+    "fixpoint": PassEntry("irscope.passes.graph.transforms:Fixpoint", ""),
 }
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.ir.parser import parse_program
-from irscope.passes.costs.count import Costs, NodeCosts
+from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passkit.manager import Manager
 from irscope.tools.peers import Counted, reconcile
 

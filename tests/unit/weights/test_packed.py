@@ -14,7 +14,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.ir.program import Program
-from irscope.passes.dequantized import Logical, logical_weights
+from irscope.passes.weights.values import Logical, logical_weights
 from irscope.weights.packed import read_all
 from irscope.weights.source import WeightFiles
 from irscope.weights.tensors import Stored

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from onnx import helper, numpy_helper
 
-from irscope.passes.params import Params
+from irscope.passes.weights.params import Params
 from irscope.passkit.manager import Manager
 from irscope.report.values import Quantity
 from tests.frontends.onnx.build import load, model, value

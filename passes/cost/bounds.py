@@ -1,0 +1,382 @@
+"""The least time of each node on a device, and the resource that bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from irscope.devices.profile import DeviceProfile, Figure
+from irscope.ir.bind import bind_option, typed
+from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.graph import Node, Value
+from irscope.ir.types import UNKNOWN_TYPE, TensorType
+from irscope.ops.cost import Cost
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Family
+from irscope.passes.alias import Aliases
+from irscope.passes.cost.entries import MEASURES, Certainty, Entry
+from irscope.passes.inference.engine import Inferred
+
+COMPUTE, MEMORY, BALANCED, LAUNCH, FREE, UNKNOWN = "compute", "memory", "balanced", "launch", "free", "unknown"
+BINDINGS = (COMPUTE, MEMORY, BALANCED, LAUNCH, FREE, UNKNOWN)
+BALANCE = 2.0
+"""Within this factor of one another arithmetic and memory are called balanced: both figures are no better known than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBound:
+    """One node: the least time of one run, by what it needs."""
+
+    node: Node
+    runs: int
+    dtype: str
+    """Whose rate it is that holds, as device files call element types."""
+    flops: int
+    bytes: int
+    compute: float
+    memory: float
+    launch: float
+    binding: str
+    reason: str = ""
+    """Why nothing is known of it."""
+    is_exact: bool = True
+    """Whether its numbers are those of a run; else they are the least that a run can need."""
+
+    def seconds(self, kind: str) -> float:
+        """The least time of all runs. A processor starts an operator before it computes, a GPU starts the next one meanwhile."""
+        work = max(self.compute, self.memory)
+        return self.runs * (work + self.launch if kind == "cpu" else max(work, self.launch))
+
+    @property
+    def intensity(self) -> float | None:
+        return self.flops / self.bytes if self.bytes else None
+
+
+@dataclass
+class Bounds:
+    """Every node in order, and their sums."""
+
+    device: DeviceProfile
+    dtype: str
+    nodes: list[NodeBound] = field(default_factory=list)
+
+    def seconds_of(self, node: NodeBound) -> float:
+        return node.seconds(self.device.kind)
+
+    @property
+    def seconds(self) -> float:
+        """The least time of a run, one node after the other; nodes that nothing is known of count as nothing."""
+        return sum(map(self.seconds_of, self.nodes))
+
+    def by_binding(self) -> dict[str, float]:
+        """Seconds by what binds."""
+        found = dict.fromkeys((COMPUTE, MEMORY, BALANCED, LAUNCH), 0.0)
+        for one in self.nodes:
+            if one.binding in found:
+                found[one.binding] += self.seconds_of(one)
+        return found
+
+    @property
+    def unknown(self) -> list[NodeBound]:
+        return [one for one in self.nodes if one.binding == UNKNOWN]
+
+
+class Bounder:
+    """Works out bounds; `dtype` replaces every floating-point element type, with its size, and `sizes` are those of symbols."""
+
+    def __init__(
+        self, rates: Rates, types: Inferred, aliases: Aliases, dtype: DType | None, sizes: Mapping[str, int] | None = None
+    ) -> None:
+        self.rates = rates
+        self.device = rates.device
+        self.types = types
+        self.dtype = dtype
+        self.bindings = sizes or {}
+        self.storage = aliases.storage
+        self._sizes: dict[Value, int] = {}
+
+    def bounds(self, entries: Iterable[Entry]) -> Iterator[NodeBound]:
+        """The bound of each entry, in order."""
+        listed = list(entries)
+        nodes = [entry.node for entry in listed]
+        reuse = Reuse(self.device, self.storage, self.size, total_size(nodes, self.storage, self.size))
+        for entry in listed:
+            yield self.bound(entry, reuse)
+            reuse.touch(entry.node)
+
+    def size(self, value: Value) -> int:
+        """Bytes of a value, in the element type that is asked about; 0 where they are unknown."""
+        found = self._sizes.get(value)
+        if found is None:
+            type_ = self.types.type_of(value)
+            found = round((self.number(type_.nbytes) or 0) * self._factor(type_.dtype))
+            self._sizes[value] = found
+        return found
+
+    def number(self, size: Dim | None) -> int | None:
+        """A size with symbols bound; None where it stays open."""
+        if isinstance(size, SymDim) and self.bindings:
+            size = bind(size, self.bindings)
+        return size if isinstance(size, int) else None
+
+    def _factor(self, dtype: DType) -> float:
+        """How much larger elements are in the element type that is asked about."""
+        if self.dtype is None or dtype.kind is not DTypeKind.FLOAT or not dtype.bits or not self.dtype.bits:
+            return 1.0
+        return self.dtype.bits / dtype.bits
+
+    def bound(self, entry: Entry, reuse: Reuse) -> NodeBound:
+        node = entry.node
+        dtype = self.element_type(node)
+        name = rate_name(dtype) if dtype is not None else "f32"
+        if entry.certainty is Certainty.UNKNOWN:
+            return _unknown(entry, name, entry.reason)
+        cost, runs = self._least(entry), self.number(entry.runs)
+        if cost is None or runs is None:
+            return _unknown(entry, name, _open_sizes(entry))
+        family = spec.family if (spec := find_op(node.op)) is not None else None
+        launch = self._launch(entry, family)
+        if entry.certainty is Certainty.FREE:
+            return NodeBound(node, runs, name, 0, 0, 0.0, 0.0, launch, FREE)
+        compute = self._compute(cost, name, self.kernel_of(node) if family is Family.CONVOLUTION else "")
+        read, written = self._scaled(node.inputs, cost.read), self._scaled(node.outputs, cost.written)
+        reading, writing = reuse.read_seconds(node, read), reuse.write_seconds(node, written)
+        if compute is None or reading is None or writing is None:
+            return _unknown(entry, name, f"{self.device.title} has no figure for {name}")
+        name, seconds = compute
+        memory = reading + writing
+        binding, is_exact = _binding(seconds, memory, launch), entry.bounds is None
+        return NodeBound(node, runs, name, _whole(cost.flops), read + written, seconds, memory, launch, binding, is_exact=is_exact)
+
+    def element_type(self, node: Node) -> DType | None:
+        """The element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""
+        tensors = [type_ for value in (*node.inputs, *node.outputs) if isinstance(type_ := self.types.type_of(value), TensorType)]
+        floats = [type_.dtype for type_ in tensors if type_.dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX)]
+        if not floats:
+            return tensors[0].dtype if tensors else None
+        if self.dtype is not None:
+            return self.dtype
+        return min(floats, key=lambda dtype: dtype.bits or 64)
+
+    def kernel_of(self, node: Node) -> str:
+        """Which kind of convolution a node is: each channel for itself, a matrix product, or neither."""
+        weight = self.types.type_of(node.inputs[1]) if len(node.inputs) > 1 else UNKNOWN_TYPE
+        if weight.shape is None or len(weight.shape) < 3:
+            return "convolution"
+        if weight.shape[1] == 1 and node.attrs.get("groups", 1) != 1:
+            return "depthwise"
+        if all(size == 1 for size in weight.shape[2:]) and node.attrs.get("groups", 1) == 1 and _in_steps_of_one(node):
+            return "pointwise"
+        return "convolution"
+
+    def _scaled(self, values: Iterable[Value | None], amount: Dim | None) -> int:
+        """Bytes that a rule counted, in the element type that is asked about."""
+        counted = _whole(amount)
+        if self.dtype is None or not counted:
+            return counted
+        known = [value for value in dict.fromkeys(values) if value is not None]
+        before = 0
+        for value in known:
+            before += self.number(self.types.type_of(value).nbytes) or 0
+        return round(counted * sum(map(self.size, known)) / before) if before else counted
+
+    def _least(self, entry: Entry) -> Cost | None:
+        """The least that one run of an entry costs; None where that is a formula."""
+        found: dict[str, int] = {}
+        for measure in MEASURES:
+            if measure != "flops":
+                number = self.number(getattr(entry.cost, measure) if entry.bounds is None else entry.bounds[measure][0])
+                if number is None:
+                    return None
+                found[measure] = number
+        return Cost(**found)
+
+    def _launch(self, entry: Entry, family: Family | None) -> float:
+        """What starting a node takes; views need no kernel, but a processor's library is called for them too."""
+        if entry.certainty is Certainty.FREE:
+            view = self.device.overheads.get("view") if family is Family.VIEW else None
+            return view.lo if view is not None else 0.0
+        return self.device.launch.lo if self.device.launch is not None else 0.0
+
+    def _compute(self, cost: Cost, name: str, kernel: str) -> tuple[str, float] | None:
+        """Seconds of arithmetic, with the element type whose rate it is."""
+        parts: list[float] = []
+        products = _whole(cost.matmul)
+        if products:
+            found = self.rates.product(name, kernel)
+            if found is None:
+                return None
+            name, figure = found
+            parts.append(products / figure.hi)
+        simple, functions = _whole(cost.elementwise) + _whole(cost.reduction), _whole(cost.transcendental)
+        for amount, rate in ((simple, self.rates.vector(name)), (functions, self.rates.functions(name))):
+            if amount and rate is None:
+                return None
+            if amount and rate is not None:
+                parts.append(amount / rate)
+        # The units of a GPU work side by side; a processor has one set for everything.
+        return name, sum(parts) if self.device.kind == "cpu" else max(parts, default=0.0)
+
+
+def _in_steps_of_one(node: Node) -> bool:
+    stride = node.attrs.get("stride") or node.attrs.get("strides") or 1
+    return all(step == 1 for step in (stride if isinstance(stride, tuple | list) else (stride,)))
+
+
+def _binding(compute: float, memory: float, launch: float) -> str:
+    if launch > max(compute, memory):
+        return LAUNCH
+    if compute > BALANCE * memory:
+        return COMPUTE
+    return MEMORY if memory > BALANCE * compute else BALANCED
+
+
+def _whole(amount: Dim | None) -> int:
+    return amount if isinstance(amount, int) else 0
+
+
+def _open_sizes(entry: Entry) -> str:
+    """Why an entry has a formula instead of a number, and which sizes make it one."""
+    formulas = [*(getattr(entry.cost, measure) for measure in MEASURES), entry.runs]
+    options = bind_option({symbol: None for size in formulas if isinstance(size, SymDim) for symbol in size.symbols()})
+    return f"it depends on open sizes, which {typed(options)} gives" if options else "it depends on sizes that are not known"
+
+
+def _unknown(entry: Entry, dtype: str, reason: str) -> NodeBound:
+    runs = entry.runs if isinstance(entry.runs, int) else 1
+    return NodeBound(entry.node, runs, dtype, 0, 0, 0.0, 0.0, 0.0, UNKNOWN, reason)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Peak rates of a device by element type, with substitutes for missing figures.
+
+Tf32: TypeAlias = Literal["default", "all", "none"]
+
+# An element type that a device has no rate for is converted to a wider one, which cannot be faster.
+_WIDER = {"f4": "f8", "f8": "f16", "f16": "f32", "bf16": "f32", "tf32": "f32", "i4": "i8", "i8": "f16", "i32": "f32", "f32": "bf16"}
+_SHORT = {
+    DType.F64: "f64",
+    DType.F32: "f32",
+    DType.F16: "f16",
+    DType.BF16: "bf16",
+    DType.C64: "f32",
+    DType.C128: "f64",
+    DType.F4E2M1: "f4",
+    DType.I8: "i8",
+    DType.U8: "i8",
+    DType.I4: "i4",
+    DType.U4: "i4",
+}
+
+
+def rate_name(dtype: DType) -> str:
+    """The element type as device files call it."""
+    found = _SHORT.get(dtype)
+    if found is not None:
+        return found
+    if dtype.kind is DTypeKind.FLOAT:
+        return "f8"
+    return "i32"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates of one device. `tf32` says where products of f32 may run as TF32: PyTorch does so in convolutions, unless told otherwise."""
+
+    device: DeviceProfile
+    tf32: Tf32 = "default"
+
+    def product(self, dtype: str, kernel: str = "") -> tuple[str, Figure] | None:
+        """The rate of matrix products, or of a kind of convolution, with the element type whose rate it is; None where there is none."""
+        device = self.device
+        as_tf32 = self.tf32 == "all" or (self.tf32 == "default" and bool(kernel))
+        if dtype == "f32" and as_tf32 and device.kind == "gpu" and "tf32" in device.matrix:
+            dtype = "tf32"
+        seen: set[str] = set()
+        while dtype not in seen:
+            seen.add(dtype)
+            figure = device.kernels.get(kernel, {}).get(dtype) or device.matrix.get(dtype)
+            if figure is not None:
+                return dtype, figure
+            dtype = _WIDER.get(dtype, dtype)
+        return None
+
+    def vector(self, dtype: str) -> float | None:
+        """Operations a second outside of matrix products; by default, no faster than those."""
+        vector = self.device.vector
+        for name in (dtype, _WIDER.get(dtype, "f32"), "f32"):
+            if name in vector:
+                return vector[name].hi
+        found = self.product(dtype)
+        return None if found is None else found[1].hi
+
+    def functions(self, dtype: str) -> float | None:
+        """Exponentials and the like a second."""
+        measured = self.device.functions
+        return measured.hi if measured is not None else self.vector(dtype)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Where operands come from: a cache that still holds them, or main memory.
+
+Size = Callable[[Value], int]
+
+
+class Reuse:
+    """Follows a run over the storages of a model and says at which rate each operand can be had."""
+
+    def __init__(self, device: DeviceProfile, storage: Callable[[Value], Value], size: Size, whole: int) -> None:
+        self.device = device
+        self.storage = storage
+        self.size = size
+        self.whole = whole
+        """Bytes of all storages that a run touches."""
+        self._touched = 0
+        self._last: dict[Value, int] = {}
+
+    def read_seconds(self, node: Node, amount: int) -> float | None:
+        """The least time to read so many bytes of a node's operands; None where the device's bandwidth is unknown."""
+        operands = [self.storage(value) for value in dict.fromkeys(node.inputs) if value is not None]
+        sizes = [self.size(value) for value in operands]
+        together = sum(sizes)
+        if not together:
+            return self._seconds(amount, self.whole)
+        total = 0.0
+        for operand, size in zip(operands, sizes, strict=True):
+            seconds = self._seconds(amount * size / together, self._distance(operand) + size)
+            if seconds is None:
+                return None
+            total += seconds
+        return total
+
+    def write_seconds(self, node: Node, amount: int) -> float | None:
+        """The least time to write so many bytes of results, into memory that was just freed."""
+        return self._seconds(amount, amount)
+
+    def touch(self, node: Node) -> None:
+        """Note that a node has run."""
+        for value in (*node.inputs, *node.outputs):
+            if value is not None:
+                storage = self.storage(value)
+                if storage not in self._last:
+                    self._touched += self.size(storage)
+                self._last[storage] = self._touched
+
+    def _distance(self, storage: Value) -> int:
+        last = self._last.get(storage)
+        return self.whole if last is None else self._touched - last
+
+    def _seconds(self, amount: float, working_set: float) -> float | None:
+        for level in self.device.levels:
+            if level.size is not None and working_set <= level.size:
+                return amount / level.bandwidth.hi
+        bandwidth = self.device.bandwidth
+        return None if bandwidth is None else amount / bandwidth.hi
+
+
+def total_size(nodes: Sequence[Node], storage: Callable[[Value], Value], size: Size) -> int:
+    """Bytes of every storage that the nodes touch, each once."""
+    touched = {storage(value): None for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}
+    return sum(map(size, touched))

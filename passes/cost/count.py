@@ -1,0 +1,317 @@
+"""The cost of every node by its operator's rule, and how often it runs; all costs are counted here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, TypeAlias
+
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.ir.dims import Dim, SymDim, bounds, dim_max, dim_min
+from irscope.ir.graph import Attr, Facet, Graph, Node, paused_gc
+from irscope.ir.places import Scope
+from irscope.ir.types import TensorType, Type
+from irscope.ops.cost import Cost
+from irscope.ops.registry import callee_of, control_of, find_op, runs_bodies
+from irscope.ops.spec import Absent, Control, Known, OpCall, OpSpec
+from irscope.passes.cost.entries import (
+    ANYTHING,
+    MEASURES,
+    Arithmetic,
+    Bounds,
+    Certainty,
+    Entry,
+    Tally,
+    arithmetic_of,
+    by_place,
+    joint,
+    limits_of,
+    shown_cost,
+    summed,
+    tallied,
+    within,
+)
+from irscope.passes.inference.engine import Inference, Inferred
+from irscope.passes.shapes import Shapes
+from irscope.passkit.base import Analysis, PassContext
+
+Answer: TypeAlias = "tuple[Certainty, Cost, Arithmetic, Dim, Bounds | None, str]"
+"""The fields of an entry behind its node."""
+_NOTHING = Cost(read=0, written=0)
+
+
+@dataclass
+class Costs:
+    """What every node costs, and the sums."""
+
+    entries: list[Entry] = field(default_factory=list)
+    """What the totals are made of: nodes outside branches that may or may not run, each with the number of its runs."""
+    by_node: dict[Node, Cost] = field(default_factory=dict)
+    """Cost of one run of each node that has a known one, with what is inside its regions; the upper limit where it is bounded."""
+    certainty: dict[Node, Certainty] = field(default_factory=dict)
+    """Of every node looked at, those inside regions included."""
+    reasons: dict[Node, str] = field(default_factory=dict)
+    """Why the cost of a node is not exact."""
+    unknown: dict[str, list[Node]] = field(default_factory=dict)
+    """Nodes without a known cost by operator."""
+    partial: set[Node] = field(default_factory=set)
+    """Nodes whose regions hold nodes without a known cost: theirs is only the part that is known."""
+    tally: Tally = field(default_factory=Tally)
+    """The sum of everything."""
+
+    @cached_property
+    def places(self) -> dict[tuple[Scope, str], Tally]:
+        """Sums by module call and operator; made when a table first asks for them."""
+        with paused_gc():
+            return by_place(self.entries)
+
+    @property
+    def counted(self) -> int:
+        """Nodes looked at, those inside regions included."""
+        return len(self.certainty)
+
+    @property
+    def missing(self) -> int:
+        """Nodes without a known cost."""
+        return sum(len(nodes) for nodes in self.unknown.values())
+
+    @cached_property
+    def total(self) -> Cost:
+        """Everything together; what is bounded with its upper limit, what is unknown not at all."""
+        return self.tally.cost()
+
+
+@dataclass(frozen=True)
+class NodeCosts(Analysis[Costs]):
+    """Work out what every node costs."""
+
+    name: ClassVar[str] = "costs"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Costs:
+        counter = _Counter(ctx.get(Shapes), ctx.program.functions)
+        bodies = [graph, *ctx.program.functions.values()]
+        if any((kind := control_of(node)) and kind.is_stepwise for body in bodies for inner in _with_regions(body) for node in inner):
+            counter.listen(Inference(ctx.program))
+        costs = counter.costs
+        # A hundred thousand small objects at once would make the collector look at everything again and again.
+        with paused_gc():
+            costs.entries = counter.body(graph, lambda nodes: ctx.each(nodes, "counting", len(graph)))
+            costs.tally = tallied(costs.entries)
+        for op, nodes in costs.unknown.items():
+            message = f"the cost of {op} is unknown and not part of the totals: {costs.reasons[nodes[0]]}"
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS401", message, nodes[0].name, count=len(nodes)), about=op)
+        return costs
+
+
+def _with_regions(graph: Graph) -> Iterator[Graph]:
+    # A body without control flow has no regions to look for.
+    return graph.graphs() if any(map(runs_bodies, graph)) else iter(())
+
+
+class _Counter:
+    """Walks bodies in the order in which they run."""
+
+    def __init__(self, types: Inferred, functions: Mapping[str, Graph]) -> None:
+        self.types = types
+        self.functions = functions
+        self.costs = Costs()
+        self._steps: dict[Node, list[list[Entry]]] = {}
+        """Entries of a body by step, for what runs it with types of its own each time."""
+        self._done: dict[Hashable, Answer] = {}
+        self._kept: list[Sequence[Type | None]] = []
+        """Types that keys of `_done` tell apart by identity, and which must therefore stay."""
+
+    def listen(self, engine: Inference) -> None:
+        """Infer once more and count bodies at every step, when their values have the types of that step."""
+        self.types = engine.found
+
+        def after(node: Node, number: int) -> None:
+            callee = callee_of(node)
+            body = node.regions[0] if callee is None else self.functions[callee]
+            if number == 0:
+                self._steps[node] = []
+            self._steps[node].append(self.body(body))
+
+        engine.after_body = after
+        engine.run()
+        # What was noted on the way is noted again where bodies are counted for good.
+        self.costs = Costs()
+
+    def body(self, graph: Graph, each: Callable[[Graph], Iterable[Node]] = iter) -> list[Entry]:
+        """What the nodes of a body cost, in order."""
+        entries: list[Entry] = []
+        by_node, certainty = self.costs.by_node, self.costs.certainty
+        for node in each(graph):
+            if runs_bodies(node):
+                entries.extend(self.control(node))
+                continue
+            entry = self.plain(node)
+            certainty[node] = entry.certainty
+            if entry.certainty is Certainty.UNKNOWN:
+                self._note_unknown(node, entry.reason)
+            else:
+                by_node[node] = entry.cost
+                if entry.reason:
+                    self.costs.reasons[node] = entry.reason
+            entries.append(entry)
+        return entries
+
+    def _note_unknown(self, node: Node, reason: str) -> None:
+        found = self.costs.unknown.setdefault(node.op, [])
+        # A body that is counted more than once must not name its nodes twice.
+        if node not in self.costs.reasons:
+            found.append(node)
+        self.costs.reasons[node] = reason
+
+    # -- operators ---------------------------------------------------------------------------------------------
+
+    def plain(self, node: Node) -> Entry:
+        """A node without regions."""
+        types, values = self.types.types, self.types.values
+        operands: list[Type | None] = []
+        known: list[Known | None] = []
+        has_values = False
+        for value in node.inputs:
+            if value is None:
+                operands.append(None)
+                known.append(None)
+                continue
+            operands.append(types.get(value, value.type))
+            found = values.get(value)
+            known.append(found)
+            has_values = has_values or found is not None
+        results = [types.get(value, value.type) for value in node.outputs]
+        # What depends on values is worked out each time; types are interned, so that identity tells them apart.
+        key = None if has_values else (node.op, *map(id, operands), None, *map(id, results), _hashable(node.attrs))
+        answer = self._done.get(key) if key is not None else None
+        if answer is None:
+            answer = self._cost(node, find_op(node.op), operands, results, known)
+            if key is not None and key[-1] is not _UNHASHABLE:
+                self._done[key] = answer
+                self._kept += operands, results
+        return Entry(node, *answer)
+
+    def _cost(
+        self, node: Node, spec: OpSpec | None, operands: Sequence[Type | None], results: Sequence[Type], known: Sequence[Known | None]
+    ) -> Answer:
+        arithmetic = arithmetic_of(spec, operands, results)
+        if spec is None:
+            return Certainty.UNKNOWN, _NOTHING, arithmetic, 1, ANYTHING, f"irscope has no record of {node.op}"
+        if isinstance(spec.cost, Absent):
+            return Certainty.UNKNOWN, _NOTHING, arithmetic, 1, ANYTHING, spec.summary
+        cost = spec.cost_of(OpCall(spec, operands, node.attrs, known, results))
+        if cost is None:
+            return Certainty.UNKNOWN, _NOTHING, arithmetic, 1, ANYTHING, self._missing_size([*operands, *results])
+        limits = {measure: limits_of(getattr(cost, measure)) for measure in MEASURES}
+        if all(low is high for low, high in limits.values()):
+            is_free = all(part == 0 for part in (cost.flops, cost.read, cost.written))
+            return Certainty.FREE if is_free else Certainty.EXACT, cost, arithmetic, 1, None, ""
+        reason = self._missing_size([*operands, *results])
+        is_known = limits["flops"][1] is not None
+        if is_known and limits["flops"][0] is limits["flops"][1]:
+            certainty = Certainty.EXACT
+        else:
+            certainty = Certainty.BOUNDED if is_known else Certainty.UNKNOWN
+        return certainty, shown_cost(limits), arithmetic, 1, limits, reason
+
+    def _missing_size(self, types: Sequence[Type | None]) -> str:
+        """Which size is unknown, and why."""
+        for type_ in types:
+            if not isinstance(type_, TensorType):
+                continue
+            if type_.shape is None:
+                return "the number of axes of an operand or result is unknown"
+            for size in type_.shape:
+                for symbol in size.symbols() if isinstance(size, SymDim) and size.is_unknown else ():
+                    found = self.types.reasons.get(str(symbol))
+                    if found is not None:
+                        return f"the size {symbol} is unknown: {found.text}"
+        return "it depends on values or sizes that are unknown"
+
+    # -- control flow ------------------------------------------------------------------------------------------
+
+    def control(self, node: Node) -> list[Entry]:
+        """A node that runs bodies: what they cost as often as they run, or within which limits."""
+        missing = self.costs.missing
+        kind = control_of(node)
+        if kind is Control.BRANCH and len(node.regions) == 2:
+            entries = self._branches(node)
+        elif kind is Control.CALL:
+            entries = self._call(node)
+        elif kind is not None and kind.repeats:
+            entries = self._loop(node)
+        else:
+            entries = [self.plain(node), *(entry for region in node.regions for entry in self.body(region))]
+        tally = tallied(entries)
+        alone = next((entry for entry in entries if entry.node is node), None)
+        certainty = Certainty.FREE if alone is None else alone.certainty
+        if self.costs.missing > missing:
+            self.costs.partial.add(node)
+            # The unknown operator is inside, and is reported there.
+            certainty = Certainty.BOUNDED if certainty is Certainty.UNKNOWN else certainty
+        self.costs.certainty[node] = certainty
+        if alone is not None and certainty is Certainty.UNKNOWN:
+            self._note_unknown(node, alone.reason)
+        else:
+            self.costs.by_node[node] = tally.cost()
+            if alone is not None and alone.reason:
+                self.costs.reasons[node] = alone.reason
+        return entries
+
+    def _branches(self, node: Node) -> list[Entry]:
+        bodies = [self.body(region) for region in node.regions]
+        condition = node.inputs[0] if node.inputs else None
+        known = self.types.values.get(condition) if condition is not None else None
+        taken = known.reshape(-1)[0] if known is not None and known.size == 1 else None
+        if taken is not None and not isinstance(taken, SymDim):
+            return bodies[0 if taken else 1]
+        tallies = [tallied(body) for body in bodies]
+        limits: dict[str, tuple[Dim, Dim | None]] = {}
+        for measure in MEASURES:
+            each = [tally.limits(measure) for tally in tallies]
+            highs = [high for _, high in each if high is not None]
+            limits[measure] = dim_min(*(low for low, _ in each)), dim_max(*highs) if len(highs) == len(each) else None
+        return [within(node, limits, joint(entry for body in bodies for entry in body), "it depends on which branch is taken")]
+
+    def _call(self, node: Node) -> list[Entry]:
+        steps = self._steps.get(node)
+        if steps is not None:
+            return steps[-1]
+        return [Entry(node, Certainty.UNKNOWN, _NOTHING, bounds=ANYTHING, reason="the function it calls is not there")]
+
+    def _loop(self, node: Node) -> list[Entry]:
+        trips = self.types.trips.get(node)
+        steps = self._steps.get(node, [])
+        body = self.body(node.regions[0])
+        if isinstance(trips, int) and len(steps) == trips and trips > 0:
+            return summed(steps)
+        if trips is not None and not (isinstance(trips, SymDim) and trips.is_unknown):
+            return [entry.repeated(trips) for entry in body] if trips != 0 else []
+        low, high = bounds(trips) if trips is not None else (0, None)
+        tally = tallied(body)
+        limits: dict[str, tuple[Dim, Dim | None]] = {}
+        for measure in MEASURES:
+            least, most = tally.limits(measure)
+            limits[measure] = least * max(low or 0, 0), None if most is None or (high is None and most != 0) else most * (high or 0)
+        return [within(node, limits, joint(body), "the number of iterations is unknown")]
+
+
+class _Unhashable:
+    """Stands for attributes that cannot be told apart."""
+
+
+_UNHASHABLE = _Unhashable()
+_NO_ATTRS: tuple[object, ...] = ()
+
+
+def _hashable(attrs: Mapping[str, Attr]) -> Hashable:
+    if not attrs:
+        return _NO_ATTRS
+    items = tuple(attrs.items())
+    try:
+        hash(items)
+    except TypeError:
+        return _UNHASHABLE
+    return items

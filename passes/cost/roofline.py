@@ -1,0 +1,176 @@
+"""The least time a device needs for each node: arithmetic at its peak, bytes at its bandwidth, and what starting a kernel takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from irscope.devices import find_device, target_of
+from irscope.devices.profile import DeviceProfile
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import UsageError
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.graph import Facet, Graph
+from irscope.passes.alias import Alias
+from irscope.passes.cost.bounds import BALANCE, BINDINGS, FREE, UNKNOWN, Bounder, Bounds, NodeBound, Rates, Tf32
+from irscope.passes.cost.count import NodeCosts
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION, at_least, known_share
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
+
+_BOUND = "a lower bound: each node at the device's dense peak, one after the other"
+_CALIBRATED = "the least time, times what recordings of this device took more (`irscope calibrate --from`)"
+_MEMORY = {
+    True: "operands come from the smallest cache that can still hold them, at the rates measured on this machine",
+    False: "operands come from main memory: what stays in a cache between two nodes, or is fused, can be faster",
+}
+
+
+@dataclass(frozen=True)
+class Roofline(Analysis[Bounds]):
+    """Compute a roofline lower bound for the time of each node on a device, and the resource that limits it."""
+
+    name: ClassVar[str] = "roofline"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+
+    device: str = ""
+    """A device, "this" for this machine once it is calibrated, or a device file; default: what --device says, else h200."""
+    dtype: str = ""
+    """Element type that every floating-point tensor is taken to have, such as bf16; default: as the model has them."""
+    tf32: Tf32 = "default"
+    """Where products of f32 run as TF32 on GPUs that have it: default is as PyTorch does it, in convolutions."""
+    top: int = 20
+    """Rows of the table of nodes, slowest first; 0 for all in program order."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Bounds:
+        device = find_device(self.device) if self.device else target_of(ctx.settings).device
+        element = element_type(self.dtype)
+        bounder = Bounder(Rates(device, self.tf32), ctx.get(Shapes), ctx.get(Alias()), element)
+        entries = ctx.get(NodeCosts()).entries
+        found = Bounds(device, self.dtype, list(bounder.bounds(ctx.each(entries, "bounding", len(entries)))))
+        unknown = found.unknown
+        if unknown:
+            message = f"the time of {unknown[0].node.op} is unknown and counts as nothing: {unknown[0].reason}"
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message, unknown[0].node.name, count=len(unknown)), about="time")
+        return found
+
+    def report(self, result: Bounds, ctx: PassContext) -> Report:
+        device = result.device
+        unknown = result.unknown
+        counts = {binding: sum(one.binding == binding for one in result.nodes) for binding in BINDINGS}
+        total = result.seconds
+        # Where nothing but views is known, a time of zero would say something.
+        least = total if any(one.binding not in (FREE, UNKNOWN) for one in result.nodes) or not unknown else None
+
+        def summed(seconds: Iterable[float]) -> object:
+            return at_least(sum(seconds), not unknown, Provenance.MODELLED)
+
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "device": device.title,
+                "least_seconds": Quantity(least, Provenance.MODELLED, note=_BOUND, lo=total if unknown else None),
+                **({"calibrated_seconds": _calibrated(least, device)} if device.slowdown is not None else {}),
+                "if_only": {
+                    "arithmetic": summed(one.compute * one.runs for one in result.nodes),
+                    "memory": summed(one.memory * one.runs for one in result.nodes),
+                    "launches": summed(one.launch * one.runs for one in result.nodes),
+                },
+                "share_of_time": {
+                    binding: known_share(seconds / total if total else None, not unknown, Provenance.MODELLED)
+                    for binding, seconds in result.by_binding().items()
+                },
+                "nodes": counts,
+                "ridge": {name: ridge for name in _names(result, device) if (ridge := device.ridge(name)) is not None},
+                "bandwidth": device.bandwidth.hi if device.bandwidth is not None else None,
+            },
+            units={
+                "if_only": Kind.SECONDS,
+                "share_of_time": Kind.RATIO,
+                "nodes": Kind.COUNT,
+                "ridge": Kind.NUMBER,
+                "bandwidth": Kind.BYTES_PER_SECOND,
+            },
+            tables=(self._nodes(result, total),),
+            coverage=Coverage(len(result.nodes) - len(unknown), len(result.nodes), tuple(sorted({one.node.op for one in unknown}))),
+            notes=(
+                CONVENTION,
+                _MEMORY[bool(device.levels)],
+                f"ridge: FLOPs a byte at which arithmetic and memory take as long; within a factor of {BALANCE:g} a node is balanced",
+                _figures_of(device),
+            ),
+        )
+
+    def _nodes(self, result: Bounds, total: float) -> Table:
+        nodes = sorted(result.nodes, key=lambda one: -result.seconds_of(one))[: self.top] if self.top else result.nodes
+        columns = [
+            Column("node", Kind.NODE),
+            Column("operator"),
+            Column("module"),
+            Column("element"),
+            Column("flops", Kind.FLOPS),
+            Column("bytes", Kind.BYTES),
+            Column("intensity", Kind.NUMBER, help="FLOPs for each byte"),
+            Column("bound", help="what takes the time"),
+            Column("least", Kind.SECONDS, provenance=Provenance.MODELLED),
+            Column("share", Kind.RATIO, provenance=Provenance.MODELLED),
+        ]
+        slowdown = result.device.slowdown
+        if slowdown is not None:
+            factor = (slowdown.lo * slowdown.hi) ** 0.5
+            columns.append(Column("calibrated", Kind.SECONDS, help=_CALIBRATED, provenance=Provenance.MODELLED))
+            rows = [(*_row(one, result, total), _scaled(one, result, factor)) for one in nodes]
+            return Table.of(rows, columns=columns, title="slowest nodes" if self.top else "nodes")
+        return Table.of([_row(one, result, total) for one in nodes], columns=columns, title="slowest nodes" if self.top else "nodes")
+
+
+def _calibrated(least: float | None, device: DeviceProfile) -> Quantity:
+    """The time that recordings of the device make likely."""
+    slowdown = device.slowdown
+    if least is None or slowdown is None:
+        return Quantity(None, Provenance.MODELLED, note=_CALIBRATED)
+    middle = least * (slowdown.lo * slowdown.hi) ** 0.5
+    return Quantity(middle, Provenance.MODELLED, note=_CALIBRATED, lo=least * slowdown.lo, hi=least * slowdown.hi)
+
+
+def _scaled(one: NodeBound, result: Bounds, factor: float) -> float | None:
+    return None if one.binding == UNKNOWN else result.seconds_of(one) * factor
+
+
+def element_type(text: str) -> DType | None:
+    """The element type that an option names; None for an empty text."""
+    if not text:
+        return None
+    for dtype in DType:
+        if dtype.text == text and dtype.kind is DTypeKind.FLOAT:
+            return dtype
+    known = ", ".join(dtype.text for dtype in DType if dtype.kind is DTypeKind.FLOAT)
+    raise UsageError(f"{text!r} is no floating-point element type", code="IRS606", hint=f"those are {known}")
+
+
+def _row(one: NodeBound, result: Bounds, total: float) -> tuple[object, ...]:
+    is_known = one.binding != UNKNOWN
+    seconds = result.seconds_of(one)
+    intensity = None if one.intensity is None else float(f"{one.intensity:.4g}")
+    amounts = [at_least(amount * one.runs, one.is_exact) for amount in (one.flops, one.bytes)]
+    numbers = (*amounts, intensity if one.is_exact else None) if is_known else (None, None, None)
+    times = (seconds, seconds / total if total else None) if is_known else (None, None)
+    return (one.node.name, one.node.op, one.node.scope.path, one.dtype, *numbers, one.binding, *times)
+
+
+def _names(result: Bounds, device: DeviceProfile) -> list[str]:
+    """Element types whose rates were used."""
+    used = {one.dtype for one in result.nodes if one.flops}
+    return [name for name in device.matrix if name in used]
+
+
+def _figures_of(device: DeviceProfile) -> str:
+    if device.calibrated:
+        return f"measured on this machine by irscope calibrate, {device.bandwidth.date if device.bandwidth is not None else ''}"
+    return f"published figures; `irscope devices {device.name}` shows their sources"

@@ -1,0 +1,133 @@
+"""Bytes that every node reads and writes, the least that the whole model must move, and FLOPs for each byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from irscope.ir.dims import Dim
+from irscope.ir.graph import Facet, Graph, Value
+from irscope.passes.cost.count import Costs, NodeCosts
+from irscope.passes.cost.entries import Entry
+from irscope.passes.cost.tables import cell, entries_table
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION, plain, scale
+from irscope.passes.weights.params import count_parameters
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+
+_NOTES = (
+    "read and written: every operand and result of every node once, views not at all; caches and fusion would make it less",
+    "compulsory: inputs and weights that are used once each, and the outputs; no way to run the model moves less",
+)
+
+
+@dataclass(frozen=True)
+class Compulsory:
+    """What must be moved however the model is run. A part is None where a size is unknown."""
+
+    inputs: Dim | None
+    weights: Dim | None
+    outputs: Dim | None
+
+    @property
+    def total(self) -> Dim | None:
+        if self.inputs is None or self.weights is None or self.outputs is None:
+            return None
+        return self.inputs + self.weights + self.outputs
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The answer of the pass."""
+
+    costs: Costs
+    compulsory: Compulsory
+
+
+@dataclass(frozen=True)
+class Traffic(Analysis[Moved]):
+    """Count the bytes that every node reads and writes, and a lower bound of the whole model's traffic."""
+
+    name: ClassVar[str] = "bytes"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+
+    top: int = 0
+    """Rows of the table of nodes, most bytes first; 0 for all in program order."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Moved:
+        types = ctx.get(Shapes)
+        totals = count_parameters(ctx.program)
+        weights = [weight for weight in totals.weights if weight.users and weight not in totals.tied_to]
+        tied = [owner for weight, owner in totals.tied_to.items() if weight.users and not owner.users]
+
+        def size(values: list[Value]) -> Dim | None:
+            found: Dim = 0
+            for value in dict.fromkeys(values):
+                each = types.type_of(value).tensor_bytes
+                if each is None:
+                    return None
+                found = found + each
+            return found
+
+        compulsory = Compulsory(size([value for value in graph.inputs if value.users]), size([*weights, *tied]), size(list(graph.outputs)))
+        return Moved(ctx.get(NodeCosts()), compulsory)
+
+    def report(self, result: Moved, ctx: PassContext) -> Report:
+        costs, least = result.costs, result.compulsory
+        tally = costs.tally
+        moved = tally.moved
+        flops = tally.value("flops")
+        unknown = [entry.node.op for entry in costs.entries if _is_unknown(entry)]
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "read_bytes": cell(tally.value("read"), tally.limits("read")),
+                "written_bytes": cell(tally.value("written"), tally.limits("written")),
+                "moved_bytes": cell(moved, tally.moved_limits),
+                "compulsory_bytes": plain(least.total),
+                "compulsory": {"inputs": plain(least.inputs), "weights": plain(least.weights), "outputs": plain(least.outputs)},
+                # Whether an unknown operator computes or only moves data is unknown.
+                "intensity": {
+                    "as_counted": intensity(flops, moved) if tally.is_exact else None,
+                    "at_most": intensity(flops, least.total) if tally.is_exact else None,
+                },
+            },
+            units={"compulsory": Kind.BYTES, "intensity": Kind.NUMBER},
+            tables=(self._nodes(costs),),
+            coverage=Coverage(len(costs.entries) - len(unknown), len(costs.entries), tuple(sorted(set(unknown)))),
+            notes=(CONVENTION, *_NOTES),
+        )
+
+    def _nodes(self, costs: Costs) -> Table:
+        entries = costs.entries
+        if self.top:
+            entries = sorted(entries, key=lambda entry: -scale(_moved(entry)))[: self.top]
+        return entries_table("nodes", entries, ("read", "written", "flops"), _INTENSITY)
+
+
+def _moved(entry: Entry) -> Dim:
+    read, written = entry.cost.read, entry.cost.written
+    return ((0 if read is None else read) + (0 if written is None else written)) * entry.runs
+
+
+def _is_unknown(entry: Entry) -> bool:
+    return entry.limits("read")[1] is None or entry.limits("written")[1] is None
+
+
+def intensity(flops: Dim, moved: Dim | None) -> float | None:
+    """FLOPs for each byte; None where that depends on sizes, and where nothing moves."""
+    if not isinstance(flops, int) or not isinstance(moved, int):
+        return None
+    if not moved:
+        return None
+    return flops / moved
+
+
+_INTENSITY = (
+    Column("intensity", Kind.NUMBER, help="FLOPs for each byte read or written"),
+    lambda entry: intensity(entry.cost.flops * entry.runs, _moved(entry)) if entry.bounds is None else None,
+)

@@ -1,0 +1,1 @@
+"""What looks at or changes the graph alone."""

@@ -1,0 +1,190 @@
+"""Addresses of all tensors in one arena."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from irscope.amounts import Bytes, Seconds
+from irscope.errors import PassError, UsageError
+from irscope.ir.graph import Facet, Graph
+from irscope.memory.placement.compare import greedy_by_size, held_by_arena, overlap, reserved_by_torch, while_running
+from irscope.memory.placement.plan import Engine, OffsetPlan, make_plan
+from irscope.passes.alias import Alias
+from irscope.passes.inference.remedies import size_hint
+from irscope.passes.order.draft import Draft, draft
+from irscope.passes.order.effects import Effects
+from irscope.passes.order.schedule import Schedule, ScheduleModel, label
+from irscope.passes.ranges import Ranges
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
+
+_OTHERS = (
+    "online best fit is what ONNX Runtime's memory pattern does; largest first is TensorFlow Lite's planner; the other two ask "
+    "ONNX Runtime's arena and PyTorch's CUDA allocator for each buffer when it is made, and free it after its last use"
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Buffers with their offsets; no two that are alive together share a byte."""
+
+    draft: Draft
+    buffers: list[Buffer]
+    plan: OffsetPlan
+    arena: int
+    """The highest byte in use."""
+    max_live: int
+    """Most bytes alive at once, without rounding."""
+    online: int
+    """The arena where each buffer is placed when it is made, into the tightest gap."""
+    greedy: int
+    """The arena where the largest buffers are placed first."""
+    held: int
+    """What ONNX Runtime's arena takes from the device for the same requests."""
+    reserved: int
+    """What PyTorch's CUDA allocator reserves for them."""
+    order: list[int]
+    """Numbers of the draft's nodes in the order that the plan is for."""
+
+
+@dataclass(frozen=True)
+class Plan(Analysis[Planned]):
+    """Assign every tensor an offset in one arena of minimal size."""
+
+    name: ClassVar[str] = "plan"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    alignment: Bytes = 64
+    """Every offset is a multiple of this many bytes."""
+    seconds: Seconds = 10
+    """Time to search; it ends sooner where the arena is as small as can be."""
+    order: Literal["written", "scheduled"] = "written"
+    """The order of the nodes: as written, or the one that schedule finds."""
+    model: ScheduleModel = "ssa"
+    """Lifetime model, as in schedule."""
+    inputs: Literal["held", "freed"] = "held"
+    """Whether the caller keeps the model's inputs, which then lie elsewhere, or gives them away."""
+    seed: int = 0
+    """Seed of the random part of the search."""
+    engine: Engine = "search"
+    """What searches: irscope itself, or Google's CP-SAT where OR-tools is installed."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Planned:
+        if self.seconds < 0:
+            raise UsageError(f"a search of {self.seconds:g} seconds is not possible", code="IRS354", hint="seconds=0 keeps what is quick")
+        if self.alignment < 1:
+            raise UsageError(f"an alignment of {self.alignment} bytes is not possible: it must be at least 1", code="IRS351")
+        if self.order == "scheduled":
+            scheduled = ctx.get(Schedule(model=self.model, seconds=self.seconds, seed=self.seed, inputs=self.inputs))
+            found, order = scheduled.draft, scheduled.ordering.order
+        else:
+            lifetimes = ctx.get(Ranges(model=self.model))
+            found = draft(graph, lifetimes, ctx.get(Alias()), ctx.get(Effects()), free_inputs=self.inputs == "freed")
+            order = list(range(len(found.nodes)))
+        if found.unsized:
+            first = found.unsized[0].name or "unnamed"
+            raise PassError(
+                f"{len(found.unsized)} tensors have no known size, so they have no place; the first is {first}",
+                code="IRS355",
+                hint=size_hint(ctx.get(Shapes), found.unsized),
+            )
+        placed = buffers(found, order)
+        lower, upper, size = [one.lower for one in placed], [one.upper for one in placed], [one.size for one in placed]
+        plan = make_plan(lower, upper, size, self.alignment, self.seconds, self.seed, self.engine)
+        clash = overlap(lower, upper, size, plan.offsets)
+        if clash is not None:
+            raise PassError(f"buffers {placed[clash[0]].name} and {placed[clash[1]].name} overlap", code="IRS356")
+        arena = max((offset + one.size for one, offset in zip(placed, plan.offsets, strict=True)), default=0)
+        return Planned(
+            found,
+            placed,
+            plan,
+            arena,
+            found.problem.peak(order),
+            while_running(lower, upper, size, self.alignment),
+            greedy_by_size(lower, upper, size, self.alignment),
+            held_by_arena(lower, upper, size),
+            reserved_by_torch(lower, upper, size),
+            order,
+        )
+
+    def report(self, result: Planned, ctx: PassContext) -> Report:
+        least = result.plan.max_live
+        rows = [(one.name, one.lower, one.upper, one.size, offset) for one, offset in zip(result.buffers, result.plan.offsets, strict=True)]
+        columns = [
+            Column("name", Kind.VALUE),
+            Column("lower", Kind.INDEX),
+            Column("upper", Kind.INDEX),
+            Column("size", Kind.BYTES),
+            Column("offset", Kind.BYTES),
+        ]
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "arena_bytes": result.arena,
+                "max_live_bytes": result.max_live,
+                "max_live_aligned_bytes": least,
+                "alignment": self.alignment,
+                "above_max_live_ratio": result.plan.height / least - 1 if least else 0.0,
+                "buffers": len(result.buffers),
+                "other_planners": {
+                    "online_best_fit_bytes": Quantity(result.online, Provenance.MODELLED),
+                    "largest_first_bytes": Quantity(result.greedy, Provenance.MODELLED),
+                    "onnxruntime_arena_bytes": Quantity(result.held, Provenance.MODELLED),
+                    "pytorch_reserved_bytes": Quantity(result.reserved, Provenance.MODELLED),
+                },
+                "says": "no arena can be smaller" if result.plan.height <= least else "a smaller arena may exist",
+            },
+            units={"buffers": Kind.COUNT},
+            tables=(Table.of(rows, columns=columns, title="buffers"),),
+            coverage=Coverage(len(rows), len(rows)),
+            notes=(
+                CONVENTION,
+                f"lifetimes as in schedule{{model={self.model}}}, nodes {'as written' if self.order == 'written' else 'as scheduled'}; "
+                "a buffer lies from step lower up to, not including, step upper",
+                _OTHERS,
+                *self._held(),
+            ),
+        )
+
+    def _held(self) -> tuple[str, ...]:
+        return ("weights and inputs lie elsewhere",) if self.inputs == "held" else ("weights lie elsewhere",)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Storages as buffers of one arena: from which step to which each lies there, as written or in the order that was found.
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One stretch of the arena, from step `lower` up to, not including, `upper`."""
+
+    name: str
+    lower: int
+    upper: int
+    size: int
+
+
+def buffers(draft: Draft, order: Sequence[int]) -> list[Buffer]:
+    """Buffers in the order of their births, with what only exists inside a step."""
+    place = [0] * len(order)
+    for at, op in enumerate(order):
+        place[op] = at
+    found: list[Buffer] = []
+    for storage, value in zip(draft.problem.storages, draft.values, strict=True):
+        steps = [place[op] for op in storage.touches]
+        lower = 0 if storage.is_input else min(steps)
+        upper = len(order) if storage.is_output else max(steps) + 1
+        found.append(Buffer(label(value), lower, upper, storage.size))
+    for op, size in enumerate(draft.problem.workspace):
+        if size:
+            found.append(Buffer(f"inside {draft.nodes[op].name}", place[op], place[op] + 1, size))
+    return sorted(found, key=lambda one: (one.lower, one.upper, one.name))

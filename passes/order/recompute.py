@@ -1,0 +1,156 @@
+"""Rematerialization in a forward pass: results recomputed instead of kept, with the extra arithmetic."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from irscope.amounts import Seconds
+from irscope.errors import PassError
+from irscope.ir.graph import Facet, Graph
+from irscope.memory.ordering.recompute import Recipe, Repeated, lower, start
+from irscope.memory.ordering.solve import Ordering, best_order
+from irscope.passes.alias import Alias
+from irscope.passes.cost.count import NodeCosts
+from irscope.passes.inference.remedies import size_hint
+from irscope.passes.order.draft import Draft, recipe_of
+from irscope.passes.order.schedule import Schedule, Scheduled, share_of
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+
+_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """The order found, in which some nodes run more than once."""
+
+    draft: Draft
+    ordering: Ordering
+    """The best order in which none does."""
+    repeated: Repeated
+    flops: int
+    """Of all nodes whose arithmetic is known, each once."""
+
+    @property
+    def bound(self) -> int:
+        """No order needs less, whatever runs again."""
+        return self.draft.problem.least
+
+
+@dataclass(frozen=True)
+class Recompute(Analysis[Recomputed]):
+    """Rematerialization: recompute results instead of keeping them alive over the peak, within a budget of extra arithmetic."""
+
+    name: ClassVar[str] = "recompute"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    flops: str = "10%"
+    """Extra arithmetic that is allowed, as a share of the model's."""
+    model: Literal["ssa", "jit"] = "ssa"
+    """Lifetime model: tensors are freed right after the last use, in both cases."""
+    seconds: Seconds = 10
+    """Time to search, half of it for the order without recomputing."""
+    seed: int = 0
+    """Seed of the random part of the search."""
+    top: int = 20
+    """Rows of the table, 0 for all."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Recomputed:
+        share = share_of(self.flops, "the arithmetic", "flops=10% or flops=0.1")
+        scheduled = ctx.get(Schedule(model=self.model, seconds=self.seconds / 2, seed=self.seed))
+        found = scheduled.draft
+        if found.unsized:
+            raise PassError(
+                f"{len(found.unsized)} tensors have no known size, so what recomputing them saves is unknown; "
+                f"the first is {found.unsized[0].name or 'unnamed'}",
+                code="IRS364",
+                hint=size_hint(ctx.get(Shapes), found.unsized),
+            )
+        recipe = recipe_of(found, ctx.get(Alias()), ctx.get(NodeCosts()))
+        total = sum(cost.flops for node in found.nodes if (cost := ctx.get(NodeCosts()).by_node.get(node)) and isinstance(cost.flops, int))
+        deadline = time.monotonic() + self.seconds / 2
+        repeated = search(scheduled, recipe, round(total * share), deadline, self.seed)
+        return Recomputed(found, scheduled.ordering, repeated, total)
+
+    def report(self, result: Recomputed, ctx: PassContext) -> Report:
+        ordering, repeated = result.ordering, result.repeated
+        again = [op for op, again in enumerate(repeated.again) if again]
+        needs = repeated.needs
+        recipe, problem = repeated.recipe, repeated.problem
+        rows = [
+            (
+                result.draft.nodes[repeated.source[op]].name,
+                result.draft.nodes[repeated.source[op]].op,
+                op,
+                problem.storages[recipe.makes[op]].size if recipe.makes[op] >= 0 else 0,
+                recipe.cost[op],
+                needs[op],
+            )
+            for op in again
+        ]
+        columns = [
+            Column("node", Kind.NODE),
+            Column("op"),
+            Column("step", Kind.INDEX),
+            Column("size", Kind.BYTES),
+            Column("flops", Kind.FLOPS),
+            Column("alive", Kind.BYTES),
+        ]
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "peak_before_bytes": ordering.as_written,
+                "peak_scheduled_bytes": ordering.peak,
+                "peak_after_bytes": repeated.peak,
+                "lower_bound_bytes": result.bound,
+                "gain_ratio": 1 - repeated.peak / ordering.peak if ordering.peak else 0.0,
+                "recomputed_nodes": len(again),
+                "extra_flops": repeated.spent,
+                "extra_flops_ratio": repeated.spent / result.flops if result.flops else 0.0,
+                "says": _verdict(result),
+            },
+            units={"recomputed_nodes": Kind.COUNT, "extra_flops": Kind.FLOPS},
+            tables=(Table.of(rows[: self.top or None], columns=columns, title="run once more"),),
+            coverage=Coverage(len(rows), len(rows)),
+            notes=(
+                CONVENTION,
+                "the bound is the memory of the largest node by itself: no order needs less, whatever is recomputed",
+                "nodes that draw random numbers, write in place or have side effects, and those of unknown arithmetic, run once",
+            ),
+        )
+
+
+def search(scheduled: Scheduled, recipe: Recipe, most: int, deadline: float, seed: int) -> Repeated:
+    """Recompute, put into a better order, and again, as long as that helps."""
+
+    def stop() -> bool:
+        return time.monotonic() > deadline
+
+    best = lower(start(scheduled.draft.problem, recipe, scheduled.ordering.order), most, stop)
+    for _ in range(_ROUNDS):
+        left = deadline - time.monotonic()
+        if left <= 0 or not any(best.again):
+            break
+        order = best_order(best.problem, left / _ROUNDS, seed)
+        found = lower(best.reordered(order.order), most, stop) if order.peak < best.peak else best
+        if found.peak >= best.peak:
+            break
+        best = found
+    return best
+
+
+def _verdict(result: Recomputed) -> str:
+    if result.repeated.peak >= result.ordering.peak:
+        if result.ordering.peak <= result.bound:
+            return "recomputing cannot help here: one node needs all that is alive at the peak"
+        return "nothing that may be recomputed lowers the peak"
+    if result.repeated.peak <= result.bound:
+        return "no order needs less, whatever is recomputed"
+    return "recomputing lowers the peak"

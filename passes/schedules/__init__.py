@@ -1,1 +1,0 @@
-"""Shared by `schedule`, `reorder` and `plan`: the scheduling problem of a model's nodes, and the explanation of its solution."""

@@ -1,0 +1,1 @@
+"""Parameters and buffers, and the values that they hold: `params`, `quantize-error`."""

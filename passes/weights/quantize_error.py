@@ -1,0 +1,246 @@
+"""Weight error of quantization: what rounding to few bits does to each matrix. No activations are seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from irscope.ir.graph import Facet, Graph, Role, Value
+from irscope.passes.sizes import at_least, within
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+
+if TYPE_CHECKING:
+    from irscope.passes.weights.values import Look
+    from irscope.weights.rounding import Noise
+    from irscope.weights.scan import Pool
+    from irscope.weights.source import WeightFiles
+    from irscope.weights.tensors import Stored
+
+_STEP = 1 << 16
+_LONGEST_ROW = 1 << 22
+_BATCH = 16
+_MISSING = "IRS440"
+_FORMATS = ("int8", "fp8_e4m3", "fp8_e5m2", "int4", "nf4", "mxfp4")
+_NOTES = (
+    "weight error: 10 log10(sum of squares of the weights / sum of squares of their rounding errors); no activations were seen",
+    "integers are symmetric around zero; scales come from the largest magnitude of the tensor, of a slice along the first axis (channel), "
+    "or of a group of neighbours in it; a scale is counted with 16 bits, of mxfp4 with 8",
+)
+
+Format = Literal["int8", "fp8_e4m3", "fp8_e5m2", "int4", "nf4", "mxfp4"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorError:
+    """Signal to noise of one matrix in dB by format and granularity, such as int4_g128, and the smallest that reaches the target."""
+
+    weight: Value
+    count: int
+    decibels: dict[str, float]
+    smallest: str
+    bits: float | None
+    """Bits an element takes in the smallest format, its share of the scales included."""
+
+    @property
+    def bytes(self) -> int | None:
+        return None if self.bits is None else math.ceil(self.count * self.bits / 8)
+
+
+@dataclass
+class WeightErrors:
+    """Errors of all matrices of floats."""
+
+    tensors: list[TensorError] = field(default_factory=list)
+    unread: dict[Value, str] = field(default_factory=dict)
+    skipped: int = 0
+    """Weights that are no matrices of floats: they are usually left as they are."""
+
+
+@dataclass(frozen=True)
+class QuantizeError(Analysis[WeightErrors]):
+    """Compute the error of quantizing each matrix to 8 or 4 bits, and the smallest format that reaches a target in dB."""
+
+    name: ClassVar[str] = "quantize-error"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+    of_weights: ClassVar[bool] = True
+
+    target: float = 30.0
+    """Signal-to-noise ratio in dB that a matrix must reach."""
+    formats: tuple[Format, ...] = _FORMATS  # type: ignore[assignment]  # the same names
+    """Formats that are tried."""
+    threads: int = 0
+    """Threads that read weights; 0: one per core."""
+    allow: tuple[str, ...] = ()
+    """Further folders from which external data may be read."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> WeightErrors:
+        from irscope.passes.weights.values import WeightValues, open_weights
+        from irscope.weights.source import Unreadable
+        from irscope.weights.tensors import stored_tensor
+
+        look: Look = ctx.get(WeightValues(histogram=False, threads=self.threads, allow=self.allow))
+        result = WeightErrors()
+        jobs: list[tuple[Value, Stored, float]] = []
+        with open_weights(ctx, self.allow) as files:
+            seen: set[int] = set()
+            for weight in ctx.program.weights():
+                if not _is_matrix(weight) or id(look.statistics.get(weight)) in seen:
+                    result.skipped += 1
+                    continue
+                try:
+                    if weight in look.unread:
+                        raise Unreadable(look.unread[weight])
+                    jobs.append((weight, _rows(stored_tensor(weight, files)), look.statistics[weight].absmax or 0.0))
+                    seen.add(id(look.statistics[weight]))
+                except Unreadable as problem:
+                    result.unread[weight] = str(problem)
+            noises = _measure(jobs, files, self.threads, ctx)
+        for (weight, tensor, _), noise in zip(jobs, noises, strict=True):
+            if isinstance(noise, str):
+                result.unread[weight] = noise
+            else:
+                result.tensors.append(self._judge(weight, tensor, noise))
+        for weight, reason in result.unread.items():
+            ctx.sink.warn(_MISSING, f"the values of {weight.name!r} are not known: {reason}", about=reason)
+        return result
+
+    def _judge(self, weight: Value, tensor: Stored, noise: Noise) -> TensorError:
+        from irscope.weights.rounding import CHOICES
+
+        assert tensor.axes is not None
+        decibels = noise.decibels()
+        sizes = {
+            choice.key: choice.format.stored_bits(choice.granularity, tensor.axes.row, tensor.count)
+            for choice in CHOICES
+            if choice.format.name in self.formats
+        }
+        reached = [(bits, key) for key, bits in sizes.items() if decibels[key] >= self.target]
+        bits, key = min(reached, default=(None, ""))
+        return TensorError(weight, tensor.count, {name: decibels[name] for name in sizes}, key, bits)
+
+    def report(self, result: WeightErrors, ctx: PassContext) -> Report:
+        from irscope.weights.rounding import CHOICES
+
+        keys = [choice.key for choice in CHOICES if choice.format.name in self.formats]
+        columns = [
+            Column("name", Kind.VALUE),
+            Column("dtype", Kind.DTYPE),
+            Column("shape", Kind.SHAPE),
+            Column("bytes", Kind.BYTES),
+            Column("smallest", help=f"the format of fewest bits with at least {self.target:g} dB"),
+            Column("smallest_bits", Kind.NUMBER, help="bits an element, scales included"),
+            Column("smallest_bytes", Kind.BYTES),
+            *(Column(key, Kind.NUMBER, help="dB") for key in keys),
+        ]
+        rows = [(*_head(one), *(one.decibels[key] for key in keys)) for one in result.tensors]
+        before = sum(_size(one.weight) for one in result.tensors)
+        after = sum(_size(one.weight) if one.bytes is None else min(one.bytes, _size(one.weight)) for one in result.tensors)
+        known, complete = len(result.tensors), not result.unread
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "target_db": self.target,
+                "matrices_count": within(known, len(result.unread)),
+                "reached_count": at_least(sum(bool(one.smallest) for one in result.tensors), complete),
+                "bytes": at_least(before, complete),
+                "smallest_bytes": at_least(after, complete),
+            },
+            units={"bytes": Kind.BYTES},
+            tables=(Table.of(rows, columns, "weight error"),),
+            coverage=Coverage(known, known + len(result.unread), tuple(weight.name or "?" for weight in result.unread)),
+            notes=_NOTES,
+            partial=bool(result.unread),
+        )
+
+
+def _head(one: TensorError) -> tuple[object, ...]:
+    type_ = one.weight.type
+    return one.weight.name, type_.dtype.text, type_.shape, _size(one.weight), one.smallest, one.bits, one.bytes
+
+
+def _size(weight: Value) -> int:
+    size = weight.type.nbytes
+    return size if isinstance(size, int) else 0
+
+
+def _is_matrix(weight: Value) -> bool:
+    type_ = weight.type
+    if weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
+        return False
+    return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16
+
+
+def _rows(tensor: Stored) -> Stored:
+    from irscope.weights.source import Unreadable
+
+    if tensor.axes is None:
+        raise Unreadable("its rows are not told apart")
+    if tensor.axes.row > _LONGEST_ROW:
+        raise Unreadable(f"rows of {tensor.axes.row:,} elements are too long")
+    return tensor
+
+
+def _measure(jobs: Sequence[tuple[Value, Stored, float]], files: WeightFiles, threads: int, ctx: PassContext) -> list[Noise | str]:
+    """Noise of each tensor, or why there is none; rows are looked at in batches that threads share, and added up in order."""
+    from irscope.weights.rounding import Noise
+    from irscope.weights.scan import Pool
+
+    pieces = list(_pieces([tensor for _, tensor, _ in jobs]))
+    total = sum(tensor.bytes for _, tensor, _ in jobs)
+    noises: list[Noise | str] = [Noise() for _ in jobs]
+    with Pool(threads, total, "weight error", ctx.tick) as pool:
+        calls = (_call(jobs[index], first, last, files, pool) for index, first, last in pieces)
+        for (index, _, _), made in zip(pieces, pool.map(calls), strict=True):
+            held = noises[index]
+            if isinstance(held, str):
+                continue
+            if isinstance(made, str):
+                noises[index] = made
+            else:
+                held.add(made)
+    return noises
+
+
+def _pieces(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, int]]:
+    """Tensor, first and last row of what a thread takes at once."""
+    for index, tensor in enumerate(tensors):
+        assert tensor.axes is not None
+        step = max(1, _STEP // tensor.axes.row) * _BATCH
+        for first in range(0, tensor.axes.rows, step):
+            yield index, first, min(first + step, tensor.axes.rows)
+
+
+def _call(job: tuple[Value, Stored, float], first: int, last: int, files: WeightFiles, pool: Pool) -> Callable[[], Noise | str]:
+    import numpy as np
+
+    from irscope.weights.packed import decode
+    from irscope.weights.rounding import Noise, measure_rounding
+    from irscope.weights.source import Unreadable
+    from irscope.weights.window import Window
+
+    def run() -> Noise | str:
+        _, tensor, absmax = job
+        assert tensor.axes is not None
+        row, noise, window = tensor.axes.row, Noise(), Window(files, 0.0, False)
+        step = max(1, _STEP // row)
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            try:
+                raw = window.raw(tensor, start * row, stop * row)
+            except Unreadable as problem:
+                return str(problem)
+            with np.errstate(all="ignore"):
+                rows = decode(raw, tensor.dtype, (stop - start) * row).astype(np.float32).reshape(stop - start, row)
+                if not math.isfinite(float(rows.sum())):
+                    rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+                measure_rounding(rows, absmax, noise)
+            pool.advance((stop - start) * row * tensor.bytes // tensor.count)
+        return noise
+
+    return run

@@ -1,0 +1,272 @@
+"""Reads the values of all weights once; `params`, `prune-report` and `advise` share the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
+from irscope.ir.program import Program
+from irscope.passes.weights.storages import count_parameters
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Report
+from irscope.weights.duplicates import duplicates
+from irscope.weights.elements import Array
+from irscope.weights.packed import Quantized, checked, decode, read_all
+from irscope.weights.result import TensorStatistics, Unread
+from irscope.weights.scan import Options, scan, spectra
+from irscope.weights.source import Unreadable, WeightFiles
+from irscope.weights.tensors import Stored, stored_tensor
+
+MISSING = "IRS440"
+NOT_FINITE = "IRS441"
+
+__all__ = ["MISSING", "NOT_FINITE", "Look", "WeightValues", "open_weights"]
+
+
+@dataclass
+class Look:
+    """What the values of a model's weights say."""
+
+    statistics: dict[Value, TensorStatistics] = field(default_factory=dict)
+    """Of every weight whose values could be read; tied names share one object."""
+    unread: dict[Value, str] = field(default_factory=dict)
+    """Why the values of the others are not known."""
+    duplicates: list[list[Value]] = field(default_factory=list)
+    """Groups of weights with equal contents in different places."""
+    logical: list[tuple[Logical, TensorStatistics | Unread]] = field(default_factory=list)
+    """Quantized weights with statistics of the numbers that they stand for."""
+    bytes_read: int = 0
+
+
+@dataclass(frozen=True)
+class WeightValues(Analysis[Look]):
+    """Read all weights once and compute statistics of their values."""
+
+    name: ClassVar[str] = "weight-values"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+    of_weights: ClassVar[bool] = True
+
+    histogram: bool = True
+    near_zero: float = 1e-6
+    spectral: bool = False
+    iterations: int = 100
+    threads: int = 0
+    allow: tuple[str, ...] = ()
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Look:
+        totals = count_parameters(ctx.program)
+        look = Look()
+        with open_weights(ctx, self.allow) as files:
+            weights = [weight for weight in totals.weights if weight not in totals.tied_to]
+            tensors = [_stored(weight, files) for weight in weights]
+            logical = logical_weights(ctx.program, files)
+            every = [*tensors, *(one.tensor for one in logical)]
+            options = Options(self.histogram, self.near_zero, self.threads)
+            found = scan(every, files, options, ctx.tick)
+            if self.spectral:
+                spectra(every, found, files, self.iterations, options, ctx.tick)
+            groups = duplicates(tensors, found[: len(tensors)], files, ctx.tick)
+        for weight, made in zip(weights, found, strict=False):
+            if isinstance(made, Unread):
+                look.unread[weight] = made.reason
+            else:
+                look.statistics[weight] = made
+        for weight, first in totals.tied_to.items():
+            if first in look.statistics:
+                look.statistics[weight] = look.statistics[first]
+            else:
+                look.unread[weight] = look.unread[first]
+        look.duplicates = [[weights[index] for index in group] for group in groups]
+        look.logical = list(zip(logical, found[len(tensors) :], strict=True))
+        look.bytes_read = sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored))
+        _warn(look, ctx)
+        return look
+
+    def report(self, result: Look, ctx: PassContext) -> Report:
+        return Report(self.name, self.text, {"read_bytes": result.bytes_read, "unread_count": len(result.unread)})
+
+
+def open_weights(ctx: PassContext, allow: tuple[str, ...] = ()) -> WeightFiles:
+    """The files that a program's weights lie in."""
+    return WeightFiles(ctx.program.path, allow)
+
+
+def _stored(weight: Value, files: WeightFiles) -> Stored | Unread:
+    try:
+        return stored_tensor(weight, files)
+    except Unreadable as problem:
+        return Unread(str(problem))
+
+
+def _warn(look: Look, ctx: PassContext) -> None:
+    for weight, reason in look.unread.items():
+        ctx.sink.warn(MISSING, f"the values of {weight.name!r} are not known: {reason}", about=reason)
+    for weight, made in look.statistics.items():
+        if made.nan or made.inf:
+            what = " and ".join(f"{count:,} {text}" for count, text in ((made.nan, "NaN"), (made.inf, "infinite")) if count)
+            ctx.sink.warn(NOT_FINITE, f"{weight.name!r} has {what} of {made.count:,} elements", about=str(weight.name))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Weights that a graph dequantizes: their logical values.
+
+_OPERANDS: Mapping[str, tuple[int, int, int, int | None]] = {
+    "quant.dequantize": (0, 1, 2, None),
+    "nn.qlinear_conv": (3, 4, 5, 0),
+    "quant.qlinear_matmul": (3, 4, 5, -1),
+    "quant.matmul_integer_to_float": (1, 3, 5, -1),
+    "quant.dynamic_quantize_matmul": (1, 2, 3, -1),
+    "quant.qgemm": (3, 4, 5, -1),
+}
+"""Positions of weight, scale and zero point, and the axis that several scales go along (None: an attribute says it)."""
+
+_DECLARED = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
+_FEW_BITS = {2: DType.U2, 4: DType.U4, 8: DType.U8}
+
+
+@dataclass(frozen=True)
+class Logical:
+    """A quantized weight with the node that gives it its meaning."""
+
+    weight: Value
+    node: Node
+    scheme: str
+    tensor: Stored | Unread
+
+
+def logical_weights(program: Program, files: WeightFiles) -> list[Logical]:
+    """Every quantized weight once, in the order of the nodes that use them."""
+    found: dict[Value, Logical] = {}
+    for body in program.bodies():
+        for node in body:
+            weight = _quantized_operand(node)
+            if weight is None or weight in found:
+                continue
+            try:
+                quantized = _quantized(node, weight, files)
+                found[weight] = Logical(weight, node, _scheme(quantized), quantized.stored(files))
+            except Unreadable as problem:
+                found[weight] = Logical(weight, node, "", Unread(str(problem)))
+    return list(found.values())
+
+
+def _quantized_operand(node: Node) -> Value | None:
+    """The weight that a node takes as codes."""
+    place = _OPERANDS[node.op][0] if node.op in _OPERANDS else {"quant.matmul_nbits": 1, "quant.gather_block_quantized": 0}.get(node.op)
+    value = node.inputs[place] if place is not None and place < len(node.inputs) else None
+    return value if value is not None and value.role in _DECLARED else None
+
+
+def _scheme(quantized: Quantized) -> str:
+    if quantized.scale.size == 1:
+        return f"{quantized.codes}, one scale"
+    return f"{quantized.codes}, blocks of {quantized.block}" if quantized.block else f"{quantized.codes}, axis {quantized.axis}"
+
+
+def _quantized(node: Node, weight: Value, files: WeightFiles) -> Quantized:
+    if node.op == "quant.matmul_nbits":
+        return _matmul_nbits(node, weight, files)
+    if node.op == "quant.gather_block_quantized":
+        return _gathered_blocks(node, weight, files)
+    _, scale_at, zero_at, axis = _OPERANDS[node.op]
+    if node.op == "quant.qgemm" and node.attrs.get("trans_b"):
+        axis = 0
+    codes = stored_tensor(weight, files)
+    block = _integer(node.attrs, "block_size", 0)
+    axis = _integer(node.attrs, "axis", 1) if axis is None else axis
+    scale, zero = _operand(node, scale_at, files), _operand(node, zero_at, files)
+    if scale is None:
+        raise Unreadable("its scale is computed, or not in the file")
+    shape = _shape(weight)
+    if block and scale.ndim != len(shape):
+        block = 0
+    if not block and scale.ndim == len(shape) and scale.ndim > 1 and scale.size > 1:
+        along = axis % len(shape)
+        block = -(-shape[along] // scale.shape[along])
+    return checked(shape, codes.dtype, codes.source, scale, zero, axis, block)
+
+
+def _matmul_nbits(node: Node, weight: Value, files: WeightFiles) -> Quantized:
+    """Rows of blocks, the first code in the lowest bits; without zero points the middle of the range stands for zero."""
+    rows, inner = _integer(node.attrs, "n", 0), _integer(node.attrs, "k", 0)
+    bits, block = _integer(node.attrs, "bits", 4), _integer(node.attrs, "block_size", 32)
+    if node.source.endswith(("MatMulBnb4", "MatMulFpQ4")):
+        raise Unreadable(f"codes of {node.source} are not unpacked")
+    if bits not in _FEW_BITS or block <= 0 or rows <= 0 or inner <= 0:
+        raise Unreadable(f"weights of {bits} bits in blocks of {block} are not unpacked")
+    blocks = -(-inner // block)
+    scale = _operand(node, 2, files)
+    if scale is None or scale.size != rows * blocks:
+        raise Unreadable("its scales are computed, or do not fit its shape")
+    zero = _zero_points(node, 3, rows, blocks, bits, files)
+    source = stored_tensor(weight, files).source
+    return checked((rows, inner), _FEW_BITS[bits], source, scale.reshape(rows, blocks), zero, 1, block, blocks * block)
+
+
+def _zero_points(node: Node, place: int, rows: int, blocks: int, bits: int, files: WeightFiles) -> Array:
+    """One for each block: packed like the codes, or as plain numbers."""
+    value = node.inputs[place] if place < len(node.inputs) else None
+    if value is None:
+        return np.array([float(1 << (bits - 1))], np.float32)
+    held = stored_tensor(value, files)
+    numbers = read_all(held, files)
+    if held.dtype is not DType.U8 or bits == 8:
+        if held.count != rows * blocks:
+            raise Unreadable("its zero points do not fit its shape")
+        return numbers.reshape(rows, blocks)
+    size = (blocks * bits + 7) // 8
+    if held.count != rows * size:
+        raise Unreadable("its zero points do not fit its shape")
+    packed = numbers.astype(np.uint8).reshape(rows, size)
+    unpacked = [decode(np.ascontiguousarray(row), _FEW_BITS[bits], blocks) for row in packed]
+    return np.stack(unpacked) if unpacked else np.zeros((0, blocks), np.float32)
+
+
+def _gathered_blocks(node: Node, weight: Value, files: WeightFiles) -> Quantized:
+    bits, block = _integer(node.attrs, "bits", 4), _integer(node.attrs, "block_size", 128)
+    codes, shape = stored_tensor(weight, files), _shape(weight)
+    dtype = codes.dtype
+    packs = dtype is DType.U8 and bits in _FEW_BITS
+    if packs:
+        dtype = _FEW_BITS[bits]
+        shape = (*shape[:-1], shape[-1] * (8 // bits))
+    axis = _integer(node.attrs, "quantize_axis", 1) % len(shape)
+    scale = _operand(node, 2, files)
+    if scale is None:
+        raise Unreadable("its scales are computed, or not in the file")
+    if packs:
+        zero: Array | None = _zero_points(node, 3, math.prod(scale.shape[:-1]), scale.shape[-1], bits, files)
+        zero = zero if zero is None or zero.size == 1 else zero.reshape(scale.shape)
+    else:
+        zero = _operand(node, 3, files)
+    return checked(shape, dtype, codes.source, scale, zero, axis, block)
+
+
+def _operand(node: Node, place: int, files: WeightFiles) -> Array | None:
+    """The values of an operand in its own shape; None where there is none, or where it is computed."""
+    value = node.inputs[place] if place < len(node.inputs) else None
+    if value is None:
+        given = node.attrs.get("scale_value" if place == 1 else "zero_point_value")
+        return np.array([float(given)], np.float32) if isinstance(given, int | float) else None
+    if value.role not in _DECLARED:
+        return None
+    return read_all(stored_tensor(value, files), files).reshape(_shape(value))
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    type_ = value.type
+    sizes = type_.shape
+    if sizes is None or not all(isinstance(size, int) for size in sizes):
+        raise Unreadable("its shape is unknown")
+    return tuple(size for size in sizes if isinstance(size, int))
+
+
+def _integer(attrs: Mapping[str, Attr], name: str, default: int) -> int:
+    found = attrs.get(name)
+    return found if isinstance(found, int) else default
