@@ -39,3 +39,11 @@ class Frontend(Protocol):
     def load(self, path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
         """The file as a program; raises LoadError with one clear line where it cannot be read."""
         ...
+
+
+class AddedFrontend(Frontend, Protocol):
+    """A reader that an installed package adds: an entry point of the group `irscope.frontends`, named like the kind of file."""
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether a file is of the kind, by its first 4096 bytes, where irscope itself does not surely know it. It has to be quick."""
+        ...

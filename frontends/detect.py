@@ -1,18 +1,29 @@
-"""What kind of file a model is, by its content. Suffixes are not trusted."""
+"""What kind of file a model is, by its content. Suffixes are not trusted.
+
+Installed packages are asked, through the entry point group `irscope.frontends`, only about files that irscope does not surely know.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
 
-from irscope.errors import LoadError
+from irscope.errors import LoadError, UsageError
 from irscope.frontends.files.archive import Archive
+from irscope.plugins import Plugin, plugins_by_name
 
+if TYPE_CHECKING:
+    from irscope.frontends.base import AddedFrontend, Frontend
+
+ENTRY_POINT_GROUP: Final = "irscope.frontends"
 _HEAD_BYTES = 4096
 _LARGEST_INDEX = 64 << 20
+_ZIP = b"PK\x03\x04"
 _LEGACY_TORCH = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
 
 
@@ -22,7 +33,16 @@ class Kind:
 
     name: str
     frontend: str | None
+    """Its module below `irscope.frontends`."""
     advice: str = ""
+    added: Plugin | None = None
+    """The entry point of the package that reads it."""
+
+    def reader(self) -> Frontend:
+        """What reads such files, imported now."""
+        if self.added is not None:
+            return _frontend_of(self.added)
+        return cast("Frontend", importlib.import_module(f"irscope.frontends.{self.frontend}"))
 
 
 KINDS: dict[str, Kind] = {
@@ -55,18 +75,57 @@ def detect(path: Path) -> Kind:
     if not head:
         raise LoadError("the file is empty", code="IRS102", where=str(path), hint="export or copy it again")
     name = _by_magic(head, path)
-    if name is None:
-        start = head[:8].hex(" ")
-        raise LoadError(
-            f"this is no model that irscope knows (it starts with {start})",
-            code="IRS103",
-            where=str(path),
-            hint="it reads .onnx, .pt2, TorchScript .pt, checkpoints, .safetensors and .irs",
-        )
-    kind = KINDS[name]
-    if kind.frontend is None:
+    kind = KINDS[name] if name is not None else None
+    if kind is None and path.suffix == ".onnx" and _looks_like_onnx(head):
+        kind = KINDS["onnx"]  # saves the question: other formats begin with such bytes too
+    if kind is not None and kind.frontend is not None:
+        return kind
+    added, broken = _of_packages(head, path, name)
+    if added is not None:
+        return added
+    if kind is None and _looks_like_onnx(head):
+        return KINDS["onnx"]
+    if broken is not None:
+        raise broken
+    if kind is not None:
         raise LoadError(f"a {kind.name} file has no reader", code="IRS104", where=str(path), hint=kind.advice)
-    return kind
+    if head.startswith(_ZIP):
+        raise LoadError("this zip archive is no PyTorch file", code="IRS103", where=str(path))
+    raise LoadError(
+        f"this is no model that irscope knows (it starts with {head[:8].hex(' ')})",
+        code="IRS103",
+        where=str(path),
+        hint="it reads .onnx, .pt2, TorchScript .pt, checkpoints, .safetensors and .irs",
+    )
+
+
+def _of_packages(head: bytes, path: Path, name: str | None) -> tuple[Kind | None, UsageError | None]:
+    """The kind that an installed package reads: of a name without a reader here, or recognised by its frontend; and one that failed."""
+    broken: UsageError | None = None
+    for plugin in plugins_by_name(ENTRY_POINT_GROUP, frozenset(one.name for one in KINDS.values() if one.frontend is not None)).values():
+        try:
+            if plugin.name == name or (name is None and _recognises(plugin, head, path)):
+                return Kind(plugin.name, None, added=plugin), None
+        except UsageError as error:
+            broken = broken or error
+    return None, broken
+
+
+def _recognises(plugin: Plugin, head: bytes, path: Path) -> bool:
+    frontend = _frontend_of(plugin)
+    try:
+        return bool(frontend.recognises(head, path))
+    except Exception as error:  # it is the package's, and may raise anything
+        said = f"frontend {plugin.name!r} of {plugin.owner} cannot tell what {path.name} is: {type(error).__name__}: {error}"
+        raise UsageError(said, code="IRS101", hint=f"uninstall {plugin.owner}, or report it there") from error
+
+
+def _frontend_of(plugin: Plugin) -> AddedFrontend:
+    found = plugin.load()
+    missing = [name for name in ("recognises", "load") if not callable(getattr(found, name, None))]
+    if missing:
+        raise UsageError(f"frontend {plugin.name!r} of {plugin.owner} has no function {' and no '.join(missing)}", code="IRS101")
+    return cast("AddedFrontend", found)
 
 
 def _read_head(path: Path) -> bytes:
@@ -88,7 +147,8 @@ def _read_head(path: Path) -> bytes:
 
 
 def _by_magic(head: bytes, path: Path) -> str | None:
-    if head.startswith(b"PK\x03\x04"):
+    """The kind that irscope surely knows."""
+    if head.startswith(_ZIP):
         return _zip_kind(path)
     name = next((name for name, matches in _TESTS if matches(head)), None)
     return "checkpoint-index" if name is None and _is_index(head, path) else name
@@ -122,7 +182,6 @@ def _looks_like_onnx(head: bytes) -> bool:
     return (wire == 0 and field in varints) or (wire == 2 and field in messages)
 
 
-# The text form and ONNX come last: ONNX has no magic number, only a first field.
 _TESTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("torch-save-legacy", lambda head: head.startswith(_LEGACY_TORCH)),
     ("gguf", lambda head: head.startswith(b"GGUF")),
@@ -132,11 +191,10 @@ _TESTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("tensorrt", lambda head: head.startswith((b"ftrt", b"ptrt"))),
     ("safetensors", _is_safetensors),
     ("irs", _is_irs),
-    ("onnx", _looks_like_onnx),
 )
 
 
-def _zip_kind(path: Path) -> str:
+def _zip_kind(path: Path) -> str | None:
     with Archive(path) as archive:
         names = archive.entries
     if "archive_format" in names or "serialized_exported_program.json" in names:
@@ -147,4 +205,4 @@ def _zip_kind(path: Path) -> str:
         return "torchscript"
     if "data.pkl" in names:
         return "torch-save"
-    raise LoadError("this zip archive is no PyTorch file", code="IRS103", where=str(path))
+    return None

@@ -1,21 +1,23 @@
-"""From a path to a program: recognise the file, read it, apply what the user said about inputs and sizes."""
+"""From a path to a program, or to the list of its nodes: recognise the file, read it, apply what the user said about inputs and sizes."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, Protocol, cast
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.frontends.base import Frontend, LoadOptions
+from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.ir.bind import bind_program
 from irscope.ir.graph import Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType
+from irscope.ir.verify import check
 
 _WITH_METHODS = ("exported", "torchscript")
 
@@ -27,9 +29,11 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
         raise UsageError(f"a {kind.name} file has no methods to choose from", code="IRS623", hint="leave --method out")
     if options.use_torch:
         _say_whether_torch_helps(kind.frontend or "", sink)
-    frontend = cast("Frontend", importlib.import_module(f"irscope.frontends.{kind.frontend}"))
+    frontend = kind.reader()
     try:
         program = frontend.load(path, options, sink)
+        if kind.added is not None:
+            _check_added(program, path)
     except (RecursionError, MemoryError) as error:
         raise LoadError(f"the file asks for more than can be read ({type(error).__name__})", code="IRS106", where=str(path)) from None
     except UsageError as error:  # about a size or a formula, which the file gives and not the user
@@ -39,17 +43,26 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
     except Exception as error:  # a reader meets something that its author did not think of: the file's fault until proven otherwise
         place = traceback.extract_tb(error.__traceback__)[-1]
         reader = f"{Path(place.filename).stem}:{place.lineno}"
+        whom = "" if kind.added is None else f" to {kind.added.owner}"
         raise LoadError(
             f"the file does not have the form of a {kind.name} model ({type(error).__name__}: {error}, at {reader})",
             code="IRS107",
             where=str(path),
-            hint="save it again; if other programs read it, please report it with the output of --debug",
+            hint=f"save it again; if other programs read it, please report it{whom} with the output of --debug",
         ) from error
     program.path = str(path)
     check_sizes(program)
     apply_inputs(program, options)
     bind_program(program, options.bind)
     return program
+
+
+def _check_added(program: object, path: Path) -> None:
+    """What a package's frontend made keeps the rules of the IR."""
+    if not isinstance(program, Program):
+        raise TypeError(f"its frontend returned {type(program).__name__}, no Program")
+    program.path = str(path)
+    check(program)
 
 
 def check_sizes(program: Program) -> None:
@@ -96,3 +109,35 @@ def _check_compatible(value: Value, given: object) -> None:
             code="IRS623",
             hint="give one size per axis",
         )
+
+
+# -- the nodes of a file, and a copy that lists them in another order --------------------------------------------------
+
+_READERS = {"onnx": "irscope.frontends.onnx.nodefile", "exported": "irscope.frontends.exported.nodefile"}
+
+
+class NodeFile(Protocol):
+    """A file whose main graph is a list of nodes."""
+
+    suffix: ClassVar[str]
+    """What names of such files end in."""
+    needs: list[tuple[int, ...]]
+    """For each node, by its number in the file, those whose results it reads."""
+
+    def write(self, order: Sequence[int], target: Path) -> list[Path]:
+        """Write a copy whose main graph lists the nodes in another order, and nothing else differs. Returns the files written."""
+        ...
+
+
+def open_nodes(path: Path, method: str = "") -> NodeFile:
+    """The nodes of a file; UsageError for formats that do not list them."""
+    kind = detect(path)
+    module = _READERS.get(kind.frontend or "")
+    if module is None:
+        raise UsageError(
+            f"a {kind.name} file does not list its nodes, so that they cannot be put into another order",
+            code="IRS357",
+            where=str(path),
+            hint="bring the model as .onnx or .pt2, or write the graph as text: -o FILE.irs",
+        )
+    return cast("NodeFile", importlib.import_module(module).open_file(path, method))

@@ -16,10 +16,11 @@ from irscope.ir.parser import parse_program
 from irscope.ir.printer import print_node, print_program
 from irscope.ir.program import Assumed, Program
 from irscope.ir.spelling import parse_type
-from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type, UnknownType, tensor
+from irscope.ir.types import UNKNOWN_TENSOR, OptionalType, ScalarType, SequenceType, TensorType, Type, UnknownType, tensor
 from irscope.ir.verify import verify
 
 __all__ = [
+    "UNKNOWN_TENSOR",
     "Assumed",
     "DType",
     "Dim",

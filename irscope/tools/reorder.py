@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.nodefile import as_program, graph_module, open_file, reordered, save_program
-from irscope.frontends.nodefile import NodeFile, open_nodes
+from irscope.frontends.load import NodeFile, open_nodes
 from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
 from irscope.memory.ordering.solve import best_order
 from irscope.memory.ordering.sorting import sorted_by

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from irscope.errors import LoadError, UsageError
-from irscope.frontends.nodefile import open_nodes
+from irscope.frontends.load import open_nodes
 from irscope.frontends.onnx.reader import encode
 
 IMPORTS = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
