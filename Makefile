@@ -60,7 +60,8 @@ check: $(INSTALLED)
 pages: $(INSTALLED)
 	$(PY) -m irscope.codes > docs/codes.md
 	$(PY) -m irscope.report.schema > docs/report.schema.json
-	$(PY) -c "from irscope.tools.compare.document import schema_text; print(schema_text(), end='')" > docs/compare.schema.json
+	$(PY) -c "from irscope.tools.compare.document import compare_schema; print(compare_schema(), end='')" > docs/compare.schema.json
+	$(PY) -c "from irscope.recording.records import schema_text; print(schema_text(), end='')" > docs/recording.schema.json
 
 fuzz: $(INSTALLED)
 	$(PY) -m tests.tools.fuzz --minutes $(MINUTES)

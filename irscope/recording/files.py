@@ -17,7 +17,7 @@ from typing import BinaryIO, Never, TextIO, TypeVar
 
 from irscope.errors import LoadError
 from irscope.files import as_output_error, open_fresh
-from irscope.recording.decode import Misfit, decode, encode
+from irscope.jsoncodec import Misfit, decode, encode, loads
 from irscope.recording.records import (
     LINES,
     SCHEMA,
@@ -188,19 +188,16 @@ class _Reader:
     def _is_torn(self, text: bytes) -> bool:
         """Whether the last line, which has no line end, is only a part of one."""
         try:
-            json.loads(text)
-        except (ValueError, RecursionError):
+            loads(text)
+        except Misfit:
             return True
         return False
 
     def _json(self, number: int, text: bytes) -> object:
         try:
-            value: object = json.loads(text, parse_constant=_no_constant)
-        except RecursionError:
-            self._refuse(number, "values nested too deeply")
-        except ValueError as error:
-            self._refuse(number, f"no JSON: {error}")
-        return value
+            return loads(text)
+        except Misfit as misfit:
+            self._refuse(number, str(misfit))
 
     def _decoded(self, number: int, kind: type[T], value: object) -> T:
         try:
@@ -220,10 +217,6 @@ def _named_ops(line: Line) -> Iterator[int]:
     elif isinstance(line, Problem):
         named = (line.op, *(alive.op for alive in line.alive))
     yield from (op for op in named if op is not None)
-
-
-def _no_constant(name: str) -> Never:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _lines(stream: BinaryIO, where: str) -> Iterator[tuple[int, bytes, bool]]:

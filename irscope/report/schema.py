@@ -6,12 +6,11 @@ the set of its strings. `python -m irscope.report.schema` prints the schema; doc
 
 from __future__ import annotations
 
-import enum
 import sys
-import types
-from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict
 
 from irscope.diagnostics import Severity
+from irscope.jsoncodec import DRAFT, object_schema
 from irscope.report.jsonout import json_lines
 from irscope.report.report import SCHEMA_NAME
 from irscope.report.units import Kind
@@ -160,15 +159,8 @@ class DocumentJson(TypedDict):
 
 
 # ----------------------------------------------------------------------------------------------------
-# The JSON Schema of a document, generated from the types in `jsontypes`.
+# The JSON Schema of a document, generated from the types above.
 
-_SCALARS: dict[object, dict[str, Json]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    type(None): {"type": "null"},
-}
 _CELL: dict[str, Json] = {
     "description": "A raw value. null is unknown; a string where a number is expected is its formula, or nan, inf or -inf.",
     "anyOf": [
@@ -179,74 +171,11 @@ _CELL: dict[str, Json] = {
 }
 
 
-def document_schema() -> dict[str, Json]:
-    """The schema. Properties that it does not name are allowed: later versions of irscope may add some."""
-    return schema_of(DocumentJson, SCHEMA_NAME)
-
-
-def schema_of(type_: type, title: str) -> dict[str, Json]:
-    """The schema of a document that is described by a TypedDict."""
+def schema_text(type_: type = DocumentJson, title: str = SCHEMA_NAME) -> str:
+    """The schema of a document that is described by a TypedDict, as it is published."""
     definitions: dict[str, Json] = {"Cell": _CELL}
-    document = _object_schema(type_, definitions)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": title,
-        **document,
-        "$defs": dict(sorted(definitions.items())),
-    }
-
-
-def schema_text() -> str:
-    """The schema as it is published."""
-    return "".join(json_lines(document_schema()))
-
-
-def _object_schema(type_: type, definitions: dict[str, Json]) -> dict[str, Json]:
-    names = {**globals(), **vars(sys.modules[type_.__module__])}
-    hints = get_type_hints(type_, names, include_extras=True)
-    properties: dict[str, Json] = {key: _type_schema(hint, definitions) for key, hint in hints.items()}
-    required: list[Json] = [key for key, hint in hints.items() if get_origin(hint) is not NotRequired]
-    return {"type": "object", "description": type_.__doc__, "properties": properties, "required": required}
-
-
-def _type_schema(hint: object, definitions: dict[str, Json]) -> dict[str, Json]:
-    """The schema of one type; objects become definitions, referred to by name."""
-    if is_typeddict(hint):
-        assert isinstance(hint, type)
-        name = hint.__name__.removesuffix("Json")
-        if name not in definitions:
-            definitions[name] = _object_schema(hint, definitions)
-        return {"$ref": f"#/$defs/{name}"}
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is NotRequired:
-        return _type_schema(arguments[0], definitions)
-    if origin is Annotated:
-        return _annotated(arguments[0], arguments[1:], definitions)
-    if origin is Literal:
-        return {"const": arguments[0]}
-    if origin is list:
-        return {"type": "array", "items": _type_schema(arguments[0], definitions)}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": _type_schema(arguments[1], definitions)}
-    if origin in (Union, types.UnionType):
-        return {"anyOf": [_type_schema(argument, definitions) for argument in arguments]}
-    return dict(_SCALARS[hint])
-
-
-def _annotated(hint: object, extras: tuple[object, ...], definitions: dict[str, Json]) -> dict[str, Json]:
-    free = CELL in extras
-    result: dict[str, Json] = {"$ref": "#/$defs/Cell"} if free else _type_schema(hint, definitions)
-    for extra in extras:
-        if isinstance(extra, str):
-            result["description"] = extra
-        elif isinstance(extra, type) and issubclass(extra, enum.Enum):
-            result["enum"] = [_member_name(member) for member in extra]
-    return result
-
-
-def _member_name(member: enum.Enum) -> str:
-    """How the document spells a member: by its value if that is text, else by its name in lower case."""
-    return member.value if isinstance(member.value, str) else member.name.lower()
+    document = object_schema(type_, definitions, {CELL: "Cell"})
+    return "".join(json_lines({"$schema": DRAFT, "title": title, **document, "$defs": dict(sorted(definitions.items()))}))
 
 
 if __name__ == "__main__":

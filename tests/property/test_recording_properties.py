@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.errors import LoadError
+from irscope.jsoncodec import decode, encode
 from irscope.recording import MemoryEvent, OpRecord, Recording, Times, read_recording, write_recording
-from irscope.recording.decode import decode, encode
 from tests.unit.recording.test_recordings import FULL, HEADER
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)

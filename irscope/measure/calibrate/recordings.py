@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from irscope.errors import LoadError
+from irscope.jsoncodec import Misfit, decode, loads
 from irscope.measure.record.request import type_bytes
-from irscope.recording.decode import Misfit, decode
 from irscope.recording.records import OpRecord, Recording
 
 KEPT_OUT = 3
@@ -296,9 +296,9 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
 
 def _object(text: bytes, path: Path, number: int) -> dict[str, object]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise LoadError(f"is not JSON: {error}", code="IRS650", where=f"{path}:{number}") from error
+        found = loads(text)
+    except Misfit as misfit:
+        raise LoadError(str(misfit), code="IRS650", where=f"{path}:{number}") from misfit
     if not isinstance(found, dict):
         raise LoadError("an object is wanted", code="IRS650", where=f"{path}:{number}")
     return found

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from irscope.errors import IrscopeError, LoadError, OutputError, PassError, UsageError
 from irscope.files import write_binary
+from irscope.jsoncodec import Misfit, decode, encode, loads
 from irscope.measure.record.request import ORT, Request
 from irscope.measure.record.sink import Sink, first_line, last_progress, new_progress, problem_of
-from irscope.recording.decode import decode, encode
 from irscope.recording.files import as_text, read_recording
 from irscope.recording.records import End, Problem, Recording
 
@@ -35,7 +35,7 @@ def main() -> int:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the answer
     warnings.simplefilter("ignore")
-    request = decode(Request, json.load(sys.stdin))
+    request = decode(Request, loads(sys.stdin.read()))
     try:
         record(request, Sink(request.target, verbose=bool(os.environ.get("IRSCOPE_RECORD_STAGES"))))
         answer.write(json.dumps({"ok": True}))
@@ -143,8 +143,8 @@ def _run(request: Request, errors: Path, timeout: float | None, verbose: bool) -
 
 def _answer(text: str) -> dict[str, object] | None:
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = loads(text)
+    except Misfit:
         return None
     return found if isinstance(found, dict) else None
 

@@ -10,9 +10,8 @@ from typing import Annotated, Final, Literal, TypedDict
 from irscope import __version__
 from irscope.amounts import ANY, read_amount
 from irscope.errors import UsageError
-from irscope.report.jsonout import json_lines
 from irscope.report.report import Document, ModelInfo, Report, Subject
-from irscope.report.schema import ModelJson, ReportJson, ToolJson, schema_of
+from irscope.report.schema import ModelJson, ReportJson, ToolJson, schema_text
 from irscope.report.table import Table
 from irscope.report.values import bare
 
@@ -80,13 +79,9 @@ class CompareJson(TypedDict):
     reports: Annotated[list[ReportJson], "One report with the numbers, tables and series."]
 
 
-# ----------------------------------------------------------------------------------------------------
-# The JSON Schema of a comparison.
-
-
-def schema_text() -> str:
+def compare_schema() -> str:
     """The schema as it is published."""
-    return "".join(json_lines(schema_of(CompareJson, SCHEMA)))
+    return schema_text(CompareJson, SCHEMA)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from irscope.recording import (
 )
 from irscope.report.jsonout import json_lines
 from irscope.tools.compare import compare_recording, run_comparison
-from irscope.tools.compare.document import schema_text
+from irscope.tools.compare.document import compare_schema
 from irscope.tools.compare.matching import How
 from irscope.tools.compare.runs import RunComparison, catalogued, settings_of
 from tests.unit.comparing.texts import MLP, model
@@ -285,7 +285,7 @@ def test_a_gpu_is_compared_with_the_simulated_allocator() -> None:
 def test_the_document_follows_the_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     document = json.loads("".join(json_lines(run_comparison(compared()).to_json())))
-    jsonschema.Draft202012Validator(json.loads(schema_text())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(compare_schema())).validate(document)
     columns = {column["key"]: column for column in document["reports"][0]["tables"][-1]["columns"]}
     assert columns["measured_alive"]["provenance"] == "measured"
     assert columns["least_time"]["provenance"] == "modelled"

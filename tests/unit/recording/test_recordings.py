@@ -35,7 +35,7 @@ from irscope.recording import (
     without_workspaces,
     write_recording,
 )
-from irscope.recording.schema import line_schema
+from irscope.recording.records import recording_schema, schema_text
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = sorted((ROOT / "samples" / "recordings").glob("*.jsonl"))
@@ -134,7 +134,7 @@ def test_what_a_later_writer_adds_is_left_out(tmp_path: Path) -> None:
         ),
         ("irscope.recording/1", "another/1", "IRS475", "its first line is no header"),
         ('"executor": "torch-cpu", ', "", "IRS477", "'executor' is missing"),
-        ('"n": 3', '"n": true', "IRS477", "time: n: a whole number is wanted, not True"),
+        ('"n": 3', '"n": true', "IRS477", "time.n: a whole number is wanted, not True"),
         ('"n": 3', '"n": 1e400', "IRS477", "a whole number is wanted, not inf"),
         ('"min_us": 1.0', '"min_us": NaN', "IRS477", "NaN is no JSON number"),
         ('"bytes": 64', '"bytes": 1e3', "IRS477", "a whole number is wanted"),
@@ -201,14 +201,14 @@ def test_the_four_figures() -> None:
 
 
 def test_the_published_schema_is_what_is_read() -> None:
-    assert json.loads((ROOT / "docs" / "recording.schema.json").read_text()) == line_schema()
+    assert (ROOT / "docs" / "recording.schema.json").read_text(encoding="utf-8") == schema_text(), "run: make pages"
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_sample_recordings_are_of_the_published_schema(path: Path) -> None:
     import jsonschema
 
-    validator = jsonschema.Draft202012Validator(line_schema())
+    validator = jsonschema.Draft202012Validator(recording_schema())
     for line in path.read_text(encoding="utf-8").splitlines():
         validator.validate(json.loads(line))
     try:
