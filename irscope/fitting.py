@@ -14,16 +14,14 @@ from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.memory.caching import BOUNDLESS, OutOfMemory
-from irscope.passes.cuda.replay import Outcome, replay
-from irscope.passes.cuda.result import DeviceMemory, bracketed
-from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.curves.largest import Heights, Largest, largest_by_formula, largest_by_measuring
 from irscope.passes.curves.peaks import check_known, peaks_at
 from irscope.passes.curves.points import Points, find_symbol
-from irscope.passes.curves.simulated import Simulator, simulator
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.cuda import CudaMemory, DeviceMemory, bracketed
+from irscope.passes.memory.sizes import Simulator, simulator
 from irscope.passkit.settings import Settings
 from irscope.report.report import assumed_json
 from irscope.report.values import Provenance, Quantity
@@ -87,7 +85,7 @@ class Fit:
     """At the largest size; at the smallest where nothing fits."""
     following: Need | None
     """One size further."""
-    following_retries: tuple[int, int] | None
+    following_retries: tuple[int, ...] | None
     """How often PyTorch empties its cache in the first and in the second forward at that size and then goes on; None where it runs out of
     memory, or that is no question."""
     surely: int | None
@@ -402,7 +400,7 @@ class Search:
         assert self.simulator is not None
         return max(_LEAST_LOOKS, _EVENTS // (self.simulator.events + 1))
 
-    def _retries(self, memory: int, span: _Span, size: int) -> tuple[int, int] | None:
+    def _retries(self, memory: int, span: _Span, size: int) -> tuple[int, ...] | None:
         """How often PyTorch empties its cache with just so much memory; None where it runs out."""
         assert self.simulator is not None
         self._tick()
@@ -411,9 +409,8 @@ class Search:
             return None if counted is None else counted.retries
         self.need(span.symbol, size, span.others)
         found = self._memories[_key({**span.others, span.symbol: size})]
-        assert found.script is not None
         try:
-            return replay(found.script, found.target, memory).retries
+            return found.replay(memory).retries
         except OutOfMemory:
             return None
 
@@ -512,17 +509,12 @@ def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]
             f"what is {counter} is not known: {memory.reason}", code="IRS333", hint="choose another counter: `--counter activation`"
         )
     outcome = memory.central
-    if any(outcome.retries) and memory.script is not None:
+    if any(outcome.retries):
         # What is needed is asked, not what there is after the cache was given back.
-        outcome = replay(memory.script, memory.target, BOUNDLESS)
-    central = _worst(outcome, counter)
+        outcome = memory.replay(BOUNDLESS)
+    central = outcome.worst(counter)
     if memory.low is None:
         return Need(central, *place, least=central, most=central)
-    least, most = min(central, _worst(memory.low, counter)), None if memory.high is None else max(central, _worst(memory.high, counter))
+    least, most = min(central, memory.low.worst(counter)), None if memory.high is None else max(central, memory.high.worst(counter))
     found = bracketed(counter, central, (least, most), memory.unbounded)
     return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=found.provenance is not Provenance.EXACT)
-
-
-def _worst(outcome: Outcome, counter: str) -> int:
-    found: list[int] = [getattr(run, counter) for run in (outcome.cold, outcome.warm)]
-    return max(found)

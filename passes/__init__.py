@@ -24,7 +24,7 @@ PASSES: dict[str, PassEntry] = {
         "Count the bytes that every node reads and writes, and a lower bound of the whole model's traffic.",
     ),
     "cuda-memory": PassEntry(
-        "irscope.passes.cuda_memory:CudaMemory",
+        "irscope.passes.memory.cuda:CudaMemory",
         "Predict the counters of PyTorch's CUDA allocator for loading a model and running it twice.",
     ),
     "checkpoint": PassEntry(
@@ -97,7 +97,7 @@ PASSES: dict[str, PassEntry] = {
     "stats": PassEntry("irscope.passes.graph.stats:Stats", "Count operators by kind and module, depth and widest point."),
     "sweep": PassEntry("irscope.passes.sweep:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
     "training": PassEntry(
-        "irscope.passes.training_memory:TrainingMemory",
+        "irscope.passes.memory.steps:TrainingMemory",
         "Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases.",
     ),
     "verify": PassEntry("irscope.passes.graph.transforms:Verify", "Check the graph against the rules of the IR."),

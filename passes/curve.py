@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from irscope.devices import target_of
 from irscope.ir.graph import Facet, Graph
+from irscope.memory.tape import Replayed
 from irscope.passes.curves.peaks import Peaks, peaks_at
 from irscope.passes.curves.points import Points, parse_points
-from irscope.passes.curves.replaying import Counted
-from irscope.passes.curves.simulated import LifetimeModel, simulator
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.sizes import LifetimeModel, simulator
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Column, Series, Table
@@ -30,7 +30,7 @@ class PeakCurve:
     nodes: list[str]
     """The node at each peak of activations."""
     timeline: Timeline
-    counted: list[Counted] | None
+    counted: list[Replayed] | None
     """What PyTorch's allocator counts at each point; None where it does not run such a model."""
     is_modelled: bool = False
     """Whether what is counted contains sizes that are not exact, as the workspaces of cuDNN."""

@@ -12,10 +12,10 @@ from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import Runtime
 from irscope.passes.alias import Alias
 from irscope.passes.curves.peaks import check_known
-from irscope.passes.curves.simulated import LifetimeModel
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, RELEASE, UNWRAP, Change, Finder, Heights, user_line
 from irscope.passes.lifetimes.footprint import Footprint
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.sizes import LifetimeModel
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import typical

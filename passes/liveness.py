@@ -9,21 +9,17 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import LocalNames
 from irscope.passes.alias import Alias
-from irscope.passes.cuda import present
-from irscope.passes.cuda.result import DeviceMemory
-from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.inference.remedies import size_hint
 from irscope.passes.lifetimes.footprint import as_far_as_known, of_tensors, unsized_tables
 from irscope.passes.lifetimes.timeline import Timeline, measure
+from irscope.passes.memory.cuda import COUNTERS, UNITS, CudaMemory, DeviceMemory, counters_notes, counters_summary, peak_summary
+from irscope.passes.memory.steps import StepMemory, TrainingMemory, step_footprint
 from irscope.passes.ort import present as ort
 from irscope.passes.ort.alive import arena
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, largest, plain, scale
-from irscope.passes.training.alive import footprint as of_step
-from irscope.passes.training.replayed import StepMemory
-from irscope.passes.training_memory import TrainingMemory
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series
@@ -60,7 +56,7 @@ class Liveness(Analysis[Timeline]):
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS301", message, first.node.name if first.node else "", hint=hint))
         if ctx.program.training is not None:
             step = ctx.get(TrainingMemory())
-            timeline.find_footprint = lambda: of_step(step, timeline.steps)
+            timeline.find_footprint = lambda: step_footprint(step, timeline.steps)
         elif timeline.model == "ort":
             plan = ctx.get(OrtMemory())
             timeline.find_footprint = lambda: arena(plan, timeline) or of_tensors(timeline, ort.why_unknown(plan))
@@ -89,7 +85,7 @@ class Liveness(Analysis[Timeline]):
                 **{f"{role}_bytes": plain(size) for role, size in result.resident.items()},
                 **device.summary,
             },
-            units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **present.UNITS},
+            units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **UNITS},
             tables=(found.alive(self.top), *unsized_tables(result, self.top), found.by_module(self.top), found.runners_up()),
             series=(*found.series(), *_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
@@ -132,16 +128,16 @@ class _Counters:
 
 
 def _cuda_counters(memory: DeviceMemory) -> _Counters:
-    return _Counters(present.peak_summary(memory), present.summary(memory), (), present.notes(memory))
+    return _Counters(peak_summary(memory), counters_summary(memory), (), counters_notes(memory))
 
 
 def _step_counters(memory: StepMemory) -> _Counters:
     """Those of a training step: the first and every later one in place of a first and a second forward."""
     summary: dict[str, object] = {"device": memory.target.device.name, "torch": "{}.{}".format(*memory.target.torch)}
-    summary["before"] = {counter: getattr(memory.before, counter) for counter in present.COUNTERS}
+    summary["before"] = {counter: getattr(memory.before, counter) for counter in COUNTERS}
     for moment, step in (("cold", 0), ("warm", -1)):
-        summary[moment] = {counter: memory.counter(counter, step) for counter in present.COUNTERS}
-    summary["workspace_bytes"] = 0 if memory.stream.is_exact else Quantity(memory.moments.modelled, Provenance.MODELLED)
+        summary[moment] = {counter: memory.counter(counter, step) for counter in COUNTERS}
+    summary["workspace_bytes"] = 0 if memory.tape.is_exact else Quantity(memory.moments.modelled, Provenance.MODELLED)
     summary["fits"] = memory.verdict
     where = f"before, cold and warm are torch.cuda.memory_stats() on {memory.target.text}"
     return _Counters({}, summary, (), (f"{where}: before training, then the peaks of its first and of every later step",))

@@ -14,7 +14,6 @@ from irscope.cli.exportmodel import MODEL_KINDS, as_file, export_named_model, ex
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.files import write_binary, write_text
-from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.exports.arena import address_map, minimalloc_csv, plan_json
 from irscope.passes.exports.plain import record_requests
 from irscope.passes.exports.recording import Recording, record
@@ -23,6 +22,7 @@ from irscope.passes.exports.steps import steps_table
 from irscope.passes.exports.trace import chrome_trace
 from irscope.passes.exports.viewers import VIEWERS, viewer_json
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.order.plan import Plan
 from irscope.passes.order.schedule import ScheduleModel
 from irscope.report.options import RenderOptions
@@ -137,7 +137,7 @@ def _plan(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
 def _recording(model: Model, lifetimes: str) -> Recording:
     """What the allocator does; for models that PyTorch's allocator does not run, what is asked for."""
     memory = model.manager.get(CudaMemory(model=lifetimes))  # type: ignore[arg-type]  # argparse has checked it
-    if memory.script is not None:
+    if memory.sizes is not None:
         return record(memory)
     found = record_requests(model.manager.get(Liveness(model=lifetimes)))  # type: ignore[arg-type]
     sys.stderr.write(f"sizes as asked for, without an allocator: {memory.reason}\n")

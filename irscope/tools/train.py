@@ -13,16 +13,15 @@ from irscope.errors import UsageError
 from irscope.files import write_text
 from irscope.memory.checkpointing.simulate import Simulator
 from irscope.memory.checkpointing.solve import CheckpointPlanner, CheckpointPlans, Planned
+from irscope.memory.moments import ROUNDING
 from irscope.passes.activations import ActivationList, Activations
 from irscope.passes.checkpoint import Checkpoint, Checkpointed, budget_of, curve_of
-from irscope.passes.cuda.moments import ROUNDING
-from irscope.passes.cuda.result import Counter
+from irscope.passes.memory.cuda import Counter
+from irscope.passes.memory.steps import StepMemory, TrainingMemory
 from irscope.passes.training.exports import activations_csv, nodes_csv
 from irscope.passes.training.needed import trace_in
 from irscope.passes.training.recompute import step_problem
-from irscope.passes.training.replayed import StepMemory
 from irscope.passes.training.times import StepTimes
-from irscope.passes.training_memory import TrainingMemory
 from irscope.report.celltext import signed
 from irscope.report.chart import line_chart
 from irscope.report.picture import Curve, Panel, Style, bars, panels_of

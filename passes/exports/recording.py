@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from irscope.errors import PassError
 from irscope.ir.bind import typed
 from irscope.ir.graph import Node
-from irscope.memory.caching import BOUNDLESS, Block, CachingAllocator, OutOfMemory, Segment
-from irscope.passes.cuda.replay import Script
-from irscope.passes.cuda.result import DeviceMemory
-from irscope.passes.cuda.scripts import Load
-from irscope.passes.cuda.stream import Stream
+from irscope.memory.caching import BOUNDLESS, OutOfMemory, Segment
+from irscope.memory.tape import LOADING as LOADED
+from irscope.memory.tape import Replayed, Stretch
+from irscope.passes.memory.cuda import DeviceMemory
+from irscope.passes.memory.tapes import ForwardTape
 
 Action: TypeAlias = Literal["segment_alloc", "segment_map", "segment_free", "segment_unmap", "alloc", "free"]
 LOADING = -1
@@ -70,95 +71,75 @@ class Recording:
 
 def record(memory: DeviceMemory) -> Recording:
     """Replay the prediction once more, with notes. Raises PassError where there is nothing to replay."""
-    load, stream, script = memory.load, memory.stream, memory.script
-    if load is None or stream is None or script is None:
+    if memory.tape is None or memory.sizes is None:
         fix = memory.fix.replace("--passes 'liveness{model=eager}'", "--lifetimes eager")
         hint = f"{typed(fix)} makes it known" if fix else "a table of the timeline can be written: a name that ends in .csv"
         raise PassError(f"there are no addresses to write: {memory.reason}", code="IRS339", hint=hint)
-    device = memory.target.device
-    room = None if memory.shortage is not None else device.room_bytes
     try:
-        return _Recorder(memory, room).run(load, stream, script)
+        replayed = memory.replay(None if memory.shortage is not None else memory.target.device.room_bytes, "all", segments=True)
     except OutOfMemory:
-        return _Recorder(memory, BOUNDLESS).run(load, stream, script)
+        replayed = memory.replay(BOUNDLESS, "all", segments=True)
+    return _Recorder(memory, memory.tape, memory.sizes, replayed).run()
 
 
 class _Recorder:
-    def __init__(self, memory: DeviceMemory, room: int | None) -> None:
-        self._gpu = CachingAllocator("{}.{}".format(*memory.target.torch), memory.target.alloc_conf, room)
+    """Lists what the allocator did, stretch by stretch."""
+
+    def __init__(self, memory: DeviceMemory, tape: ForwardTape, sizes: list[int], replayed: Replayed) -> None:
+        self._tape = tape
+        self._sizes = sizes
+        self._replayed = replayed
         self._expandable = "expandable_segments:true" in memory.target.alloc_conf.lower()
-        self._found = Recording(memory.steps)
+        self._found = Recording(memory.steps, segments=replayed.segments)
+        self._owners: dict[int, Owner] = {}
         self._known: dict[int, int] = {}
-        self._reserved = 0
-        self._run = 0
-        self._step = LOADING
-        self._blocks: dict[int, tuple[Block, Owner]] = {}
 
-    def run(self, load: Load, stream: Stream, script: Script) -> Recording:
-        resident = zip(script.resident, load.kinds, load.names, strict=True)
-        kept = [self._take(size, Owner(name, kind, None)) for size, kind, name in resident]
-        for run in (1, 2):
-            self._run = run
-            self._forward(stream, script, again=run == 2)
-            self._step = len(self._found.steps) - 1
-            for slot in script.outputs:
-                self._drop(slot)
-        self._found.segments = self._gpu.segments()
-        in_use = [*kept, *self._blocks.values()]
-        self._found.owners = {block.address: owner for found in in_use if found is not None for block, owner in (found,)}
-        return self._found
+    def run(self) -> Recording:
+        """Loading, then each forward with the release of its outputs, which counts to its last step."""
+        found, last = self._found, len(self._found.steps) - 1
+        run = 0
+        for stretch in self._replayed.stretches:
+            run += stretch.span.counted
+            steps = self._steps_of(stretch)
+            given = dict(stretch.segments)
+            for place, (event, step) in enumerate(zip(stretch.events, steps, strict=True)):
+                if not self._sizes[event if event >= 0 else ~event]:
+                    continue
+                if place in given:
+                    self._note_segments(given[place], run, min(step, last))
+                self._note(event, stretch.addresses[place], abs(stretch.blocks[place]), run, min(step, last))
+        found.owners = {block.address: self._owners[slot] for slot, block in self._replayed.held.items()}
+        return found
 
-    def _forward(self, stream: Stream, script: Script, *, again: bool) -> None:
-        for step, event in _by_step(stream.starts, script.events):
-            self._step = step
-            if event < 0:
-                self._drop(~event)
-            elif not (again and event in script.kept):
-                owner = Owner(stream.labels[event], stream.kinds[event], self._found.steps[step], event in stream.spreads)
-                found = self._take(script.sizes[event], owner)
-                if found is not None:
-                    self._blocks[event] = found
+    def _steps_of(self, stretch: Stretch) -> list[int]:
+        """The step of each request."""
+        if stretch.span.name == LOADED:
+            return [LOADING] * len(stretch.events)
+        counts = (after - before for before, after in pairwise(stretch.starts))
+        return [stretch.span.first + at for at, count in enumerate(counts) for _ in range(count)]
 
-    def _take(self, size: int, owner: Owner) -> tuple[Block, Owner] | None:
-        if not size:
-            return None
-        block = self._gpu.malloc(size)
-        self._note_segments()
-        self._note("alloc", block.address, size, block.size, owner)
-        return block, owner
+    def _note(self, event: int, address: int, block: int, run: int, step: int) -> None:
+        tape, slot = self._tape, event if event >= 0 else ~event
+        if event >= 0:
+            node = None if step == LOADING else self._found.steps[step]
+            self._owners[slot] = Owner(tape.labels[slot], tape.kinds[slot], node, slot in tape.spreads)
+        action: Action = "alloc" if event >= 0 else "free"
+        self._found.events.append(Event(action, address, self._sizes[slot], block, run, step, self._owners[slot]))
 
-    def _drop(self, slot: int) -> None:
-        found = self._blocks.pop(slot, None)
-        if found is not None:
-            block, owner = found
-            self._note("free", block.address, block.requested, block.size, owner)
-            self._gpu.free(block)
-
-    def _note_segments(self) -> None:
+    def _note_segments(self, segments: list[Segment], run: int, step: int) -> None:
         """What the device gave or got back since the last look."""
-        if self._gpu.reserved == self._reserved:
-            return
-        self._reserved = self._gpu.reserved
-        now = {segment.address: segment.size for segment in self._gpu.segments()}
+        now = {segment.address: segment.size for segment in segments}
+        names: tuple[Action, Action] = ("segment_unmap", "segment_map") if self._expandable else ("segment_free", "segment_alloc")
+        gone, more = names
         for address, size in self._known.items():
             left = now.get(address, 0)
             if left < size:
-                self._note("segment_unmap" if self._expandable else "segment_free", address + left, size - left, size - left, None)
+                self._found.events.append(Event(gone, address + left, size - left, size - left, run, step, None))
         for address, size in now.items():
             before = self._known.get(address, 0)
             if before < size:
-                self._note("segment_map" if self._expandable else "segment_alloc", address + before, size - before, size - before, None)
+                self._found.events.append(Event(more, address + before, size - before, size - before, run, step, None))
         self._known = now
-
-    def _note(self, action: Action, address: int, size: int, block: int, owner: Owner | None) -> None:
-        self._found.events.append(Event(action, address, size, block, self._run, self._step, owner))
-
-
-def _by_step(starts: Sequence[int], events: Sequence[int]) -> Iterator[tuple[int, int]]:
-    for step, start in enumerate(starts):
-        end = starts[step + 1] if step + 1 < len(starts) else len(events)
-        for event in events[start:end]:
-            yield step, event
 
 
 def frames(node: Node | None) -> list[Mapping[str, object]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope.passes.cuda.result import DeviceMemory
 from irscope.passes.exports.plain import check_numbers
 from irscope.passes.lifetimes.lives import LiveRange
 from irscope.passes.lifetimes.timeline import Timeline
+from irscope.passes.memory.cuda import DeviceMemory
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from irscope.passes.memory.steps import StepMemory
 from irscope.passes.training.idle import Kept
-from irscope.passes.training.replayed import StepMemory
 from irscope.passes.training.times import StepTimes
 from irscope.report.csvout import csv_lines
 from irscope.report.table import Table

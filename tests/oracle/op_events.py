@@ -9,10 +9,10 @@ from irscope.devices.target import Target
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
+from irscope.memory.kernels import workspace_policy
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Drop, Gemm, OpCall, Result, Take, Unknown, memory_events
 from irscope.passes.alias import Alias
-from irscope.passes.cuda.workspace import workspace_policy
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from irscope.passes.cuda_memory import CudaMemory  # noqa: E402
+from irscope.passes.memory.cuda import CudaMemory  # noqa: E402
 from irscope.session import capture_model  # noqa: E402
 from tests.tools.oracle.capture import Captured, attempt, captured  # noqa: E402
 from tests.tools.oracle.capture_vs_file import NAMES, compare  # noqa: E402

@@ -19,6 +19,7 @@ from tests.tools.oracle.eager_cuda import (  # noqa: E402
     MIB,
     MOMENTS,
     Case,
+    asked,
     cases,
     check_activations,
     counted,
@@ -76,10 +77,8 @@ def test_small_modules_are_exact(recorded: dict[str, Any], tmp_path: Path) -> No
 def test_sizes_of_the_events_in_order() -> None:
     case = _of("torchvision:squeezenet1_1")
     memory = predicted(exported(case))
-    assert memory.stream is not None and memory.script is not None
-    sizes = [(memory.script.sizes[event] if event >= 0 else -memory.script.sizes[~event]) for event in memory.script.events]
     # What dies in one statement dies in an order that no counter tells.
-    assert _sorted_frees([size for size in sizes if size]) == _sorted_frees(case.recorded["events"])
+    assert _sorted_frees(asked(memory)) == _sorted_frees(case.recorded["events"])
 
 
 def _sorted_frees(events: list[int]) -> list[int]:

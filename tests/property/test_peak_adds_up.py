@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from irscope.frontends.base import LoadOptions
 from irscope.ir.program import Program
-from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.exports.steps import steps_table
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.cuda import CudaMemory
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.report.report import Report

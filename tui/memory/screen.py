@@ -153,7 +153,7 @@ class MemoryScreen(ModelScreen):
                 report = report_of(manager, f"schedule{{seconds={_SEARCH}}}")
                 return Drawing(orders(report) or Stack({}), order_text(report))
             found = result_of(manager, "cuda-memory{model=eager}")
-            if found.reason or found.script is None:
+            if found.reason or found.sizes is None:
                 raise PassError(f"there are no addresses: {found.reason}", hint=found.fix)
             return Drawing(allocated(found))
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import IrscopeError
-from irscope.memory.caching import Block, CachingAllocator, Segment
+from irscope.memory.caching import BOUNDLESS, Segment
+from irscope.memory.tape import LOADING
 from irscope.report.celltext import CellWriter, signed
 from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width
@@ -22,8 +23,8 @@ from irscope.tui.charts import Floats, Stack, fill_of
 from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line, filled, text_of
 
 if TYPE_CHECKING:
-    from irscope.passes.cuda.result import Counter, DeviceMemory
-    from irscope.passes.training.replayed import StepMemory
+    from irscope.passes.memory.cuda import Counter, DeviceMemory
+    from irscope.passes.memory.steps import StepMemory
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -252,26 +253,22 @@ def planned(report: Report, steps: int) -> AddressMap:
 
 def allocated(found: DeviceMemory) -> AddressMap:
     """Addresses that PyTorch's allocator assigns in the first forward."""
-    script, stream = found.script, found.stream
-    assert script is not None and stream is not None
-    gpu = CachingAllocator("{}.{}".format(*found.target.torch), found.target.alloc_conf, None)
-    weights = [gpu.malloc(size) for size in script.resident if size]
+    assert found.tape is not None
+    replayed = found.replay(BOUNDLESS, (LOADING, "cold"))
+    loaded, forward = replayed.stretches
     end = len(found.steps)
-    starts = np.array(stream.starts, dtype=np.int64)
-    taken: dict[int, tuple[Block, int]] = {}
-    rows: list[tuple[str, int, int, int, int]] = [("weights and inputs", 0, end, one.address, one.size) for one in weights]
-    step_of = (np.searchsorted(starts, np.arange(len(script.events)), side="right") - 1).tolist()
-    for number, event in enumerate(script.events):
-        if event >= 0 and script.sizes[event]:
-            block = gpu.malloc(script.sizes[event])
-            taken[event] = (block, len(rows))
-            rows.append((stream.labels[event], step_of[number], end, block.address, block.size))
-        elif event < 0 and ~event in taken:
-            block, row = taken.pop(~event)
-            name, first, _, address, size = rows[row]
-            rows[row] = (name, first, step_of[number], address, size)
-            gpu.free(block)
-    segments = gpu.segments()
+    weights = [(address, size) for address, size in zip(loaded.addresses, loaded.blocks, strict=True) if size]
+    rows: list[tuple[str, int, int, int, int]] = [("weights and inputs", 0, end, address, size) for address, size in weights]
+    taken: dict[int, int] = {}
+    step_of = (np.searchsorted(np.array(forward.starts), np.arange(len(forward.events)), side="right") - 1).tolist()
+    for event, step, address, size in zip(forward.events, step_of, forward.addresses, forward.blocks, strict=True):
+        if event >= 0 and size:
+            taken[event] = len(rows)
+            rows.append((found.tape.labels[event], step, end, address, size))
+        elif ~event in taken:
+            row = taken.pop(~event)
+            rows[row] = (*rows[row][:2], step, *rows[row][3:])
+    segments = replayed["cold"].segments
     top = sum(segment.size for segment in segments)
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
     births, deaths, addresses, sizes = (np.array(column, dtype=np.int64) for column in columns[1:])

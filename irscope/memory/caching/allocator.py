@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Container, Iterable
 from itertools import chain, count, repeat
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from irscope.errors import UsageError
 from irscope.memory.caching.blocks import (
@@ -41,6 +41,9 @@ from irscope.memory.caching.conf import (
 )
 from irscope.memory.caching.device import Counters, Device, Event, OutOfMemory, Streams
 from irscope.memory.caching.snapshot import Segment, segments
+
+if TYPE_CHECKING:
+    from irscope.devices import Target
 
 # ----------------------------------------------------------------------------------------------------
 # Expandable segments: address space for all of the device, and memory mapped behind it page by page as blocks need it.
@@ -367,6 +370,11 @@ class CachingAllocator:
         self._requested_peak = 0
         self._retries = 0
         self._ooms = 0
+
+    @classmethod
+    def of(cls, target: Target, total_memory: int | None) -> CachingAllocator:
+        """That of the version of torch, with the options, that a prediction is for."""
+        return cls("{}.{}".format(*target.torch), target.alloc_conf, total_memory)
 
     def malloc(self, size: int, stream: int = 0) -> Block:
         """Allocate so many bytes for work on a stream. OutOfMemory is raised where PyTorch would raise it."""

@@ -17,8 +17,8 @@ from irscope.ir.program import Program
 from irscope.ir.spelling import attr_text
 from irscope.ir.types import TensorType, Type
 from irscope.ops.registry import find_op
-from irscope.passes.cuda.result import Counter as MemoryCounter
-from irscope.passes.cuda.result import Moment
+from irscope.passes.memory.cuda import Counter as MemoryCounter
+from irscope.passes.memory.cuda import Moment
 from irscope.passes.sizes import plain
 from irscope.report.celltext import signed
 from irscope.report.units import Kind

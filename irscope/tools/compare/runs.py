@@ -17,7 +17,7 @@ from irscope.ir.graph import Node
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.cost.roofline import Roofline
-from irscope.passes.cuda.result import Moment
+from irscope.passes.memory.cuda import Moment
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passkit.settings import Settings
 from irscope.recording import MemoryEvent, OpRecord, Recording, figures, peak_of, without_workspaces

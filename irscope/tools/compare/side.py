@@ -10,10 +10,9 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Scope
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Certainty
-from irscope.passes.cuda.result import DeviceMemory
-from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.session import Model
 

@@ -203,7 +203,7 @@ def test_attention_takes_the_path_of_the_device(dtype: torch.dtype, head: int, d
             return nn.functional.scaled_dot_product_attention(q, q, q)
 
     model = irscope.capture(Attends(), torch.empty(2, 32, 4, head, dtype=dtype), device=device)
-    labels = irscope.run(model, "cuda-memory", device=device)["cuda-memory"].value.stream.labels
+    labels = irscope.run(model, "cuda-memory", device=device)["cuda-memory"].value.tape.labels
     assert label in labels if label else not {"logsumexp", "scores"} & set(labels)
     result = model.graph.outputs[0].type
     assert isinstance(result, TensorType)

@@ -75,4 +75,4 @@ def test_without_the_device_the_model_is_captured_on_the_cpu(monkeypatch: pytest
     for found in (expected, model):
         memory = irscope.run(found, "cuda-memory", device="h200")["cuda-memory"].value
         assert [node.op for node in found.graph] == ["nn.sdpa"]
-        assert "logsumexp" in memory.stream.labels
+        assert "logsumexp" in memory.tape.labels

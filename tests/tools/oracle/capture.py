@@ -20,11 +20,10 @@ import torch
 from irscope.errors import IrscopeError
 from irscope.frontends.eager.record import Op, Tensor
 from irscope.frontends.eager.values import Values
-from irscope.passes.cuda.result import DeviceMemory
-from irscope.passes.cuda_memory import CudaMemory
+from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.passes.shapes import Shapes
 from irscope.session import Model, capture_model
-from tests.tools.oracle.eager_cuda import COUNTERS, MOMENTS, Case, built, cases, errors, further_cases
+from tests.tools.oracle.eager_cuda import COUNTERS, MOMENTS, Case, asked, built, cases, errors, further_cases
 from tests.tools.zoo.models import catalogue
 
 SECONDS = 60
@@ -43,10 +42,7 @@ class Captured:
     @property
     def events(self) -> list[int]:
         """Requests of the first forward in order: bytes asked for, and bytes given back below zero."""
-        script = self.memory.script
-        assert script is not None, self.memory.reason
-        sizes = (script.sizes[event] if event >= 0 else -script.sizes[~event] for event in script.events)
-        return [size for size in sizes if size]
+        return asked(self.memory)
 
     @property
     def differs_at(self) -> int | None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from irscope.passes.cuda.result import DeviceMemory
-from irscope.passes.cuda_memory import CudaMemory
+from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.session import capture_model
 from tests.tools.oracle.eager_cuda import predicted
 from tests.tools.oracle.zoo import TORCHVISION, TRANSFORMERS

@@ -25,10 +25,9 @@ from torch import nn
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
-from irscope.passes.cuda.replay import Bytes
-from irscope.passes.cuda.result import DeviceMemory
-from irscope.passes.cuda_memory import CudaMemory
+from irscope.memory.tape import Bytes
 from irscope.passes.graph.transforms import Annotate
+from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from tests.tools.zoo.export import SparseFile, cache_folder
@@ -39,6 +38,11 @@ DATA = Path(__file__).parents[2] / "data" / "eager_cuda"
 COUNTERS = ("requested", "allocated", "reserved")
 MOMENTS = ("before", "cold", "warm")
 MIB = 1 << 20
+
+
+def on_one_stream(requested: int, allocated: int, reserved: int) -> Bytes:
+    """Counters of a run on one stream, where all that is active is allocated."""
+    return Bytes(requested, allocated, active=allocated, reserved=reserved)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Case:
         """What was counted."""
         counted = self.recorded["base"] if moment == "before" else self.recorded["runs"][MOMENTS.index(moment) - 1]
         sizes = [counted[f"{counter}_bytes"] for counter in COUNTERS]
-        return Bytes(*(size if isinstance(size, int) else size["peak"] for size in sizes))
+        return on_one_stream(*(size if isinstance(size, int) else size["peak"] for size in sizes))
 
 
 @functools.cache
@@ -163,8 +167,7 @@ def predicted(path: Path, device: str = "h200", torch_version: str = "2.13") -> 
 def counted(memory: DeviceMemory, moment: str) -> Bytes:
     """A moment of a prediction."""
     assert memory.central is not None, memory.reason
-    found: Bytes = getattr(memory.central, moment)
-    return found
+    return memory.central.before if moment == "before" else memory.central[moment].peak
 
 
 def errors(case: Case, memory: DeviceMemory) -> dict[tuple[str, str], float]:
@@ -176,14 +179,21 @@ def errors(case: Case, memory: DeviceMemory) -> dict[tuple[str, str], float]:
     return found
 
 
+def asked(memory: DeviceMemory) -> list[int]:
+    """Requests of the first forward in order: bytes asked for, and bytes given back below zero."""
+    tape, numbers = memory.tape, memory.sizes
+    assert tape is not None and numbers is not None, memory.reason
+    forward = tape.events[: tape.starts[tape.spans[0].end]]
+    sizes = (numbers[event] if event >= 0 else -numbers[~event] for event in forward)
+    return [size for size in sizes if size]
+
+
 def check_activations(memory: DeviceMemory) -> None:
     """Fail where what passes for activations is the parameters: then a prediction is right for the wrong reason, or wrong."""
-    assert memory.load is not None and memory.central is not None
-    parameters = sum(
-        size for size, kind in zip(memory.load.sizes, memory.load.kinds, strict=True) if kind == "parameter" and type(size) is int
-    )
-    for peak in (memory.central.cold, memory.central.warm):
-        assert peak.requested - memory.central.before.requested != parameters, "activations equal to the parameters"
+    assert memory.basis is not None and memory.central is not None
+    parameters = sum(one.size for one in memory.basis.load if one.kind == "parameter" and type(one.size) is int)
+    for forward in memory.central.outcomes:
+        assert forward.peak.requested - memory.central.before.requested != parameters, "activations equal to the parameters"
 
 
 def _print_recorded(shown: tuple[Case, ...]) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from irscope.passes.cuda.replay import Bytes
-from irscope.passes.training.replayed import StepMemory
-from irscope.passes.training_memory import TrainingMemory
+from irscope.memory.tape import Bytes
+from irscope.passes.memory.steps import StepMemory, TrainingMemory
+from tests.tools.oracle.eager_cuda import on_one_stream
 from tests.tools.oracle.training_truth import expand
 
 DATA = Path(__file__).parents[2] / "data" / "training" / "torch-2.13.0-sm90.jsonl"
@@ -36,7 +36,7 @@ class Case:
     def truth(self, step: int) -> Bytes:
         """Peaks of a step."""
         counted = self.recorded["steps"][step]
-        return Bytes(*(counted[f"{counter}_bytes"]["peak"] for counter in COUNTERS))
+        return on_one_stream(*(counted[f"{counter}_bytes"]["peak"] for counter in COUNTERS))
 
     @property
     def events(self) -> list[int]:

@@ -8,11 +8,10 @@ from irscope.devices import Target, find_device
 from irscope.errors import UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.cuda.loading import moved_weights
-from irscope.passes.cuda.result import DeviceMemory
-from irscope.passes.cuda.workspace import workspace_policy
-from irscope.passes.cuda_memory import CudaMemory
+from irscope.memory.kernels import workspace_policy
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
+from irscope.passes.memory.tapes import moved_weights
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 
@@ -86,8 +85,8 @@ def test_workspace_of_matrix_products(torch: str, device: str, cold: int, warm: 
     assert found.central is not None
     before = found.central.before.requested
     assert before == MIB + 2 * MIB + 2048
-    assert found.central.cold.requested - before == 512 * 1024 + cold
-    assert found.central.warm.requested - before == 512 * 1024 + warm
+    assert found.central.at("cold", "requested") - before == 512 * 1024 + cold
+    assert found.central.at("warm", "requested") - before == 512 * 1024 + warm
 
 
 def test_workspaces_of_the_versions_in_between() -> None:
@@ -158,8 +157,11 @@ def test_convolution_workspace_is_a_model_with_an_interval() -> None:
     for found, workspace in ((recorded, given + filters), (other, 0)):
         assert found.central is not None and found.low is not None and found.high is not None and found.moments is not None
         base = found.central.before.requested
-        assert found.central.cold.requested - base == result + workspace
-        assert (found.low.cold.requested - base, found.high.cold.requested - base) == (result, 2 * result + given + filters)
+        assert found.central.at("cold", "requested") - base == result + workspace
+        assert (found.low.at("cold", "requested") - base, found.high.at("cold", "requested") - base) == (
+            result,
+            2 * result + given + filters,
+        )
         assert found.moments.modelled == workspace
         assert sum(found.moments.by_category["workspace"]) == workspace
 
@@ -167,7 +169,7 @@ def test_convolution_workspace_is_a_model_with_an_interval() -> None:
 def test_depthwise_convolution_takes_no_workspace() -> None:
     body = CONVOLUTION.replace("groups=1", "groups=64")
     found = memory(program(body, "input %x: f32[1,64,32,32]\nparam %c.weight: f32[64,1,3,3]"), device="rtx3090")
-    assert found.stream is not None and not found.stream.spreads
+    assert found.tape is not None and not found.tape.spreads
 
 
 def test_constants_without_a_device_stay_with_the_host() -> None:
@@ -180,7 +182,7 @@ def test_constants_without_a_device_stay_with_the_host() -> None:
     found = memory(made)
     assert found.central is not None
     assert found.central.before.requested == MIB
-    assert found.central.cold.requested == 2 * MIB
+    assert found.central.at("cold", "requested") == 2 * MIB
 
 
 def test_the_timeline_adds_up_to_the_counters() -> None:
@@ -209,9 +211,9 @@ return %y"""
 @pytest.mark.parametrize(("least", "made"), [(0, False), (1, True)])
 def test_masks_that_mask_nothing_are_not_made(least: int, made: bool) -> None:
     found = memory(program(MASKED.format(least=least), "input %q: f32[2,4,8,64]"))
-    assert found.stream is not None
-    assert ("m" in found.stream.labels) == made
-    assert ("mask as numbers" in found.stream.labels) == made
+    assert found.tape is not None
+    assert ("m" in found.tape.labels) == made
+    assert ("mask as numbers" in found.tape.labels) == made
 
 
 def test_liveness_shares_the_prediction() -> None:

@@ -14,12 +14,12 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.ir.parser import parse_program
-from irscope.passes.cuda_memory import CudaMemory
 from irscope.passes.exports.plain import record_requests
 from irscope.passes.exports.recording import Recording, record
 from irscope.passes.exports.snapshot import snapshot
 from irscope.passes.exports.trace import chrome_trace
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.cuda import CudaMemory
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 
@@ -69,9 +69,9 @@ def test_the_recording_reaches_the_peaks_of_liveness(manager: Manager, recording
         seen = peaks.setdefault(event.run, dict(counters))
         for key, value in counters.items():
             seen[key] = max(seen[key], value)
-    for run, expected in ((1, outcome.cold), (2, outcome.warm)):
+    for run, expected in ((1, outcome["cold"].peak), (2, outcome["warm"].peak)):
         assert (peaks[run]["requested"], peaks[run]["allocated"]) == (expected.requested, expected.allocated)
-    assert max(found["reserved"] for found in peaks.values()) == outcome.cold.reserved
+    assert max(found["reserved"] for found in peaks.values()) == outcome.at("cold", "reserved")
 
 
 def test_the_snapshot_is_plain_data_that_tiles(recording: Recording) -> None:

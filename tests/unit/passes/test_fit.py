@@ -17,14 +17,13 @@ from irscope.fitting import Search, fit
 from irscope.ir.bind import symbol_named
 from irscope.ir.parser import parse_program
 from irscope.memory.caching import OutOfMemory
-from irscope.passes.cuda.replay import replay
-from irscope.passes.cuda_memory import CudaMemory
+from irscope.memory.tape import Replayed
 from irscope.passes.curves.largest import largest_by_formula, largest_by_measuring
 from irscope.passes.curves.peaks import peaks_at
 from irscope.passes.curves.points import Points, parse_points
-from irscope.passes.curves.replaying import Counted
-from irscope.passes.curves.simulated import Simulator, simulator
 from irscope.passes.liveness import Liveness
+from irscope.passes.memory.cuda import CudaMemory
+from irscope.passes.memory.sizes import Simulator, simulator
 from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.settings import Settings
 from irscope.session import Model, open_model
@@ -104,7 +103,7 @@ def test_replays_count_what_an_analysis_at_each_size_counts(model: Model) -> Non
     for sizes, counted in zip(points, replays.counted(points), strict=True):
         expected = model.rebound(sizes).manager.get(CudaMemory()).central
         assert expected is not None
-        assert (counted.cold, counted.warm) == (expected.cold, expected.warm)
+        assert [one.peak for one in counted.outcomes] == [one.peak for one in expected.outcomes]
 
 
 @pytest.mark.parametrize(("torch", "conf"), [("2.11", ""), ("2.12", ""), ("2.13", "expandable_segments:True"), ("2.15", "")])
@@ -117,7 +116,7 @@ def test_replays_follow_the_version_and_the_options(torch: str, conf: str) -> No
     for sizes, counted in zip(points, replays.counted(points), strict=True):
         expected = model.rebound(sizes).manager.get(CudaMemory()).central
         assert expected is not None
-        assert (counted.cold, counted.warm) == (expected.cold, expected.warm)
+        assert [one.peak for one in counted.outcomes] == [one.peak for one in expected.outcomes]
 
 
 def test_memory_that_runs_out_only_where_the_cache_cannot_help() -> None:
@@ -161,13 +160,12 @@ def test_whether_the_next_size_runs_is_said(capsys: pytest.CaptureFixture[str]) 
     found = fit(model, memory)
     assert found.largest == 28 and found.following is not None and found.following.bytes > memory
     alone = model.rebound({"batch": 29}).manager.get(CudaMemory())
-    assert alone.script is not None
-    outcome = replay(alone.script, alone.target, memory)
+    outcome = alone.replay(memory)
     assert found.following_runs and found.following_retries is not None
     assert outcome.retries == found.following_retries != (0, 0)
-    assert max(outcome.cold.reserved, outcome.warm.reserved) <= memory
+    assert outcome.worst("reserved") <= memory
     with pytest.raises(OutOfMemory):
-        replay(model.rebound({"batch": (found.before_oom or 0) + 1}).manager.get(CudaMemory()).script, alone.target, memory)  # type: ignore[arg-type]
+        model.rebound({"batch": (found.before_oom or 0) + 1}).manager.get(CudaMemory()).replay(memory)
     assert main(["fit", "--memory", "300MiB", str(TAGGER)]) == 0
     said = capsys.readouterr().out
     assert "at 29, which runs: PyTorch gives its cache back once in the second forward" in said
@@ -176,15 +174,20 @@ def test_whether_the_next_size_runs_is_said(capsys: pytest.CaptureFixture[str]) 
     assert "at 995, where PyTorch runs out of memory" in capsys.readouterr().out
 
 
+def _halved(replayed: Replayed) -> Replayed:
+    outcomes = [replace(one, peak=replace(one.peak, reserved=one.peak.reserved // 2)) for one in replayed.outcomes]
+    return replace(replayed, outcomes=outcomes)
+
+
 def test_where_replays_find_something_else_all_answers_come_from_analyses(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = 300 << 20
     right = fit(open_model(TAGGER), memory)
     honest = Simulator.needed
 
-    def wrong(self: Simulator, points: Points) -> list[Counted]:
-        return [replace(one, cold=replace(one.cold, reserved=one.cold.reserved // 2), warm=one.cold) for one in honest(self, points)]
+    def wrong(self: Simulator, points: Points) -> list[Replayed]:
+        return [_halved(one) for one in honest(self, points)]
 
-    def nothing(self: Simulator, points: Points, memory: int) -> list[Counted | None]:
+    def nothing(self: Simulator, points: Points, memory: int) -> list[Replayed | None]:
         return [None] * len(points)
 
     monkeypatch.setattr(Simulator, "needed", wrong)
@@ -197,7 +200,7 @@ def test_where_replays_find_something_else_all_answers_come_from_analyses(monkey
 def test_sizes_that_run_above_one_that_does_not_are_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     honest = Simulator.under
 
-    def under(self: Simulator, points: Points, memory: int) -> list[Counted | None]:
+    def under(self: Simulator, points: Points, memory: int) -> list[Replayed | None]:
         return [None if sizes["batch"] == 29 else one for sizes, one in zip(points, honest(self, points, memory), strict=True)]
 
     monkeypatch.setattr(Simulator, "under", under)

@@ -99,14 +99,14 @@ class TestSteps:
     def test_both_ask_for_the_same(self, device: str) -> None:
         torch = pytest.importorskip("torch")
         import irscope
-        from irscope.passes.cuda_memory import CudaMemory
-        from irscope.passes.training_memory import TrainingMemory
+        from irscope.passes.memory.cuda import CudaMemory
+        from irscope.passes.memory.steps import TrainingMemory
 
         trained = self.model(device)
-        step = trained.manager.get(TrainingMemory()).stream
+        step = trained.manager.get(TrainingMemory()).tape
         captured = irscope.capture(_module(), torch.zeros(2, 32, 16, 16))
         captured.manager.settings = trained.manager.settings
-        forward = captured.manager.get(CudaMemory(model="eager")).stream
+        forward = captured.manager.get(CudaMemory(model="eager")).tape
         steps = len(trained.manager.get(TrainingMemory()).steps)
         tapes = [
             Counter((tape.labels[slot], tape.sizes[slot], spread.high) for slot, spread in tape.spreads.items()) for tape in (forward, step)

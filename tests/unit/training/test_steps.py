@@ -13,10 +13,9 @@ torch = pytest.importorskip("torch")
 
 import irscope  # noqa: E402
 from irscope.passes.activations import Activations  # noqa: E402
+from irscope.passes.memory.steps import StepMemory, TrainingMemory  # noqa: E402
 from irscope.passes.training.exports import ACTIVATIONS, NODES, activations_csv, nodes_csv  # noqa: E402
-from irscope.passes.training.replayed import StepMemory  # noqa: E402
 from irscope.passes.training.times import StepTimes  # noqa: E402
-from irscope.passes.training_memory import TrainingMemory  # noqa: E402
 from irscope.report.values import Quantity  # noqa: E402
 from irscope.session import Model  # noqa: E402
 from irscope.training.trace import PHASES, Trace  # noqa: E402
@@ -67,9 +66,9 @@ def test_counters_are_those_of_a_recorded_step(key: str) -> None:
 @pytest.mark.parametrize("key", ["mlp-sgd"])
 def test_the_steady_step_is_the_recorded_one_request_for_request(key: str) -> None:
     memory, _ = predict(cases()[key])
-    stream, span = memory.stream, memory.trace.steady
-    events = stream.events[stream.starts[span.first] : stream.starts[span.end]]
-    asked = [stream.sizes[event] if event >= 0 else -stream.sizes[~event] for event in events]
+    tape, span = memory.tape, memory.trace.steady
+    events = tape.events[tape.starts[span.first] : tape.starts[span.end]]
+    asked = [tape.sizes[event] if event >= 0 else -tape.sizes[~event] for event in events]
     assert [size for size in asked if size] == cases()[key].events
 
 

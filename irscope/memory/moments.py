@@ -1,46 +1,25 @@
-"""Bytes by category at the highest moment of each step of a replayed interval: a forward, or a training step."""
+"""Bytes by category at the highest moment of each step of a replayed span: a forward, or a training step."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from irscope.ir.dims import SymDim
-from irscope.passes.cuda.stream import ACTIVATION, OUTPUT
-from irscope.passes.cuda.tape import TEMPORARY, WORKSPACE, Tape
+from irscope.ir.dims import SymDim, bounds
+from irscope.memory.tape import ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE, Stretch, Tape
 from irscope.report.values import Provenance, Quantity, quantity
 
 RESIDENT = ("parameter", "buffer", "input")
 CATEGORIES = (*RESIDENT, OUTPUT, ACTIVATION, TEMPORARY, WORKSPACE)
 ROUNDING = "rounding"
 """Category of the bytes by which blocks exceed the requests."""
+ROUNDED = "blocks of 512 bytes, large ones with a rest"
 _Numbers: TypeAlias = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Events of a tape that were replayed, with what the allocator did."""
-
-    events: Sequence[int]
-    starts: Sequence[int]
-    """The first event of each step, and the end."""
-    blocks: Sequence[int]
-    """By how many bytes `allocated` changed at each event."""
-    allocated: int
-    """Allocated bytes before the first event."""
-    reserved: Sequence[tuple[int, int]]
-    """Events at which `reserved` grew, with the new value; the first entry is the initial value."""
-    held: Mapping[str, int] = field(default_factory=dict)
-    """Bytes that are there before the first event, by category."""
-    before: Collection[int] = ()
-    """Slots that were taken before the first event."""
-    follows: bool = False
-    """Whether another interval of the same tape was replayed before it, so that blocks depend on its sizes from the beginning."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +115,14 @@ class Moments:
 
 
 def moments(
-    tape: Tape, stretch: Stretch, categories: Sequence[str], sizes: Sequence[int], low: Sequence[int] | None, high: Sequence[int] | None
+    tape: Tape[Any],
+    stretch: Stretch,
+    categories: Sequence[str],
+    sizes: Sequence[int],
+    low: Sequence[int] | None,
+    high: Sequence[int] | None,
 ) -> Moments:
-    """Sum up an interval; `low` and `high` are bounds of the sizes, None where sizes are exact, or unbounded."""
+    """Sum up a span; `low` and `high` are bounds of the sizes, None where sizes are exact, or unbounded."""
     events = np.array(stretch.events, dtype=np.int64)
     slots = np.where(events >= 0, events, ~events)
     signs = np.where(events >= 0, 1, -1)
@@ -180,7 +164,7 @@ def moments(
     )
 
 
-def _uncertain(tape: Tape, events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:
+def _uncertain(tape: Tape[Any], events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:
     """Steps in which something of inexact size is allocated, by category."""
     slots = {slot for slot, spread in tape.spreads.items() if spread.low != spread.high}
     slots.update(slot for slot, size in enumerate(tape.sizes) if isinstance(size, SymDim))
@@ -218,3 +202,12 @@ def _highest(total: _Numbers, starts: _Numbers) -> _Numbers:
 def _list(column: _Numbers) -> list[int]:
     found: list[int] = column.tolist()
     return found
+
+
+def shown_size(tape: Tape[Any], slot: int, size: int) -> Quantity | None:
+    """The size of a slot as a quantity, where it is not exact."""
+    asked, spread = tape.sizes[slot], tape.spreads.get(slot)
+    if isinstance(asked, SymDim):
+        low, high = bounds(asked)
+        return Quantity(None, Provenance.UNKNOWN, lo=low, hi=high)
+    return None if spread is None or spread.low == spread.high else Quantity(size, Provenance.MODELLED)

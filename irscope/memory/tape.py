@@ -1,0 +1,432 @@
+"""Memory as one sequence of operations: what is taken and given back, on which stream, in which pool, what for, and by whom.
+
+A lifetime model, a capture or a simulated program writes a tape; everything else reads it: replays through an allocator, categories and
+peaks, what is alive and why, addresses, searches for sizes that fit, exports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
+
+from irscope.ir.dims import Dim, SymDim, bounds
+from irscope.memory.caching import Block, CachingAllocator, Counters, MemPool, Segment
+
+ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE = "activation", "output", "temporary", "workspace"
+LOADING: Final = "loading"
+"""The stretch in which what is there before the first step is taken."""
+End: TypeAlias = Literal["central", "low", "high"]
+Owner = TypeVar("Owner")
+
+
+class Unbounded(Exception):
+    """A size has no upper bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The interval of sizes of an allocation whose size is unknown."""
+
+    low: Dim
+    high: Dim | None
+    """None without an upper bound."""
+    reason: str
+    modelled: bool = False
+    """Whether the counted size is modelled, not the lower bound."""
+
+
+Verb: TypeAlias = Literal["record", "wait", "synchronize", "begin pool", "end pool", "release pool", "empty cache"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What happens to streams and pools between two requests."""
+
+    at: int
+    """The number of requests before it."""
+    verb: Verb
+    what: int = 0
+    """The slot that is recorded, the stream that waits or is waited for, the number of the pool."""
+    other: int = 0
+    """The stream that uses the slot, or that is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Steps of a tape that are replayed together: a forward, a training step, or what is between two of them."""
+
+    name: str
+    first: int
+    end: int
+    """One past the last."""
+    counted: bool = True
+    """Whether its peaks are asked for: peaks begin anew with it."""
+    again: bool = False
+    """Whether the same requests were replayed before, so that what is kept is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Counters of torch.cuda.memory_stats()."""
+
+    requested: int
+    allocated: int
+    active: int
+    reserved: int
+
+    @classmethod
+    def now(cls, found: Counters) -> Bytes:
+        """The current values."""
+        return cls(found.requested, found.allocated, found.active, found.reserved)
+
+    @classmethod
+    def peaks(cls, found: Counters) -> Bytes:
+        """The highest values since peaks were reset."""
+        return cls(found.requested_peak, found.allocated_peak, found.active_peak, found.reserved_peak)
+
+
+@dataclass
+class Stretch:
+    """What the allocator did with the requests of a span, one by one."""
+
+    span: Span
+    events: Sequence[int]
+    starts: Sequence[int]
+    """The first event of each step, and the end."""
+    allocated: int
+    """Allocated bytes before the first event."""
+    held: dict[str, int]
+    """Bytes that are there before the first event, by category."""
+    before: frozenset[int]
+    """Slots that were taken before the first event."""
+    follows: bool
+    """Whether another interval of the same tape was replayed before it, so that blocks depend on its sizes from the beginning."""
+    blocks: list[int] = field(default_factory=list)
+    """By how many bytes `allocated` changed at each event."""
+    addresses: list[int] = field(default_factory=list)
+    """Of the block that each event takes or gives back; 0 where it has no size."""
+    reserved: list[tuple[int, int]] = field(default_factory=list)
+    """Events at which `reserved` changed, with the new value; the first entry is the initial value."""
+    segments: list[tuple[int, list[Segment]]] = field(default_factory=list)
+    """The same with the segments as they were then, where these are asked for."""
+
+
+@dataclass
+class Outcome:
+    """What the allocator counted in one span."""
+
+    name: str
+    peak: Bytes
+    after: Bytes
+    retries: int
+    """How often memory was found only once the allocator had returned its cache to the device."""
+    stretch: Stretch | None = None
+    """Request by request, where that is asked for."""
+    inactive_split: int = 0
+    """Free parts of segments that are partly in use, at its end; where the span is watched."""
+    segments: list[Segment] = field(default_factory=list)
+    """The allocator's segments at its end, where the span is watched."""
+
+
+@dataclass
+class Replayed:
+    """What an allocator counted for a tape."""
+
+    before: Bytes
+    """Once what is there before the first step is loaded."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    """One for each span that is counted."""
+    stretches: list[Stretch] = field(default_factory=list)
+    """Every stretch that was watched, those that are not counted too, in order."""
+    held: dict[int, Block] = field(default_factory=dict)
+    """What is in use at the end, by slot."""
+    segments: list[Segment] = field(default_factory=list)
+    """The allocator's segments at the end, where changes of segments are noted."""
+
+    def __getitem__(self, name: str) -> Outcome:
+        return next(one for one in self.outcomes if one.name == name)
+
+    def at(self, moment: str, counter: str) -> int:
+        """One counter before the first span, or at the peak of one."""
+        found: int = getattr(self.before if moment == "before" else self[moment].peak, counter)
+        return found
+
+    def worst(self, counter: str) -> int:
+        """The highest peak of a counter in any span."""
+        found: list[int] = [getattr(one.peak, counter) for one in self.outcomes]
+        return max(found)
+
+    @property
+    def retries(self) -> tuple[int, ...]:
+        """Those of each span."""
+        return tuple(one.retries for one in self.outcomes)
+
+
+@dataclass
+class Tape(Generic[Owner]):
+    """Requests in order. Each is a slot with a size; event `n` allocates slot n, event `~n` frees it.
+
+    A size is a number, a formula, or a number of a model's with its interval in `spreads`.
+    """
+
+    events: list[int] = field(default_factory=list)
+    sizes: list[Dim] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    """What each slot is for."""
+    labels: list[str] = field(default_factory=list)
+    owners: dict[int, Owner] = field(default_factory=dict)
+    """Whose each slot is; the others are what kernels and libraries take for themselves."""
+    spreads: dict[int, Spread] = field(default_factory=dict)
+    """Slots of unknown size, with intervals; the size in `sizes` is the one that is counted."""
+    streams: dict[int, int] = field(default_factory=dict)
+    """Slots on other streams than the default one."""
+    actions: list[Action] = field(default_factory=list)
+    """In order."""
+    resident: list[int] = field(default_factory=list)
+    """Slots that are taken before the first step, in order."""
+    kept: list[int] = field(default_factory=list)
+    """Slots that are taken once and never freed: workspaces."""
+    starts: list[int] = field(default_factory=list)
+    """The first event of each step, and the end."""
+    spans: list[Span] = field(default_factory=list)
+    """What is replayed, in order."""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Operators without a record, with how many there are: what their kernels take besides their results is not known."""
+
+    # Writing
+
+    def slot(self, size: Dim, kind: str, label: str, stream: int = 0) -> int:
+        """A new slot; `take` allocates it."""
+        self.sizes.append(size)
+        self.kinds.append(kind)
+        self.labels.append(label)
+        if stream:
+            self.streams[len(self.sizes) - 1] = stream
+        return len(self.sizes) - 1
+
+    def load(self, size: Dim, kind: str, label: str) -> int:
+        """A slot that is taken before the first step."""
+        self.resident.append(self.slot(size, kind, label))
+        return self.resident[-1]
+
+    def act(self, verb: Verb, what: int = 0, other: int = 0) -> None:
+        """Note what happens to streams or pools here."""
+        self.actions.append(Action(len(self.events), verb, what, other))
+
+    # Sizes
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every size is exact."""
+        return not any(spread.low != spread.high for spread in self.spreads.values())
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether every slot of inexact size is freed."""
+        given_back = {~event for event in self.events if event < 0}
+        return self.spreads.keys() <= given_back
+
+    def symbols(self) -> list[SymDim]:
+        """Symbols that some size depends on, those that stand for what depends on data among them."""
+        return list(dict.fromkeys(symbol for size in self.sizes if isinstance(size, SymDim) for symbol in size.symbols()))
+
+    def numbers(self, end: End) -> list[int]:
+        """Every size as a number: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
+        return [size if type(size) is int else _as_number(size, end) for size in self.formulas(end)]
+
+    def formulas(self, end: End) -> list[Dim]:
+        """Every size: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
+        sizes = list(self.sizes)
+        if end != "central":
+            for slot, spread in self.spreads.items():
+                if end == "high" and spread.high is None:
+                    raise Unbounded(spread.reason)
+                sizes[slot] = spread.low if end == "low" or spread.high is None else spread.high
+        return sizes
+
+    def most(self) -> list[int] | None:
+        """Upper bounds of every size; None where one is unbounded."""
+        try:
+            return self.numbers("high")
+        except Unbounded:
+            return None
+
+    # Reading
+
+    def replay(
+        self,
+        device: CachingAllocator,
+        sizes: Sequence[int],
+        watch: Collection[str] | Literal["all"] = (),
+        *,
+        segments: bool = False,
+        loaded: int = 0,
+    ) -> Replayed:
+        """Make all requests of a device's allocator, with a number for each slot; raises OutOfMemory where PyTorch would.
+
+        Spans whose names are in `watch` are noted request by request, with the segments whenever these change where `segments` says so.
+        The first `loaded` residents are on the device already.
+        """
+        return _Replay(self, device, sizes, watch, segments).run(loaded)
+
+
+def _as_number(size: Dim, end: End) -> int:
+    """One size as a number; for a data-dependent one its lower bound."""
+    if not isinstance(size, SymDim):
+        return size
+    low, high = bounds(size)
+    if end == "high":
+        if high is None:
+            raise Unbounded(f"{size} has no upper bound")
+        return high
+    return max(low or 0, 0)
+
+
+class _Replay:
+    def __init__(
+        self, tape: Tape[Owner], gpu: CachingAllocator, sizes: Sequence[int], watch: Collection[str] | Literal["all"], segments: bool
+    ) -> None:
+        self._tape = tape
+        self._gpu = gpu
+        self._sizes = sizes
+        self._watch = watch
+        self._with_segments = segments
+        self._blocks: dict[int, Block] = {}
+        self._pools: dict[int, MemPool] = {}
+
+    def run(self, loaded: int) -> Replayed:
+        """All that is on the tape."""
+        tape, gpu = self._tape, self._gpu
+        stretches: list[Stretch] = []
+        residents = tape.resident[loaded:]
+        if self._is_watched(LOADING):
+            stretches.append(self._watched(Span(LOADING, 0, 1, counted=False), residents, [0, len(residents)], [], follows=False))
+        else:
+            self._take_and_free(residents)
+        found = Replayed(Bytes.now(gpu.counters()), stretches=stretches, held=self._blocks)
+        for span in tape.spans:
+            if span.counted:
+                gpu.reset_peaks()
+            before = gpu.counters().retries
+            stretch = self._replayed(span, follows=bool(found.outcomes))
+            if stretch is not None:
+                stretches.append(stretch)
+            if span.counted:
+                now = gpu.counters()
+                outcome = Outcome(span.name, Bytes.peaks(now), Bytes.now(now), now.retries - before, stretch)
+                if stretch is not None:
+                    outcome.inactive_split, outcome.segments = now.inactive_split, gpu.segments()
+                found.outcomes.append(outcome)
+        if self._with_segments:
+            found.segments = gpu.segments()
+        return found
+
+    def _is_watched(self, name: str) -> bool:
+        return self._watch == "all" or name in self._watch
+
+    def _replayed(self, span: Span, *, follows: bool) -> Stretch | None:
+        """Make the requests of a span."""
+        tape = self._tape
+        first, end = tape.starts[span.first], tape.starts[span.end]
+        events: Sequence[int] = tape.events[first:end]
+        starts = [start - first for start in tape.starts[span.first : span.end + 1]]
+        is_last = end == len(tape.events)
+        actions = [replace(one, at=one.at - first) for one in tape.actions if first <= one.at < end or (is_last and one.at == end)]
+        if span.again and tape.kept:
+            kept = frozenset(tape.kept)
+            gone = [0, *accumulate(event in kept for event in events)]
+            starts = [start - gone[start] for start in starts]
+            actions = [replace(one, at=one.at - gone[one.at]) for one in actions]
+            events = [event for event in events if event not in kept]
+        if self._is_watched(span.name):
+            return self._watched(span, events, starts, actions, follows=follows)
+        for part, action in _between(events, actions):
+            self._take_and_free(part)
+            if action is not None:
+                self._act(action)
+        return None
+
+    def _take_and_free(self, events: Sequence[int]) -> None:
+        """Make requests without looking; what takes nothing leaves no trace in an allocator."""
+        malloc, free, sizes, blocks, streams = self._gpu.malloc, self._gpu.free, self._sizes, self._blocks, self._tape.streams
+        for event in events:
+            if event >= 0:
+                size = sizes[event]
+                if size:
+                    blocks[event] = malloc(size, streams[event]) if event in streams else malloc(size)
+            else:
+                block = blocks.pop(~event, None)
+                if block is not None:
+                    free(block)
+
+    def _watched(self, span: Span, events: Sequence[int], starts: Sequence[int], actions: Sequence[Action], *, follows: bool) -> Stretch:
+        """Make the requests of a span, and note what each does."""
+        gpu = self._gpu
+        held: dict[str, int] = {}
+        for slot in self._blocks:
+            held[self._tape.kinds[slot]] = held.get(self._tape.kinds[slot], 0) + self._sizes[slot]
+        found = Stretch(span, events, starts, gpu.counters().allocated, held, frozenset(self._blocks), follows)
+        found.reserved.append((0, gpu.reserved))
+        for part, action in _between(events, actions):
+            self._note(part, found)
+            if action is not None:
+                self._act(action)
+        return found
+
+    def _note(self, events: Sequence[int], found: Stretch) -> None:
+        gpu, sizes, blocks, streams = self._gpu, self._sizes, self._blocks, self._tape.streams
+        malloc, free, changes, addresses = gpu.malloc, gpu.free, found.blocks, found.addresses
+        reserved = found.reserved[-1][1]
+        for event in events:
+            if event >= 0:
+                size = sizes[event]
+                if not size:
+                    changes.append(0)
+                    addresses.append(0)
+                    continue
+                block = blocks[event] = malloc(size, streams[event]) if event in streams else malloc(size)
+                changes.append(block.size)
+                addresses.append(block.address)
+                if gpu.reserved != reserved:
+                    reserved = gpu.reserved
+                    found.reserved.append((len(changes) - 1, reserved))
+                    if self._with_segments:
+                        found.segments.append((len(changes) - 1, gpu.segments()))
+            else:
+                taken = blocks.pop(~event, None)
+                changes.append(0 if taken is None else -taken.size)
+                addresses.append(0 if taken is None else taken.address)
+                if taken is not None:
+                    free(taken)
+
+    def _act(self, action: Action) -> None:
+        gpu, what = self._gpu, action.what
+        match action.verb:
+            case "record":
+                if what in self._blocks:
+                    gpu.record_stream(self._blocks[what], action.other)
+            case "wait":
+                gpu.wait(what, action.other)
+            case "synchronize":
+                gpu.synchronize(None if what < 0 else what)
+            case "empty cache":
+                gpu.empty_cache()
+            case "begin pool":
+                if what not in self._pools:
+                    self._pools[what] = gpu.pool()
+                self._pools[what].begin()
+            case "end pool":
+                self._pools[what].end()
+            case "release pool":
+                self._pools.pop(what).release()
+
+
+def _between(events: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple[Sequence[int], Action | None]]:
+    """Requests with the action that follows them."""
+    at = 0
+    for action in actions:
+        yield events[at : action.at], action
+        at = action.at
+    yield (events[at:] if at else events), None

@@ -1,0 +1,492 @@
+"""What torch.cuda.memory_stats() will say: before the first forward, and at the peaks of the first and the second."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from irscope.devices import DeviceProfile, Target, target_of
+from irscope.devices.catalogue import all_devices
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.ir.bind import bind_option, input_option, lacks_shape, typed
+from irscope.ir.graph import Facet, Graph, Node, paused_gc
+from irscope.ir.program import Runtime
+from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
+from irscope.memory.moments import CATEGORIES, RESIDENT, ROUNDED, ROUNDING, Moments, moments, shown_size
+from irscope.memory.tape import End, Replayed, Unbounded
+from irscope.ops.spec import MemoryEvent
+from irscope.passes.alias import Alias, Aliases
+from irscope.passes.cuda.as_run import as_run
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.lifetimes.footprint import INSIDE, Footprint, Held, resident_row, shown_steps, tensor_row, unsized_row
+from irscope.passes.memory.tapes import COLD, WARM, ForwardTape, Load, forward_tape, loaded
+from irscope.passes.ranges import Lifetimes, Ranges
+from irscope.passes.shapes import Shapes
+from irscope.passes.sizes import CONVENTION, scale
+from irscope.passkit.base import Analysis, Pass, PassContext
+from irscope.passkit.manager import Manager
+from irscope.report.celltext import signed
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Mark, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity, derived, largest
+
+Moment: TypeAlias = Literal["before", "cold", "warm"]
+Counter: TypeAlias = Literal["requested", "allocated", "reserved"]
+Run: TypeAlias = Literal["first", "second"]
+
+
+def bracketed(counter: str, central: int, ends: tuple[int, int | None], note: str) -> Quantity:
+    """A counter of a replay with inexact sizes, between its values for their lower and upper bounds.
+
+    What is asked for never falls where a size rises, so that it is exact where both ends are the same. What is allocated and
+    reserved depends on the order of sizes: where a size is modelled these are modelled too, whatever the ends say.
+    """
+    low, high = min(central, ends[0]), None if ends[1] is None else max(central, ends[1])
+    if low == high:
+        return Quantity(central) if counter == "requested" else Quantity(central, Provenance.MODELLED, note=note)
+    return Quantity(central, Provenance.MODELLED, note=note, lo=low, hi=high)
+
+
+def fitting(fits: bool, target: Target, low: int | None, high: int | None, reserved: Quantity) -> Quantity:
+    """Whether something fits on a device; modelled where the answer differs within the interval of reserved memory."""
+    room = target.device.room_bytes
+    is_sure = room is None or low is None or all(end is not None and (end <= room) == fits for end in (low, high))
+    return Quantity(fits) if is_sure else derived(fits, reserved)
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """A model that is too large for the device."""
+
+    needed: Quantity
+    """Bytes that it needs, the CUDA context included."""
+    missing: Quantity
+    fitting: tuple[DeviceProfile, ...]
+    """Known devices with enough memory, the smallest first."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The program that the requests are derived from: as Python runs it, which may differ from the one in the file."""
+
+    load: list[Load]
+    lifetimes: Lifetimes
+    aliases: Aliases
+    types: Inferred
+
+    def tape(self, target: Target, known: Mapping[Node, Sequence[MemoryEvent]] | None = None) -> ForwardTape:
+        """What it asks for; `known` has precomputed requests of some nodes."""
+        return forward_tape(self.load, self.lifetimes, self.aliases, self.types, target, known)
+
+
+@dataclass
+class DeviceMemory:
+    """Counters of a CUDA device's allocator for a model, as far as they can be predicted."""
+
+    model: str
+    """Lifetime model."""
+    target: Target
+    steps: list[Node]
+    reason: str = ""
+    """Why there are no numbers."""
+    fix: str = ""
+    """What would make them known."""
+    basis: Basis | None = None
+    tape: ForwardTape | None = None
+    sizes: list[int] | None = None
+    """Bytes of each slot, as predicted; None where they depend on symbols."""
+    central: Replayed | None = None
+    low: Replayed | None = None
+    """Lower bound, where something is unknown or modelled; None where everything is exact."""
+    high: Replayed | None = None
+    """Upper bound; None where there is none."""
+    is_open: bool = False
+    """Whether sizes are data-dependent, so that there is only an interval."""
+    unbounded: str = ""
+    """Why there is no upper end."""
+    shortage: Shortage | None = None
+    findings: list[Diagnostic] = field(default_factory=list)
+
+    def counter(self, moment: Moment, counter: Counter) -> Quantity:
+        """One of the allocator's counters, with its interval."""
+        if self.central is None:
+            hint = f"; {typed(self.fix)} makes it known" if self.fix else ""
+            return Quantity(None, Provenance.UNKNOWN, note=f"{self.reason}{hint}")
+        central = self.central.at(moment, counter)
+        if self.low is None or moment == "before":
+            return Quantity(central)
+        ends = (self.low.at(moment, counter), None if self.high is None else self.high.at(moment, counter))
+        found = bracketed(counter, central, ends, self._why_open())
+        return replace(found, value=None, provenance=Provenance.UNKNOWN) if self.is_open else found
+
+    def worst(self, counter: Counter) -> Quantity:
+        """The larger peak of the first and the second forward."""
+        return largest([self.counter("cold", counter), self.counter("warm", counter)])
+
+    def computed(self, value: object) -> Quantity:
+        """A quantity derived from the whole replay, such as the free part of a segment."""
+        return derived(None if self.is_open else value, self.counter("cold", "allocated"), self.counter("cold", "reserved"))
+
+    @property
+    def fits(self) -> Quantity:
+        """Whether the device has enough memory; modelled where the answer differs within the interval."""
+        low, high = (None if one is None else one.worst("reserved") for one in (self.low, self.high))
+        return fitting(self.shortage is None, self.target, low, high, self.worst("reserved"))
+
+    def _why_open(self) -> str:
+        """Why there is an interval: the first reason."""
+        if self.unbounded:
+            return self.unbounded
+        spreads = self.tape.spreads if self.tape is not None else {}
+        return next((spread.reason for spread in spreads.values()), "some results are either views or copies of their operand")
+
+    def replay(self, total_memory: int | None, watch: Collection[str] | Literal["all"] = (), *, segments: bool = False) -> Replayed:
+        """The prediction once more, on a device with so much memory; raises OutOfMemory where PyTorch would."""
+        assert self.tape is not None and self.sizes is not None
+        return self.tape.replay(CachingAllocator.of(self.target, total_memory), self.sizes, watch, segments=segments)
+
+    @property
+    def run(self) -> Run:
+        """The forward with the higher peak of allocated bytes."""
+        central = self.central
+        return "second" if central is not None and central.at(WARM, "allocated") > central.at(COLD, "allocated") else "first"
+
+    @cached_property
+    def moments(self) -> Moments | None:
+        """The first forward step by step, computed on first use."""
+        return self._moments(COLD)
+
+    @cached_property
+    def highest(self) -> Moments | None:
+        """The forward with the higher peak, step by step."""
+        return self.moments if self.run == "first" else self._moments(WARM)
+
+    def _moments(self, moment: Moment) -> Moments | None:
+        tape, sizes, central = self.tape, self.sizes, self.central
+        stretch = None if central is None else central[moment].stretch
+        if tape is None or sizes is None or stretch is None:
+            return None
+        return moments(tape, stretch, CATEGORIES, sizes, tape.numbers("low"), tape.most())
+
+    @cached_property
+    def footprint(self) -> Footprint | None:
+        """The device's memory over the steps of the forward with the higher peak."""
+        return _footprint(self)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The pass.
+
+
+@dataclass(frozen=True)
+class CudaMemory(Analysis[DeviceMemory]):
+    """Predict the counters of PyTorch's CUDA allocator for loading a model and running it twice."""
+
+    name: ClassVar[str] = "cuda-memory"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
+    """Lifetime model, as in `liveness`."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> DeviceMemory:
+        target, sink = target_of(ctx.settings), ctx.sink
+        lifetimes = ctx.get(Ranges(model=self.model))
+        program = as_run(ctx.program, ctx.get(Shapes), target) if lifetimes.model == "eager" else None
+        if program is not None:
+            graph, ctx = program.graph, Manager(program, settings=ctx.settings)
+            lifetimes = ctx.get(Ranges(model=self.model))
+        result = DeviceMemory(lifetimes.model, target, lifetimes.steps)
+        if ctx.program.training is not None:
+            result.reason = "the graph is a training step and no forward: liveness and training have its counters"
+        elif target.device.capability is None:
+            result.reason = f"{target.device.title} is no CUDA device"
+        elif lifetimes.model not in ("eager", "jit") and ctx.program.traits.runtime is not Runtime.TORCH:
+            result.reason = f"PyTorch's allocator does not run a model of the kind {lifetimes.model}"
+            result.fix = "--passes 'liveness{model=eager}'"
+        else:
+            with paused_gc():
+                self._predict(graph, ctx, lifetimes, result)
+        for finding in result.findings:
+            sink.add(finding)
+        return result
+
+    def report(self, result: DeviceMemory, ctx: PassContext) -> Report:
+        return _report(self, result)
+
+    def _predict(self, graph: Graph, ctx: PassContext, lifetimes: Lifetimes, result: DeviceMemory) -> None:
+        load = loaded(graph)
+        if load is None:
+            result.reason = "the size of a parameter or an input is not known"
+            result.fix = " ".join(input_option(value) for value in graph.inputs if value.name and lacks_shape(value.type))
+            return
+        basis = result.basis = Basis(load, lifetimes, ctx.get(Alias()), ctx.get(Shapes))
+        tape = result.tape = basis.tape(result.target)
+        symbols = tape.symbols()
+        named = [symbol for symbol in symbols if not symbol.is_unknown]
+        if named:
+            result.reason = f"sizes depend on {', '.join(map(str, named))}"
+            result.fix = bind_option(named)
+            return
+        result.is_open = bool(symbols or lifetimes.unsized)
+        result.sizes = tape.numbers("central")
+        device = result.target.device
+        try:
+            result.central, fits = result.replay(device.room_bytes, (COLD, WARM)), True
+        except OutOfMemory:
+            result.central, fits = result.replay(BOUNDLESS, (COLD, WARM)), False
+        self._bracket(ctx, basis, result)
+        if not fits:
+            result.shortage = _shortage(device, result.worst("reserved"))
+            result.findings.append(_does_not_fit(device, result.shortage))
+
+    def _bracket(self, ctx: PassContext, basis: Basis, result: DeviceMemory) -> None:
+        """The least and the most, where something is not known."""
+        assert result.tape is not None
+        tapes, lifetimes = [result.tape], basis.lifetimes
+        if lifetimes.undecided:
+            other = Basis(basis.load, ctx.get(Ranges(model=self.model, undecided="share")), ctx.get(Alias(undecided="share")), basis.types)
+            tapes.append(other.tape(result.target))
+        if len(tapes) == 1 and result.tape.is_exact and not result.is_open:
+            return
+        result.low = min((_end(result, tape, "low") for tape in tapes), key=_asked_first)
+        if lifetimes.unsized:
+            result.unbounded = f"the size of {lifetimes.unsized[0].name or 'a tensor'} is not known"
+            return
+        try:
+            result.high = max([_end(result, tape, "high") for tape in tapes], key=_asked_first)
+        except Unbounded as error:
+            result.unbounded = str(error)
+
+
+def _end(result: DeviceMemory, tape: ForwardTape, end: End) -> Replayed:
+    """One end of what is possible; nothing is run again where it is what is predicted."""
+    assert result.central is not None
+    sizes = tape.numbers(end)
+    if tape is result.tape and sizes == result.sizes:
+        return result.central
+    return tape.replay(CachingAllocator.of(result.target, BOUNDLESS), sizes)
+
+
+def _asked_first(outcome: Replayed) -> int:
+    return outcome.at(COLD, "requested")
+
+
+def _shortage(device: DeviceProfile, reserved: Quantity) -> Shortage:
+    wanted = reserved.value if isinstance(reserved.value, int) else reserved.ends[0] or 0
+    larger = [one for one in all_devices() if one.capability is not None and (one.room_bytes or 0) >= wanted]
+    larger.sort(key=lambda one: (one.memory_bytes or 0, one.name))
+    return Shortage(reserved + device.context_most, reserved - (device.room_bytes or 0), tuple(larger))
+
+
+def _does_not_fit(device: DeviceProfile, shortage: Shortage) -> Diagnostic:
+    names = ", ".join(one.title for one in shortage.fitting[:3])
+    return Diagnostic(
+        Severity.WARNING,
+        "IRS302",
+        f"the model does not fit on {device.title}: it needs {signed(shortage.needed, Kind.BYTES)} with the CUDA context, "
+        f"{signed(shortage.missing, Kind.BYTES)} more than there are",
+        hint=f"it fits on {names}" if names else "no device that irscope knows has as much; a smaller batch or a smaller type needs less",
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# The device's memory at each step of a forward: the parts that add up to the allocated bytes.
+
+_RUNS = {"first": "first forward", "second": "second forward"}
+
+
+def _footprint(memory: DeviceMemory) -> Footprint | None:
+    """Allocated bytes in the forward with the higher peak; None where unknown."""
+    moments, tape, sizes = memory.highest, memory.tape, memory.sizes
+    if moments is None or tape is None or sizes is None:
+        return None
+    rows = _Rows(memory, moments, tape, sizes)
+    run = _RUNS[memory.run]
+    what = f"torch.cuda.max_memory_allocated() of the {run} on {memory.target.text}, the higher of the first two"
+    peak = memory.worst("allocated")
+    columns: dict[str, list[Quantity | int]] = moments.columns()
+    if not memory.steps:
+        # A model without steps has its weights all the same.
+        held = moments.stretch.held
+        columns = {category: [held.get(category, 0)] for category in columns}
+        columns[ROUNDING] = [moments.stretch.allocated - sum(held.values())]
+    return Footprint("device", what, run, memory.steps, columns, moments.allocated, peak, moments.peak_step, rows.at, moments.is_sure)
+
+
+class _Rows:
+    """What is allocated at a step, as rows."""
+
+    def __init__(self, memory: DeviceMemory, moments: Moments, tape: ForwardTape, sizes: list[int]) -> None:
+        self._basis = memory.basis
+        self._moments = moments
+        self._is_second = memory.run == "second"
+        self._tape = tape
+        self._sizes = sizes
+        self._steps = memory.steps
+        self._resident = frozenset(tape.resident)
+        self._names: dict[str, list[str]] = {}
+        for slot in tape.resident:
+            self._names.setdefault(tape.kinds[slot], []).append(tape.labels[slot])
+        starts = np.searchsorted(np.array(tape.starts, dtype=np.int64), np.arange(len(tape.events)), side="right") - 1
+        self._taken_at = {event: step for event, step in zip(tape.events, starts.tolist(), strict=True) if event >= 0}
+
+    def at(self, step: int) -> list[Held]:
+        """All that adds up to what is allocated at the highest moment of the step."""
+        moments, count = self._moments, len(self._steps)
+        held = moments.stretch.held
+        rows = [resident_row(category, self._names[category], held[category], count) for category in RESIDENT if held.get(category)]
+        if not count:
+            rounding = moments.stretch.allocated - sum(held.values())
+            return [*rows, Held("rounding", ROUNDING, rounding, 0, 0, ROUNDED)] if rounding else rows
+        rows += [self._row(slot, step) for slot in moments.alive(step) if self._sizes[slot] and slot not in self._resident]
+        unsized = self._basis.lifetimes.unsized_ranges if self._basis is not None else ()
+        rows += [unsized_row(self._steps, one, step) for one in unsized if one.born <= step <= one.dies]
+        uncertain = moments.column(ROUNDING)[step]
+        size = moments.allocated[step] - sum(scale(row.size) for row in rows)
+        if size:
+            shown = uncertain if isinstance(uncertain, Quantity) else None
+            rows.append(Held("rounding", ROUNDING, size, step, step, ROUNDED, shown=shown))
+        return rows
+
+    def _row(self, slot: int, step: int) -> Held:
+        tape, size = self._tape, self._sizes[slot]
+        shown = shown_size(tape, slot, size)
+        one = tape.owners.get(slot)
+        if one is not None:
+            return tensor_row(self._steps, one, step, size, shown)
+        born = self._taken_at[slot]
+        node = self._steps[born]
+        label, category = tape.labels[slot], tape.kinds[slot]
+        if slot not in tape.kept:
+            return Held(label, category, size, step, step, INSIDE, node.name, node, None, shown)
+        if self._is_second:
+            return Held(label, category, size, 0, len(self._steps), "kept from the first forward", "", node, None, shown)
+        return Held(label, category, size, born, len(self._steps), f"kept once {node.name} has asked for it", "", node, None, shown)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The report.
+
+_MOMENTS: tuple[Moment, ...] = ("before", "cold", "warm")
+COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
+UNITS = {group: Kind.BYTES for group in ("device_peak", "before", "cold", "warm", "fragmentation")}
+
+
+def _report(subject: Pass, memory: DeviceMemory) -> Report:
+    """Everything about the allocator."""
+    return Report(
+        pass_name=subject.name,
+        options=subject.text,
+        summary={"model": memory.model, **peak_summary(memory), **counters_summary(memory)},
+        units=UNITS,
+        tables=(*_alive(memory), *_segments(memory)),
+        series=_series(memory),
+        coverage=Coverage(1 if memory.central is not None and not memory.is_open else 0, 1),
+        notes=(CONVENTION, *(() if memory.footprint is None else (memory.footprint.note,)), *counters_notes(memory)),
+    )
+
+
+def peak_summary(memory: DeviceMemory) -> dict[str, object]:
+    """The device's peak with its parts; where it is unknown, why."""
+    found = memory.footprint
+    return {"device_peak_bytes": memory.worst("allocated")} if found is None else found.summary()
+
+
+def _alive(memory: DeviceMemory) -> tuple[Table, ...]:
+    """What is alive at the device's peak."""
+    found = memory.footprint
+    return () if found is None else (found.alive(0),)
+
+
+def counters_summary(memory: DeviceMemory) -> dict[str, object]:
+    """What reports of `liveness` and `cuda-memory` have in common."""
+    target = memory.target
+    found: dict[str, object] = {"device": target.device.name, "torch": "{}.{}".format(*target.torch)}
+    if target.alloc_conf:
+        found["alloc_conf"] = target.alloc_conf
+    for moment in _MOMENTS:
+        found[moment] = {counter: memory.counter(moment, counter) for counter in COUNTERS}
+    found["workspace_bytes"] = _workspace(memory)
+    central, moments = memory.central, memory.moments
+    if central is None or moments is None:
+        return found
+    found["fits"] = memory.fits
+    if memory.shortage is not None:
+        found["missing_bytes"] = memory.shortage.missing
+    found["fragmentation"] = {
+        "reserved_not_allocated": memory.computed(central.at(COLD, "reserved") - central.at(COLD, "allocated")),
+        "inactive_split": memory.computed(central[COLD].inactive_split),
+    }
+    return found
+
+
+def counters_notes(memory: DeviceMemory) -> tuple[str, ...]:
+    """Notes on the meaning of the numbers."""
+    if memory.central is None:
+        hint = f"; {typed(memory.fix)} makes them known" if memory.fix else ""
+        return (f"no counters of the allocator: {memory.reason}{hint}",)
+    return (
+        f"before, cold and warm are torch.cuda.memory_stats() on {memory.target.text}: current once the model and its inputs are there, "
+        "then the peaks of a first and a second forward under no_grad",
+    )
+
+
+def _workspace(memory: DeviceMemory) -> object:
+    """The part of the first forward's peak that is modelled."""
+    moments = memory.moments
+    if moments is None:
+        return Quantity(None, Provenance.UNKNOWN, note=memory.reason)
+    spreads = memory.tape.spreads.values() if memory.tape is not None else ()
+    reason = next((spread.reason for spread in spreads if spread.modelled), "")
+    if not reason or memory.counter("cold", "requested").provenance is Provenance.EXACT:
+        return 0
+    assert memory.central is not None
+    more = None if memory.high is None else _asked_first(memory.high) - _asked_first(memory.central)
+    most = None if more is None else max(more + moments.modelled, 0)
+    return Quantity(moments.modelled, Provenance.MODELLED, note=reason, lo=0, hi=most)
+
+
+def _segments(memory: DeviceMemory) -> tuple[Table, ...]:
+    """The segments of the allocator after the first forward."""
+    if memory.central is None:
+        return ()
+    rows = [
+        (
+            number,
+            "small" if segment.small else "large",
+            segment.size,
+            used,
+            segment.size - used,
+            max((block.size for block in segment.blocks if block.state == "inactive"), default=0),
+            len(segment.blocks),
+        )
+        for number, segment in enumerate(memory.central[COLD].segments)
+        for used in (sum(block.size for block in segment.blocks if block.state != "inactive"),)
+    ]
+    where = memory.computed(0).provenance
+    sizes = [Column(key, Kind.BYTES, provenance=where) for key in ("size", "allocated", "free", "largest_free")]
+    columns = [Column("segment", Kind.INDEX), Column("pool"), *sizes, Column("blocks", Kind.COUNT, provenance=where)]
+    return (Table.of(rows, columns=columns, title="segments after the first forward"),)
+
+
+def _series(memory: DeviceMemory) -> tuple[Series, ...]:
+    """Allocated bytes by category over the steps of the forward with the higher peak, with the allocator's counters."""
+    found, moments = memory.footprint, memory.highest
+    if found is None or moments is None or not memory.steps:
+        return ()
+    steps = shown_steps(moments.allocated)
+    columns: dict[str, Sequence[object]] = {}
+    columns |= {
+        "requested": moments.requested(),
+        "allocated": moments.counted(moments.allocated),
+        "reserved": moments.counted(moments.reserved),
+    }
+    data: dict[str, list[object]] = {"step": [*steps], **{key: [column[step] for step in steps] for key, column in columns.items()}}
+    counters = tuple(Column(name, Kind.BYTES) for name in columns)
+    mark = (Mark(moments.peak_step, "peak"),)
+    return (*found.series(), Series(f"allocator, {found.run}", Column("step", Kind.COUNT), counters, data, marks=mark, stacked=False))

@@ -1,0 +1,331 @@
+"""What a training step needs: the allocator's counters for the first and for later steps, and bytes by category over the phases."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irscope.devices import Target, target_of
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.ir.graph import Facet, Graph, Node, paused_gc
+from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
+from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, shown_size
+from irscope.memory.tape import Bytes, Outcome, Replayed
+from irscope.passes.lifetimes.footprint import INSIDE, Footprint, Held
+from irscope.passes.memory.cuda import Counter, bracketed, fitting
+from irscope.passes.memory.tapes import StepTape, step_tape
+from irscope.passes.sizes import CONVENTION
+from irscope.passes.training.needed import trace_in
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Mark, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Quantity, derived, largest, quantity
+from irscope.training.trace import CATEGORIES, PHASES, Phase, Piece, StepOp, Trace
+
+When: TypeAlias = Literal["peak", "after"]
+
+
+@dataclass
+class StepMemory:
+    """The memory of a captured training on a device."""
+
+    trace: Trace
+    target: Target
+    tape: StepTape
+    sizes: list[int]
+    """Bytes of each slot, as predicted."""
+    central: Replayed
+    moments: Moments
+    """The steady step operator by operator."""
+    fits: bool
+    low: Replayed | None = None
+    """The least that is possible in each step, where sizes are not known or modelled; None where everything is exact."""
+    high: Replayed | None = None
+    """The most; None where nothing bounds it."""
+
+    @property
+    def before(self) -> Bytes:
+        """Once parameters, buffers and inputs are on the device."""
+        return self.central.before
+
+    @property
+    def steps(self) -> list[Outcome]:
+        """What is counted in each step."""
+        return self.central.outcomes
+
+    @property
+    def steady(self) -> Outcome:
+        """The step that stands for all later ones."""
+        return self.steps[-1]
+
+    @property
+    def alive(self) -> dict[str, NDArray[np.int64]]:
+        """For each operator of the steady step, bytes by category at its highest moment: they add up to what is allocated."""
+        columns = self.moments.columns()
+        return {category: np.array([quantity(cell).value for cell in column], dtype=np.int64) for category, column in columns.items()}
+
+    @property
+    def total(self) -> NDArray[np.int64]:
+        """For each operator of the steady step, the most that is allocated."""
+        return np.array(self.moments.allocated, dtype=np.int64)
+
+    @property
+    def peak_step(self) -> int:
+        """The operator of the steady step at which most is allocated, counted from the step's first."""
+        return self.moments.peak_step
+
+    def counter(self, counter: Counter, step: int = -1, when: When = "peak") -> Quantity:
+        """What one of the allocator's counters says of a step, with the interval it lies in; the last step stands for all later ones."""
+
+        def read(replayed: Replayed) -> int:
+            found: int = getattr(getattr(replayed.outcomes[step], when), counter)
+            return found
+
+        central = read(self.central)
+        if self.low is None or (when == "after" and counter == "requested" and self.tape.is_passing):
+            return Quantity(central)
+        return bracketed(counter, central, (read(self.low), None if self.high is None else read(self.high)), self._why_open())
+
+    def worst(self, counter: Counter) -> Quantity:
+        """The most of all steps."""
+        return largest(self.counter(counter, step) for step in range(len(self.steps)))
+
+    @property
+    def verdict(self) -> Quantity:
+        """Whether the steps fit; modelled where it may be otherwise within what is possible."""
+        low, high = (None if one is None else one.worst("reserved") for one in (self.low, self.high))
+        return fitting(self.fits, self.target, low, high, self.worst("reserved"))
+
+    def at_peak(self) -> dict[str, Quantity]:
+        """Bytes by category at the peak, the rounding of blocks too; they add up to it."""
+        return {category: self.moments.at_peak(category) for category in (*CATEGORIES, ROUNDING)}
+
+    def phase_peaks(self) -> dict[Phase, Quantity]:
+        """The most that is allocated in each phase of the steady step."""
+        phases = [op.phase for op in self.trace.in_step(self.trace.steady)]
+        total = self.moments.counted(self.moments.allocated)
+        return {phase: largest(total[at] for at, one in enumerate(phases) if one == phase) for phase in PHASES}
+
+    def _why_open(self) -> str:
+        spreads = list(self.tape.spreads.values())
+        return next((spread.reason for spread in spreads if self.high is None and spread.high is None), spreads[0].reason)
+
+
+def replay_steps(trace: Trace, target: Target) -> StepMemory:
+    """Run the steps through the allocator; on a boundless device where they do not fit."""
+    tape = step_tape(trace, target)
+    sizes, steady = tape.numbers("central"), (trace.steady.name,)
+
+    def replay(sizes: Sequence[int], room: int | None, watch: Collection[str] = ()) -> Replayed:
+        return tape.replay(CachingAllocator.of(target, room), sizes, watch)
+
+    try:
+        central, fits = replay(sizes, target.device.room_bytes, steady), True
+    except OutOfMemory:
+        central, fits = replay(sizes, BOUNDLESS, steady), False
+    least, most = (sizes, sizes) if tape.is_exact else (tape.numbers("low"), tape.most())
+    stretch = central.outcomes[-1].stretch
+    assert stretch is not None
+    found = StepMemory(trace, target, tape, sizes, central, moments(tape, stretch, CATEGORIES, sizes, least, most), fits)
+    if not tape.is_exact:
+        found.low, found.high = (None if ends is None else replay(ends, BOUNDLESS) for ends in (least, most))
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# The device's memory at each operator of the steady step: the parts that add up to the allocated bytes.
+
+_WHY = {
+    "parameter": "loaded with the model",
+    "buffer": "loaded with the model",
+    "input": "given by the caller",
+    "optimizer state": "kept by the optimizer",
+}
+
+
+def step_footprint(memory: StepMemory, nodes: Sequence[Node]) -> Footprint:
+    """Memory over the operators of the steady step, each of which is a node of the program's graph."""
+    moments = memory.moments
+    what = f"torch.cuda.max_memory_allocated() of the steady step on {memory.target.text}: every step after the first few"
+    peak, rows = memory.counter("allocated"), _Rows(memory, nodes)
+    return Footprint("device", what, "steady step", nodes, moments.columns(), moments.allocated, peak, moments.peak_step, rows.at)
+
+
+class _Rows:
+    """What is alive at an operator, as rows."""
+
+    def __init__(self, memory: StepMemory, nodes: Sequence[Node]) -> None:
+        self._memory = memory
+        self._nodes = nodes
+        self._first = memory.trace.steady.first
+        self._ops: Sequence[StepOp] = memory.trace.in_step(memory.trace.steady)
+        self._uses: dict[Piece, list[int]] = {}
+        for step, op in enumerate(self._ops):
+            for piece in dict.fromkeys((*op.reads, *op.writes)):
+                self._uses.setdefault(piece, []).append(step)
+
+    def at(self, step: int) -> list[Held]:
+        """All that adds up to what is allocated at the highest moment of an operator."""
+        moments, sizes = self._memory.moments, self._memory.sizes
+        if not len(moments.allocated):
+            return []
+        rows = [self._row(slot, step) for slot in moments.alive(step) if sizes[slot]]
+        rounding = moments.column(ROUNDING)[step]
+        size = moments.allocated[step] - sum(int(str(row.size)) for row in rows)
+        if size:
+            rows.append(Held(ROUNDING, ROUNDING, size, step, step, ROUNDED, shown=rounding if isinstance(rounding, Quantity) else None))
+        return rows
+
+    def _row(self, slot: int, step: int) -> Held:
+        tape, size = self._memory.tape, self._memory.sizes[slot]
+        shown = shown_size(tape, slot, size)
+        piece = tape.owners.get(slot)
+        if piece is None:
+            return self._own(slot, step, size, shown)
+        end = len(self._ops)
+        born = 0 if piece.born is None else max(piece.born - self._first, 0)
+        dies = end if piece.died is None else min(piece.died - 1 - self._first, end)
+        made = None if piece.born is None or piece.born < self._first else self._node(born)
+        why: str | partial[str] = _WHY.get(piece.category) or partial(self._why, piece, born, step)
+        return Held(piece.name, piece.category, size, born, dies, why, node=made, shown=shown)
+
+    def _own(self, slot: int, step: int, size: int, shown: Quantity | None) -> Held:
+        """What a kernel or a library takes for itself."""
+        moments, label, category = self._memory.moments, self._memory.tape.labels[slot], self._memory.tape.kinds[slot]
+        begins, ends = moments.lives
+        end = len(self._ops)
+        if slot in moments.stretch.before:
+            return Held(label, category, size, 0, end, "kept from an earlier step", shown=shown)
+        if ends[slot] < len(moments.stretch.events):
+            return Held(label, category, size, step, step, INSIDE, self._ops[step].name, self._node(step), None, shown)
+        born = bisect_right(moments.stretch.starts, int(begins[slot])) - 1
+        return Held(
+            label, category, size, born, end, f"kept once {self._ops[born].name} has asked for it", "", self._node(born), None, shown
+        )
+
+    def _why(self, piece: Piece, born: int, step: int) -> str:
+        if born == step and piece.born is not None and piece.born >= self._first:
+            return "made here"
+        uses = self._uses.get(piece, [])
+        at = bisect_left(uses, step)
+        if at == len(uses):
+            return "held by autograd or by Python"
+        return "read here" if uses[at] == step else f"used later by {self._ops[uses[at]].name}"
+
+    def _node(self, step: int) -> Node | None:
+        return self._nodes[step] if step < len(self._nodes) else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# The pass.
+
+_MOST_POINTS = 10_000
+_COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
+
+
+@dataclass(frozen=True)
+class TrainingMemory(Analysis[StepMemory]):
+    """Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases."""
+
+    name: ClassVar[str] = "training"
+    reads: ClassVar[tuple[Facet, ...]] = ()
+
+    top: int = 10
+    """Rows of the table of what is largest at the peak."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> StepMemory:
+        with paused_gc():
+            memory = replay_steps(trace_in(ctx.program), target_of(ctx.settings))
+        for source, count in memory.tape.unknown.items():
+            ctx.sink.add(
+                Diagnostic(
+                    Severity.WARNING,
+                    "IRS382",
+                    f"what {source} takes besides its results is not known and counts as nothing",
+                    source,
+                    count=count,
+                ),
+                about=source,
+            )
+        if not memory.fits:
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS383", f"the step does not fit on {memory.target.device.title}"))
+        return memory
+
+    def report(self, result: StepMemory, ctx: PassContext) -> Report:
+        return _report(self, result, list(ctx.program.graph))
+
+
+def _report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node]) -> Report:
+    trace = memory.trace
+    ops = trace.in_step(trace.steady)
+    peak_op = ops[memory.peak_step] if ops else None
+    known = sum(op.call is not None or op.is_view for op in ops)
+    found = step_footprint(memory, nodes)
+    peak = found.summary()
+    summary: dict[str, object] = {
+        **{key: value for key, value in peak.items() if key != "device_peak_node"},
+        "device_peak_node": derived(peak_op.name if peak_op is not None else "", found.peak),
+        "device_peak_phase": derived(peak_op.phase if peak_op is not None else "", found.peak),
+        "optimizer": trace.optimizer,
+        **{key: value for key, value in trace.settings.items() if value not in ("", None)},
+        "device": memory.target.device.name,
+        "torch": "{}.{}".format(*memory.target.torch),
+        "before": _counters(memory.before),
+        "first_step": {counter: memory.counter(counter, 0) for counter in _COUNTERS},
+        "steady_step": {counter: memory.counter(counter) for counter in _COUNTERS},
+        "after": {counter: memory.counter(counter, when="after") for counter in _COUNTERS},
+        "phase_peak": dict(memory.phase_peaks()),
+        "operators_count": len(ops),
+        "fits": memory.verdict,
+    }
+    units = {key: Kind.BYTES for key in ("device_peak", "before", "first_step", "steady_step", "after", "phase_peak")}
+    notes = [
+        CONVENTION,
+        found.note,
+        f"counters are those of torch.cuda.memory_stats() on {memory.target.text}: peaks of the first step and of every later one",
+    ]
+    for reason in dict.fromkeys(spread.reason for spread in memory.tape.spreads.values()):
+        labels = {memory.tape.labels[slot] for slot, spread in memory.tape.spreads.items() if spread.reason == reason}
+        notes.append(f"modelled, as {reason}: {'; '.join(sorted(labels))}")
+    return Report(
+        pass_name=subject.name,
+        options=subject.text,
+        summary=summary,
+        units=units,
+        tables=(_steps(memory), found.alive(subject.top)),
+        series=_timeline(memory, found),
+        coverage=Coverage(known, len(ops), tuple(memory.tape.unknown)),
+        notes=tuple(notes),
+    )
+
+
+def _counters(bytes_: Bytes) -> dict[str, int]:
+    return {"requested": bytes_.requested, "allocated": bytes_.allocated, "reserved": bytes_.reserved}
+
+
+def _steps(memory: StepMemory) -> Table:
+    columns_of: list[tuple[Counter, When]] = [*((one, "peak") for one in _COUNTERS), ("requested", "after"), ("allocated", "after")]
+    rows = [(one.name, *(memory.counter(counter, number, when) for counter, when in columns_of)) for number, one in enumerate(memory.steps)]
+    columns = ("step", "requested:bytes", "allocated:bytes", "reserved:bytes", "requested_after:bytes", "allocated_after:bytes")
+    return Table.of(rows, columns, "Peak of each step")
+
+
+def _timeline(memory: StepMemory, found: Footprint) -> tuple[Series, ...]:
+    """Bytes by category at each operator of the steady step, with its phases."""
+    ops = memory.trace.in_step(memory.trace.steady)
+    marks: list[Mark] = []
+    before = ""
+    for at, op in enumerate(ops):
+        if op.phase != before and op.phase == "backward":
+            marks.append(Mark(at, "backward"))
+        if op.phase != before and op.phase == "optimizer" and at > len(ops) // 2:
+            marks.append(Mark(at, "optimizer"))
+        before = op.phase
+    return tuple(replace(one, marks=(*one.marks, *marks)) for one in found.series())

@@ -1,0 +1,96 @@
+"""A tape is replayed as it was written: spans with peaks of their own, streams, pools, and what happened to each request."""
+
+from __future__ import annotations
+
+import pytest
+
+from irscope.ir.dims import parse_dim
+from irscope.memory.caching import CachingAllocator, OutOfMemory
+from irscope.memory.tape import LOADING, Span, Spread, Tape, Unbounded
+
+MIB = 1 << 20
+
+
+def two_forwards() -> Tape[str]:
+    """A weight, and a forward that keeps a workspace, run twice."""
+    tape: Tape[str] = Tape()
+    tape.load(3 * MIB, "parameter", "w")
+    made, workspace, nothing = (
+        tape.slot(2 * MIB, "activation", "x"),
+        tape.slot(MIB // 2, "workspace", "lib"),
+        tape.slot(0, "activation", "e"),
+    )
+    tape.kept.append(workspace)
+    tape.owners[made] = "x"
+    tape.starts = [0, 1, 5]
+    tape.events = [made, workspace, nothing, ~nothing, ~made]
+    tape.spans = [Span("cold", 0, 2), Span("warm", 0, 2, again=True)]
+    return tape
+
+
+def test_spans_have_peaks_of_their_own_and_what_is_kept_is_taken_once() -> None:
+    tape = two_forwards()
+    found = tape.replay(CachingAllocator(), tape.numbers("central"))
+    assert found.before.requested == 3 * MIB
+    assert [one.peak.requested for one in found.outcomes] == [5.5 * MIB, 5.5 * MIB]
+    assert [one.after.requested for one in found.outcomes] == [3.5 * MIB, 3.5 * MIB]
+    assert found.at("before", "requested") == 3 * MIB and found.at("warm", "requested") == found.worst("requested") == 5.5 * MIB
+    assert sorted(found.held) == [0, 2]
+    assert found.stretches == [] and found.outcomes[0].stretch is None
+
+
+def test_a_watched_span_is_noted_request_by_request() -> None:
+    tape = two_forwards()
+    found = tape.replay(CachingAllocator(), tape.numbers("central"), "all", segments=True)
+    loading, cold, warm = found.stretches
+    assert (loading.span.name, loading.blocks) == (LOADING, [3 * MIB])
+    assert cold.blocks == [2 * MIB, MIB // 2, 0, 0, -2 * MIB]
+    assert warm.blocks == [2 * MIB, 0, 0, -2 * MIB]
+    assert (cold.starts, warm.starts) == ([0, 1, 5], [0, 1, 4])
+    assert (cold.held, warm.held) == ({"parameter": 3 * MIB}, {"parameter": 3 * MIB, "workspace": MIB // 2})
+    assert (cold.follows, warm.follows) == (False, True)
+    assert cold.addresses[0] == cold.addresses[-1] == warm.addresses[0] != 0
+    assert [place for place, _ in cold.segments] == [1]
+    assert found.segments == found["warm"].segments
+
+
+def test_streams_events_and_pools_are_part_of_the_tape() -> None:
+    tape: Tape[str] = Tape()
+    main, side = tape.slot(1000, "activation", "x"), tape.slot(1000, "activation", "y", stream=1)
+    inside, again = tape.slot(1000, "activation", "in the pool"), tape.slot(1000, "activation", "z")
+    tape.events += [main, side]
+    tape.act("record", main, 1)
+    tape.events.append(~main)
+    tape.act("begin pool", 7)
+    tape.events.append(inside)
+    tape.act("end pool", 7)
+    tape.events.append(again)
+    tape.act("wait", 0, 1)
+    tape.act("synchronize", 0)
+    tape.starts = [0, len(tape.events)]
+    tape.spans = [Span("step", 0, 1)]
+    gpu = CachingAllocator(pending_frees="synchronize")
+    found = tape.replay(gpu, tape.numbers("central"), "all")
+    assert [(one.stream, one.pool) for one in gpu.segments()] == [(0, 0), (1, 0), (0, 1)]
+    _, step = found.stretches
+    first, _, _, _, last = step.addresses
+    assert last != first  # stream 1 was not done with it
+    assert gpu.malloc(1000).address == first
+
+
+def test_a_tape_without_room_runs_out_where_an_allocator_does() -> None:
+    tape = two_forwards()
+    with pytest.raises(OutOfMemory):
+        tape.replay(CachingAllocator(total_memory=20 * MIB), tape.numbers("central"))
+
+
+def test_sizes_are_numbers_formulas_or_intervals() -> None:
+    tape: Tape[str] = Tape()
+    size = parse_dim("batch") * 4
+    tape.events = [tape.slot(size, "activation", "x"), tape.slot(10, "workspace", "w")]
+    tape.spreads[1] = Spread(0, None, "it is chosen on the device", modelled=True)
+    assert [str(one) for one in tape.symbols()] == ["batch"]
+    assert tape.formulas("low") == [size, 0]
+    assert not tape.is_exact and not tape.is_passing and tape.most() is None
+    with pytest.raises(Unbounded, match="chosen on the device"):
+        tape.formulas("high")
