@@ -22,7 +22,7 @@ from irscope.ir.graph import Graph, Names, Role, paused_gc
 from irscope.ir.places import FileRegion, Payload
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, tensor
-from irscope.weights.folder import Forbidden, ModelFolder
+from irscope.weights.source import Forbidden, ModelFolder
 
 # -- the table of weights ----------------------------------------------------------------------------------------------
 

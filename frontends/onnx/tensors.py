@@ -20,7 +20,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Role
 from irscope.ir.places import Blob, FileRegion, Literal, Payload, Scalar
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.weights.folder import DataFile, Forbidden, ModelFolder
+from irscope.weights.source import DataFile, Forbidden, ModelFolder
 
 MOST_LITERAL = 1024
 """Integers, truth values and strings of up to so many elements stand in the graph."""

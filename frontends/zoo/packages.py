@@ -21,7 +21,7 @@ from irscope.frontends.zoo.names import PACKAGES, Name, parse_name
 from irscope.frontends.zoo.recipes import DEFAULT_SIZES, Recipe, Wanted
 from irscope.ir.dtypes import DType
 from irscope.ir.program import WEIGHTS, Assumed
-from irscope.weights.folder import Forbidden, ModelFolder
+from irscope.weights.source import Forbidden, ModelFolder
 
 if TYPE_CHECKING:
     import torch

@@ -10,8 +10,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from irscope.devices.profile import DeviceProfile
-from irscope.devices.record import parse_profile, read_profile
+from irscope.devices.profile import DeviceProfile, parse_profile, read_profile
 from irscope.errors import UsageError
 from irscope.files import config_folder
 from irscope.plugins import plugins

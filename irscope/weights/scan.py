@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections import deque
@@ -13,12 +14,10 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from irscope.weights.elements import WIDE, is_narrow, packed_bytes
-from irscope.weights.patterns import OUTLIER, element_counts, narrow_statistics, wide_shape
-from irscope.weights.result import Spectrum, TensorStatistics, Unread
+from irscope.weights.elements import WIDE, Floats, is_narrow, packed_bytes
+from irscope.weights.result import OUTLIER, Spectrum, TensorStatistics, Unread, element_counts, narrow_statistics, wide_shape
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.structure import Structure
-from irscope.weights.tensors import Stored
+from irscope.weights.tensors import Stored, Structure, decode
 from irscope.weights.window import Part, Window
 
 Tick: TypeAlias = Callable[[int, int, str], None]
@@ -302,7 +301,7 @@ def spectra(
     tick: Tick | None = None,
 ) -> None:
     """Add the spectral norm of every matrix to its statistics."""
-    from irscope.weights.spectral import spectrum
+    from irscope.weights.scan import spectrum
 
     pairs = [(tensor, made) for tensor, made in zip(tensors, found, strict=True) if isinstance(tensor, Stored)]
     jobs = [(tensor, made) for tensor, made in pairs if isinstance(made, TensorStatistics)]
@@ -319,3 +318,163 @@ def spectra(
         calls = (lambda t=tensor, m=made: one(t, m) for tensor, made in jobs)
         for (_, made), spectral in zip(jobs, pool.map(calls), strict=True):
             made.spectrum = spectral
+
+
+# ----------------------------------------------------------------------------------------------------
+# The largest singular value of a matrix by Lanczos iteration on AᵀA, reading its rows as a stream.
+#
+# Power iteration on a dense random matrix is 1 to 2 % low after thirty steps: its largest singular values lie close together. Lanczos takes
+# the best vector of all that the same steps have made, and tells how far that still is from being one of A's own.
+
+_ENOUGH = 1e-4
+_CHECK_EVERY = 4
+"""Iterations between two computations of the small matrix's eigenvalues, which take cubic time."""
+_MOST_KEPT = 1 << 25
+"""Numbers of all vectors together; with more the iteration starts again from the best it has found."""
+_ROUNDING = 1 + 1e-12
+"""What sums of so many products may be off."""
+_DOUBT = 1e-3
+"""How likely the upper end of an iteration that has not converged may be too low."""
+
+
+def spectrum(tensor: Stored, made: TensorStatistics, window: Window, iterations: int, advance: Callable[[int], None]) -> Spectrum | None:
+    """The spectral norm of a tensor as a matrix of its rows; None for what is no matrix of finite numbers.
+
+    The residual is |AᵀAv - σ²v| / σ²: some singular value is that close to σ, in relative terms. The largest is at least σ, which is |Av|
+    of a unit vector.
+    """
+    axes = tensor.axes
+    if axes is None or min(axes.rows, axes.row) < 2 or made.finite < made.count or tensor.window % axes.row or not made.absmax:
+        return None
+    largest, row = made.absmax, axes.row
+
+    def gram(vector: Floats) -> Floats:
+        product = np.zeros(row)
+        for start in range(0, tensor.count, tensor.window):
+            stop = min(start + tensor.window, tensor.count)
+            rows = decode(window.raw(tensor, start, stop), tensor.dtype, stop - start).reshape(-1, row).astype(np.float64)
+            # In units of the largest element, so that squares of large or tiny ones stay in range.
+            rows /= largest
+            product += (rows @ vector) @ rows
+            advance(stop - start)
+        return product
+
+    square, residual, steps, depth = _lanczos(gram, row, iterations)
+    norm = math.sqrt(square) * largest
+    if not norm:
+        return Spectrum(0.0, 0.0, 0.0, steps, made.l2)
+    l2 = made.l2
+    return Spectrum(norm, residual, (l2 / norm) ** 2, steps, max(norm, min(l2, norm * _above(residual, row, depth) * _ROUNDING)))
+
+
+def _lanczos(gram: Callable[[Floats], Floats], size: int, iterations: int) -> tuple[float, float, int, int]:
+    """The largest eigenvalue that so many products show, its relative residual, how many products it took, and how many from one start."""
+    room = max(2, min(iterations, size, _MOST_KEPT // size))
+    basis = np.empty((room, size))
+    small = np.zeros((room, room))
+    vector: Floats = np.random.default_rng(0).standard_normal(size)
+    vector /= np.linalg.norm(vector)
+    square, residual, steps, kept = 0.0, math.inf, 0, 0
+    while steps < iterations:
+        basis[kept] = vector
+        product = gram(vector)
+        steps += 1
+        small[kept, kept] = float(vector @ product)
+        kept += 1
+        # Rounding lets vectors lose their right angles as soon as one eigenvector is found, so all of them are taken out, twice.
+        for _ in range(2):
+            product -= basis[:kept].T @ (basis[:kept] @ product)
+        length = float(np.linalg.norm(product))
+        is_done = length <= 1e-14 * abs(small[:kept, :kept]).max() or kept == size
+        if is_done or kept == room or steps == iterations or steps % _CHECK_EVERY == 0:
+            values, vectors = np.linalg.eigh(small[:kept, :kept])
+            square = max(float(values[-1]), 0.0)
+            residual = 0.0 if is_done else length * abs(float(vectors[-1, -1])) / square if square else math.inf
+            if is_done or residual < _ENOUGH:
+                break
+            if kept == room:
+                vector = vectors[:, -1] @ basis[:kept]
+                vector /= np.linalg.norm(vector)
+                small[:], kept = 0.0, 0
+                continue
+        small[kept - 1, kept] = small[kept, kept - 1] = length
+        vector = product / length
+    return square, residual, steps, min(steps, room)
+
+
+def _above(residual: float, size: int, depth: int) -> float:
+    """How many times larger than what was found the largest singular value may be.
+
+    After convergence the residual bounds it. Before, the bound of Kuczynski and Wozniakowski (SIAM J. Matrix Anal. Appl. 13, 1992,
+    theorem 4.2) for a random start holds whatever the spectrum: P(error of the eigenvalue > e) < 1.648 sqrt(n) exp(-sqrt(e) (2k - 1)).
+    """
+    if residual < _ENOUGH:
+        return math.sqrt(1 + residual)
+    error = (math.log(1.648 * math.sqrt(size) / _DOUBT) / (2 * depth - 1)) ** 2
+    return math.sqrt(1 / (1 - error)) if error < 1 else math.inf
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tensors with the same contents: candidates share a fingerprint, and are then compared byte by byte.
+
+_STEP = 1 << 20
+
+
+def duplicates(
+    tensors: Sequence[Stored | Unread], found: Sequence[TensorStatistics | Unread], files: WeightFiles, tick: Tick | None = None
+) -> list[list[int]]:
+    """Groups of tensors with equal contents, each in order. Tensors of one number everywhere need no comparison."""
+    by_fingerprint: dict[object, list[int]] = {}
+    for index, made in enumerate(found):
+        tensor = tensors[index]
+        if isinstance(made, TensorStatistics) and isinstance(tensor, Stored) and made.count and tensor.compute is None:
+            key = ("constant", tensor.dtype, made.count, made.min) if made.is_constant else (made.count, made.fingerprint)
+            by_fingerprint.setdefault(key, []).append(index)
+    groups: list[list[int]] = []
+    candidates = [group for group in by_fingerprint.values() if len(group) > 1]
+    total = sum(_bytes(tensors, group) for group in candidates)
+    with Pool(1, total, "duplicates", tick) as pool:
+        for group in candidates:
+            first = found[group[0]]
+            if isinstance(first, TensorStatistics) and first.is_constant:
+                groups.append(group)
+                continue
+            for classes in pool.map(iter([lambda g=group: _classes(g, tensors, files, pool)])):  # type: ignore[misc]  # a default binds it now
+                groups += classes
+    return sorted(group for group in groups if len(group) > 1)
+
+
+def _bytes(tensors: Sequence[Stored | Unread], group: list[int]) -> int:
+    return sum(tensor.bytes for index in group if isinstance(tensor := tensors[index], Stored))
+
+
+def _classes(group: list[int], tensors: Sequence[Stored | Unread], files: WeightFiles, pool: Pool) -> list[list[int]]:
+    """The members of a group by their contents."""
+    classes: list[list[int]] = []
+    for index in group:
+        for known in classes:
+            if _equal(tensors[known[0]], tensors[index], files, pool):
+                known.append(index)
+                break
+        else:
+            classes.append([index])
+    return classes
+
+
+def _equal(one: Stored | Unread, other: Stored | Unread, files: WeightFiles, pool: Pool) -> bool:
+    if not isinstance(one, Stored) or not isinstance(other, Stored) or one.bytes != other.bytes:
+        return False
+    if one.source == other.source:
+        return True
+    buffers = np.empty((2, min(_STEP, one.bytes)), np.uint8)
+    for start in range(0, one.bytes, _STEP):
+        count = min(_STEP, one.bytes - start)
+        try:
+            for buffer, tensor in zip(buffers, (one, other), strict=True):
+                files.read_into(tensor.source, start, buffer.data[:count])
+        except Unreadable:
+            return False
+        pool.advance(count)
+        if not np.array_equal(buffers[0, :count], buffers[1, :count]):
+            return False
+    return True

@@ -11,11 +11,9 @@ import numpy.typing as npt
 
 from irscope.ir.dtypes import DType
 from irscope.weights.elements import WIDE, Array, Floats, is_narrow, packed_bytes, unpack_codes, zero_patterns
-from irscope.weights.patterns import WORDS
-from irscope.weights.result import Counts
+from irscope.weights.result import WORDS, Counts
 from irscope.weights.source import WeightFiles
-from irscope.weights.structure import Mask, Structure, sparse_groups
-from irscope.weights.tensors import Stored
+from irscope.weights.tensors import Mask, Stored, Structure, sparse_groups
 
 # ----------------------------------------------------------------------------------------------------
 # Count, mean and sums of powers of deviations, in float64, of parts that are merged in a fixed order.

@@ -320,6 +320,9 @@ class Rates:
 
 # ----------------------------------------------------------------------------------------------------
 # Where operands come from: a cache that still holds them, or main memory.
+#
+# A model runs again and again. What it reads was last touched some bytes ago: by the node that made it, or, for a weight, in the run
+# before. The smallest level that holds all that was touched since then is the one it can come from.
 
 Size = Callable[[Value], int]
 

@@ -1,4 +1,4 @@
-"""Types written onto the graph, so that passes read inferred types from values."""
+"""Passes that change the graph, write types onto it, or check it."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ def inductor_peak(result: Scheduled) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What besides the order would lower the peak.
+# Relaxations of the scheduling problem that could lower the peak further; the best order of each is searched.
 
 _CONCAT = "tensor.concat"
 _MOST_NODES = 5_000
@@ -447,7 +447,7 @@ def _alike(types: Inferred, one: Value, other: Value) -> bool:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Why a storage is alive at a step.
+# Explains the lower bound of a schedule, in the model's own names.
 
 USED_HERE = "read or made here"
 WAITED_FOR = "made before, read later"

@@ -213,7 +213,7 @@ def _call(node: Node, types: Inferred) -> OpCall | None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Casts that a session takes out.
+# Consecutive casts, which ONNX Runtime merges in every graph, also with graph optimisations off.
 
 _CAST: Final = "Cast"
 _INTEGERS: Final = frozenset({DType.I8, DType.I16, DType.I32, DType.I64, DType.U8, DType.U16, DType.U32, DType.U64})
@@ -287,7 +287,7 @@ class _Casts:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The order in which a session runs kernels.
+# The topological order in which ONNX Runtime runs the kernels of a graph, by the session's setting.
 
 ExecutionOrder: TypeAlias = Literal["default", "priority_based"]
 """Values of SessionOptions.execution_order that the packages on PyPI support."""

@@ -130,7 +130,7 @@ class _Planner:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What a memory pattern plans.
+# The memory pattern: the offset of each buffer in the one block that ONNX Runtime allocates from the second run on.
 
 ALIGNMENT = 256
 
@@ -218,7 +218,7 @@ class _Packing:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What a session reports of two runs.
+# Two runs of a session through the arena: bytes after each kernel, and the peaks.
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from irscope.ir.graph import Value
 from irscope.passes.pruning.flow import Floats
-from irscope.weights.packed import read_all
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import stored_tensor
+from irscope.weights.tensors import read_all, stored_tensor
 
 if TYPE_CHECKING:
     from irscope.passes.weights.values import Look

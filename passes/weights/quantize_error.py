@@ -219,9 +219,9 @@ def _pieces(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, int]]:
 def _call(job: tuple[Value, Stored, float], first: int, last: int, files: WeightFiles, pool: Pool) -> Callable[[], Noise | str]:
     import numpy as np
 
-    from irscope.weights.packed import decode
     from irscope.weights.rounding import Noise, measure_rounding
     from irscope.weights.source import Unreadable
+    from irscope.weights.tensors import decode
     from irscope.weights.window import Window
 
     def run() -> Noise | str:

@@ -15,13 +15,11 @@ from irscope.ir.program import Program
 from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
-from irscope.weights.duplicates import duplicates
 from irscope.weights.elements import Array
-from irscope.weights.packed import Quantized, checked, decode, read_all
 from irscope.weights.result import TensorStatistics, Unread
-from irscope.weights.scan import Options, scan, spectra
+from irscope.weights.scan import Options, duplicates, scan, spectra
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Stored, stored_tensor
+from irscope.weights.tensors import Quantized, Stored, checked, decode, read_all, stored_tensor
 
 MISSING = "IRS440"
 NOT_FINITE = "IRS441"
@@ -114,7 +112,7 @@ def _warn(look: Look, ctx: PassContext) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Weights that a graph dequantizes: their logical values.
+# Finds quantized weights: codes that a node of the graph shifts and scales.
 
 _OPERANDS: Mapping[str, tuple[int, int, int, int | None]] = {
     "quant.dequantize": (0, 1, 2, None),

@@ -12,7 +12,7 @@ import pytest
 from irscope.amounts import ANY, BYTES, COUNT, FLOPS, SECONDS, SHARE, SIZE, Measure, parse_bytes, read_amount, read_size
 from irscope.cli.args import amount_of, load_options
 from irscope.devices.catalogue import all_devices
-from irscope.devices.record import parse_profile
+from irscope.devices.profile import parse_profile
 from irscope.errors import UsageError
 from irscope.fitting import Search
 from irscope.ir.parser import parse_program
@@ -195,6 +195,6 @@ def test_no_room_is_none_and_never_below_zero() -> None:
 
 def test_nothing_else_takes_the_context_off() -> None:
     folders = ("irscope", "passes", "tui")
-    own = {Path("irscope/devices/profile.py"), Path("irscope/devices/record.py")}
+    own = {Path("irscope/devices/profile.py")}
     files = [path for folder in folders for path in Path(folder).rglob("*.py") if path not in own]
     assert not [str(path) for path in files if "context_bytes[1]" in path.read_text(encoding="utf-8")]

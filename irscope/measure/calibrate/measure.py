@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from irscope.devices.catalogue import calibration_file
-from irscope.devices.profile import KERNELS, DeviceProfile
-from irscope.devices.record import parse_profile
+from irscope.devices.profile import KERNELS, DeviceProfile, parse_profile
 from irscope.files import as_output_error, write_text
 from irscope.measure.calibrate.engine import Engine, Sample, Work
 

@@ -18,8 +18,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.places import FileRegion
 from irscope.weights.scan import Options, scan
 from irscope.weights.source import WeightFiles
-from irscope.weights.structure import axes_of
-from irscope.weights.tensors import Stored
+from irscope.weights.tensors import Stored, axes_of
 
 SIZE = 1 << 29
 """Bytes of the fp32 weights."""

@@ -14,8 +14,7 @@ from irscope.ir.places import FileRegion
 from irscope.weights.result import TensorStatistics, Unread
 from irscope.weights.scan import Options, scan
 from irscope.weights.source import WeightFiles
-from irscope.weights.structure import axes_of
-from irscope.weights.tensors import Stored
+from irscope.weights.tensors import Stored, axes_of
 
 Array = npt.NDArray[Any]
 ONE_THREAD = Options(threads=1)

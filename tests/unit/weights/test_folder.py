@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from irscope.cli.main import main
-from irscope.weights.folder import Forbidden, ModelFolder
+from irscope.weights.source import Forbidden, ModelFolder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs links and FIFOs")
 

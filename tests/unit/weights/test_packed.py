@@ -15,9 +15,8 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.ir.program import Program
 from irscope.passes.weights.values import Logical, logical_weights
-from irscope.weights.packed import read_all
 from irscope.weights.source import WeightFiles
-from irscope.weights.tensors import Stored
+from irscope.weights.tensors import Stored, read_all
 
 _RANDOM = np.random.default_rng(11)
 

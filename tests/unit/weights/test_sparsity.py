@@ -10,12 +10,10 @@ import pytest
 
 from irscope.ir.dtypes import DType
 from irscope.ir.places import FileRegion
-from irscope.weights import magnitude, sparsegroups
-from irscope.weights.magnitude import PRUNED, EnergyKept, energy_kept
+from irscope.weights import pruned
+from irscope.weights.pruned import PRUNED, EnergyKept, Grouped, Grouping, energy_kept, grouped
 from irscope.weights.source import Bytes, WeightFiles
-from irscope.weights.sparsegroups import Grouped, Grouping, grouped
-from irscope.weights.structure import axes_of
-from irscope.weights.tensors import Stored
+from irscope.weights.tensors import Stored, axes_of
 from tests.unit.weights.making import Array
 
 RANDOM = np.random.default_rng(9)
@@ -79,7 +77,7 @@ def test_tensors_of_zeros_keep_nothing_that_could_be_told() -> None:
 def test_pieces_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     array = stored(KINDS["normal"].astype(np.float32), DType.F32)
     whole = kept(array)
-    monkeypatch.setattr(magnitude, "_JOB", 1000)
+    monkeypatch.setattr(pruned, "_JOB", 1000)
     assert kept(array, threads=1) == kept(array, threads=3)
     assert kept(array)[0][0].kept == pytest.approx(whole[0][0].kept, rel=1e-12)  # type: ignore[union-attr]  # read
 
@@ -107,7 +105,7 @@ def of_four(array: Array, axis: int) -> tuple[int, int, float]:
 @pytest.mark.parametrize("shape", [(8, 12), (12, 8, 3, 3), (4, 4), (16, 400)])
 @pytest.mark.parametrize("along_rows", [True, False])
 def test_groups_of_four_are_counted_along_either_axis(shape: tuple[int, ...], along_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparsegroups, "_STEP", 256)
+    monkeypatch.setattr(pruned, "_GROUPS_STEP", 256)
     array: Any = (RANDOM.standard_normal(shape) * (RANDOM.random(shape) < 0.6)).astype(np.float32)
     with WeightFiles("") as files:
         (found,) = grouped([Grouping(stored(array, DType.F32), along_rows)], files, 2)

@@ -119,7 +119,7 @@ def test_every_bit_pattern_is_the_number_that_torch_reads(dtype: DType, tmp_path
 @pytest.mark.parametrize("count", [1, 2, 3, 999, 600_001])
 @pytest.mark.parametrize("dtype", [DType.BF16, DType.F8E4M3FN, DType.I8, DType.U4, DType.I4, DType.F4E2M1, DType.I2, DType.F6E2M3], ids=str)
 def test_narrow_types_are_exact(dtype: DType, count: int, tmp_path: Path) -> None:
-    from irscope.weights.packed import decode
+    from irscope.weights.tensors import decode
 
     raw = _RANDOM.integers(0, 256, (count * (dtype.bits or 8) + 7) // 8, dtype=np.uint8)
     values = decode(raw.copy(), dtype, count).astype(np.float64)
@@ -229,7 +229,7 @@ def test_complex_numbers_count_as_two(dtype: DType, kind: type, tmp_path: Path) 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype.bits], ids=str)
 def test_literals_become_elements_of_their_type(dtype: DType) -> None:
     from irscope.weights.elements import encode, is_narrow, packed_bytes
-    from irscope.weights.packed import decode
+    from irscope.weights.tensors import decode
 
     values = [1, 0, 1, 1] if dtype is DType.BOOL else [1.0, 2.0, 4.0, 1.0] if dtype is DType.F8E8M0 else [1, 0, 1, 1, 0]
     raw = encode(values, dtype)
