@@ -64,7 +64,16 @@ def activation(
 
 
 _SIMPLE = (
-    activation("relu", "", (1, 0), lambda x, call: np.maximum(x, 0), "max(x, 0).", lambda call, dim: dim_max(dim, 0), ort=in_place("Relu")),
+    activation(
+        "relu",
+        "",
+        (1, 0),
+        lambda x, call: np.maximum(x, 0),
+        "max(x, 0).",
+        lambda call, dim: dim_max(dim, 0),
+        ort=in_place("Relu"),
+        gated_unit="reglu",
+    ),
     activation("relu6", "", (2, 0), lambda x, call: np.clip(x, 0, 6), "x limited to 0 ... 6."),
     activation(
         "leaky_relu",
@@ -107,15 +116,33 @@ _SIMPLE = (
         ort=in_place("Celu"),
     ),
     activation(
-        "gelu", "str approximate='none'", (4, 1), _gelu, "x times the normal distribution function, exact or with approximate='tanh'."
+        "gelu",
+        "str approximate='none'",
+        (4, 1),
+        _gelu,
+        "x times the normal distribution function, exact or with approximate='tanh'.",
+        gated_unit="geglu",
     ),
-    activation("quick_gelu", "float alpha=1.702", (2, 1), lambda x, call: x * _sigmoid(x * call.attr("alpha")), "x sigmoid(alpha x)."),
-    activation("silu", "", (1, 1), lambda x, call: x * _sigmoid(x), "x sigmoid(x)."),
     activation(
-        "swish", "float alpha=1.0", (2, 1), lambda x, call: x * _sigmoid(x * call.attr("alpha")), "x sigmoid(alpha x).", ort=halves("Swish")
+        "quick_gelu",
+        "float alpha=1.702",
+        (2, 1),
+        lambda x, call: x * _sigmoid(x * call.attr("alpha")),
+        "x sigmoid(alpha x).",
+        gated_unit="geglu",
+    ),
+    activation("silu", "", (1, 1), lambda x, call: x * _sigmoid(x), "x sigmoid(x).", gated_unit="swiglu"),
+    activation(
+        "swish",
+        "float alpha=1.0",
+        (2, 1),
+        lambda x, call: x * _sigmoid(x * call.attr("alpha")),
+        "x sigmoid(alpha x).",
+        ort=halves("Swish"),
+        gated_unit="swiglu",
     ),
     activation("mish", "", (1, 2), lambda x, call: x * np.tanh(np.logaddexp(0, x)), "x tanh(softplus(x)).", ort=halves("Mish")),
-    activation("sigmoid", "", (0, 1), lambda x, call: _sigmoid(x), "1 / (1 + exp(-x)).", ort=in_place("Sigmoid")),
+    activation("sigmoid", "", (0, 1), lambda x, call: _sigmoid(x), "1 / (1 + exp(-x)).", ort=in_place("Sigmoid"), gated_unit="glu"),
     activation("logsigmoid", "", (0, 1), lambda x, call: -np.logaddexp(0, -x), "Logarithm of the sigmoid."),
     activation(
         "hardsigmoid",

@@ -10,7 +10,7 @@ from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.scratch.composites import attention_rows
 from irscope.ops.scratch.sdpa import sdpa_rule
-from irscope.ops.spec import Family, OpCall, RuleError, UnknownCost, numel, op, sizes
+from irscope.ops.spec import Family, FusedAttention, OpCall, OpRole, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.work import joint_sizes, products, softmax_work
 
 
@@ -205,6 +205,7 @@ OPS = (
         infer=_infer_attention,
         cost=_cost_attention,
         summary="Attention with heads in an axis of their own (4 axes) or packed into the last (3 axes), shared keys and a cache.",
+        attention=FusedAttention(mask=3),
     ),
     op(
         "nn.sdpa(Tensor q, Tensor k, Tensor v, Tensor? mask, *, float dropout_p=0.0, bool is_causal=False, float? scale, "
@@ -216,6 +217,8 @@ OPS = (
         intermediates=attention_rows,
         summary="Scaled dot product attention over any batch axes; a causal mask does not lower its cost, what it hides is told apart.",
         strides=layouts.like_queries,
+        roles=frozenset({OpRole.LAYOUT_BY_DEVICE}),
+        attention=FusedAttention(mask=3),
     ),
     op(
         "nn.flex_attention(Tensor q, Tensor k, Tensor v, Tensor[] captured, *, float? scale) -> (Tensor y, Tensor[] saved)",
@@ -223,6 +226,7 @@ OPS = (
         infer=_infer_flex,
         cost=_cost_sdpa,
         summary="Attention whose scores (first region) and weights (second) a model's own functions change; their cost is not counted.",
+        attention=FusedAttention(),
     ),
     op(
         "nn.linear_attention(Tensor q, Tensor k, Tensor v, Tensor? past_state, Tensor? decay, Tensor? beta, *, int q_num_heads, "
@@ -231,6 +235,7 @@ OPS = (
         infer=_infer_linear,
         cost=_cost_linear,
         summary="Attention by a recurrent state instead of scores; costs are those of the recurrence.",
+        roles=frozenset({OpRole.STATE_SCAN}),
     ),
     op(
         "nn.rotary_embedding(Tensor x, Tensor cos, Tensor sin, Tensor? positions, *, int num_heads=0, int rotary_dim=0, "

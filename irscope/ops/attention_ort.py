@@ -8,7 +8,7 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.attention import attending, hidden_pairs, shared_out
 from irscope.ops.cost import Cost
 from irscope.ops.ort import packs, packs_attention
-from irscope.ops.spec import Absent, Family, OpCall, RuleError, UnknownCost, op, sizes
+from irscope.ops.spec import Absent, Family, FusedAttention, OpCall, RuleError, UnknownCost, op, sizes
 from irscope.ops.work import products
 
 
@@ -223,6 +223,7 @@ OPS = (
         cost=_cost_fused,
         summary="Attention with its input projection; keys and values so far are one tensor.",
         ort=packs(packs_attention, "Attention"),
+        attention=FusedAttention(),
     ),
     op(
         "nn.ort_quantized_attention(Tensor x, Tensor w, Tensor b, Tensor x_scale, Tensor w_scale, Tensor? mask, Tensor? x_zero_point, "
@@ -232,6 +233,7 @@ OPS = (
         infer=_infer_fused,
         cost=_cost_fused,
         summary="Attention with a quantized input projection.",
+        attention=FusedAttention(),
     ),
     op(
         "nn.ort_multi_head_attention(Tensor q, Tensor? k, Tensor? v, Tensor? b, Tensor? mask, Tensor? bias, Tensor? past_key, "
@@ -241,6 +243,7 @@ OPS = (
         infer=_infer_multi_head,
         cost=_cost_multi_head,
         summary="Attention without projections; keys and values may be packed with the queries, or be the cache itself.",
+        attention=FusedAttention(),
     ),
     op(
         "nn.group_query_attention(Tensor q, Tensor? k, Tensor? v, Tensor? past_key, Tensor? past_value, Tensor lengths, Dim total_length, "
@@ -249,6 +252,7 @@ OPS = (
         infer=_infer_grouped,
         cost=_cost_grouped,
         summary="Attention with keys and values that several query heads share, and a cache.",
+        attention=FusedAttention(is_causal=True),
     ),
     op(
         "nn.sparse_attention(Tensor q, Tensor? k, Tensor? v, Tensor? past_key, Tensor? past_value, Tensor block_rows, "
@@ -258,6 +262,7 @@ OPS = (
         infer=_infer_grouped,
         cost=Absent.UNKNOWN,
         summary="Attention over the blocks of keys that a table names; the cost depends on the table's values.",
+        attention=FusedAttention(),
     ),
     op(
         "nn.paged_attention(Tensor q, Tensor? k, Tensor? v, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor cumulative_lengths, "
@@ -266,6 +271,7 @@ OPS = (
         infer=_infer_paged,
         cost=Absent.UNKNOWN,
         summary="Attention over a paged cache; the sequences' lengths, and so the cost, depend on values.",
+        attention=FusedAttention(is_causal=True),
     ),
     op(
         "nn.packed_attention(Tensor x, Tensor? w, Tensor? v, Tensor? b, Tensor[] more, *, int num_heads, int[] qkv_hidden_sizes=[], "
@@ -274,5 +280,6 @@ OPS = (
         infer=_infer_packed,
         cost=Absent.UNKNOWN,
         summary="Attention in sequences that lie behind one another without padding; their lengths, and so the cost, depend on values.",
+        attention=FusedAttention(),
     ),
 )

@@ -19,7 +19,7 @@ from irscope.ops.promotion import promote_types, result_dtype, to_float
 from irscope.ops.rules import broadcast_type, dtype_attr, operands, per_element
 from irscope.ops.scratch.picking import where_rule
 from irscope.ops.scratch.pointwise import power_rule
-from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, RuleError, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
 from irscope.ops.values import Array, apply, numpy_dtype, objects
 
 OnArrays = Callable[[Any, Any], Any]
@@ -200,9 +200,19 @@ def _copysign(a: Array, b: Array) -> Any:
 
 
 _ARITHMETIC = (
-    _sum_like("add", "+", "Sum, with `alpha` times the second side.", _add_array, _add_dims),
-    _sum_like("sub", "-", "Difference, with `alpha` times the second side.", _subtract_array, _subtract_dims),
-    binary("math.mul", "Product, element by element.", np.multiply, lambda call, a, b: a * b),
+    _sum_like(
+        "add", "+", "Sum, with `alpha` times the second side.", _add_array, _add_dims, roles=frozenset({OpRole.ADD, OpRole.COMMUTES})
+    ),
+    _sum_like(
+        "sub", "-", "Difference, with `alpha` times the second side.", _subtract_array, _subtract_dims, roles=frozenset({OpRole.SUBTRACT})
+    ),
+    binary(
+        "math.mul",
+        "Product, element by element.",
+        np.multiply,
+        lambda call, a, b: a * b,
+        roles=frozenset({OpRole.MULTIPLY, OpRole.COMMUTES}),
+    ),
     op(
         "math.div(Tensor x, Tensor? y, *, any? value, str rounding_mode='', bool reverse=False, dtype? dtype) -> Tensor",
         Family.ELEMENTWISE,
@@ -210,6 +220,7 @@ _ARITHMETIC = (
         cost=per_element(1),
         evaluate=_evaluate_division,
         summary="Quotient: integers become floats, or are rounded by `rounding_mode` 'trunc' or 'floor'; 'c' truncates integers only.",
+        roles=frozenset({OpRole.DIVIDE}),
     ),
     binary("math.floordiv", "Quotient rounded down.", np.floor_divide, floor_div),
     op(
@@ -228,9 +239,12 @@ _ARITHMETIC = (
         evaluate=evaluate_pair(lambda _, a, b: _power(a, b), power),
         temporaries=power_rule,
         summary="The first side to the power of the second; with `keep_dtype` the result has the first side's type.",
+        roles=frozenset({OpRole.POWER}),
     ),
-    binary("math.maximum", "The larger of two.", np.maximum, lambda call, a, b: dim_max(a, b)),
-    binary("math.minimum", "The smaller of two.", np.minimum, lambda call, a, b: dim_min(a, b)),
+    binary(
+        "math.maximum", "The larger of two.", np.maximum, lambda call, a, b: dim_max(a, b), roles=frozenset({OpRole.LIMIT, OpRole.COMMUTES})
+    ),
+    binary("math.minimum", "The smaller of two.", np.minimum, lambda call, a, b: dim_min(a, b), roles=frozenset({OpRole.COMMUTES})),
     binary("math.atan2", "Angle of the point (y, x).", np.arctan2, costs=(0, 1), rule=_as_float),
     binary("math.hypot", "Length of the hypotenuse.", np.hypot, costs=(3, 1)),
     binary("math.logaddexp", "Logarithm of the sum of two exponentials.", np.logaddexp, costs=(2, 2)),
@@ -245,9 +259,9 @@ _LOGIC = (
     binary("math.and", "Logical and.", np.logical_and, both, rule=_as_bool),
     binary("math.or", "Logical or.", np.logical_or, either, rule=_as_bool),
     binary("math.xor", "Logical exclusive or.", np.logical_xor, rule=_as_bool),
-    binary("math.bitwise_and", "And of every bit.", np.bitwise_and),
-    binary("math.bitwise_or", "Or of every bit.", np.bitwise_or),
-    binary("math.bitwise_xor", "Exclusive or of every bit.", np.bitwise_xor),
+    binary("math.bitwise_and", "And of every bit.", np.bitwise_and, roles=frozenset({OpRole.COMMUTES})),
+    binary("math.bitwise_or", "Or of every bit.", np.bitwise_or, roles=frozenset({OpRole.COMMUTES})),
+    binary("math.bitwise_xor", "Exclusive or of every bit.", np.bitwise_xor, roles=frozenset({OpRole.COMMUTES})),
     binary("math.shift_left", "Bits shifted up.", np.left_shift),
     binary("math.shift_right", "Bits shifted down.", np.right_shift),
 )
@@ -312,6 +326,7 @@ _MORE = (
         temporaries=where_rule,
         summary="Takes `x` where the condition holds and `y` elsewhere.",
         strides=layouts.POINTWISE,
+        roles=frozenset({OpRole.SELECT}),
     ),
     op(
         "math.clamp(Tensor x, Tensor? min, Tensor? max, *, any? min_value, any? max_value, dtype? dtype) -> Tensor",
@@ -321,6 +336,7 @@ _MORE = (
         evaluate=_evaluate_clamp,
         summary="Limits each element to a range.",
         ort=in_place("Clip"),
+        roles=frozenset({OpRole.LIMIT}),
     ),
     op(
         "math.lerp(Tensor x, Tensor y, Tensor? weight, *, any? value) -> Tensor",
@@ -335,6 +351,7 @@ _MORE = (
         infer=_infer_all,
         cost=lambda call: per_element(2 if call.attr("value") == 1 else 3)(call),
         summary="x + value * a * b.",
+        roles=frozenset({OpRole.ADD_PRODUCT}),
     ),
     op(
         "math.addcdiv(Tensor x, Tensor a, Tensor b, *, any value=1, dtype? dtype) -> Tensor",

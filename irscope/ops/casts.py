@@ -13,7 +13,7 @@ from irscope.ops.dimrules import is_not_equal
 from irscope.ops.layouts import suggests_channels_last
 from irscope.ops.ort import in_place
 from irscope.ops.rules import dtype_attr, moved, total_bytes, with_dtype
-from irscope.ops.spec import Family, Known, OpCall, RuleError, op
+from irscope.ops.spec import Family, Known, OpCall, OpRole, RuleError, op
 from irscope.ops.values import NEVER_NAN, is_symbolic, numpy_dtype, objects, round_to, settle
 
 
@@ -109,6 +109,7 @@ OPS = (
         summary="Converts every element to another type, always into new storage.",
         ort=in_place("Cast"),
         strides=layouts.POINTWISE,
+        roles=frozenset({OpRole.COPY, OpRole.CONVERT}),
     ),
     op(
         "tensor.cast_like(Tensor x, Tensor target, *, bool saturate=True, str? round_mode) -> Tensor",
@@ -118,6 +119,7 @@ OPS = (
         evaluate=_evaluate_cast_like,
         needs_values=False,
         summary="Converts every element to another tensor's type.",
+        roles=frozenset({OpRole.COPY, OpRole.CONVERT_LIKE}),
     ),
     op(
         "tensor.to(Tensor(a?) x, *, dtype? dtype, str? device, str? memory_format, bool copy=False, bool non_blocking=False) -> Tensor(a?)",
@@ -128,6 +130,7 @@ OPS = (
         shares=_shares_to,
         summary="Converts to a type, device or memory format; the tensor itself where nothing changes.",
         strides=layouts.converted,
+        roles=frozenset({OpRole.COPY, OpRole.CONVERT, OpRole.RETURNS_OPERAND, OpRole.HANDS_ON_MASK}),
     ),
     op(
         "tensor.bitcast(Tensor x, *, dtype to) -> Tensor",
@@ -137,5 +140,6 @@ OPS = (
         evaluate=_evaluate_bitcast,
         summary="Reads the same bits as another element type of the same size.",
         ort=in_place("BitCast"),
+        roles=frozenset({OpRole.COPY}),
     ),
 )

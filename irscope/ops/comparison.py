@@ -12,7 +12,7 @@ from irscope.ops.binary import OnArrays, OnDims, numbers, pair
 from irscope.ops.dimrules import is_equal, is_less, is_less_equal, is_not_equal
 from irscope.ops.promotion import result_dtype
 from irscope.ops.rules import broadcast_type, fixed, operands, per_element, with_dtype
-from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpRole, OpSpec, op
 from irscope.ops.values import apply, is_symbolic, settle
 
 
@@ -61,12 +61,28 @@ def _as_text(x: Any, y: Any, equal: bool) -> Any:
 
 
 OPS = (
-    _compare("equal", "Whether both sides are equal.", lambda a, b: _as_text(a, b, True), is_equal),
-    _compare("not_equal", "Whether the sides differ.", lambda a, b: _as_text(a, b, False), is_not_equal),
-    _compare("less", "Whether the first side is smaller.", np.less, is_less),
-    _compare("less_equal", "Whether the first side is smaller or equal.", np.less_equal, is_less_equal),
-    _compare("greater", "Whether the first side is larger.", np.greater, lambda call, a, b: is_less(call, b, a)),
-    _compare("greater_equal", "Whether the first side is larger or equal.", np.greater_equal, lambda call, a, b: is_less_equal(call, b, a)),
+    _compare(
+        "equal",
+        "Whether both sides are equal.",
+        lambda a, b: _as_text(a, b, True),
+        is_equal,
+        roles=frozenset({OpRole.COMMUTES, OpRole.EQUAL}),
+    ),
+    _compare(
+        "not_equal", "Whether the sides differ.", lambda a, b: _as_text(a, b, False), is_not_equal, roles=frozenset({OpRole.COMMUTES})
+    ),
+    _compare("less", "Whether the first side is smaller.", np.less, is_less, roles=frozenset({OpRole.ORDER})),
+    _compare("less_equal", "Whether the first side is smaller or equal.", np.less_equal, is_less_equal, roles=frozenset({OpRole.ORDER})),
+    _compare(
+        "greater", "Whether the first side is larger.", np.greater, lambda call, a, b: is_less(call, b, a), roles=frozenset({OpRole.ORDER})
+    ),
+    _compare(
+        "greater_equal",
+        "Whether the first side is larger or equal.",
+        np.greater_equal,
+        lambda call, a, b: is_less_equal(call, b, a),
+        roles=frozenset({OpRole.ORDER}),
+    ),
     op(
         "compare.isclose(Tensor x, Tensor y, *, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
         Family.COMPARISON,

@@ -9,7 +9,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.ort import FUSED_CONVOLUTION, copies_weight, packs, packs_quantized_filter, takes, takes_convolution
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.images import conv_rule
-from irscope.ops.spec import SIZES, Family, OpCall, RuleError, numel, op, sizes
+from irscope.ops.spec import SIZES, Family, OpCall, OpRole, RuleError, numel, op, sizes
 from irscope.ops.windows import Layout, image_layout, slid, spread, window_axes
 from irscope.ops.work import products
 
@@ -164,6 +164,7 @@ OPS = (
         temporaries=conv_rule,
         summary="Transposed convolution; weights are (inputs, outputs of a group, window).",
         ort=packs(copies_weight, "ConvTranspose"),
+        roles=frozenset({OpRole.UPSAMPLE}),
     ),
     op(
         f"nn.fused_conv(Tensor x, Tensor w, Tensor? b, Tensor? z, *, {_WINDOW}, str activation='', float[] activation_params=[], "

@@ -17,7 +17,7 @@ from irscope.ops.elementwise import result_element
 from irscope.ops.promotion import DEFAULT_FLOAT, result_dtype, scalar_dtype
 from irscope.ops.rules import device_of, dtype_attr, free, per_element, written_only
 from irscope.ops.sizes import as_size, axis_attr, given_shape
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
 from irscope.ops.values import dims_array, is_symbolic, numpy_dtype, objects, settle, static_shape
 
 
@@ -252,6 +252,7 @@ _RANGES = (
         cost=written_only,
         evaluate=_evaluate_arange,
         summary="Numbers from `start` up to but without `limit`, in steps of `delta`.",
+        roles=frozenset({OpRole.RANGE}),
     ),
     op(
         "tensor.linspace(Dim start, Dim limit, Dim steps, *, dtype? dtype, str? device) -> Tensor",
@@ -294,6 +295,7 @@ _RANGES = (
         evaluate=_evaluate_tri,
         needs_values=False,
         summary="Ones on and below a diagonal, zeros above.",
+        roles=frozenset({OpRole.TRIANGLE}),
     ),
     op(
         "tensor.tri_indices(*, int rows, int columns, int offset=0, bool upper=False, dtype? dtype, str? device) -> Tensor",
@@ -303,6 +305,7 @@ _RANGES = (
         evaluate=lambda call: settle(_tri_indices(call), result_element(call)),
         needs_values=False,
         summary="Rows and columns of the elements on one side of a diagonal.",
+        roles=frozenset({OpRole.TRIANGLE}),
     ),
     op(
         "tensor.one_hot(Tensor indices, Dim depth, Tensor? values, *, int axis=-1, dtype? dtype) -> Tensor",
@@ -311,6 +314,7 @@ _RANGES = (
         cost=written_only,
         evaluate=_evaluate_one_hot,
         summary="A new axis that holds the second value where its position is the index, else the first.",
+        roles=frozenset({OpRole.ROUTE}),
     ),
     op(
         "tensor.window(Dim size, *, str kind, bool periodic=True, dtype? dtype, str? device) -> Tensor",

@@ -9,7 +9,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.indexing import plain
 from irscope.ops.rules import moved
-from irscope.ops.spec import Family, Known, OpCall, op
+from irscope.ops.spec import Family, Known, OpCall, OpRole, op
 from irscope.ops.values import Array
 
 
@@ -108,6 +108,7 @@ OPS = (
         cost=moved,
         evaluate=_kept_boxes,
         summary="Positions of boxes that overlap no better one by more than a threshold.",
+        roles=frozenset({OpRole.BOXES}),
     ),
     op(
         "vision.non_max_suppression(Tensor boxes, Tensor scores, Tensor? max_output_boxes_per_class, Tensor? iou_threshold,"
@@ -117,5 +118,6 @@ OPS = (
         cost=moved,
         evaluate=_selected,
         summary="Rows of batch, class and box for the boxes that overlap no better one of their class.",
+        roles=frozenset({OpRole.BOXES}),
     ),
 )

@@ -13,7 +13,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, working
 from irscope.ops.rules import broadcast_dim
 from irscope.ops.scratch.einsums import einsum_rule
-from irscope.ops.spec import Family, Known, OpCall, RuleError, op, sizes
+from irscope.ops.spec import Factors, Family, Known, OpCall, RuleError, op, sizes
 from irscope.ops.values import is_symbolic
 from irscope.ops.work import products
 
@@ -106,5 +106,6 @@ OPS = (
         evaluate=_evaluate,
         temporaries=einsum_rule,
         summary="Sums of products by an equation such as 'bhqd,bhkd->bhqk'; costs are those of contracting from left to right.",
+        factors=Factors(),
     ),
 )

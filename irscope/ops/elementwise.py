@@ -19,7 +19,7 @@ from irscope.ops.ort import in_place
 from irscope.ops.promotion import result_dtype, to_float
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, with_dtype
 from irscope.ops.scratch.pointwise import is_finite_rule, is_inf_rule
-from irscope.ops.spec import Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, Temporaries, numel, op
+from irscope.ops.spec import Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, Temporaries, numel, op
 from irscope.ops.values import Array, apply, objects
 
 Kind = Literal["same", "float", "bool", "real", "real float"]
@@ -121,18 +121,18 @@ def _is_inf(array: Array, call: OpCall) -> Any:
 
 
 _UNARY = (
-    unary("math.neg", "same", (1, 0), np.negative, "Changes the sign.", lambda call, dim: dim * -1),
-    unary("math.abs", "real", (1, 0), np.abs, "Absolute value.", absolute),
+    unary("math.neg", "same", (1, 0), np.negative, "Changes the sign.", lambda call, dim: dim * -1, roles=frozenset({OpRole.NEGATE})),
+    unary("math.abs", "real", (1, 0), np.abs, "Absolute value.", absolute, roles=frozenset({OpRole.ABSOLUTE})),
     unary("math.sign", "same", (1, 0), np.sign, "-1, 0 or 1 by the sign.", sign),
     unary("math.floor", "same", (1, 0), np.floor, "Rounds down.", _keep),
     unary("math.ceil", "same", (1, 0), np.ceil, "Rounds up.", _keep),
     unary("math.trunc", "same", (1, 0), np.trunc, "Rounds toward zero.", _keep),
     unary("math.frac", "same", (1, 0), lambda x: x - np.trunc(x), "The part behind the decimal point."),
-    unary("math.square", "same", (1, 0), np.square, "Multiplies by itself.", lambda call, dim: dim * dim),
+    unary("math.square", "same", (1, 0), np.square, "Multiplies by itself.", lambda call, dim: dim * dim, roles=frozenset({OpRole.POWER})),
     unary("math.reciprocal", "float", (1, 0), lambda x: 1 / x, "One divided by each element."),
-    unary("math.sqrt", "float", (0, 1), np.sqrt, "Square root."),
-    unary("math.rsqrt", "float", (0, 1), lambda x: 1 / np.sqrt(x), "One divided by the square root."),
-    unary("math.exp", "float", (0, 1), np.exp, "e to the power of each element."),
+    unary("math.sqrt", "float", (0, 1), np.sqrt, "Square root.", roles=frozenset({OpRole.ROOT})),
+    unary("math.rsqrt", "float", (0, 1), lambda x: 1 / np.sqrt(x), "One divided by the square root.", roles=frozenset({OpRole.ROOT})),
+    unary("math.exp", "float", (0, 1), np.exp, "e to the power of each element.", roles=frozenset({OpRole.EXPONENTIAL})),
     unary("math.exp2", "float", (0, 1), np.exp2, "2 to the power of each element."),
     unary("math.expm1", "float", (0, 1), np.expm1, "e to the power of each element, minus one."),
     unary("math.log", "float", (0, 1), np.log, "Natural logarithm."),
@@ -148,7 +148,7 @@ _UNARY = (
     unary("math.atan", "float", (0, 1), np.arctan, "Inverse tangent."),
     unary("math.sinh", "float", (0, 1), np.sinh, "Hyperbolic sine."),
     unary("math.cosh", "float", (0, 1), np.cosh, "Hyperbolic cosine."),
-    unary("math.tanh", "float", (0, 1), np.tanh, "Hyperbolic tangent.", ort=in_place("Tanh")),
+    unary("math.tanh", "float", (0, 1), np.tanh, "Hyperbolic tangent.", ort=in_place("Tanh"), roles=frozenset({OpRole.LIMIT})),
     unary("math.asinh", "float", (0, 1), np.arcsinh, "Inverse hyperbolic sine."),
     unary("math.acosh", "float", (0, 1), np.arccosh, "Inverse hyperbolic cosine."),
     unary("math.atanh", "float", (0, 1), np.arctanh, "Inverse hyperbolic tangent."),

@@ -24,7 +24,7 @@ from irscope.ops.scratch.gradients import (
     softmax_gradient_rule,
     spatial_nll_gradient_rule,
 )
-from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpSpec, Temporaries, UnknownCost, numel, op, sizes
+from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpRole, OpSpec, Temporaries, UnknownCost, numel, op, sizes
 from irscope.ops.work import like, products
 
 
@@ -279,6 +279,7 @@ OPS = (
         cost=_cost_conv,
         temporaries=conv_gradient_rule,
         summary="Gradients of a convolution for its input, its filters and its bias.",
+        roles=frozenset({OpRole.CONVOLUTION}),
     ),
     op(
         "grad.pool(Tensor dy, Tensor x, Tensor? indices) -> Tensor",

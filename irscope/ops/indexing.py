@@ -15,7 +15,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.rules import broadcast_shapes, per_input, picked, total_bytes
 from irscope.ops.scratch.picking import bincount_rule, embedding_rule, index_rule, masked_select_rule, nonzero_parts_rule, nonzero_rule
 from irscope.ops.sizes import axis_attr, replaced
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpSpec, RuleError, Temporaries, numel, op, sizes
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, Temporaries, numel, op, sizes
 from irscope.ops.values import is_symbolic, settle, static_shape
 
 
@@ -337,6 +337,7 @@ OPS = (
         _infer_gather,
         _evaluate_gather,
         "Takes whole slices of an axis; the axes of the indices replace it.",
+        roles=frozenset({OpRole.LOOKUP}),
     ),
     read(
         "tensor.take_along(Tensor x, Tensor indices, *, int axis=0, bool broadcast=False) -> Tensor",
@@ -362,6 +363,7 @@ OPS = (
         _evaluate_index,
         "x[i, j, ...] with tensors, masks and absent (whole) axes.",
         temporaries=index_rule,
+        roles=frozenset({OpRole.LOOKUP}),
     ),
     read(
         "tensor.masked_select(Tensor x, Tensor mask) -> Tensor",
@@ -383,6 +385,7 @@ OPS = (
         "Positions of elements that are not zero: one row each, or with `by_axis` one column each.",
         per_input(elementwise=1),
         temporaries=nonzero_rule,
+        roles=frozenset({OpRole.ROUTE}),
     ),
     read(
         "tensor.nonzero_parts(Tensor x) -> Tensor[]",
@@ -398,6 +401,7 @@ OPS = (
         _evaluate_embedding,
         "Rows of a table; reads only these rows.",
         temporaries=embedding_rule,
+        roles=frozenset({OpRole.LOOKUP}),
     ),
     read(
         "nn.embedding_bag(Tensor weight, Tensor indices, Tensor? offsets, Tensor? per_sample_weights, *, str mode='mean',"
@@ -406,6 +410,7 @@ OPS = (
         None,
         "Sums, means or maxima of bags of rows of a table.",
         _cost_bag,
+        roles=frozenset({OpRole.LOOKUP}),
     ),
     read(
         "tensor.bincount(Tensor x, Tensor? weights, *, int minlength=0) -> Tensor",
@@ -414,5 +419,6 @@ OPS = (
         "How often each number occurs.",
         per_input(reduction=1),
         temporaries=bincount_rule,
+        roles=frozenset({OpRole.ROUTE}),
     ),
 )

@@ -14,7 +14,22 @@ from irscope.ops.ort import packs, packs_gemm, packs_matmul
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.composites import linear_copy, matmul_copies
 from irscope.ops.scratch.gemm import addmm_rule, addmv_rule, baddbmm_rule, linear_rule, matmul_rule
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, Temporaries, UnknownCost, numel, op, sizes
+from irscope.ops.spec import (
+    SIZES,
+    Factors,
+    Facts,
+    Family,
+    Known,
+    OpCall,
+    OpRole,
+    OpSpec,
+    RuleError,
+    Temporaries,
+    UnknownCost,
+    numel,
+    op,
+    sizes,
+)
 from irscope.ops.values import Array, is_symbolic, settle
 from irscope.ops.work import joint_sizes, products
 
@@ -270,6 +285,8 @@ OPS = (
         intermediates=matmul_copies,
         summary="Matrix product; leading axes are batches that broadcast, a side with one axis is a vector.",
         ort=packs(packs_matmul, "MatMul"),
+        roles=frozenset({OpRole.MATRIX_PRODUCT, OpRole.PROJECTION}),
+        factors=Factors(over_first=True),
     ),
     op(
         "nn.linear(Tensor x, Tensor w, Tensor? b, *, dtype? dtype) -> Tensor",
@@ -280,6 +297,8 @@ OPS = (
         temporaries=linear_rule,
         intermediates=linear_copy,
         summary="Fully connected layer; weights are (outputs, inputs).",
+        roles=frozenset({OpRole.LINEAR_LAYER, OpRole.PROJECTION}),
+        factors=Factors(),
     ),
     op(
         "math.gemm(Tensor a, Tensor b, Tensor? c, *, float alpha=1.0, float beta=1.0, bool trans_a=False, bool trans_b=False, "
@@ -290,11 +309,15 @@ OPS = (
         evaluate=_evaluate_gemm,
         summary="alpha * A * B + beta * C for matrices, either of them transposed, with an optional activation.",
         ort=packs(packs_gemm, "Gemm", "FusedGemm"),
+        roles=frozenset({OpRole.PROJECTION}),
+        factors=Factors(over_first=True),
     ),
     _product_op(
         "math.addmm(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",
         "beta * C + alpha * A * B for matrices.",
         temporaries=addmm_rule,
+        roles=frozenset({OpRole.PROJECTION}),
+        factors=Factors(1, 2, over_first=True),
     ),
     _product_op(
         "math.addmv(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",
@@ -305,6 +328,8 @@ OPS = (
         "math.baddbmm(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0, bool sum_batch=False) -> Tensor",
         "beta * C + alpha * A * B for stacks of matrices; `sum_batch` adds the products up.",
         temporaries=baddbmm_rule,
+        roles=frozenset({OpRole.PROJECTION}),
+        factors=Factors(1, 2, over_first=True),
     ),
     op(
         "math.outer(Tensor a, Tensor b, *, dtype? dtype) -> Tensor",
@@ -336,6 +361,8 @@ OPS = (
         cost=_cost_fused,
         summary="Matrix product with its operands' transposes, a factor and an activation folded in.",
         ort=packs(packs_gemm, "FusedMatMul"),
+        roles=frozenset({OpRole.PROJECTION}),
+        factors=Factors(over_first=True),
     ),
     op(
         "math.grouped_matmul(Tensor a, Tensor b, Tensor? offsets, *, dtype? dtype) -> Tensor",
@@ -343,5 +370,6 @@ OPS = (
         infer=_infer_grouped,
         cost=_cost_grouped,
         summary="One matrix product a group, where `offsets` say which rows (or columns) a group has: experts' layers.",
+        roles=frozenset({OpRole.PROJECTION, OpRole.EXPERTS}),
     ),
 )

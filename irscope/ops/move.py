@@ -17,7 +17,7 @@ from irscope.ops.promotion import result_dtype
 from irscope.ops.rules import broadcast_shapes, device_of, like_first, moved, total_bytes
 from irscope.ops.scratch.picking import pad_rule, roll_rule
 from irscope.ops.sizes import as_size, axis_attr, given_axes, length_of, replaced, unknown_sizes
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, Temporaries, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, Temporaries, op
 from irscope.ops.values import Array, as_ints, as_objects, is_symbolic, settle, static_shape
 
 
@@ -298,7 +298,14 @@ def move(
 
 
 OPS = (
-    move("tensor.copy(Tensor x) -> Tensor", like_first, first_copy, "A copy in storage of its own.", strides=layouts.copied),
+    move(
+        "tensor.copy(Tensor x) -> Tensor",
+        like_first,
+        first_copy,
+        "A copy in storage of its own.",
+        strides=layouts.copied,
+        roles=frozenset({OpRole.COPY, OpRole.LAYS_OUT}),
+    ),
     op(
         "tensor.copy_into(Tensor x, Tensor source) -> Tensor",
         Family.MOVE,
@@ -314,6 +321,7 @@ OPS = (
         _evaluate_concat,
         "Joins tensors along an axis.",
         strides=layouts.joined,
+        roles=frozenset({OpRole.CONCATENATE}),
     ),
     move(
         "tensor.stack(Tensor[] xs, *, int axis=0) -> Tensor",
@@ -321,13 +329,21 @@ OPS = (
         _evaluate_stack,
         "Joins tensors along a new axis.",
         strides=layouts.stacked,
+        roles=frozenset({OpRole.STACK}),
     ),
-    move("tensor.tile(Tensor x, Dims repeats) -> Tensor", _infer_tile, _evaluate_tile, "Repeats the whole tensor along each axis."),
+    move(
+        "tensor.tile(Tensor x, Dims repeats) -> Tensor",
+        _infer_tile,
+        _evaluate_tile,
+        "Repeats the whole tensor along each axis.",
+        roles=frozenset({OpRole.SPREAD}),
+    ),
     move(
         "tensor.repeat_interleave(Tensor x, Tensor? repeats, *, Dim? count, int? axis, Dim? output_size) -> Tensor",
         _infer_interleave,
         _evaluate_interleave,
         "Repeats each position of an axis, or of the flattened tensor.",
+        roles=frozenset({OpRole.SPREAD}),
     ),
     move(
         "tensor.pad(Tensor x, Dims pads, Tensor? value, Dims? axes, *, str mode='constant', any fill=0) -> Tensor",
@@ -352,6 +368,7 @@ OPS = (
         _evaluate_trilu,
         "Keeps one side of a diagonal, zeros elsewhere.",
         ort=in_place("Trilu"),
+        roles=frozenset({OpRole.TRIANGLE}),
     ),
     move(
         "tensor.reverse_sequence(Tensor x, Tensor sequence_lens, *, int batch_axis=1, int time_axis=0) -> Tensor",

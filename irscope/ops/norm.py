@@ -14,7 +14,7 @@ from irscope.ops.ort import takes, takes_result
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.composites import group_statistics, instance_statistics, layer_statistics
 from irscope.ops.scratch.norms import batch_norm_rule, group_norm_rule, instance_norm_rule, layer_norm_rule, rms_norm_rule
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Infer, OpCall, OpSpec, RuleError, Temporaries, numel, op, sizes
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Infer, OpCall, OpRole, OpSpec, RuleError, Temporaries, numel, op, sizes
 from irscope.ops.work import joint_sizes, like
 
 
@@ -242,6 +242,7 @@ OPS = (
         "Normalizes each channel by given statistics, or in training by the batch's; new statistics are further results. "
         "`statistics='empty'` says that those results have no elements.",
         temporaries=batch_norm_rule,
+        roles=frozenset({OpRole.FOLDABLE_NORM}),
     ),
     _norm(
         f"nn.batch_norm_training(Tensor x, Tensor? scale, Tensor? bias, Tensor(a!)? mean, Tensor(b!)? var, *, {_BATCH}) -> "
@@ -328,6 +329,7 @@ OPS = (
         _infer_embedding,
         _cost_embedding,
         "Adds word, position and segment embeddings and normalizes them.",
+        roles=frozenset({OpRole.LOOKUP}),
     ),
     _norm(
         "nn.bias_gelu(Tensor x, Tensor? bias, *, str approximate='none') -> Tensor",

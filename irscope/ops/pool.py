@@ -9,7 +9,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.rules import moved
 from irscope.ops.scratch.composites import max_pool_indices
 from irscope.ops.scratch.images import adaptive_avg_pool_rule, avg_pool_rule, max_pool_rule, roi_align_rule
-from irscope.ops.spec import SIZES, Absent, CostRule, Family, OpCall, RuleError, UnknownCost, numel, op, sizes
+from irscope.ops.spec import SIZES, Absent, CostRule, Family, OpCall, OpRole, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.windows import image_layout, slid, spread, window_axes
 from irscope.ops.work import sized
 
@@ -235,6 +235,7 @@ OPS = (
         infer=_infer_with_places,
         cost=Absent.UNKNOWN,
         summary="Largest elements of windows in regions; the regions' sizes, and so the cost, depend on values.",
+        roles=frozenset({OpRole.BOXES}),
     ),
     op(
         "vision.roi_align(Tensor x, Tensor rois, Tensor? batch_indices, *, Dims output_size, float spatial_scale=1.0, "
@@ -244,6 +245,7 @@ OPS = (
         cost=_cost_regions,
         temporaries=roi_align_rule,
         summary="Pools interpolated samples of regions; without a sampling ratio the cost depends on the regions' sizes.",
+        roles=frozenset({OpRole.BOXES}),
     ),
     op(
         "vision.ps_roi_align(Tensor x, Tensor rois, *, Dims output_size, float spatial_scale=1.0, int sampling_ratio=0, "
@@ -252,5 +254,6 @@ OPS = (
         infer=_infer_with_places,
         cost=_cost_regions,
         summary="Pools regions, each place of the result from channels of its own.",
+        roles=frozenset({OpRole.BOXES}),
     ),
 )

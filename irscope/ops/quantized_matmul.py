@@ -12,7 +12,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, inner_size, matmul_shape, plain, swapped
 from irscope.ops.ort import packs, packs_integers
 from irscope.ops.rules import dtype_attr
-from irscope.ops.spec import CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op, sizes
+from irscope.ops.spec import CostRule, Factors, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.work import products
 
 
@@ -105,6 +105,7 @@ OPS = (
         evaluate=_evaluate_integer,
         summary="Matrix product of 8-bit integers with 32-bit sums.",
         ort=packs(packs_integers(1), "MatMulInteger"),
+        factors=Factors(over_first=True),
     ),
     _record(
         "quant.matmul_integer_to_float(Tensor a, Tensor b, Tensor a_scale, Tensor b_scale, Tensor? a_zero_point, Tensor? b_zero_point, "
@@ -148,5 +149,7 @@ OPS = (
         _product_as(None, like="a"),
         _cost_of(1),
         "Matrix product of 8-bit floats, scaled.",
+        roles=frozenset({OpRole.PROJECTION}),
+        factors=Factors(over_first=True),
     ),
 )

@@ -17,7 +17,7 @@ from irscope.ops.promotion import DEFAULT_FLOAT
 from irscope.ops.rules import dtype_attr, like_first, moved, written_only
 from irscope.ops.scratch.ordering import dropout_rule, multinomial_rule, randperm_rule
 from irscope.ops.sizes import as_size, given_shape
-from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, numel, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpRole, OpSpec, numel, op
 from irscope.ops.values import is_symbolic
 
 
@@ -160,5 +160,6 @@ OPS = (
         temporaries=dropout_rule,
         summary="Zeroes random elements in training and scales the others; else the tensor itself.",
         strides=layouts.as_operand,
+        roles=frozenset({OpRole.COPY, OpRole.RETURNS_OPERAND, OpRole.DROPOUT}),
     ),
 )

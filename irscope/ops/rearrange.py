@@ -11,7 +11,7 @@ from irscope.ops.move import move
 from irscope.ops.rules import like_first
 from irscope.ops.scratch.picking import windows_rule
 from irscope.ops.sizes import as_size
-from irscope.ops.spec import Family, Known, OpCall, RuleError, numel, op
+from irscope.ops.spec import Family, Known, OpCall, OpRole, RuleError, numel, op
 from irscope.ops.values import static_shape
 
 
@@ -120,6 +120,7 @@ OPS = (
         _infer_depth_to_space,
         _evaluate_depth_to_space,
         "Moves channels into blocks of height and width: mode DCR takes the blocks first, CRD the channels.",
+        roles=frozenset({OpRole.UPSAMPLE}),
     ),
     move(
         "tensor.space_to_depth(Tensor x, *, int blocksize, str mode='DCR') -> Tensor",

@@ -17,7 +17,7 @@ from irscope.ops.promotion import to_float
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.folding import REDUCTIONS, extremes_rule, pair_rule
 from irscope.ops.sizes import MOST_COMBINED, any_of, length_of, unknown_sizes
-from irscope.ops.spec import CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op
+from irscope.ops.spec import CostRule, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, as_objects, is_symbolic, objects, settle
 
 Kind = Literal["same", "sum", "float", "bool", "count"]
@@ -217,7 +217,7 @@ _PLAIN = (
     _reduce(
         "prod", "sum", _costs(0, 1), lambda call, x, axes: _wide(x).prod(axis=axes, keepdims=_keep(call)), "Product.", lambda a, b: a * b
     ),
-    _reduce("mean", "float", _costs(0, 1, (1, 0)), _mean, "Mean."),
+    _reduce("mean", "float", _costs(0, 1, (1, 0)), _mean, "Mean.", roles=frozenset({OpRole.MOMENT})),
     _reduce("max", "same", _costs(0, 1), _maximum, "Largest element.", dim_max),
     _reduce("min", "same", _costs(0, 1), _minimum, "Smallest element.", dim_min),
     _reduce("any", "bool", _costs(0, 1), lambda call, x, axes: np.any(x, axis=axes, keepdims=_keep(call)), "Whether some element holds."),
@@ -233,7 +233,7 @@ _PLAIN = (
     _reduce("sum_square", "same", _costs(1, 1), lambda call, x, axes: _sum(call, _wide(x) ** 2, axes), "Sum of squares."),
     _reduce("log_sum", "float", _costs(0, 1, (0, 1)), lambda call, x, axes: np.log(_sum(call, x, axes)), "Logarithm of the sum."),
     _reduce("log_sum_exp", "float", _costs(1, 2, (1, 1), 1), _log_sum_exp, "Logarithm of the sum of exponentials."),
-    _reduce("var", "float", _costs(2, 2, (1, 0)), _variance, "Variance.", extra="any correction=1, "),
+    _reduce("var", "float", _costs(2, 2, (1, 0)), _variance, "Variance.", extra="any correction=1, ", roles=frozenset({OpRole.MOMENT})),
     _reduce(
         "std",
         "float",
@@ -303,6 +303,7 @@ _DOUBLE = (
         cost=_costs(2, 2, (2, 0)),
         temporaries=pair_rule,
         summary="Variance and mean.",
+        roles=frozenset({OpRole.MOMENT, OpRole.CENTRED_MOMENT}),
     ),
     op(
         f"reduce.std_mean{_SCHEMA.format(extra='any correction=1, ')} -> (Tensor, Tensor)",
@@ -311,6 +312,7 @@ _DOUBLE = (
         cost=_costs(2, 2, (2, 1)),
         temporaries=pair_rule,
         summary="Standard deviation and mean.",
+        roles=frozenset({OpRole.MOMENT, OpRole.CENTRED_MOMENT}),
     ),
     op(
         f"reduce.min_max{_SCHEMA.format(extra='')} -> (Tensor, Tensor)",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
-from irscope.ops.spec import Control, OpSpec
+from irscope.ops.spec import Control, Factors, FusedAttention, OpRole, OpSpec
 from irscope.plugins import plugins
 
 FAMILY_MODULES: tuple[str, ...] = (
@@ -150,3 +150,26 @@ def callee_of(node: Node) -> str | None:
 def runs_bodies(node: Node) -> bool:
     """Whether a node runs regions or a function."""
     return bool(node.regions) or control_of(node) is Control.CALL
+
+
+def roles_of(node: Node) -> frozenset[OpRole]:
+    """The parts that a node's operator plays in patterns; one without a record plays none."""
+    spec = find_op(node.op)
+    return frozenset() if spec is None else spec.roles
+
+
+def plays(node: Node, *roles: OpRole) -> bool:
+    """Whether a node's operator plays one of these parts in patterns."""
+    return not roles_of(node).isdisjoint(roles)
+
+
+def factors_of(node: Node) -> Factors | None:
+    """Which operands a matrix product multiplies; None for all other nodes."""
+    spec = find_op(node.op)
+    return None if spec is None else spec.factors
+
+
+def attention_of(node: Node) -> FusedAttention | None:
+    """Which operands of a whole attention are what; None for all other nodes."""
+    spec = find_op(node.op)
+    return None if spec is None else spec.attention

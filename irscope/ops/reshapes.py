@@ -14,7 +14,7 @@ from irscope.ops.ort import alias
 from irscope.ops.rules import free, moved
 from irscope.ops.sequence import handed_on
 from irscope.ops.sizes import MOST_COMBINED, any_of, as_size, given_axes, length_of, replaced, unknown_sizes
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 
 
@@ -246,6 +246,7 @@ OPS = (
         copies=True,
         ort=alias("Reshape"),
         strides=layouts.reshaped,
+        roles=frozenset({OpRole.LAYS_OUT, OpRole.RESHAPE, OpRole.UNIT_STRIDES}),
     ),
     _view(
         "view.flatten(Tensor(a?) x, *, int start=0, int end=-1) -> Tensor(a?)",
@@ -253,6 +254,7 @@ OPS = (
         "Makes one axis of all axes from `start` to `end`.",
         copies=True,
         strides=layouts.reshaped,
+        roles=frozenset({OpRole.LAYS_OUT, OpRole.RESHAPE, OpRole.UNIT_STRIDES}),
     ),
     _view(
         "view.flatten_2d(Tensor(a?) x, *, int axis=1) -> Tensor(a?)",
@@ -261,12 +263,14 @@ OPS = (
         copies=True,
         ort=alias("Flatten"),
         strides=layouts.reshaped,
+        roles=frozenset({OpRole.RESHAPE}),
     ),
     _view(
         "view.unflatten(Tensor(a) x, Dims sizes, *, int axis) -> Tensor(a)",
         _infer_unflatten,
         "Cuts one axis into several.",
         strides=layouts.reshaped,
+        roles=frozenset({OpRole.RESHAPE}),
     ),
     _view(
         "view.squeeze(Tensor(a) x, Dims? axes, *, bool strict=False) -> Tensor(a)",
@@ -274,6 +278,7 @@ OPS = (
         "Drops axes of size 1: those given, else all; with `strict` a given axis of another size is an error.",
         ort=alias("Squeeze"),
         strides=layouts.reshaped,
+        roles=frozenset({OpRole.RESHAPE}),
     ),
     _view(
         "view.unsqueeze(Tensor(a) x, Dims axes) -> Tensor(a)",
@@ -281,6 +286,7 @@ OPS = (
         "Inserts axes of size 1; positions are those in the result.",
         ort=alias("Unsqueeze"),
         strides=layouts.reshaped,
+        roles=frozenset({OpRole.RESHAPE, OpRole.HANDS_ON_MASK}),
     ),
     _view(
         "view.align(Tensor(a) x, Tensor like, *, int axis) -> Tensor(a)",
@@ -298,6 +304,7 @@ OPS = (
         ort=alias("Identity"),
         strides=layouts.as_operand,
         items=handed_on,
+        roles=frozenset({OpRole.RETURNS_OPERAND, OpRole.HANDS_ON_MASK}),
     ),
     op(
         "view.contiguous(Tensor(a?) x, *, str memory_format='contiguous_format') -> Tensor(a?)",
@@ -308,5 +315,6 @@ OPS = (
         shares=_shares_contiguous,
         summary="The same elements in a memory format; the tensor itself where it already has it.",
         strides=layouts.contiguous,
+        roles=frozenset({OpRole.COPY, OpRole.RETURNS_OPERAND, OpRole.LAYS_OUT}),
     ),
 )

@@ -16,7 +16,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.imagesizes import encoded_size
 from irscope.ops.matmul import plain
 from irscope.ops.scratch.images import resize_rule
-from irscope.ops.spec import SIZES, Family, OpCall, RuleError, numel, op, sizes
+from irscope.ops.spec import SIZES, Family, OpCall, OpRole, RuleError, numel, op, sizes
 from irscope.ops.work import products
 
 _MAX_DENOMINATOR = 1 << 12
@@ -166,6 +166,7 @@ OPS = (
         temporaries=resize_rule,
         summary="Resizes axes to given sizes, or by factors with the result rounded down.",
         strides=layouts.KEEPS_CHANNELS_LAST,
+        roles=frozenset({OpRole.UPSAMPLE}),
     ),
     op(
         "vision.grid_sample(Tensor x, Tensor grid, *, str mode='linear', str padding_mode='zeros', bool align_corners=False) -> Tensor",

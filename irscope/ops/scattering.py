@@ -16,7 +16,7 @@ from irscope.ops.ort import in_place
 from irscope.ops.rules import broadcast_shapes, like_first, moved
 from irscope.ops.scratch.picking import index_put_rule, masked_scatter_rule
 from irscope.ops.sizes import axis_attr
-from irscope.ops.spec import CostRule, Facts, Family, Known, OpCall, OpSpec, RuleError, Temporaries, numel, op
+from irscope.ops.spec import CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, Temporaries, numel, op
 from irscope.ops.values import Array, settle
 from irscope.ops.views import slices
 
@@ -184,11 +184,13 @@ OPS = (
         "A copy in which x[i, j, ...] is replaced or, with `accumulate`, added to.",
         cost=_cost_index_put,
         temporaries=index_put_rule,
+        roles=frozenset({OpRole.WRITE_PART}),
     ),
     _write(
         "tensor.index_copy(Tensor x, Tensor indices, Tensor source, *, int axis) -> Tensor",
         _evaluate_index_copy,
         "A copy with whole slices of an axis replaced.",
+        roles=frozenset({OpRole.WRITE_PART}),
     ),
     _write(
         "tensor.index_add(Tensor x, Tensor indices, Tensor source, *, int axis, any alpha=1) -> Tensor",
@@ -206,6 +208,7 @@ OPS = (
         _evaluate_masked_fill,
         "A copy with one value wherever a mask holds.",
         _infer_masked,
+        roles=frozenset({OpRole.FILL}),
     ),
     _write(
         "tensor.masked_scatter(Tensor x, Tensor mask, Tensor source) -> Tensor",
@@ -218,6 +221,7 @@ OPS = (
         "tensor.slice_scatter(Tensor x, Tensor source, Dims starts, Dims ends, Dims? axes, Dims? steps) -> Tensor",
         _evaluate_slice_scatter,
         "A copy with a slice replaced.",
+        roles=frozenset({OpRole.WRITE_PART}),
     ),
     _write(
         "tensor.select_scatter(Tensor x, Tensor source, Dim index, *, int axis) -> Tensor",

@@ -15,7 +15,7 @@ from irscope.ops.promotion import result_dtype, to_float
 from irscope.ops.reduction import without_axes
 from irscope.ops.rules import broadcast_shapes, device_of, dtype_attr, per_input
 from irscope.ops.scratch.folding import SOFT
-from irscope.ops.spec import CostRule, Facts, Family, Known, OpCall, OpSpec, numel, op
+from irscope.ops.spec import CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, numel, op
 from irscope.ops.values import Array, is_symbolic, settle
 
 
@@ -118,6 +118,7 @@ OPS = (
         _softmax,
         _SOFTMAX_COST,
         ort=in_place("Softmax", takes=takes_two),
+        roles=frozenset({OpRole.SOFTMAX}),
     ),
     _soft("softmin", "Softmax of the negated elements.", lambda x, axes: _softmax(-x, axes), _SOFTMAX_COST),
     _soft("log_softmax", "Logarithm of the softmax.", _log_softmax, _SOFTMAX_COST, ort=in_place("LogSoftmax", takes=takes_two)),

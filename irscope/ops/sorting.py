@@ -17,7 +17,7 @@ from irscope.ops.rules import dtype_attr, per_element, per_input
 from irscope.ops.scratch.folding import pair_rule
 from irscope.ops.scratch.ordering import argsort_rule, histogram_rule, scan_rule, sort_rule, topk_rule, unique_rule
 from irscope.ops.sizes import as_size, axis_attr, replaced
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpSpec, Temporaries, op
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, Temporaries, op
 from irscope.ops.values import Array, settle, static_shape
 
 
@@ -260,6 +260,7 @@ _SORTING = (
         _evaluate_topk,
         "The k largest or smallest elements of an axis, and where they stood.",
         temporaries=topk_rule,
+        roles=frozenset({OpRole.BEST}),
     ),
     _sorting(
         "tensor.unique(Tensor x, *, int? axis, bool sorted=True, bool consecutive=False, bool inverse_like_input=False)"
@@ -300,13 +301,14 @@ _SORTING = (
         None,
         "How many elements fall into each of equal intervals.",
         temporaries=histogram_rule,
+        roles=frozenset({OpRole.ROUTE}),
     ),
     _arg("argmax", np.argmax, "Position of the largest element of an axis, or of all elements."),
     _arg("argmin", np.argmin, "Position of the smallest element of an axis, or of all elements."),
 )
 
 _RUNNING = (
-    _running("cumsum", np.cumsum, 0, "Running sums along an axis."),
+    _running("cumsum", np.cumsum, 0, "Running sums along an axis.", roles=frozenset({OpRole.RUNNING_SUM})),
     _running("cumprod", np.cumprod, 1, "Running products along an axis."),
     op(
         "tensor.cummax(Tensor x, *, int axis) -> (Tensor, Tensor)",
@@ -328,6 +330,7 @@ _RUNNING = (
         infer=lambda call: call.tensor("x").with_shape(call.shape("x")),
         cost=per_input(elementwise=2, transcendental=2, reduction=1),
         summary="Logarithms of running sums of exponentials along an axis.",
+        roles=frozenset({OpRole.STATE_SCAN}),
     ),
 )
 

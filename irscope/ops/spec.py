@@ -316,6 +316,136 @@ class NeedsNumbers(Exception):
 
 
 # ----------------------------------------------------------------------------------------------------
+# Parts that operators play in patterns.
+
+
+class OpRole(enum.Enum):
+    """A part that operators play in patterns of several. Patterns ask for roles: what plays one is found wherever it is named."""
+
+    COPY = "copy"
+    """The result has the elements of the first operand, in another place, layout or element type."""
+    CONVERT = "convert"
+    """Converts to an element type."""
+    CONVERT_LIKE = "convert like"
+    """Converts to the element type of another operand."""
+    RETURNS_OPERAND = "returns operand"
+    """PyTorch returns the operand itself, and no view of it, where there is nothing to do."""
+    LAYS_OUT = "lays out"
+    """Copies only to bring elements into another order in memory, where they do not lie so."""
+    DROPOUT = "dropout"
+    """Does nothing outside training."""
+    RESHAPE = "reshape"
+    """The same elements in the same order, under other sizes."""
+    UNIT_STRIDES = "unit strides"
+    """A view that gives axes of size 1 strides of its own, which an exporter may state otherwise."""
+    TRANSPOSE = "transpose"
+    """Changes the order of axes."""
+    EXPAND = "expand"
+    """Repeats what is there along axes, without a copy."""
+    SPREAD = "spread"
+    """Repeats what is there along axes, as a copy."""
+    HANDS_ON_MASK = "hands on mask"
+    """A mask stays what it is: its last axes stay as they are, and so does what is masked."""
+    CONCATENATE = "concatenate"
+    """Joins operands along an axis."""
+    STACK = "stack"
+    """Joins operands along a new axis."""
+    WRITE_PART = "write part"
+    """The first operand with another one written into a part of it."""
+    LOOKUP = "lookup"
+    """Rows of the first operand, chosen by the second."""
+    ADD = "add"
+    """Sum of two operands."""
+    SUBTRACT = "subtract"
+    """Difference of two operands."""
+    MULTIPLY = "multiply"
+    """Product of two operands, element by element."""
+    DIVIDE = "divide"
+    """Quotient of two operands."""
+    ADD_PRODUCT = "add product"
+    """A sum with the product of two further operands, element by element."""
+    NEGATE = "negate"
+    """Changes the sign."""
+    POWER = "power"
+    """Raises to a power."""
+    ABSOLUTE = "absolute"
+    """Drops the sign."""
+    ROOT = "root"
+    """Square root, or one over it."""
+    EXPONENTIAL = "exponential"
+    """e to the power of each element."""
+    LIMIT = "limit"
+    """Keeps elements within limits."""
+    SELECT = "select"
+    """One of two operands by element, as the first operand says."""
+    FILL = "fill"
+    """Replaces elements where a mask says so."""
+    COMMUTES = "commutes"
+    """Operands may be given in any order."""
+    MOMENT = "moment"
+    """Mean, variance or both: what a normalization begins with."""
+    CENTRED_MOMENT = "centred moment"
+    """The spread around the mean, together with the mean."""
+    SOFTMAX = "softmax"
+    """Makes weights of scores, as attention does."""
+    FOLDABLE_NORM = "foldable norm"
+    """With given statistics it folds into the weights of the product before it."""
+    MATRIX_PRODUCT = "matrix product"
+    """A matrix product as `@` writes it."""
+    LINEAR_LAYER = "linear layer"
+    """A matrix product with weights that are stored transposed."""
+    PROJECTION = "projection"
+    """A matrix product that may stand before a gate; kernels exist that go on with what is done to each result."""
+    CONVOLUTION = "convolution"
+    """Runs at the rate of convolutions."""
+    UPSAMPLE = "upsample"
+    """Enlarges images."""
+    TRIANGLE = "triangle"
+    """Makes or keeps a triangle of a matrix."""
+    ORDER = "order"
+    """Whether operands are in an order."""
+    EQUAL = "equal"
+    """Whether operands are equal."""
+    RANGE = "range"
+    """Counts 0, 1, 2, ..."""
+    RUNNING_SUM = "running sum"
+    """Sums from the first element to each."""
+    STATE_SCAN = "state scan"
+    """Carries a state from step to step within one operator."""
+    BEST = "best"
+    """The largest of some scores, and where they are."""
+    EXPERTS = "experts"
+    """Computes with weights that scores have chosen."""
+    ROUTE = "route"
+    """Makes of places what goes where."""
+    BOXES = "boxes"
+    """Suppresses boxes, or pools what is in them."""
+    LAYOUT_BY_DEVICE = "layout by device"
+    """How the result lies depends on the kernel that the device has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """The operands that a matrix product multiplies."""
+
+    left: int = 0
+    right: int = 1
+    over_first: bool = False
+    """Whether products are summed over the first axis of the right factor, unless `trans_b` says otherwise; else over its second."""
+
+
+@dataclass(frozen=True, slots=True)
+class FusedAttention:
+    """Which operands of an operator that does a whole attention are what."""
+
+    query: int = 0
+    key: int = 1
+    mask: int | None = None
+    is_causal: bool = False
+    """Whether later keys are hidden whatever the attributes say."""
+
+
+# ----------------------------------------------------------------------------------------------------
 # How PyTorch lays out results; the rules are in irscope.ops.layouts.
 
 
@@ -520,6 +650,14 @@ class OpSpec:
     """Which bodies a call runs; None: none."""
     items: ListRule | None = None
     """Elements of a list among the results, where those of the operands are known; None: the operator has nothing to do with lists."""
+    roles: frozenset[OpRole] = frozenset()
+    """Parts that it plays in patterns; none by default: no pattern has it as such a part."""
+    factors: Factors | None = None
+    """For matrix products: the operands that are multiplied. None: it multiplies no matrices, or several."""
+    attention: FusedAttention | None = None
+    """For operators that do a whole attention: which operands are queries, keys and mask."""
+    gated_unit: str = ""
+    """For activation functions: the name of the gated unit that has it; empty: no unit is known."""
     operand_index: dict[str, int] = field(init=False)
     defaults: dict[str, Attr] = field(init=False)
     aliases: tuple[AliasRule, ...] = field(init=False)
@@ -613,6 +751,10 @@ class Facts(TypedDict, total=False):
     strides: StridesRule
     control: Control
     items: ListRule
+    roles: frozenset[OpRole]
+    factors: Factors
+    attention: FusedAttention
+    gated_unit: str
 
 
 def op(

@@ -10,7 +10,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.norm import normalizing
 from irscope.ops.rules import moved
 from irscope.ops.scratch.blocks import encoder_layer_rule, multi_head_rule
-from irscope.ops.spec import SIZES, Family, OpCall, RuleError, UnknownCost, numel, op, sizes
+from irscope.ops.spec import SIZES, Family, FusedAttention, OpCall, OpRole, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.work import like, products
 
 
@@ -138,6 +138,7 @@ OPS = (
         cost=_cost_multi_head,
         temporaries=multi_head_rule,
         summary="Attention with its input and output projections; the attention weights are an optional result.",
+        attention=FusedAttention(),
     ),
     op(
         "nn.transformer_encoder_layer(Tensor x, Tensor w_qkv, Tensor b_qkv, Tensor w_out, Tensor b_out, Tensor norm_scale_1, "
@@ -148,6 +149,7 @@ OPS = (
         cost=_cost_encoder_layer,
         temporaries=encoder_layer_rule,
         summary="A whole encoder layer: attention, feed-forward network, additions and normalizations.",
+        attention=FusedAttention(key=0),
     ),
     op(
         "nn.moe(Tensor x, Tensor router, Tensor w_1, Tensor? b_1, Tensor w_2, Tensor? b_2, Tensor? w_3, Tensor? b_3, *, int k=1, "
@@ -156,6 +158,7 @@ OPS = (
         infer=like("x"),
         cost=lambda call: _expert_cost(call, 8),
         summary="Feed-forward networks of which each token uses the `k` that a router picks; their weights lie behind one another.",
+        roles=frozenset({OpRole.EXPERTS}),
     ),
     op(
         "nn.moe_quantized(Tensor x, Tensor router, Tensor w_1, Tensor s_1, Tensor? b_1, Tensor w_2, Tensor s_2, Tensor? b_2, Tensor? w_3, "
@@ -164,6 +167,7 @@ OPS = (
         infer=like("x"),
         cost=lambda call: _expert_cost(call, call.int_attr("bits")),
         summary="Like nn.moe with weights of few bits, packed in bytes, and their scales.",
+        roles=frozenset({OpRole.EXPERTS}),
     ),
     op(
         "nn.relative_position_bias(Tensor table, Dim query_length, Dim key_length, *, int max_distance=128, "

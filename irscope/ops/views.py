@@ -13,7 +13,7 @@ from irscope.ir.types import Shape, TensorType, Type
 from irscope.ops import layouts
 from irscope.ops.rules import broadcast_dim, free
 from irscope.ops.sizes import as_size, at_least, axis_attr, given_axes, given_shape, length_of, replaced, unknown_sizes
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 
 _FAR = 2**31 - 1
@@ -311,9 +311,14 @@ OPS = (
         _permutation,
         "Reorders axes; without `perm` it reverses them.",
         strides=layouts.permuted,
+        roles=frozenset({OpRole.TRANSPOSE}),
     ),
     _reordering(
-        "view.transpose(Tensor(a) x, *, int axis0, int axis1) -> Tensor(a)", _swapped, "Swaps two axes.", strides=layouts.transposed
+        "view.transpose(Tensor(a) x, *, int axis0, int axis1) -> Tensor(a)",
+        _swapped,
+        "Swaps two axes.",
+        strides=layouts.transposed,
+        roles=frozenset({OpRole.TRANSPOSE}),
     ),
     _reordering(
         "view.movedim(Tensor(a) x, *, int[] source, int[] destination) -> Tensor(a)",
@@ -327,6 +332,7 @@ OPS = (
         _evaluate_expand,
         "Repeats axes of size 1 without a copy: mode 'broadcast' goes both ways, 'keep' leaves an axis given as -1.",
         strides=layouts.expanded,
+        roles=frozenset({OpRole.EXPAND, OpRole.HANDS_ON_MASK}),
     ),
     _view(
         "view.slice(Tensor(a) x, Dims starts, Dims ends, Dims? axes, Dims? steps) -> Tensor(a)",

@@ -10,7 +10,8 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node
 from irscope.ir.program import Runtime
 from irscope.ops.cost import FREE, Cost
-from irscope.ops.registry import find_op
+from irscope.ops.registry import find_op, plays
+from irscope.ops.spec import OpRole
 from irscope.passes.advice.finding import Enquiry, Finding
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.flops import needless
@@ -22,8 +23,8 @@ from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import plain
 from irscope.report.units import Kind, humanise
 
-_COPIES = frozenset({"view.contiguous", "view.reshape", "view.flatten", "tensor.copy", "tensor.to"})
-_CASTS = frozenset({"tensor.cast", "tensor.to", "tensor.cast_like"})
+_COPIES = (OpRole.LAYS_OUT, OpRole.RETURNS_OPERAND)
+_CASTS = (OpRole.CONVERT, OpRole.CONVERT_LIKE)
 
 
 def shown(number: Dim | float | None, kind: Kind = Kind.BYTES) -> str:
@@ -129,9 +130,13 @@ def _copying(ask: Enquiry) -> list[Node]:
     graph = ask.ctx.program.graph
     if ask.ctx.program.traits.runtime is Runtime.ONNXRUNTIME:
         # ONNX Runtime has no strides: its Transpose always moves every element.
-        return [node for node in graph if node.op == "view.permute"]
+        return [node for node in graph if plays(node, OpRole.TRANSPOSE)]
     own = {one.value for one in ask.ctx.get(Ranges(undecided="share")).ranges}
-    return [node for node in graph if node.op in _COPIES and node.inputs and node.outputs and node.outputs[0] in own]
+    return [
+        node
+        for node in graph
+        if plays(node, *_COPIES) and not plays(node, OpRole.DROPOUT) and node.inputs and node.outputs and node.outputs[0] in own
+    ]
 
 
 def casts(ask: Enquiry) -> Iterator[Finding]:
@@ -140,8 +145,8 @@ def casts(ask: Enquiry) -> Iterator[Finding]:
     nodes: dict[Node, None] = {}
     for entry in costs.entries:
         node = entry.node
-        source = node.inputs[0] if node.op in _CASTS and node.inputs else None
-        if source is not None and source.node is not None and source.node.op in _CASTS and source.node.inputs[0] is not None:
+        source = node.inputs[0] if plays(node, *_CASTS) and node.inputs else None
+        if source is not None and source.node is not None and plays(source.node, *_CASTS) and source.node.inputs[0] is not None:
             first, last = types.type_of(source.node.inputs[0]), types.type_of(node.outputs[0])
             if first.dtype is last.dtype and first.dtype.is_float:
                 nodes.update((one, None) for one in (source.node, node) if one in costs.by_node)

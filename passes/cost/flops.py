@@ -17,13 +17,14 @@ from irscope.ir.program import Program
 from irscope.ir.types import Type, tensor
 from irscope.ops.attention import hidden_pairs
 from irscope.ops.cost import FLOP_CLASSES, Cost
-from irscope.ops.registry import find_op, runs_bodies
-from irscope.ops.spec import Absent, OpCall, OpSpec
+from irscope.ops.registry import find_op, plays, runs_bodies
+from irscope.ops.spec import Absent, OpCall, OpRole, OpSpec
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import MEASURES, Arithmetic, Sum, Tally
 from irscope.passes.cost.tables import cell, certainties, modules_table, nodes_table, operators_table, share, top_table, unknown_table
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.patterns.attention import Attention, attentions
+from irscope.passes.patterns.walk import is_product
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least, plain
 from irscope.passkit.base import Analysis, PassContext
@@ -141,7 +142,7 @@ def needless(nodes: Iterable[Node], costs: Costs, types: Inferred) -> dict[Node,
 
 def _products(attention: Attention) -> list[Node]:
     """The nodes whose work is a number of FLOPs for each pair."""
-    return [node for node in attention.nodes if attention.is_fused or node.op.startswith("math.")]
+    return [node for node in attention.nodes if attention.is_fused or is_product(node)]
 
 
 def _hidden(node: Node, attention: Attention, flops: Dim, types: Inferred) -> Dim | None:
@@ -160,7 +161,7 @@ def _pairs(node: Node, attention: Attention, types: Inferred) -> tuple[Dim, ...]
         if query is None or key is None or len(query) < 3 or len(key) < 3:
             return None
         return (*query[:-2], query[-2], key[-2])
-    softmax = next(one for one in attention.nodes if one.op in ("nn.softmax", "nn.log_softmax"))
+    softmax = next(one for one in attention.nodes if plays(one, OpRole.SOFTMAX))
     return types.type_of(softmax.outputs[0]).shape
 
 

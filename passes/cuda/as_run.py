@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from irscope.devices import Target
 from irscope.ir.program import Program
+from irscope.ops.registry import roles_of
+from irscope.ops.spec import OpRole
 from irscope.passes.cuda.changes import Changes, changed, lies_otherwise
 from irscope.passes.cuda.fused import fuse_modules
 from irscope.passes.cuda.masks import leave_out_masks
@@ -16,10 +18,10 @@ def as_run(program: Program, types: Inferred, target: Target) -> Program | None:
     if not program.traits.is_exported or program.functions or any(node.regions for node in graph):
         return None
     changes = Changes()
-    operators = {node.op for node in graph}
-    has_attention = "nn.sdpa" in operators
+    roles = {role for node in graph for role in roles_of(node)}
+    has_attention = OpRole.LAYOUT_BY_DEVICE in roles
     changes.relays = has_attention or any(lies_otherwise(node) for node in graph)
-    if has_attention or "nn.softmax" in operators:
+    if has_attention or OpRole.SOFTMAX in roles:
         leave_out_masks(graph, types, changes)
         fuse_modules(graph, changes)
     return changed(program, changes, target) if changes else None

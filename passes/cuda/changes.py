@@ -10,12 +10,9 @@ from irscope.ir.graph import Attr, Graph, Node, Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.layouts import result_strides, row_major
-from irscope.ops.registry import find_op
-from irscope.ops.spec import OpCall
+from irscope.ops.registry import find_op, plays
+from irscope.ops.spec import OpCall, OpRole
 from irscope.passes.cuda.kernels import attention_layout
-
-_ATTENTION = "nn.sdpa"
-_VIEWS = frozenset({"view.reshape", "view.flatten"})
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class _Copy:
     def _run(self, node: Node) -> None:
         operands = self._operands(node)
         _, other = self._changes.dropped.get(node, ({}, {}))
-        relaid = node.op == _ATTENTION or lies_otherwise(node) or any(value in self._relaid for value in operands)
+        relaid = plays(node, OpRole.LAYOUT_BY_DEVICE) or lies_otherwise(node) or any(value in self._relaid for value in operands)
         inputs = [None if value is None else self._values[value] for value in operands]
         types = [self._type(node, index, inputs) if relaid else output.type for index, output in enumerate(node.outputs)]
         names = [output.name for output in node.outputs]
@@ -128,7 +125,7 @@ class _Copy:
             return type_
         operands = [value.type if value is not None and isinstance(value.type, TensorType) else None for value in inputs]
         plain = tensor(type_.dtype, type_.shape, type_.device)
-        if node.op == _ATTENTION:
+        if OpRole.LAYOUT_BY_DEVICE in spec.roles:
             layout = attention_layout(OpCall(spec, operands, node.attrs, (), [type_]), self._target, type_.layout)
         else:
             results = [plain if output is node.outputs[index] else output.type for output in node.outputs]
@@ -174,10 +171,15 @@ def lies_otherwise(node: Node) -> bool:
     operand = node.inputs[0] if node.inputs else None
     if operand is None or operand.type.layout is None:
         return False
-    if node.op == "nn.dropout":
+    if plays(node, OpRole.DROPOUT):
         return not node.attrs.get("training") and operand.type.layout != node.outputs[0].type.layout
     stated, spec = node.outputs[0].type, find_op(node.op)
-    if node.op not in _VIEWS or spec is None or not isinstance(stated, TensorType) or not isinstance(operand.type, TensorType):
+    if (
+        spec is None
+        or OpRole.UNIT_STRIDES not in spec.roles
+        or not isinstance(stated, TensorType)
+        or not isinstance(operand.type, TensorType)
+    ):
         return False
     if stated.layout is None or stated.shape is None or 1 not in stated.shape:
         return False

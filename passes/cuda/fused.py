@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.places import Scope
+from irscope.ops.registry import attention_of, find_op, plays
+from irscope.ops.spec import Family, OpRole
 from irscope.passes.cuda.changes import Changes, Fused
 
 _ATTENTION, _LAYER = "MultiheadAttention", "TransformerEncoderLayer"
@@ -101,7 +103,7 @@ def _attention(scope: Scope, nodes: Sequence[Node]) -> Fused | None:
         return None
     attrs: dict[str, Attr] = {"num_heads": heads}
     results = [output]
-    if not any(node.op == "nn.sdpa" for node in nodes):
+    if not any(attention_of(node) for node in nodes):
         found = _attention_weights(x, nodes, heads)
         if found is None:
             return None
@@ -123,7 +125,7 @@ def _is_batch_first(x: Value, nodes: Sequence[Node]) -> bool:
     return (
         x.type.rank == 3
         and len(readers) == 1
-        and readers[0].op == "view.transpose"
+        and plays(readers[0], OpRole.TRANSPOSE)
         and {readers[0].attrs.get("axis0"), readers[0].attrs.get("axis1")} == swapped
     )
 
@@ -132,9 +134,9 @@ def _heads(x: Value, nodes: Sequence[Node]) -> int | None:
     batch, length = (x.type.shape or ())[:2]
     for node in nodes:
         shape = node.outputs[0].type.shape or () if node.outputs else ()
-        if node.op == "nn.sdpa" and len(shape) == 4:
+        if attention_of(node) and len(shape) == 4:
             return shape[1] if isinstance(shape[1], int) else None
-        if node.op == "nn.softmax" and len(shape) == 3 and isinstance(shape[0], int) and isinstance(batch, int) and batch:
+        if plays(node, OpRole.SOFTMAX) and len(shape) == 3 and isinstance(shape[0], int) and isinstance(batch, int) and batch:
             return shape[0] // batch if shape[1] == length else None
     return None
 
@@ -160,6 +162,8 @@ def _layer(scope: Scope, nodes: Sequence[Node], inner: Scope, inner_nodes: Seque
     mask = attention.inputs[-1]
     if [value for value in inputs[1:] if value is not mask] or inputs[0].type.shape != leaving[0].type.shape:
         return None
-    first = next((node.op for node in nodes if node.op in ("nn.layer_norm", "nn.linear")), "")
-    attrs = {"num_heads": attention.attrs["num_heads"], "activation": activation, "norm_first": first == "nn.layer_norm"}
+    kinds = (find_op(node.op) for node in nodes)
+    first = next((spec for spec in kinds if spec and (spec.factors or spec.family is Family.NORMALIZATION)), None)
+    norm_first = first is not None and first.factors is None
+    attrs = {"num_heads": attention.attrs["num_heads"], "activation": activation, "norm_first": norm_first}
     return Fused("nn.transformer_encoder_layer", (inputs[0], *weights, mask), attrs, "aten::_transformer_encoder_layer_fwd", (leaving[0],))

@@ -11,15 +11,13 @@ import numpy as np
 
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Loc, Scope
-from irscope.ops.registry import find_op
-from irscope.ops.spec import Known, OpCall
+from irscope.ops.registry import attention_of, find_op, plays
+from irscope.ops.spec import Known, OpCall, OpRole
 from irscope.passes.cuda.changes import Changes
 from irscope.passes.inference.engine import Inferred
 
 _MAKES_MASK = re.compile(r"create_\w*mask\w*\(").search
 _LIBRARY = "/transformers/"
-_SHAPING = frozenset({"view.expand", "view.unsqueeze", "view.alias", "tensor.to"})
-_MASK_OPERAND = 3
 
 
 def leave_out_masks(graph: Graph, types: Inferred, changes: Changes) -> None:
@@ -57,8 +55,8 @@ def _leave_out(mask: Value, types: Inferred, changes: Changes) -> bool:
     if not follower.follow(mask):
         return False
     changes.instead.update(follower.instead)
-    for node in follower.unmasked:
-        changes.dropped[node] = ({_MASK_OPERAND: None}, {"is_causal": follower.causal})
+    for node, place in follower.unmasked.items():
+        changes.dropped[node] = ({place: None}, {"is_causal": follower.causal})
     return True
 
 
@@ -89,7 +87,8 @@ class _Follower:
         self._types = types
         self.causal = causal
         self.instead: dict[Value, Value] = {}
-        self.unmasked: list[Node] = []
+        self.unmasked: dict[Node, int] = {}
+        """Attention whose mask goes, with the operand that it is."""
         self._zeros: set[Value] = set()
         """Additive masks."""
 
@@ -105,19 +104,20 @@ class _Follower:
 
     def _accept(self, user: Node, value: Value, pending: list[Value]) -> bool:
         place = user.inputs.index(value)
-        if user.op in _SHAPING and place == 0:
+        if plays(user, OpRole.HANDS_ON_MASK) and place == 0:
             pending.append(user.outputs[0])
             if value in self._zeros:
                 self._zeros.add(user.outputs[0])
             return True
-        if user.op == "nn.sdpa" and place == _MASK_OPERAND:
-            self.unmasked.append(user)
+        attention = attention_of(user)
+        if attention is not None and attention.mask == place:
+            self.unmasked[user] = place
             return not user.attrs.get("is_causal") and (not self.causal or _is_square(user, self._types))
         if self.causal:
             return False
-        if user.op == "math.where" and place == 0:
+        if plays(user, OpRole.SELECT) and place == 0:
             return self._choose(user, pending)
-        other = user.inputs[1 - place] if user.op == "math.add" and value in self._zeros else None
+        other = user.inputs[1 - place] if plays(user, OpRole.ADD) and value in self._zeros else None
         if other is not None:
             self.instead[user.outputs[0]] = other
         return other is not None

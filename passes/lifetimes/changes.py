@@ -12,8 +12,8 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Loc
 from irscope.ir.types import TensorType
-from irscope.ops.registry import find_op
-from irscope.ops.spec import Family
+from irscope.ops.registry import factors_of, find_op, plays
+from irscope.ops.spec import Family, OpRole
 from irscope.passes.alias import Aliases, written_operand
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.holds import Hold
@@ -29,8 +29,6 @@ erf erfc clamp clamp_min clamp_max masked_fill addcmul addcdiv lerp logit remain
 _WRITABLE = frozenset(_WITH_UNDERSCORE.split())
 """Operators of torch that have a form which writes over its first operand."""
 _EXACT, _LAYOUT, _REWRITE = "exact", "if the layout allows", "needs a rewrite"
-_COPIES = frozenset({"view.contiguous", "view.reshape", "tensor.copy"})
-_COPYING_INSIDE = frozenset({"math.matmul", "nn.linear"})
 _NARROWER = {DType.F32: 2, DType.F64: 2}
 
 
@@ -125,9 +123,9 @@ class Finder:
         """Every change, ordered by the first step it concerns."""
         for step, node in enumerate(self._steps):
             self._over_operand(step, node)
-            if node.op in _COPIES:
+            if plays(node, OpRole.LAYS_OUT):
                 self._without_copy(step, node)
-            if step in inside and node.op in _COPYING_INSIDE:
+            if step in inside and factors_of(node) is not None:
                 what = f"operands of {node.op.rpartition('.')[2]} that need no copy"
                 self._add(SCRATCH, node, what, _LAYOUT).steps.append(step)
         for place, one in enumerate(self._ranges):

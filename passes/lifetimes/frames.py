@@ -9,6 +9,8 @@ from functools import lru_cache
 
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Loc, Scope
+from irscope.ops.registry import plays
+from irscope.ops.spec import OpRole
 from irscope.passes.alias import written_operand
 from irscope.passes.lifetimes.hidden import HiddenFunction, function_name
 from irscope.passes.lifetimes.holds import Facts, Hold, Holds
@@ -19,7 +21,6 @@ _PUTS_IN_CACHE = re.compile(r"\b\w*(?:past|cache)\w*\.update\(").search
 _LONGEST = 500
 _ATTENTION = ("attn", "attention", "weights", "probs", "scores")
 """Names of attention's second result."""
-_JOINS = frozenset({"tensor.concat", "tensor.stack"})
 
 
 @dataclass(slots=True)
@@ -191,7 +192,7 @@ class Locals:
     def _is_collected(self, storage: Value, end: int) -> bool:
         """Whether tensors that are no longer bound to a variable are concatenated later: then a list keeps them."""
         last = self._facts.last_use(storage)
-        return end < last < len(self._facts.steps) and self._facts.steps[last].op in _JOINS
+        return end < last < len(self._facts.steps) and plays(self._facts.steps[last], OpRole.CONCATENATE, OpRole.STACK)
 
     def _hold_hidden(self, frame: _Frame, end: int) -> None:
         """A statement that calls a function whose lines the file does not show: results of operators are local variables there."""
@@ -285,7 +286,7 @@ class Locals:
         """What a call may have returned to variables without a reader: a variable of the same name there, or attention weights."""
         if any(word in name for name in names for word in _ATTENTION):
             for storages in frame.offered.values():
-                if any(storage.node is not None and storage.node.op == "nn.softmax" for storage in storages):
+                if any(storage.node is not None and plays(storage.node, OpRole.SOFTMAX) for storage in storages):
                     return storages
         return next((frame.offered[name] for name in names if frame.offered.get(name)), [])
 

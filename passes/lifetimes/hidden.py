@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
+from irscope.ops.registry import plays
+from irscope.ops.spec import OpRole
 from irscope.passes.lifetimes.holds import Facts, Holds
 
 
@@ -41,11 +43,11 @@ class HiddenFunction:
             if not step < used <= self._end:
                 continue
             node = self._facts.steps[used]
-            if node.scope is not self._scope or (node.op == "math.matmul" and not _is_normalized(value)):
+            if node.scope is not self._scope or (plays(node, OpRole.MATRIX_PRODUCT) and not _is_normalized(value)):
                 holds.add(value, self._end, "local", self._by)
                 if self._facts.last_use(value) <= self._end:
                     self.spare = [value]
-            elif node.op == "nn.linear":
+            elif plays(node, OpRole.LINEAR_LAYER):
                 holds.add(value, self._bound_again(value, used), "local", self._by)
 
     def _hold_waiting(self, holds: Holds, value: Value, step: int) -> None:
@@ -66,7 +68,7 @@ class HiddenFunction:
         if len(used) != 1 or used[0] >= min(self._end, len(steps) - 1):
             return
         reader, after = steps[used[0]], steps[used[0] + 1]
-        if reader.op == "nn.softmax" and after.op == "tensor.to" and after.inputs[0] is reader.outputs[0]:
+        if plays(reader, OpRole.SOFTMAX) and plays(after, OpRole.CONVERT) and after.inputs[0] is reader.outputs[0]:
             holds.add(value, used[0] + 1, "local", self._by)
 
     def _readers(self, value: Value) -> list[int]:
@@ -98,7 +100,7 @@ def function_name(node: Node) -> str:
 def _is_normalized(value: Value) -> bool:
     """Whether functional.normalize made a value, whose result is mostly used where it is made."""
     node = value.node
-    norm = node.inputs[1] if node is not None and node.op == "math.div" and len(node.inputs) > 1 else None
+    norm = node.inputs[1] if node is not None and plays(node, OpRole.DIVIDE) and len(node.inputs) > 1 else None
     return norm is not None and norm.node is not None and norm.node.source.startswith("aten::expand")
 
 

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from irscope.ir.graph import Node, Role, Value
-from irscope.ops.registry import find_op
-from irscope.ops.spec import Family
+from irscope.ops.registry import find_op, plays
+from irscope.ops.spec import Family, OpRole
 from irscope.passes.alias import written_operand
 from irscope.passes.lifetimes.calls import Call, Run, calls_of, common_call
 from irscope.passes.lifetimes.holds import Facts, Hold
 
-_RETURNS_OPERAND = frozenset({"tensor.to", "nn.dropout", "view.contiguous", "view.alias"})
 _MOST_LINES = 3
 """Lines from a statement to the body of a loop that follows it."""
 _NUMBER = re.compile(r"\.\d+$")
@@ -76,7 +75,7 @@ class TracedLocals:
         """A concatenation with an empty tensor is the first entry of an accumulating object, such as a cache of keys and values."""
         end = len(self._facts.steps) - 1
         for node in self._facts.steps:
-            if node.op == "tensor.concat" and any(_is_empty(value) for value in node.inputs):
+            if plays(node, OpRole.CONCATENATE) and any(_is_empty(value) for value in node.inputs):
                 self._hold_to(node.outputs[0], end, f"an object that accumulates the results of {node.name}")
 
     def _hold_to(self, value: Value, end: int, by: str) -> None:
@@ -171,7 +170,7 @@ class TracedLocals:
             if (
                 self._is_given(variable)
                 or node is None
-                or node.op not in _RETURNS_OPERAND
+                or not plays(node, OpRole.RETURNS_OPERAND)
                 or written_operand(node) is not None
                 or not node.inputs
             ):
@@ -213,17 +212,18 @@ class TracedLocals:
         if end < call.last or call.scope is not None or call.caller is None or not self._is_softmax(variable.value):
             return end
         steps = self._facts.steps
-        read = {node.op for node in steps[variable.bound + 1 : call.last + 1] if variable.value in node.inputs}
-        if "math.matmul" not in read or any(node.op == "nn.linear" for node in steps[call.first : call.last + 1]):
+        readers = (node for node in steps[variable.bound + 1 : call.last + 1] if variable.value in node.inputs)
+        is_read = any(plays(node, OpRole.MATRIX_PRODUCT) for node in readers)
+        if not is_read or any(plays(node, OpRole.LINEAR_LAYER) for node in steps[call.first : call.last + 1]):
             return end
         module = call.caller
         return max(end, module.caller.last if module.scope is not None and module.caller is not None else module.last)
 
     def _is_softmax(self, value: Value) -> bool:
         node = value.node
-        while node is not None and node.op in _RETURNS_OPERAND and node.inputs and node.inputs[0] is not None:
+        while node is not None and plays(node, OpRole.RETURNS_OPERAND) and node.inputs and node.inputs[0] is not None:
             node = node.inputs[0].node
-        return node is not None and node.op == "nn.softmax"
+        return node is not None and plays(node, OpRole.SOFTMAX)
 
     def _born(self, variable: _Variable) -> int:
         return self._step_of[variable.value.node] if variable.value.node is not None else -1
@@ -259,7 +259,7 @@ class TracedLocals:
     def _adds_to_given(self, result: Value, variable: _Variable) -> bool:
         """Whether a tensor and an argument of the function are combined, in this order: `hidden = attended + hidden`."""
         maker = self._maker(variable.value)
-        operands = result.node.inputs if result.node is not None and result.node.op == "math.add" else ()
+        operands = result.node.inputs if result.node is not None and plays(result.node, OpRole.ADD) else ()
         if _is_pointwise(variable.value.node):
             # It was defined by a scale or a sum, which usually rebind their operand.
             return False
@@ -293,7 +293,7 @@ class TracedLocals:
     def _is_itself(self, value: Value, operand: Value) -> bool:
         """Whether one value is a no-op's result on the other."""
         node = value.node
-        return node is not None and node.op in _RETURNS_OPERAND and bool(node.inputs) and node.inputs[0] is operand
+        return node is not None and plays(node, OpRole.RETURNS_OPERAND) and bool(node.inputs) and node.inputs[0] is operand
 
     def _continues(self, variable: _Variable, made: Run) -> bool:
         """Whether the statement that defines a tensor uses another of the same type."""
@@ -349,7 +349,7 @@ def _kind(value: Value) -> object:
 
 def _is_pointwise(node: Node | None) -> bool:
     spec = find_op(node.op) if node is not None else None
-    return spec is not None and spec.family is Family.ELEMENTWISE and spec.name not in _RETURNS_OPERAND
+    return spec is not None and spec.family is Family.ELEMENTWISE and OpRole.RETURNS_OPERAND not in spec.roles
 
 
 def _is_empty(value: Value | None) -> bool:

@@ -18,8 +18,8 @@ from irscope.memory.ordering.portfolio import INDUCTOR_ORDERS, SIMPLE_ORDERS
 from irscope.memory.ordering.problem import OrderProblem, Storage
 from irscope.memory.ordering.recompute import lower, start
 from irscope.memory.ordering.solve import Ordering, best_order
-from irscope.ops.registry import find_op
-from irscope.ops.spec import Family
+from irscope.ops.registry import find_op, plays
+from irscope.ops.spec import Family, OpRole
 from irscope.passes.alias import Alias, Aliases, written_operand
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.roofline import Roofline
@@ -284,7 +284,6 @@ def inductor_peak(result: Scheduled) -> int:
 # ----------------------------------------------------------------------------------------------------
 # Relaxations of the scheduling problem that could lower the peak further; the best order of each is searched.
 
-_CONCAT = "tensor.concat"
 _MOST_NODES = 5_000
 _MORE_ARITHMETIC = 0.1
 _GIVEN_AWAY = "let the model free its inputs after their last use"
@@ -418,7 +417,7 @@ def _without_concat(draft: Draft, aliases: Aliases) -> _Merging:
     storages = draft.problem.storages
     taken: set[int] = set()
     for node in draft.nodes:
-        if node.op != _CONCAT:
+        if not plays(node, OpRole.CONCATENATE):
             continue
         result = numbers.get(node.outputs[0])
         parts = _own_parts(node, numbers, aliases)

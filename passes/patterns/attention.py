@@ -6,32 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from irscope.ir.graph import Node, Value
-from irscope.ops.spec import Family
+from irscope.ops.registry import attention_of, factors_of, plays
+from irscope.ops.spec import Family, FusedAttention, OpRole
 from irscope.passes.patterns.triangles import Triangles
-from irscope.passes.patterns.walk import CONTRACTIONS, SOFTMAX, ancestors, back, family, is_constant, is_view, producer, source, users
+from irscope.passes.patterns.walk import ancestors, back, family, is_constant, is_product, is_view, producer, source, users
 
-FUSED = frozenset(
-    {
-        "nn.sdpa",
-        "nn.attention",
-        "nn.multi_head_attention",
-        "nn.group_query_attention",
-        "nn.flex_attention",
-        "nn.ort_attention",
-        "nn.ort_multi_head_attention",
-        "nn.ort_quantized_attention",
-        "nn.packed_attention",
-        "nn.paged_attention",
-        "nn.sparse_attention",
-        "nn.transformer_encoder_layer",
-    }
-)
-_SCALES = frozenset(
-    {"math.mul", "math.div", "math.add", "math.sub", "math.where", "tensor.masked_fill", "math.clamp", "math.tanh", "math.maximum"}
-)
-_TRIANGLES = frozenset({"tensor.trilu", "tensor.tri", "tensor.tri_indices"})
-_ORDER = frozenset({"compare.less", "compare.less_equal", "compare.greater", "compare.greater_equal"})
-_POSITIONS = frozenset({"tensor.arange", "tensor.cumsum"})
+_ARITHMETIC = (OpRole.ADD, OpRole.SUBTRACT, OpRole.MULTIPLY, OpRole.DIVIDE)
+_SCALES = (*_ARITHMETIC, OpRole.SELECT, OpRole.FILL, OpRole.LIMIT)
+"""What may lie between scores and their softmax: scales, masks and limits."""
+_WEIGHS = (OpRole.MULTIPLY, OpRole.SELECT, OpRole.FILL)
+"""What may lie between a softmax and the product with values, as dropout writes it."""
 _MASK_DEPTH = 400
 _NEAR = 12
 
@@ -64,11 +48,12 @@ def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Ite
     """Every attention of the nodes, in order; constant masks are looked at where `triangles` may read them."""
     triangles = triangles or Triangles()
     for node in nodes:
-        if node.op in FUSED:
-            causal, why = _fused_is_causal(node, triangles)
-            key = node.inputs[1] if len(node.inputs) > 1 and node.op != "nn.transformer_encoder_layer" else node.inputs[0]
-            yield Attention((node,), node.inputs[0], key, causal, why)
-        elif node.op in SOFTMAX:
+        form = attention_of(node)
+        if form is not None:
+            causal, why = _fused_is_causal(node, form, triangles)
+            key = node.inputs[form.key if form.key < len(node.inputs) else form.query]
+            yield Attention((node,), node.inputs[form.query], key, causal, why)
+        elif plays(node, OpRole.SOFTMAX):
             found = _decomposed(node, triangles)
             if found is not None:
                 yield found
@@ -76,7 +61,7 @@ def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Ite
 
 def _decomposed(softmax: Node, triangles: Triangles) -> Attention | None:
     """The attention around a softmax: scores from a product of two activations before it, a product with a third behind it."""
-    scores, before = back(softmax.inputs[0], _is_product, lambda node: node.op in _SCALES)
+    scores, before = back(softmax.inputs[0], _mixes_activations, _scales)
     if scores is None:
         return None
     mixed, behind = _forward(softmax)
@@ -90,9 +75,13 @@ def _decomposed(softmax: Node, triangles: Triangles) -> Attention | None:
     return Attention(tuple(nodes), query, key, causal, why)
 
 
-def _is_product(node: Node) -> bool:
-    """A product of two values that both change from run to run."""
-    if node.op not in CONTRACTIONS:
+def _scales(node: Node) -> bool:
+    return plays(node, *_SCALES)
+
+
+def _mixes_activations(node: Node) -> bool:
+    """Whether a node is a product of two values that both change from run to run."""
+    if not is_product(node):
         return False
     left, right = _operands(node)
     return left is not None and right is not None and not is_constant(left) and not is_constant(right)
@@ -100,8 +89,10 @@ def _is_product(node: Node) -> bool:
 
 def _operands(node: Node) -> tuple[Value | None, Value | None]:
     """The two factors of a product."""
-    operands = node.inputs[1:3] if node.op in ("math.addmm", "math.baddbmm") else node.inputs[:2]
-    return (operands[0], operands[1]) if len(operands) == 2 else (None, None)
+    factors = factors_of(node)
+    if factors is None or len(node.inputs) <= factors.right:
+        return None, None
+    return node.inputs[factors.left], node.inputs[factors.right]
 
 
 def _forward(softmax: Node) -> tuple[Node | None, list[Node]]:
@@ -110,10 +101,10 @@ def _forward(softmax: Node) -> tuple[Node | None, list[Node]]:
     value = softmax.outputs[0]
     for _ in range(16):
         readers = users([value])
-        product = next((node for node in readers if _is_product(node)), None)
+        product = next((node for node in readers if _mixes_activations(node)), None)
         if product is not None:
             return product, way
-        step = next((node for node in readers if is_view(node) or node.op in ("math.mul", "math.where", "tensor.masked_fill")), None)
+        step = next((node for node in readers if is_view(node) or plays(node, *_WEIGHS)), None)
         if step is None:
             break
         way.append(step)
@@ -121,14 +112,14 @@ def _forward(softmax: Node) -> tuple[Node | None, list[Node]]:
     return None, way
 
 
-def _fused_is_causal(node: Node, triangles: Triangles) -> tuple[bool, str]:
+def _fused_is_causal(node: Node, form: FusedAttention, triangles: Triangles) -> tuple[bool, str]:
     if node.attrs.get("is_causal"):
         return True, "it says so"
-    if node.op in ("nn.group_query_attention", "nn.paged_attention"):
+    if form.is_causal:
         return True, "the operator is"
     if node.attrs.get("unidirectional"):
         return True, "it says so"
-    mask = node.inputs[3:4] if node.op in ("nn.sdpa", "nn.attention") else ()
+    mask = () if form.mask is None else node.inputs[form.mask : form.mask + 1]
     return _masks_future([value for value in mask if value is not None], triangles)
 
 
@@ -138,9 +129,9 @@ def _masks_future(masks: Iterable[Value], triangles: Triangles) -> tuple[bool, s
         if is_product_of_activations(mask):
             continue
         for node in ancestors(mask, _MASK_DEPTH, _makes_masks):
-            if node.op in _TRIANGLES:
+            if plays(node, OpRole.TRIANGLE):
                 return True, f"{node.name} cuts off a triangle"
-            if node.op in _ORDER and _compares_positions(node):
+            if plays(node, OpRole.ORDER) and _compares_positions(node):
                 return True, f"{node.name} compares positions with positions"
             for operand in node.inputs:
                 if operand is not None and triangles(operand):
@@ -152,7 +143,7 @@ def _masks_future(masks: Iterable[Value], triangles: Triangles) -> tuple[bool, s
 
 def _makes_masks(node: Node) -> bool:
     """Whether what a node is given may still be part of a mask: scores, and what is looked up by place, are not."""
-    return node.op not in CONTRACTIONS and family(node) not in (Family.INDEXING, Family.SOFTMAX, Family.NORMALIZATION)
+    return not is_product(node) and family(node) not in (Family.INDEXING, Family.SOFTMAX, Family.NORMALIZATION)
 
 
 def _compares_positions(node: Node) -> bool:
@@ -160,12 +151,12 @@ def _compares_positions(node: Node) -> bool:
     if len(node.inputs) == 2 and all(_is_position(operand) for operand in node.inputs):
         return True
     difference = producer(node.inputs[0]) if node.inputs else None
-    return difference is not None and difference.op == "math.sub" and all(_is_position(operand) for operand in difference.inputs)
+    return difference is not None and plays(difference, OpRole.SUBTRACT) and all(_is_position(operand) for operand in difference.inputs)
 
 
 def is_product_of_activations(value: Value) -> bool:
     """Whether a value is the scores themselves, not a mask for them."""
-    node, _ = back(value, _is_product, lambda node: node.op in _SCALES)
+    node, _ = back(value, _mixes_activations, _scales)
     return node is not None
 
 
@@ -175,7 +166,7 @@ def _comes_from(value: Value, origin: Value, limit: int) -> bool:
 
 def _is_position(value: Value | None) -> bool:
     """Whether a value counts places: it comes from arange or a running sum."""
-    return any(node.op in _POSITIONS for node in ancestors(value, 40))
+    return any(plays(node, OpRole.RANGE, OpRole.RUNNING_SUM) for node in ancestors(value, 40))
 
 
 def _state(value: Value | None) -> Value | None:
@@ -185,9 +176,9 @@ def _state(value: Value | None) -> Value | None:
         node = None if value is None else value.node
         if node is None:
             return value
-        if node.op in CONTRACTIONS and any(operand is not None and is_constant(operand) for operand in node.inputs):
-            place = 1 if node.op in ("math.addmm", "math.baddbmm") else 0
-            return source(node.inputs[place])
+        factors = factors_of(node)
+        if factors is not None and any(operand is not None and is_constant(operand) for operand in node.inputs):
+            return source(node.inputs[factors.left])
         if family(node) not in (Family.ELEMENTWISE, Family.NORMALIZATION, Family.MOVE, Family.INDEXING, Family.CONVOLUTION):
             return value
         value = next((operand for operand in node.inputs if operand is not None and not is_constant(operand)), None)

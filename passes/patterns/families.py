@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from irscope.ir.graph import Node
 from irscope.ops.cost import Cost
+from irscope.ops.registry import plays
+from irscope.ops.spec import OpRole
 from irscope.passes.patterns.features import Features
 from irscope.passes.sizes import scale
 
@@ -168,7 +170,7 @@ def _evidence(found: Features, work: Work) -> Iterable[Evidence]:
     cross = [one.nodes[0] for one in found.attention if one.crosses]
     listed: list[tuple[str, Sequence[Node], str]] = [
         ("attention, one operator", fused, ""),
-        ("attention, product - softmax - product", [node for nodes in parts for node in nodes if node.op == "nn.softmax"], ""),
+        ("attention, product - softmax - product", [node for nodes in parts for node in nodes if plays(node, OpRole.SOFTMAX)], ""),
         ("causal attention", [one.nodes[0] for one in causal], causal[0].why_causal if causal else ""),
         ("cross attention", cross, "keys come from another state than queries"),
         ("key-value cache", found.caches, "an input is joined with new keys"),

@@ -7,18 +7,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from irscope.ir.graph import Node, Role, Value
-from irscope.ops.spec import Family
+from irscope.ops.registry import control_of, plays
+from irscope.ops.spec import Family, OpRole
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.patterns.attention import Attention, attentions
 from irscope.passes.patterns.triangles import Triangles
-from irscope.passes.patterns.walk import CONTRACTIONS, ancestors, back, family, is_constant, is_view, producer, source, users
+from irscope.passes.patterns.walk import ancestors, back, family, is_constant, is_product, is_view, producer, source, users
 
-_EXPERTS = frozenset({"math.grouped_matmul", "nn.moe", "nn.moe_quantized"})
-_DETECTION = frozenset({"vision.nms", "vision.non_max_suppression", "vision.roi_align", "vision.roi_pool", "vision.ps_roi_align"})
-_ROUTES = frozenset(
-    {"tensor.one_hot", "math.grouped_matmul", "nn.moe", "nn.moe_quantized", "tensor.bincount", "tensor.histc", "tensor.nonzero"}
-)
-_JOINS = frozenset({"tensor.concat", "tensor.index_put", "tensor.slice_scatter", "tensor.index_copy"})
+_CACHES = (OpRole.CONCATENATE, OpRole.WRITE_PART)
 _STEP = 60
 """A step of a recurrence has at most so many nodes."""
 _CHAIN = 4
@@ -76,25 +72,25 @@ class _Finder:
             self.convolution(node)
         elif kind is Family.RECURRENT:
             found.recurrent.append(node)
-        elif node.op in CONTRACTIONS and any(operand is not None and is_constant(operand) for operand in node.inputs):
+        elif is_product(node) and any(operand is not None and is_constant(operand) for operand in node.inputs):
             found.products.append(node)
-        elif node.op in ("cf.loop", "cf.scan", "cf.map"):
+        elif (control := control_of(node)) is not None and control.repeats:
             self.loop(node)
-        elif node.op in ("nn.embedding", "nn.embedding_bag", "tensor.gather", "tensor.index", "nn.embed_layer_norm"):
+        elif plays(node, OpRole.LOOKUP):
             self.embedding(node)
-        elif node.op in _EXPERTS or (node.op == "tensor.topk" and _routes(node)):
+        elif plays(node, OpRole.EXPERTS) or (plays(node, OpRole.BEST) and _routes(node)):
             found.experts.append(node)
-        elif node.op in ("nn.linear_attention", "tensor.logcumsumexp") or (node.op == "tensor.cumsum" and _decays(node)):
+        elif plays(node, OpRole.STATE_SCAN) or (plays(node, OpRole.RUNNING_SUM) and _decays(node)):
             found.scans.append(node)
-        elif node.op in _DETECTION:
+        elif plays(node, OpRole.BOXES):
             found.detection.append(node)
-        elif node.op in ("vision.resize", "tensor.depth_to_space"):
+        elif plays(node, OpRole.UPSAMPLE):
             found.upsampling.append(node)
 
     def convolution(self, node: Node) -> None:
         found = self.found
         found.convolutions.append(node)
-        if node.op == "nn.conv_transpose":
+        if plays(node, OpRole.UPSAMPLE):
             found.upsampling.append(node)
         shape = self.types.type_of(node.inputs[1] if len(node.inputs) > 1 else None).shape
         if shape is None or len(shape) < 3:
@@ -110,7 +106,7 @@ class _Finder:
     def loop(self, node: Node) -> None:
         """A loop with products inside carries a state through them: recurrence; without any it is a scan."""
         inside = [inner for region in node.regions for inner in region.walk()]
-        if any(inner.op in CONTRACTIONS for inner in inside):
+        if any(is_product(inner) for inner in inside):
             self.found.recurrent.append(node)
         elif any(family(inner) is Family.ELEMENTWISE for inner in inside):
             self.found.scans.append(node)
@@ -132,9 +128,7 @@ def _reach(value: Value) -> list[Value]:
 
 def _routes(topk: Node) -> bool:
     """Whether the best of some scores choose experts: scores come from a product with a weight, and places steer what is computed."""
-    product, _ = back(
-        topk.inputs[0], lambda node: node.op in CONTRACTIONS, lambda node: family(node) in (Family.SOFTMAX, Family.ELEMENTWISE)
-    )
+    product, _ = back(topk.inputs[0], is_product, lambda node: family(node) in (Family.SOFTMAX, Family.ELEMENTWISE))
     if product is None or len(topk.outputs) < 2:
         return False
     near: list[Node] = []
@@ -142,7 +136,7 @@ def _routes(topk: Node) -> bool:
     for _ in range(6):
         step = [node for node in users(values) if node not in near]
         near += step
-        if any(node.op in _ROUTES or (node.op == "compare.equal" and _with_numbers(node)) for node in step):
+        if any(plays(node, OpRole.ROUTE, OpRole.EXPERTS) or (plays(node, OpRole.EQUAL) and _with_numbers(node)) for node in step):
             return True
         values = [
             result
@@ -158,7 +152,7 @@ def _decays(cumsum: Node) -> bool:
     values = list(cumsum.outputs)
     for _ in range(6):
         near = users(values)
-        if any(node.op == "math.exp" for node in near):
+        if any(plays(node, OpRole.EXPONENTIAL) for node in near):
             return True
         values = [value for node in near if is_view(node) or family(node) is Family.ELEMENTWISE for value in node.outputs]
     return False
@@ -166,7 +160,7 @@ def _decays(cumsum: Node) -> bool:
 
 def _with_numbers(node: Node) -> bool:
     """Whether something is compared with 0, 1, 2, ...: what one-hot is made of."""
-    return any(one is not None and one.op == "tensor.arange" for one in map(producer, node.inputs))
+    return any(one is not None and plays(one, OpRole.RANGE) for one in map(producer, node.inputs))
 
 
 def _repeated(products: Iterable[Node]) -> list[Node]:
@@ -193,14 +187,15 @@ def _unrolled(nodes: Iterable[Node]) -> list[Node]:
     """Sums of chains h = a*h + b: each adds something to a product with the sum before, and nothing but views lies between."""
     length: dict[Node, int] = {}
     for node in nodes:
-        if node.op not in ("math.add", "math.addcmul"):
+        if not plays(node, OpRole.ADD, OpRole.ADD_PRODUCT):
             continue
         for operand in node.inputs:
             product = producer(operand)
-            if product is None or product.op != "math.mul":
+            if product is None or not plays(product, OpRole.MULTIPLY):
                 continue
             before = [producer(factor) for factor in product.inputs]
-            longest = max((length.get(one, 0) for one in before if one is not None and one.op == "math.add" and one is not node), default=0)
+            sums = (one for one in before if one is not None and one is not node and plays(one, OpRole.ADD))
+            longest = max((length.get(one, 0) for one in sums), default=0)
             length[node] = max(length.get(node, 0), longest + 1)
     return [node for node, steps in length.items() if steps == _CHAIN]
 
@@ -210,7 +205,7 @@ def _caches(found: Iterable[Attention]) -> list[Node]:
     joins: dict[Node, None] = {}
     for one in found:
         node = producer(one.key)
-        if node is None or node.op not in _JOINS:
+        if node is None or not plays(node, *_CACHES):
             continue
         origins = [source(operand) for operand in node.inputs]
         if any(origin is not None and origin.role is Role.INPUT for origin in origins):
@@ -225,6 +220,6 @@ def _vocabulary(embeddings: Sequence[Node], outputs: Iterable[Value], types: Inf
     for value in outputs:
         shape = types.type_of(value).shape
         node = producer(value)
-        if shape and node is not None and node.op in CONTRACTIONS and shape[-1] in sizes:
+        if shape and node is not None and is_product(node) and shape[-1] in sizes:
             return node
     return None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from irscope.ir.graph import Node, Role, Value
 from irscope.ops.registry import find_op
+from irscope.ops.spec import OpRole
 from irscope.passes.alias import Aliases
 from irscope.passes.order.effects import Edge
 from irscope.passes.patterns.walk import escapes, is_constant, users
@@ -76,7 +77,7 @@ def hindrance(nodes: Sequence[Node], aliases: Aliases, edges: dict[Node, list[Ed
         return "it spans a branch or a loop"
     spec_of = {node: find_op(node.op) for node in nodes}
     for node, spec in spec_of.items():
-        if spec is None or spec.has_effect or (spec.random and (node.op != "nn.dropout" or node.attrs.get("training"))):
+        if spec is None or spec.has_effect or (spec.random and (OpRole.DROPOUT not in spec.roles or node.attrs.get("training"))):
             return f"{node.name} has an effect or is random"
     for node in nodes:
         for edge in edges.get(node, ()):

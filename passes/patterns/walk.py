@@ -5,25 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from irscope.ir.graph import Node, Role, Value
-from irscope.ops.registry import find_op
-from irscope.ops.spec import Family
+from irscope.ops.registry import factors_of, find_op, plays
+from irscope.ops.spec import Family, OpRole
 
-_COPIES = frozenset({"tensor.to", "tensor.cast", "tensor.cast_like", "tensor.copy", "nn.dropout", "view.contiguous", "tensor.bitcast"})
-_SPREADS = frozenset({"tensor.repeat_interleave", "tensor.tile"})
-CONTRACTIONS = frozenset(
-    {
-        "math.matmul",
-        "math.fused_matmul",
-        "math.addmm",
-        "math.baddbmm",
-        "math.einsum",
-        "math.gemm",
-        "math.scaled_matmul",
-        "math.matmul_integer",
-        "nn.linear",
-    }
-)
-SOFTMAX = frozenset({"nn.softmax"})
 _FAR = 4096
 
 
@@ -33,16 +17,21 @@ def family(node: Node) -> Family | None:
     return None if spec is None else spec.family
 
 
+def is_product(node: Node) -> bool:
+    """Whether a node multiplies matrices."""
+    return factors_of(node) is not None
+
+
 def is_view(node: Node) -> bool:
     """Whether a node only shows, copies or converts its first operand."""
-    return node.op in _COPIES or family(node) is Family.VIEW
+    return family(node) is Family.VIEW or plays(node, OpRole.COPY)
 
 
 def source(value: Value | None) -> Value | None:
     """The value that views, copies and conversions come from."""
     for _ in range(_FAR):
         node = None if value is None else value.node
-        if node is None or not (is_view(node) or node.op in _SPREADS) or not node.inputs:
+        if node is None or not (is_view(node) or plays(node, OpRole.SPREAD)) or not node.inputs:
             break
         value = node.inputs[0]
     return value
@@ -76,7 +65,7 @@ def back(value: Value | None, until: Callable[[Node], bool], passing: Callable[[
 
 def _carried(node: Node) -> list[Value]:
     """Operands whose values may come through: not a condition, not what a view is told, no constants."""
-    operands = node.inputs[1:] if node.op == "math.where" else node.inputs[:1] if is_view(node) else node.inputs
+    operands = node.inputs[1:] if plays(node, OpRole.SELECT) else node.inputs[:1] if is_view(node) else node.inputs
     return [operand for operand in operands if operand is not None and not is_constant(operand)]
 
 

@@ -6,7 +6,7 @@ from irscope.devices import DeviceProfile
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
-from irscope.ops.spec import Family
+from irscope.ops.spec import Family, OpRole
 from irscope.passes.cost.bounds import Rates, rate_name
 from irscope.training.trace import StepOp
 
@@ -61,7 +61,7 @@ class StepTimes:
         name = rate_name(_element_type(op))
         parts: list[float] = []
         if _whole(cost.matmul):
-            is_convolution = op.call.spec.family is Family.CONVOLUTION or op.call.spec.name == "grad.conv"
+            is_convolution = op.call.spec.family is Family.CONVOLUTION or OpRole.CONVOLUTION in op.call.spec.roles
             rate = self._rates.product(name, "convolution" if is_convolution else "")
             if rate is not None:
                 parts.append(_whole(cost.matmul) / rate[1].hi)

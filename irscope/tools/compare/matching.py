@@ -11,6 +11,8 @@ from itertools import pairwise
 
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
+from irscope.ops.registry import plays
+from irscope.ops.spec import OpRole
 from irscope.tools.compare.side import Side, weights_of
 
 _MOST_EDITS = 64
@@ -172,7 +174,6 @@ def _spread(from_a: int, to_a: int, from_b: int, to_b: int) -> list[tuple[int, i
 # Matching of the nodes of two models: by weights and names, then along the data flow, then by order.
 
 _ROUNDS = 10
-_COMMUTATIVE = frozenset({"math.add", "math.mul", "math.maximum", "math.minimum", "logic.and", "logic.or", "compare.equal"})
 
 
 class How(enum.Enum):
@@ -358,7 +359,7 @@ class _Matcher:
 
     @staticmethod
     def _key(side: Side, node: Node, refs: list[Hashable], exact: bool) -> Hashable:
-        operands = frozenset(refs) if node.op in _COMMUTATIVE else tuple(refs)
+        operands = frozenset(refs) if plays(node, OpRole.COMMUTES) else tuple(refs)
         types = tuple([output.type for output in node.outputs]) if exact else len(node.outputs)
         return (node.op, operands, types, side.places[node])
 

@@ -14,7 +14,7 @@ import pytest
 
 from irscope.ops.registry import FAMILY_MODULES, default_registry
 from irscope.ops.schema import AliasMark, parse_schema
-from irscope.ops.spec import Absent, Control, Facts, Family, OpSpec
+from irscope.ops.spec import Absent, Control, Facts, Family, OpRole, OpSpec
 
 OPS_FOLDER = Path(__file__).parents[3] / "irscope" / "ops"
 SPECS = list(default_registry())
@@ -92,6 +92,18 @@ def test_what_runs_bodies_says_how() -> None:
 def test_what_makes_or_reads_lists_says_what_becomes_of_the_elements() -> None:
     lists = {spec.name for spec in SPECS if spec.name.startswith("seq.")}
     assert lists == {spec.name for spec in SPECS if spec.items is not None and spec.name.startswith("seq.")}
+
+
+def test_every_role_is_played() -> None:
+    assert {role for spec in SPECS for role in spec.roles} == set(OpRole)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.factors or spec.attention], ids=lambda spec: spec.name)
+def test_operands_of_patterns_exist(spec: OpSpec) -> None:
+    places = [spec.factors.left, spec.factors.right] if spec.factors else []
+    if spec.attention:
+        places += [spec.attention.query, spec.attention.key, spec.attention.mask or 0]
+    assert max(places) < len(spec.schema.operands) or spec.schema.operands[-1].variadic
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)

@@ -115,3 +115,19 @@ def test_a_variable_that_is_deleted_frees_what_was_said(tmp_path: Path) -> None:
     best = found.together[0]
     assert "del `wide`" in best.change.what and "explained_models.py" in best.change.what
     assert best.peak == after < before
+
+
+@pytest.mark.parametrize("view", ["view.flatten(%z) {start=1}", "view.reshape(%z, %sizes)"])
+def test_every_view_that_has_to_copy_is_named(view: str) -> None:
+    text = f"""irscope 1
+graph @main {{
+  input %x: f32[2,8,64,64]
+  const %sizes: i64[2] = [2,32768]
+  %y: f32[2,8,64,64] = nn.relu(%x)
+  %z: f32[2,64,64,8] = view.permute(%y) {{perm=[0,2,3,1]}}
+  %w: f32[2,32768] = {view}
+  return %w
+}}
+"""
+    found = [one.change.what for one in advice(text, "torchscript").single if one.change.kind == COPY]
+    assert found == [f"no copy by {view.partition('(')[0]}"]
