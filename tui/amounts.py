@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -13,6 +14,12 @@ from numpy.typing import NDArray
 from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.graph import Node, Value
+from irscope.ir.types import ScalarType, TensorType, Type
+from irscope.report.units import Kind, humanise
+from irscope.report.values import bare, plain
+from irscope.tui.browse.outline import Group, Mask, Outline, Rows
+from irscope.tui.text import Symbols
 
 # ----------------------------------------------------------------------------------------------------
 # Interned columns of numbers, formulas and unknowns: compact, and fast to bind.
@@ -126,3 +133,155 @@ def example(symbols: Mapping[str, SymDim], binding: Binding) -> tuple[Binding, s
     """A complete binding for a chart: unbound symbols get the smallest useful size; with its text."""
     assumed = {name: max(1, size.lo or 1) for name, size in symbols.items() if name not in binding.env}
     return Binding({**assumed, **binding.env}), ", ".join(f"{name}={size}" for name, size in assumed.items())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Numbers by row of the tree: a node's own, and for modules and functions the sum of their nodes.
+
+_ADDS = frozenset({Kind.BYTES, Kind.FLOPS, Kind.SECONDS, Kind.COUNT})
+"""Kinds of which a module has the sum of its nodes; of others, such as a share, it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number per row: the sum of what is known, None where nothing is, and how many nodes are not in it."""
+
+    title: str
+    kind: Kind
+    values: Amounts
+    missing: Rows
+    blank: Mask | None = None
+    """Rows about which the column says nothing at all."""
+
+    @classmethod
+    def of(cls, title: str, kind: Kind, values: Iterable[Amount | None], missing: Iterable[int], blank: Mask | None = None) -> Column:
+        """A column of these numbers."""
+        return cls(title, kind, Amounts.of(values), np.array([*missing], dtype=np.int32), blank)
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether some of the numbers are formulas."""
+        return bool(self.values.formulas)
+
+    def text(self, row: int, symbols: Symbols, alike: Sequence[int] = ()) -> str:
+        """The number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out.
+
+        `alike` are rows that stand together with this one, which have one sum.
+        """
+        if self.blank is not None and self.blank[row]:
+            return ""
+        value: Amount | None = None
+        rows = alike if alike and self.kind in _ADDS else (row,)
+        for one in rows:
+            value = added(value, self.values[one])
+        if value is None:
+            return symbols.unknown
+        shown = str(value) if isinstance(value, SymDim) else humanise(value, self.kind)
+        if self.kind is Kind.FLOPS and self.title == "FLOPs":
+            shown = shown.removesuffix("FLOPs").rstrip()
+        return f"{symbols.at_least if any(self.missing[one] for one in rows) else ''}{symbols.clean(shown)}"
+
+    def bound(self, binding: Binding) -> Column:
+        """The same column with sizes put in for symbols."""
+        return replace(self, values=self.values.bound(binding)) if binding.env else self
+
+
+def added(total: Amount | None, value: Amount | None) -> Amount | None:
+    """A sum in which what is unknown is left out."""
+    if total is None or value is None:
+        return value if total is None else total
+    if isinstance(total, SymDim) or isinstance(value, SymDim):
+        # A formula and a fraction have no sum that could be written.
+        return None if isinstance(total, float) or isinstance(value, float) else total + value
+    return total + value
+
+
+def sum_up(
+    outline: Outline,
+    title: str,
+    kind: Kind,
+    value_of: Callable[[Node], Amount | None],
+    *,
+    about: Container[int] | None = None,
+    includes_regions: bool = False,
+) -> Column:
+    """A column with a number for each node, or for those in the rows that it is `about`. What is inside a region is added to no other node.
+
+    `includes_regions` says that a node's value covers its regions, so that what is unknown there is missing in it too.
+    """
+    count = len(outline)
+    values: list[Amount | None] = [None] * count
+    missing, covered = [0] * count, [False] * count
+    parents, adds = outline.parent.tolist(), kind in _ADDS
+    for row in range(count - 1, -1, -1):
+        item = outline.items[row]
+        if not isinstance(item, Group) and (about is None or row in about):
+            values[row] = value_of(item)
+            missing[row] += int(values[row] is None)
+            covered[row] = True
+        above = parents[row]
+        if above < 0 or not adds:
+            continue
+        if isinstance(outline.items[above], Group):
+            missing[above] += missing[row]
+            values[above] = added(values[above], values[row])
+            covered[above] |= covered[row]
+        elif includes_regions:
+            missing[above] += missing[row]
+    blank = None if about is None and adds else ~np.array(covered, dtype=np.bool_)
+    return Column.of(title, kind, values, missing, blank)
+
+
+def amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str:
+    """A number with its unit, a formula as it is."""
+    if value is None:
+        return symbols.unknown
+    text = str(value) if isinstance(value, SymDim) else value
+    return symbols.clean(humanise(text, kind))
+
+
+class ByteSizes:
+    """Sizes of values by their types, each type looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Type, Dim | None] = {}
+
+    def of(self, value: Value) -> Dim | None:
+        """Bytes of one value; None where its size is unknown."""
+        type_ = value.type
+        if type_ not in self._known:
+            self._known[type_] = type_bytes(type_)
+        return self._known[type_]
+
+    def of_results(self, node: Node) -> Dim | None:
+        """Bytes of all results of a node; None where the size of one is unknown."""
+        total: Dim = 0
+        for output in node.outputs:
+            size = self.of(output)
+            if size is None:
+                return None
+            total = total + size
+        return total
+
+
+def type_bytes(type_: Type) -> Dim | None:
+    """Bytes of a tensor. A plain number needs no storage of its own."""
+    if isinstance(type_, TensorType):
+        return known(type_.nbytes)
+    return 0 if isinstance(type_, ScalarType) else None
+
+
+def known(value: Dim | None) -> Dim | None:
+    """The number, or None where it is data-dependent."""
+    return None if isinstance(value, SymDim) and value.is_unknown else value
+
+
+def number_of(cell: object) -> float | None:
+    """The number in a cell of a report; None for formulas, texts and what is unknown."""
+    value = bare(plain(cell))
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def numbers_of(cells: Iterable[object]) -> Floats:
+    """The numbers in a column of a report for a chart, which draws nothing where there is none."""
+    return np.array([float(number_of(cell) or 0) for cell in cells], dtype=np.float64)

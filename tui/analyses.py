@@ -17,7 +17,7 @@ from irscope.passkit.manager import Manager
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.report.report import Report
 from irscope.report.units import Kind
-from irscope.tui.browse.columns import ByteSizes, known, sum_up
+from irscope.tui.amounts import ByteSizes, known, sum_up
 from irscope.tui.browse.filter import Matcher
 from irscope.tui.browse.outline import AliasSets, Outline, find_folds
 from irscope.tui.memory.lives import Lives, measured
@@ -61,7 +61,7 @@ class Analyses:
         }
 
     def sizes(self) -> Update:
-        return Sizes(sum_up(self.outline, Kind.BYTES, ByteSizes().of_results))
+        return Sizes(sum_up(self.outline, "result bytes", Kind.BYTES, ByteSizes().of_results))
 
     def names(self) -> Update:
         program = self.manager.program
@@ -84,7 +84,7 @@ class Analyses:
             cost = by_node.get(node)
             return None if cost is None else known(cost.flops)
 
-        column = sum_up(self.outline, Kind.FLOPS, known_flops, includes_regions=True)
+        column = sum_up(self.outline, "FLOPs", Kind.FLOPS, known_flops, includes_regions=True)
         return Counted(costs, column, diagnostics)
 
     def liveness(self) -> Update:

@@ -13,7 +13,7 @@ import numpy as np
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 from textual.message import Message
 
 from irscope.errors import IrscopeError
@@ -34,7 +34,7 @@ from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Line, Span, Symbols, cut_line, filled, wrap
 from irscope.tui.widgets.paint import Drawn, Prompt
-from irscope.tui.widgets.table import VirtualTable
+from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 # ----------------------------------------------------------------------------------------------------
 # The state of the compare screen: two models, or a model and a recording, over one axis and in tables.
@@ -409,12 +409,6 @@ class BothPane(Drawn, can_focus=True):
             self._go_to(lines.place_of(offset.x - lines.margin(), self.size.width - lines.margin()))
 
 
-class _Differences(Vertical):
-    """The table with the lines to type into below it."""
-
-    ALLOW_MAXIMIZE = True
-
-
 class CompareScreen(ModelScreen):
     """What differs, and how far a prediction is from what was measured."""
 
@@ -457,7 +451,7 @@ class CompareScreen(ModelScreen):
             both = BothPane(self.compare, id="both")
             both.add_class("frame")
             yield both
-            with _Differences(id="differences-pane", classes="frame"):
+            with RowsPane(id="differences-pane", classes="frame"):
                 yield VirtualTable(self.compare.table, id="differences")
                 yield from self.prompts()
                 yield Prompt("the path of a model or a recording", id="other")
@@ -497,17 +491,16 @@ class CompareScreen(ModelScreen):
         self.show_progress()
 
     def show_progress(self) -> None:
-        progress = f"{self.symbols.glyphs.separator}{self.symbols.clean(self.session.progress)}" if self.session.progress else ""
-        self.title_of("differences-pane", f"{self.symbols.clean(self.compare.table_title())}{progress}")
+        self.title_of("differences-pane", self.symbols.clean(self.compare.table_title()), progress=True)
 
     def on_both_pane_moved(self) -> None:
         self._show_place()
 
-    def on_virtual_table_selected(self) -> None:
+    def on_rows_view_selected(self) -> None:
         self.compare.follow_row()
         self._show_place()
 
-    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+    def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         rows = self.compare.rows
         place = None if rows is None else rows.place(message.row, self.session.find, self.browse.outline.row_of.get)
         if place is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 
 from irscope.devices import DeviceProfile, device_names
 from irscope.errors import IrscopeError
@@ -27,10 +28,10 @@ from irscope.tui.command import run_command
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
-from irscope.tui.text import Line, Span, Symbols, cut_line, filled
+from irscope.tui.text import Line, Span, Symbols, cut_line, failure_lines, note_lines
 from irscope.tui.widgets.dialogs import ChoiceDialog
 from irscope.tui.widgets.paint import Drawn
-from irscope.tui.widgets.table import VirtualTable
+from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 if TYPE_CHECKING:
     from irscope.passes.cost.bounds import Bounds
@@ -199,6 +200,11 @@ class Groups(Sequence[Group]):
             return times.scopes[number].path or "(model)"
         return times.kinds[number] if self.by == "kind" else times.nodes[number].name or times.nodes[number].op
 
+    @cached_property
+    def texts(self) -> RowTexts:
+        """What is looked for in a row: its name and what binds it."""
+        return RowTexts(f"{group.name} {group.binding}" for group in self)
+
     @property
     def names(self) -> list[str]:
         """All names in order."""
@@ -269,7 +275,6 @@ class Cost:
         self._points: Ints = np.zeros(0, dtype=np.int64)
         self.table = TableModel((), 0, self.symbols, empty=self.symbols.waiting)
         self._asked: tuple[str, dict[str, int]] | None = None
-        self._texts: tuple[Groups | None, RowTexts] | None = None
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -324,18 +329,8 @@ class Cost:
     def set_filter(self, text: str) -> str:
         """Show only rows whose name or bound contains all words."""
         self.filter_text = text.strip()
-        words = self.filter_text.lower().split()
-        if not words:
-            self.table.filter(None)
-            return ""
-        if self._texts is None or self._texts[0] is not self.groups:
-            self._texts = (self.groups, RowTexts(f"{group.name} {group.binding}" for group in self.groups or ()))
-        kept = np.ones(self.table.count, dtype=np.bool_)
-        for word in words:
-            negated = word[:1] == "!" and len(word) > 1
-            hit = self._texts[1].containing(word[1:] if negated else word)
-            kept &= ~hit if negated else hit
-        self.table.filter(kept)
+        if self.groups is not None:
+            self.table.filter_words(text, self.groups.texts.containing)
         return ""
 
     @property
@@ -400,11 +395,9 @@ class Cost:
     def chart_lines(self, width: int, height: int) -> list[Line]:
         """The scatter, or a word on why there is none."""
         if self.error is not None:
-            lines: list[Line] = [(Span(self.symbols.clean(self.error.message), "error"),)]
-            lines += [(Span(self.symbols.clean(self.error.hint), "faint"),)] if self.error.hint else []
-            return filled([cut_line(line, width, self.symbols) for line in lines], height)
+            return failure_lines(self.error, width, height, self.symbols)
         if self.scatter is None:
-            return filled([(Span(self.symbols.waiting, "faint"),)], height)
+            return note_lines(self.symbols.waiting, height)
         selected = self.table.selected
         point = None if selected is None or self._points[selected] < 0 else int(self._points[selected])
         foot = self._foot(point)
@@ -528,12 +521,6 @@ def _high(figure: object) -> float | None:
 # The cost screen: least times on a device by module, operator kind or node, and where they stand under its roof.
 
 
-class _Costs(Vertical):
-    """The table with the lines to type into below it."""
-
-    ALLOW_MAXIMIZE = True
-
-
 class CostScreen(ModelScreen):
     """Which part of the model takes the time, and what binds it."""
 
@@ -553,7 +540,7 @@ class CostScreen(ModelScreen):
 
     def panes(self) -> ComposeResult:
         with Container(id="cost-panes"):
-            with _Costs(id="costs-pane", classes="frame"):
+            with RowsPane(id="costs-pane", classes="frame"):
                 yield VirtualTable(self.cost.table, id="costs")
                 yield from self.prompts()
             chart = Drawn(self.cost.chart_lines, id="roofline")
@@ -590,13 +577,12 @@ class CostScreen(ModelScreen):
         self.show_progress()
 
     def show_progress(self) -> None:
-        progress = f"{self.symbols.glyphs.separator}{self.session.progress}" if self.session.progress else ""
-        self.title_of("costs-pane", f"{self.cost.title()}{progress}")
+        self.title_of("costs-pane", self.cost.title(), progress=True)
 
-    def on_virtual_table_selected(self) -> None:
+    def on_rows_view_selected(self) -> None:
         self._show_row()
 
-    def on_virtual_table_opened(self) -> None:
+    def on_rows_view_opened(self) -> None:
         row = self.cost.node_row()
         if row is not None:
             self.open_node(row)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 
 from irscope.errors import IrscopeError, UsageError
 from irscope.ir.graph import Node
@@ -18,6 +18,7 @@ from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import bare, plain
 from irscope.tui.actions import Action, bindings
+from irscope.tui.amounts import number_of
 from irscope.tui.analyses import report_of
 from irscope.tui.browse.filter import parse_filter
 from irscope.tui.browse.model import Browse
@@ -26,9 +27,9 @@ from irscope.tui.command import run_command
 from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
-from irscope.tui.text import Line, Span, cut_line, filled
+from irscope.tui.text import Line, Span, cut_line, failure_lines, filled, note_lines
 from irscope.tui.widgets.paint import Drawn
-from irscope.tui.widgets.table import VirtualTable
+from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 # ----------------------------------------------------------------------------------------------------
 # The state of the parameters screen: weights with their sizes, grouped or not, and what their values say once they were read.
@@ -112,7 +113,7 @@ class Params:
         if table is None:
             return self._nothing()
         data = {column.key: table.cells(column.key) for column in table.columns}
-        sizes = [_number(size) for size in data["bytes"]]
+        sizes = [number_of(size) for size in data["bytes"]]
         total = sum(size for size in sizes if size is not None)
         columns = [
             self._column("name", data["name"], Kind.VALUE, 26, grows=True),
@@ -155,7 +156,7 @@ class Params:
         def keys() -> Sequence[object]:
             if kind is Kind.SHAPE:
                 return [_elements(cell) for cell in cells]
-            return [_number(cell) for cell in cells] if kind.is_number else list(cells)
+            return [number_of(cell) for cell in cells] if kind.is_number else list(cells)
 
         title = _TITLES.get(key, key.replace("_", " "))
         return TableColumn(title, width, text, keys, right=kind.is_number, grows=grows, rank=rank, role="name" if grows else "plain")
@@ -179,7 +180,7 @@ class Params:
             f"{name} {role} {dtype}".lower()
             for name, role, dtype in zip(*(table.cells(key) for key in ("name", "role", "dtype")), strict=True)
         ]
-        sizes = [_number(size) for size in table.cells("bytes")]
+        sizes = [number_of(size) for size in table.cells("bytes")]
         for term in terms:
             if term.field == "mem":
                 above = term.text == ">"
@@ -268,11 +269,11 @@ class Params:
     def size_lines(self, width: int, height: int) -> list[Line]:
         """How many tensors there are of which size."""
         if self.error is not None:
-            return filled([(Span(self.symbols.clean(self.error.message), "error"),)], height)
+            return failure_lines(self.error, width, height, self.symbols)
         table = self._tables.get("parameters")
         if table is None:
-            return filled([(Span(self.symbols.waiting, "faint"),)], height)
-        sizes = [size for size in (_number(cell) for cell in table.cells("bytes")) if size is not None]
+            return note_lines(self.symbols.waiting, height)
+        sizes = [size for size in (number_of(cell) for cell in table.cells("bytes")) if size is not None]
         return filled(bars(size_bins(sizes, height), width, self.symbols), height)
 
     def value_title(self) -> str:
@@ -283,16 +284,13 @@ class Params:
     def value_lines(self, width: int, height: int) -> list[Line]:
         """The histogram of the selected tensor's values."""
         if self.values_error is not None:
-            lines: list[Line] = [(Span(self.symbols.clean(self.values_error.message), "error"),)]
-            if self.values_error.hint:
-                lines.append((Span(self.symbols.clean(self.values_error.hint), "faint"),))
-            return filled([cut_line(line, width, self.symbols) for line in lines], height)
+            return failure_lines(self.values_error, width, height, self.symbols)
         if self.group != "tensors":
-            return filled([(Span("o shows tensors, each with its values", "faint"),)], height)
+            return note_lines("o shows tensors, each with its values", height)
         if self.is_reading:
-            return filled([(Span(f"reading all values {self.symbols.waiting}", "faint"),)], height)
+            return note_lines(f"reading all values {self.symbols.waiting}", height)
         if not self.has_values:
-            return filled([(Span("The values have not been read yet: V reads them all, once.", "faint"),)], height)
+            return note_lines("The values have not been read yet: V reads them all, once.", height)
         row = self.models["tensors"].selected
         if row is None or self._oddities[row].is_unread:
             return filled([(Span(f"{self.symbols.unknown} the values of this tensor are not known", "unknown"),)], height)
@@ -346,11 +344,6 @@ def _oddities(table: Table | None) -> list[Oddity]:
     ]
 
 
-def _number(cell: object) -> float | None:
-    value = bare(cell)  # type: ignore[arg-type]  # cells of a table are plain
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _elements(shape: object) -> float | None:
     if not isinstance(shape, tuple | list):
         return None
@@ -371,7 +364,7 @@ def _octaves(table: Table | None, parameters: Table | None) -> dict[str, list[Bi
     if table is None or parameters is None:
         return {}
     keys = (parameters.cells(key) for key in ("name", "min", "max"))
-    ends = {str(bare(name)): (_number(least), _number(most)) for name, least, most in zip(*keys, strict=True)}
+    ends = {str(bare(name)): (number_of(least), number_of(most)) for name, least, most in zip(*keys, strict=True)}
     found: dict[str, list[tuple[float, int, int]]] = {}
     for name, low, negative, positive in table.rows():
         if isinstance(low, int | float) and isinstance(negative, int) and isinstance(positive, int):
@@ -393,12 +386,6 @@ def _bins(rows: Iterable[tuple[float, int, int]], least: float | None, most: flo
 # The parameters screen: weights by size, grouped by module, and histograms of sizes and values.
 
 
-class _Weights(Vertical):
-    """The table with the lines to type into below it."""
-
-    ALLOW_MAXIMIZE = True
-
-
 class ParamsScreen(ModelScreen):
     """Weights with their sizes, and on request what their values are."""
 
@@ -418,7 +405,7 @@ class ParamsScreen(ModelScreen):
 
     def panes(self) -> ComposeResult:
         with Container(id="params-panes"):
-            with _Weights(id="weights-pane", classes="frame"):
+            with RowsPane(id="weights-pane", classes="frame"):
                 yield Drawn(self.params.odd_lines, id="weights-odd")
                 yield VirtualTable(self.params.table, id="weights")
                 yield from self.prompts()
@@ -449,13 +436,12 @@ class ParamsScreen(ModelScreen):
         self.show_progress()
 
     def show_progress(self) -> None:
-        progress = f"{self.symbols.glyphs.separator}{self.session.progress}" if self.session.progress else ""
-        self.title_of("weights-pane", f"{self.params.title()}{progress}")
+        self.title_of("weights-pane", self.params.title(), progress=True)
 
-    def on_virtual_table_selected(self) -> None:
+    def on_rows_view_selected(self) -> None:
         self._show_row()
 
-    def on_virtual_table_opened(self) -> None:
+    def on_rows_view_opened(self) -> None:
         if self.params.open_module():
             self.show()
             return

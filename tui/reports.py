@@ -29,8 +29,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Cell, bare
 from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import report_of
-from irscope.tui.browse.columns import node_rows, overlay_of_table
-from irscope.tui.browse.outline import Mask
+from irscope.tui.browse.columns import BrowseColumn, column_of_table, node_rows
 from irscope.tui.command import Source, run_command
 from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
@@ -324,16 +323,7 @@ class ReportTable:
 
     def filter(self, text: str) -> None:
         """Show only the rows in which every word occurs; a word after `!` must not."""
-        words = text.lower().split()
-        self.model.filter(self._matching(words) if words else None)
-
-    def _matching(self, words: Sequence[str]) -> Mask:
-        kept = np.ones(len(self.table), dtype=np.bool_)
-        for word in words:
-            wanted = word.removeprefix("!") or word
-            hits = np.array([wanted in text for text in self._texts], dtype=np.bool_)
-            kept &= ~hits if word.startswith("!") and len(word) > 1 else hits
-        return kept
+        self.model.filter_words(text, lambda word: np.array([word in text for text in self._texts], dtype=np.bool_))
 
     def place(self, row: int, find: Callable[[str], int | None], row_of: Callable[[Node], int | None]) -> int | None:
         """The row of the outline that a row of the table is about; None where it names none."""
@@ -435,20 +425,19 @@ class ReportsScreen(ModelScreen):
         text.show(self.reports.lines(max(text.size.width, 20)), top=top)
         self.query_one("#rows_pane").display = rows is not None
         self.query_one("#report_rows", VirtualTable).set_model(self._no_rows if rows is None else rows.model)
-        progress = f"{self.symbols.glyphs.separator}{self.symbols.clean(self.session.progress)}" if self.session.progress else ""
-        self.title_of("list_pane", f"Passes{progress}")
+        self.title_of("list_pane", "Passes", progress=True)
         self.title_of("report_text", self.reports.title())
         self.title_of("rows_pane", self.reports.part_title())
 
     def show_progress(self) -> None:
         self._show_report()
 
-    def on_virtual_table_selected(self, message: VirtualTable.Selected) -> None:
+    def on_rows_view_selected(self, message: VirtualTable.Selected) -> None:
         if message.table.id == "report_list":
             self.reports.set_filter("")
             self._show_report(top=True)
 
-    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+    def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         item, rows = self.reports.item, self.reports.rows
         if message.table.id == "report_list":
             if item is not None and item.state == "ready" and rows is not None:
@@ -538,10 +527,10 @@ class ReportsScreen(ModelScreen):
 
         def chosen(index: int | None) -> None:
             if index is not None:
-                overlay = overlay_of_table(self.browse.outline, table, columns[index].key)
-                if overlay is not None:
-                    self.session.columns[f"{table.title}: {overlay.title}"] = overlay
-                self.browse.results.set_overlay(overlay)
+                key, about = columns[index].key, f"{table.title}: {columns[index].heading}"
+                column = BrowseColumn(about, lambda source: column_of_table(source.outline, table, key))
+                self.session.columns = [*(one for one in self.session.columns if one.about != about), column]
+                self.session.show_column(column)
                 self.open_node(self.browse.selected)
 
         self.app.push_screen(ChoiceDialog("Show on Browse", [column.heading for column in columns]), chosen)

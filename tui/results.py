@@ -13,8 +13,7 @@ from irscope.ir.graph import Node
 from irscope.ir.printer import ValueNames, loose_names
 from irscope.report.report import Report
 from irscope.report.units import Kind
-from irscope.tui.amounts import Binding, example
-from irscope.tui.browse.columns import Column, Overlay
+from irscope.tui.amounts import Binding, Column, example
 from irscope.tui.browse.outline import AliasSets, Folds
 from irscope.tui.charts import Timeline
 from irscope.tui.memory.lives import Lives, Measured
@@ -33,14 +32,10 @@ class Results:
     binding: Binding = field(default_factory=Binding)
     """Sizes that are shown in place of symbols."""
     names: ValueNames = field(default_factory=loose_names)
-    raw_overlay: Overlay | None = None
-    overlay: Overlay | None = None
-    """A column that the user added to the tree, with the binding applied."""
-    raw_sizes: Column | None = None
-    raw_flops: Column | None = None
-    sizes: Column | None = None
-    """Bytes of the results by row, with the binding applied."""
-    flops: Column | None = None
+    raw: dict[str, Column] = field(default_factory=dict)
+    """Numbers by row as they were found: `flops`, `sizes` of the results, and the column that was `chosen` in place of these."""
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    """The same with the binding applied."""
     costs: Costs | None = None
     explanations: Inferred | None = None
     params: Report | None = None
@@ -65,26 +60,31 @@ class Results:
     @property
     def formulas(self) -> int:
         """How many distinct formulas have to be worked out for other sizes."""
-        parts = (self.raw_flops, self.raw_sizes, self.raw_overlay)
-        return sum(part.values.formulas for part in parts if part is not None) + (0 if self.lives is None else self.lives.formulas)
+        return sum(column.values.formulas for column in self.raw.values()) + (0 if self.lives is None else self.lives.formulas)
+
+    @property
+    def flops(self) -> Column | None:
+        """FLOPs by row."""
+        return self.columns.get("flops")
+
+    @property
+    def sizes(self) -> Column | None:
+        """Bytes of the results by row."""
+        return self.columns.get("sizes")
+
+    @property
+    def chosen(self) -> Column | None:
+        """The column that stands at the end of the tree in place of the bytes of the results."""
+        return self.columns.get("chosen")
 
     def prepared(self, binding: Binding) -> Bound:
         """Everything with these sizes put in; changes nothing, and may run in any thread."""
         timeline, assumed = self._timeline(binding)
-        return Bound(
-            binding,
-            None if self.raw_flops is None else self.raw_flops.bound(binding),
-            None if self.raw_sizes is None else self.raw_sizes.bound(binding),
-            None if self.raw_overlay is None else self.raw_overlay.bound(binding),
-            timeline,
-            assumed,
-        )
+        return Bound(binding, {name: column.bound(binding) for name, column in self.raw.items()}, timeline, assumed)
 
     def show(self, bound: Bound) -> None:
         """Show what was prepared."""
-        self.binding = bound.binding
-        self.flops, self.sizes, self.overlay = bound.flops, bound.sizes, bound.overlay
-        self.timeline, self.assumed = bound.timeline, bound.assumed
+        self.binding, self.columns, self.timeline, self.assumed = bound.binding, bound.columns, bound.timeline, bound.assumed
 
     def bind(self, binding: Binding) -> None:
         """Show numbers for these sizes."""
@@ -94,10 +94,12 @@ class Results:
         """Take what has become known into what is shown."""
         self.bind(self.binding)
 
-    def set_overlay(self, overlay: Overlay | None) -> None:
+    def choose(self, column: Column | None) -> None:
         """Show this column in the tree in place of the bytes of the results; None shows those again."""
-        self.raw_overlay = overlay
-        self.overlay = None if overlay is None else overlay.bound(self.binding)
+        self.raw.pop("chosen", None)
+        if column is not None:
+            self.raw["chosen"] = column
+        self.columns = {name: one.bound(self.binding) for name, one in self.raw.items()}
 
     def sum_for(self, binding: Binding) -> Measured | None:
         """All memory over the steps for these sizes, where it is known."""
@@ -136,9 +138,7 @@ class Bound:
     """What is shown for some sizes of symbols."""
 
     binding: Binding
-    flops: Column | None
-    sizes: Column | None
-    overlay: Overlay | None
+    columns: Mapping[str, Column]
     timeline: Timeline | None
     assumed: str
 
@@ -167,7 +167,7 @@ class Sizes:
     column: Column
 
     def apply(self, results: Results) -> None:
-        results.raw_sizes = self.column
+        results.raw["sizes"] = self.column
         results.refresh()
 
 
@@ -204,7 +204,7 @@ class Counted:
 
     def apply(self, results: Results) -> None:
         results.costs = self.costs
-        results.raw_flops = self.column
+        results.raw["flops"] = self.column
         results.refresh()
         results.remark(self.diagnostics)
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irscope.ir.dims import Dim, SymDim
+from irscope.report.printable import ColumnRoom, column_widths
 from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.text import Line, Role, Span, Symbols, fit
 
@@ -30,31 +31,47 @@ class TableColumn:
     """Whether cells stand at the right, as numbers do; those sort from the largest first."""
     grows: bool = False
     """Whether the column takes the room that is left."""
-    role: Role = "plain"
+    role: Role | Callable[[int], Role] = "plain"
     rank: int = 0
     """Columns with the highest rank go first where the room is short; rank 0 always stays."""
+    least: int = 0
+    """How far it may be cut before it goes; 0 for one that is never narrower than its width."""
+    share: float = 1.0
+    """The part of the whole width that it takes at most."""
+    cell: Callable[[int, int], Line] | None = None
+    """Draws a cell of several parts in exactly so many columns of the screen, in place of `text`."""
+
+    def room(self, width: int) -> ColumnRoom:
+        """What it wants of a table of this width."""
+        least = self.least or (max(self.width, _LEAST_GROWING) if self.grows else self.width)
+        return ColumnRoom(
+            max(least, min(self.width, int(width * self.share))) if not self.grows else self.width, least, self.rank, self.grows
+        )
+
+    def line(self, row: int, room: int, symbols: Symbols) -> Line:
+        """The cell of a row in exactly so many columns of the screen."""
+        if self.cell is not None:
+            return self.cell(row, room)
+        text = self.text(row)
+        role = self.role if isinstance(self.role, str) else self.role(row)
+        return (Span(fit(text, room, symbols, right=self.right), "unknown" if text == symbols.unknown else role),)
 
 
-class TableModel:
-    """Rows with an order, a filter and a cursor. Nothing is made for rows that are not shown."""
+class Rows:
+    """Rows with columns and a cursor: what the widgets for tables and trees draw. Nothing is made for rows that are not shown."""
 
-    def __init__(self, columns: Sequence[TableColumn], count: int, symbols: Symbols, *, empty: str = "There is nothing to show.") -> None:
-        self.columns = tuple(columns)
-        self.count = count
-        self.symbols = symbols
-        self.empty = empty
-        """What stands in the place of rows where there are none."""
-        self.sorted_by: int | None = None
-        self.reversed = False
-        self.index = 0
-        """Where the cursor is among the rows that are shown."""
-        self.version = 0
-        """Changes whenever rows may look different, so that what was drawn of them is dropped."""
-        self._order: Ints = np.arange(count, dtype=np.int64)
-        self._kept: Mask | None = None
-        self._ranks: dict[int, NDArray[np.float64]] = {}
-        self.shown: Ints = self._order
-        """The rows that are shown, in order."""
+    columns: Sequence[TableColumn]
+    symbols: Symbols
+    empty: str
+    """What stands in the place of rows where there are none."""
+    index: int
+    """Where the cursor is among the rows that are shown."""
+    version: int = 0
+    """Changes whenever rows may look different, so that what was drawn of them is dropped."""
+    shown: Ints
+    """The rows that are shown, in order."""
+    gaps_lead: ClassVar[bool] = False
+    """Whether the blank between two cells has the look of the later one."""
 
     def __len__(self) -> int:
         return len(self.shown)
@@ -63,6 +80,68 @@ class TableModel:
     def selected(self) -> int | None:
         """The row under the cursor."""
         return int(self.shown[self.index]) if 0 <= self.index < len(self.shown) else None
+
+    def move_to(self, index: int) -> None:
+        """Put the cursor at a place among the rows that are shown."""
+        self.index = min(max(index, 0), max(len(self.shown) - 1, 0))
+
+    def title(self, number: int) -> str:
+        """What stands above a column."""
+        return self.columns[number].title
+
+    def widths(self, width: int) -> list[int]:
+        """What each column takes; 0 leaves one out. The sign of the cursor stands before the first."""
+        return column_widths([column.room(width) for column in self.columns], width - 1, 1)
+
+    def heading(self, width: int) -> Line:
+        """The titles."""
+        shown = [(number, column, room) for number, (column, room) in enumerate(zip(self.columns, self.widths(width), strict=True)) if room]
+        titles = [fit(self.title(number), room, self.symbols, right=column.right) for number, column, room in shown]
+        return (Span(" "), *(Span(f"{title} ", "heading") for title in titles))
+
+    def line(self, index: int, width: int, *, selected: bool) -> Line:
+        """The row at a place."""
+        return self.row_line(int(self.shown[index]), width, selected=selected)
+
+    def row_line(self, row: int, width: int, *, selected: bool = False) -> Line:
+        """A row in so many columns of the screen; the one under the cursor has a sign, so that it shows without colour."""
+        spans = [Span(self.symbols.cursor if selected else " ", "mark")]
+        for column, room in zip(self.columns, self.widths(width), strict=True):
+            if room:
+                cell = [*column.line(row, room, self.symbols)]
+                if not self.gaps_lead:
+                    cell[-1] = Span(f"{cell[-1].text} ", cell[-1].role)
+                elif len(spans) > 1:
+                    cell[0] = Span(f" {cell[0].text}", cell[0].role)
+                spans += cell
+        return tuple(spans)
+
+    def text(self, row: int) -> str:
+        """A row as text, its cells apart by two blanks."""
+        return "  ".join(text for column in self.columns if (text := column.text(row)))
+
+
+class TableModel(Rows):
+    """Rows with an order and a filter."""
+
+    def __init__(self, columns: Sequence[TableColumn], count: int, symbols: Symbols, *, empty: str = "There is nothing to show.") -> None:
+        self.columns = tuple(columns)
+        self.count = count
+        self.symbols = symbols
+        self.empty = empty
+        self.sorted_by: int | None = None
+        self.reversed = False
+        self.index = 0
+        self.version = 0
+        self._order: Ints = np.arange(count, dtype=np.int64)
+        self._kept: Mask | None = None
+        self._ranks: dict[int, NDArray[np.float64]] = {}
+        self.shown = self._order
+
+    def title(self, number: int) -> str:
+        """What stands above a column; the one that is sorted by has a sign."""
+        sign = (self.symbols.descending if self.reversed else self.symbols.ascending) if number == self.sorted_by else ""
+        return sign + self.columns[number].title
 
     # -- order and filter --------------------------------------------------------------------------------------
 
@@ -93,6 +172,16 @@ class TableModel:
         if self.sorted_by is not None:
             self.sort(self.sorted_by, reverse=not self.reversed)
 
+    def filter_words(self, text: str, hits: Callable[[str], Mask]) -> None:
+        """Show only the rows in which every word is found; a word after `!` must not be."""
+        words = text.lower().split()
+        kept = np.ones(self.count, dtype=np.bool_)
+        for word in words:
+            negated = word[:1] == "!" and len(word) > 1
+            hit = hits(word[1:] if negated else word)
+            kept &= ~hit if negated else hit
+        self.filter(kept if words else None)
+
     def filter(self, kept: Mask | None) -> None:
         """Show only these rows; None shows all."""
         selected = self.selected
@@ -121,57 +210,6 @@ class TableModel:
             return False
         self.index = int(found[0])
         return True
-
-    def move_to(self, index: int) -> None:
-        """Put the cursor at a place among the rows that are shown."""
-        self.index = min(max(index, 0), max(len(self.shown) - 1, 0))
-
-    # -- text --------------------------------------------------------------------------------------------------
-
-    def widths(self, width: int) -> list[int]:
-        """What each column takes; 0 leaves one out."""
-        used = [column.width for column in self.columns]
-        least = [max(column.width, _LEAST_GROWING) if column.grows else column.width for column in self.columns]
-        while sum(least) + len([one for one in least if one]) > width and any(
-            least[number] and column.rank for number, column in enumerate(self.columns)
-        ):
-            worst = max((number for number, one in enumerate(least) if one), key=lambda number: (self.columns[number].rank, number))
-            used[worst] = least[worst] = 0
-        growing = [number for number, column in enumerate(self.columns) if column.grows and used[number]]
-        fixed = sum(one for number, one in enumerate(used) if number not in growing)
-        left = max(width - fixed - sum(1 for one in used if one), 0)
-        wanted = sum(self.columns[number].width for number in growing)
-        begun = 0
-        for number in growing:
-            end = begun + self.columns[number].width
-            used[number] = max(left * end // wanted - left * begun // wanted, 0)
-            begun = end
-        return used
-
-    def heading(self, width: int) -> Line:
-        """The titles; the sorted column has a sign."""
-        spans = [Span(" ")]
-        for number, (column, room) in enumerate(zip(self.columns, self.widths(width), strict=True)):
-            if room:
-                sign = (self.symbols.descending if self.reversed else self.symbols.ascending) if number == self.sorted_by else ""
-                spans.append(Span(f"{fit(sign + column.title, room, self.symbols, right=column.right)} ", "heading"))
-        return tuple(spans)
-
-    def line(self, index: int, width: int, *, selected: bool) -> Line:
-        """The row at a place; the one under the cursor has a sign, so that it shows without colour."""
-        row = int(self.shown[index])
-        symbols = self.symbols
-        spans = [Span(symbols.cursor if selected else " ", "mark")]
-        for column, room in zip(self.columns, self.widths(width), strict=True):
-            if room:
-                text = column.text(row)
-                role: Role = "unknown" if text == symbols.unknown else column.role
-                spans.append(Span(f"{fit(text, room, symbols, right=column.right)} ", role))
-        return tuple(spans)
-
-    def text(self, row: int) -> str:
-        """A row as text, its cells apart by two blanks."""
-        return "  ".join(text for column in self.columns if (text := column.text(row)))
 
 
 def ranks_of(keys: Sequence[object] | NDArray[Any]) -> NDArray[np.float64]:

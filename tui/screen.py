@@ -145,8 +145,10 @@ class ModelScreen(Looks, Screen[None]):
     def show_progress(self) -> None:
         """Say how far the worker is."""
 
-    def title_of(self, pane: str, text: str) -> None:
-        """Set the title of a pane."""
+    def title_of(self, pane: str, text: str, *, progress: bool = False) -> None:
+        """Set the title of a pane, with how far the worker is where that is wanted."""
+        if progress and self.session.progress:
+            text = f"{text}{self.symbols.glyphs.separator}{self.symbols.clean(self.session.progress)}"
         # As content, not as text: text would be read as markup, and names of a model may hold brackets.
         self.query_one(f"#{pane}").border_title = Content(text)
 

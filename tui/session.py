@@ -16,9 +16,9 @@ import numpy as np
 from irscope.errors import IrscopeError
 from irscope.ir.graph import Node
 from irscope.session import Model
-from irscope.tui.amounts import Binding
+from irscope.tui.amounts import Binding, Column
 from irscope.tui.analyses import Analyses, result_of
-from irscope.tui.browse.columns import Overlay
+from irscope.tui.browse.columns import COLUMNS, BrowseColumn, ColumnSource
 from irscope.tui.browse.model import Browse
 from irscope.tui.command import Source
 from irscope.tui.memory.lives import measured
@@ -261,12 +261,14 @@ class Session:
         self.browse = Browse(model.program, source, symbols)
         self.browse.results.diagnostics.extend(model.diagnostics)
         self.browse.later = self._bind_later
-        self.browse.summed = self._sum_up
+        self.browse.rebound = self._rebound
         self.queue = Queue(self.manager.cancelled)
         self.history = History(Place(FIRST_SCREEN, 0))
         self.bookmarks = Bookmarks()
-        self.columns: dict[str, Overlay] = {}
-        """Columns of reports that were put into the tree, by what they are called."""
+        self.columns: list[BrowseColumn] = list(COLUMNS)
+        """What can stand at the end of the tree, with columns of reports that were put there."""
+        self.column = COLUMNS[0]
+        """What stands there."""
         self.progress = ""
         """The worker's progress, in a few words."""
         self.compare_with = ""
@@ -323,9 +325,23 @@ class Session:
         key = f"sizes.{binding.text}"
         self.ask(key, lambda: browse.results.prepared(binding), browse.show_bound, lambda error: None, urgency=NOW)
 
-    def _sum_up(self, binding: Binding) -> None:
-        """All memory for sizes that were put in: an allocator needs a number for every symbol, so the model is read again."""
-        if self.browse.node_count > _MOST_KEPT or self.results.sum_for(binding) is not None:
+    def show_column(self, column: BrowseColumn, fail: Callable[[IrscopeError], None] = lambda error: None) -> None:
+        """Show a column at the end of the tree; `fail` is told why there is none."""
+        self.column = column
+        source = ColumnSource(self.browse.outline, self.results, lambda: self.model_for(self.results.binding.env).manager)
+
+        def take(made: Column | None) -> None:
+            if column is self.column:
+                self.results.choose(made)
+
+        self.ask(f"browse.column.{column.about}", lambda: column.make(source), take, fail, urgency=NOW)
+
+    def _rebound(self, binding: Binding) -> None:
+        """Find anew what formulas do not tell for sizes that were put in."""
+        if self.column is not COLUMNS[0]:
+            self.show_column(self.column)
+        # An allocator needs a number for every symbol, so the model is read again.
+        if not binding.env or self.browse.node_count > _MOST_KEPT or self.results.sum_for(binding) is not None:
             return
         env = dict(binding.env)
 

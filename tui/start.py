@@ -124,7 +124,7 @@ class StartApp(App[Model]):
 
     # -- what keys ask for -------------------------------------------------------------------------------------
 
-    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+    def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         self.open(self.files[message.row].path)
 
     def action_ask_path(self) -> None:

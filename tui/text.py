@@ -219,6 +219,18 @@ def symbols_for(encoding: str, environ: Mapping[str, str]) -> Symbols:
 # An error as lines for a reader: what is wrong, where, what its code means, and what to do.
 
 
+def failure_lines(error: IrscopeError, width: int, height: int, symbols: Symbols) -> list[Line]:
+    """Why there is nothing to draw, in exactly so many lines: what is wrong, and what to do."""
+    lines: list[Line] = [(Span(f"{symbols.unknown} {symbols.clean(error.message)}", "error"),)]
+    lines += [(Span(symbols.clean(error.hint), "faint"),)] if error.hint else []
+    return filled([cut_line(line, width, symbols) for line in lines], height)
+
+
+def note_lines(text: str, height: int) -> list[Line]:
+    """A word on why there is nothing to draw yet, in exactly so many lines."""
+    return filled([(Span(text, "faint"),)], height)
+
+
 def error_lines(error: IrscopeError, symbols: Symbols) -> list[Line]:
     """An error with its place, its code and what to do about it."""
     clean = symbols.clean

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 LONGEST_TEXT: Final = 2_000
@@ -81,6 +83,55 @@ def cut_middle(text: str, width: int, ellipsis: str = "…") -> str:
         return _head(text, width)
     head = _head(text, (room + 1) // 2)
     return head + ellipsis + _tail(text, room - display_width(head))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRoom:
+    """The room that a column of a table wants: all of it, the least it may be cut to, and when it goes where the room is short."""
+
+    whole: int
+    least: int
+    rank: int = 0
+    """The column of the highest rank goes first, of several of a rank the last; those of rank 0 stay."""
+    grows: bool = False
+    """Whether it takes what the others leave."""
+
+
+def column_widths(columns: Sequence[ColumnRoom], width: int, gap: int) -> list[int]:
+    """The width of each column, 0 for one that has no room: first columns go, then no column is wider than the widest limit that fits.
+
+    Columns that grow share what is left, in proportion to the width that they want.
+    """
+    used = [column.least for column in columns]
+
+    def gaps() -> int:
+        return gap * (sum(1 for one in used if one) - 1)
+
+    while sum(used) + gaps() > width:
+        droppable = [number for number, column in enumerate(columns) if used[number] and column.rank]
+        if not droppable:
+            break
+        used[max(droppable, key=lambda number: (columns[number].rank, number))] = 0
+    shown = [number for number, one in enumerate(used) if one]
+    fixed = [number for number in shown if not columns[number].grows]
+    room = width - gaps() - sum(columns[number].least for number in shown if columns[number].grows)
+    low, high = 0, max((columns[number].whole for number in fixed), default=0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(max(columns[number].least, min(columns[number].whole, middle)) for number in fixed) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    for number in fixed:
+        used[number] = max(columns[number].least, min(columns[number].whole, low))
+    growing = [number for number in shown if columns[number].grows]
+    left = max(width - gaps() - sum(used[number] for number in fixed), 0)
+    wanted, begun = sum(columns[number].whole for number in growing), 0
+    for number in growing:
+        end = begun + columns[number].whole
+        used[number] = left * end // wanted - left * begun // wanted
+        begun = end
+    return used
 
 
 LONGEST_LINE: Final = 400

@@ -11,7 +11,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
 from irscope.report.options import Glyphs, RenderOptions
-from irscope.report.printable import cut_middle, display_width, legible, pad, printable
+from irscope.report.printable import ColumnRoom, column_widths, cut_middle, display_width, legible, pad, printable
 from irscope.report.report import Coverage, Document, Report
 from irscope.report.table import Column, Entry, Table
 from irscope.report.units import Kind
@@ -77,36 +77,13 @@ class Grid:
 
 def fit(columns: Sequence[GridColumn], width: int | None) -> Grid:
     """Columns within a width: names are shortened first, then the last columns are dropped."""
-    shown = list(columns)
-    while width is not None and len(shown) > 1 and _total([column.least_width for column in shown]) > width:
-        shown.pop()
-    natural = [column.natural_width for column in shown]
-    widths = natural
-    if width is not None and _total(natural) > width:
-        widths = _narrowed(shown, natural, width)
-    return Grid(tuple(shown), tuple(widths), tuple(columns[len(shown) :]))
-
-
-def _total(widths: Sequence[int]) -> int:
-    return sum(widths) + len(GAP) * (len(widths) - 1)
-
-
-def _narrowed(columns: Sequence[GridColumn], natural: Sequence[int], width: int) -> list[int]:
-    """Widths in which no cuttable column is wider than the widest limit that fits."""
-
-    def limited(limit: int) -> list[int]:
-        return [
-            max(column.least_width, min(size, limit)) if column.cuttable else size for column, size in zip(columns, natural, strict=True)
-        ]
-
-    low, high = 0, max(natural)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _total(limited(middle)) <= width:
-            low = middle
-        else:
-            high = middle - 1
-    return limited(low)
+    if width is None:
+        return Grid(tuple(columns), tuple(column.natural_width for column in columns), ())
+    rooms = [ColumnRoom(column.natural_width, column.least_width, rank) for rank, column in enumerate(columns)]
+    widths = column_widths(rooms, width, len(GAP))
+    shown = [number for number, column in enumerate(columns) if widths[number] or not column.natural_width]
+    hidden = [column for number, column in enumerate(columns) if number not in shown]
+    return Grid(tuple(columns[number] for number in shown), tuple(widths[number] for number in shown), tuple(hidden))
 
 
 # ----------------------------------------------------------------------------------------------------

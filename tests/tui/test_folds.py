@@ -60,8 +60,8 @@ def test_models_without_such_modules_stay_as_they_are(text: str) -> None:
 def test_a_run_is_one_row_with_the_sum_of_its_modules() -> None:
     shown = folded(layers(12))
     assert names(shown) == ["net", "layers", "0"]
-    line = text_of(shown.table.line(2, 100, selected=False, expanded=False, alike=shown.tree.alike(2)))
-    whole = text_of(shown.table.line(0, 100, selected=False, expanded=True))
+    line = text_of(shown.table.row_line(2, 100, selected=False))
+    whole = text_of(shown.table.row_line(0, 100, selected=False))
     assert "0…11 × 12" in line
     assert line.split()[-2:] == whole.split()[-2:]
     assert "12 modules built alike" in "".join(text_of(one) for one in select(shown, 2).detail())
@@ -125,4 +125,4 @@ def test_keys_open_and_close_a_run() -> None:
 def test_in_plain_ascii() -> None:
     shown = folded(layers(4))
     shown.table.symbols = ASCII
-    assert text_of(shown.table.line(2, 80, selected=True, expanded=False, alike=shown.tree.alike(2))).isascii()
+    assert text_of(shown.table.row_line(2, 80, selected=True)).isascii()

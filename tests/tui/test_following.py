@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 
 from irscope.session import Model
 from irscope.tui.app import IrscopeApp
+from irscope.tui.browse.columns import BrowseColumn
 from irscope.tui.text import text_of
 from irscope.tui.widgets.dialogs import TextDialog
 from tests.tui.driving import drive, press, screen_text, settle
@@ -79,7 +80,7 @@ def test_more_columns_for_the_tree(number: int, title: str, share: str) -> None:
 
 def test_a_column_of_a_report_can_be_chosen_again() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        app.session.columns["mine: made up"] = app.browse.results.raw_overlay  # type: ignore[assignment]
+        app.session.columns.append(BrowseColumn("mine: made up", lambda source: None))
         await press(app, pilot, "o")
         assert "mine: made up" in screen_text(app)
 

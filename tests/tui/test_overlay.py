@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from textual.pilot import Pilot
 
+from irscope.errors import UsageError
 from irscope.report.table import Table
 from irscope.report.units import Kind
-from irscope.tui.amounts import Binding
+from irscope.session import open_model
+from irscope.tui.amounts import Binding, Column, sum_up
 from irscope.tui.app import IrscopeApp
-from irscope.tui.browse.columns import live_at_peak, node_rows, overlay_of, overlay_of_table, unknown_nodes
+from irscope.tui.browse.columns import COLUMNS, BrowseColumn, ColumnSource, column_of_table, node_rows
+from irscope.tui.browse.model import Browse
 from irscope.tui.browse.screen import BrowseScreen
 from irscope.tui.text import ASCII, UNICODE
 from tests.tui.models import EMPTY, FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 from tests.tui.test_app import drive, screen_text, settle
 
 
+def made(shown: Browse, about: str) -> Column:
+    """A column that can be chosen."""
+    manager = model(TWO_LAYERS).manager
+    record = next(one for one in COLUMNS if one.about == about)
+    column = record.make(ColumnSource(shown.outline, shown.results, lambda: manager))
+    assert column is not None
+    return column
+
+
 def test_modules_have_the_sum_of_their_nodes() -> None:
     outline = browse(TWO_LAYERS).outline
-    found = overlay_of(outline, "x", Kind.COUNT, lambda node: len(node.op))
+    found = sum_up(outline, "x", Kind.COUNT, lambda node: len(node.op))
     assert found.values[0] == sum(len(node.op) for node in list(browse(TWO_LAYERS).program.graph)[:3])
 
 
 def test_what_is_unknown_is_left_out_of_a_sum_and_said_so() -> None:
     outline = browse(TWO_LAYERS).outline
-    found = overlay_of(outline, "x", Kind.BYTES, lambda node: None if node.op == "nn.relu" else 1024)
+    found = sum_up(outline, "x", Kind.BYTES, lambda node: None if node.op == "nn.relu" else 1024)
     assert found.text(0, UNICODE) == "≥2.00 KiB"
     assert found.text(3, UNICODE) == "?"
     assert found.text(2, UNICODE) == "1.00 KiB"
@@ -33,7 +47,7 @@ def test_what_is_unknown_is_left_out_of_a_sum_and_said_so() -> None:
 
 def test_what_is_inside_a_region_is_added_to_no_node() -> None:
     shown = browse(NESTED)
-    found = overlay_of(shown.outline, "x", Kind.COUNT, lambda node: 1)
+    found = sum_up(shown.outline, "x", Kind.COUNT, lambda node: 1)
     assert found.values[0] == 2
     assert found.values[3] == 2
 
@@ -42,16 +56,16 @@ def test_formulas_get_numbers_with_the_sizes() -> None:
     shown = browse(SYMBOLIC)
     assert shown.results.sizes is not None
     sizes = shown.results.sizes
-    found = overlay_of(shown.outline, "x", Kind.BYTES, lambda node: sizes.values[shown.outline.row_of[node]])
+    found = sum_up(shown.outline, "x", Kind.BYTES, lambda node: sizes.values[shown.outline.row_of[node]])
     assert "batch" in found.text(0, UNICODE)
     bound = found.bound(Binding({"batch": 4}))
     assert bound.text(2, UNICODE) == "4.00 KiB"
-    shown.results.set_overlay(found)
+    shown.results.choose(found)
     shown.set_sizes("batch=4")
-    assert shown.results.overlay is not None
-    assert shown.results.overlay.text(2, UNICODE) == "4.00 KiB"
+    assert shown.results.chosen is not None
+    assert shown.results.chosen.text(2, UNICODE) == "4.00 KiB"
     shown.set_sizes("batch=8")
-    assert shown.results.overlay.text(2, UNICODE) == "8.00 KiB"
+    assert shown.results.chosen.text(2, UNICODE) == "8.00 KiB"
 
 
 def test_live_at_the_peak_adds_up_to_the_peak() -> None:
@@ -60,15 +74,14 @@ def test_live_at_the_peak_adds_up_to_the_peak() -> None:
     assert lives is not None
     assert timeline is not None
     assert timeline.peak is not None
-    found = live_at_peak(shown.outline, [lives.ranges[one] for one in lives.alive(timeline.peak).tolist()], timeline.peak)
+    found = made(shown, "live at the peak")
     tops = [row for row, above in enumerate(shown.outline.parent) if above < 0]
     assert sum(found.values[row] for row in tops) == lives.live.peak  # type: ignore[misc]
 
 
 def test_unknown_nodes_are_counted() -> None:
     shown = browse(FOREIGN)
-    columns = [column for column in (shown.results.flops, shown.results.sizes) if column is not None]
-    found = unknown_nodes(shown.outline, columns)
+    found = made(shown, "unknown nodes")
     rows = {getattr(item, "name", ""): found.values[row] for row, item in enumerate(shown.outline.items)}
     assert (rows["known"], rows["strange"], rows["b"], rows["a"]) == (0, 2, 1, 0)
 
@@ -78,21 +91,21 @@ def test_a_table_of_a_report_by_node_or_by_name() -> None:
     nodes = list(shown.program.graph)
     by_node = Table.of([(5,), (7,), (9,)], columns=["size:bytes"], keys=[nodes[0], nodes[1], nodes[1]])
     assert node_rows(shown.outline, by_node) == {0: 2, 1: 3}
-    found = overlay_of_table(shown.outline, by_node, "size")
+    found = column_of_table(shown.outline, by_node, "size")
     assert found is not None
     assert [found.text(row, UNICODE) for row in range(7)] == ["12 B", "5 B", "5 B", "7 B", "", "", ""]
     by_name = Table.of([("hidden", 0.5), ("%back", None), ("nobody", 1.0)], columns=["node", "share:ratio"])
-    found = overlay_of_table(shown.outline, by_name, "share")
+    found = column_of_table(shown.outline, by_name, "share")
     assert found is not None
     assert [found.text(row, UNICODE) for row in range(7)] == ["", "", "50.0%", "", "", "?", ""]
 
 
 def test_what_is_about_no_nodes_makes_no_column() -> None:
     outline = browse(TWO_LAYERS).outline
-    assert overlay_of_table(outline, Table.of([("a", 1)], columns=["x:text", "y:count"]), "y") is None
-    assert overlay_of_table(outline, Table.of([("hidden", "b")], columns=["node", "y:text"]), "y") is None
-    assert overlay_of_table(outline, Table.of([("hidden", 1)], columns=["node", "y:count"]), "zzz") is None
-    assert len(overlay_of(browse(EMPTY).outline, "x", Kind.COUNT, lambda node: 1).values) == 0
+    assert column_of_table(outline, Table.of([("a", 1)], columns=["x:text", "y:count"]), "y") is None
+    assert column_of_table(outline, Table.of([("hidden", "b")], columns=["node", "y:text"]), "y") is None
+    assert column_of_table(outline, Table.of([("hidden", 1)], columns=["node", "y:count"]), "zzz") is None
+    assert len(sum_up(browse(EMPTY).outline, "x", Kind.COUNT, lambda node: 1).values) == 0
 
 
 @pytest.mark.parametrize(("key", "title"), [("2", "live at peak"), ("3", "least time"), ("4", "unknown nodes")])
@@ -107,6 +120,48 @@ def test_the_last_column_is_chosen(key: str, title: str) -> None:
         await pilot.press("o", "escape")
 
     drive(model(TWO_LAYERS), steps, size=(120, 40))
+
+
+def test_a_column_is_one_record() -> None:
+    mine = BrowseColumn("mine: made up", lambda source: sum_up(source.outline, "made up", Kind.COUNT, lambda node: len(node.inputs)))
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        app.session.columns.append(mine)
+        await pilot.press("o", "7")
+        await settle(app, pilot)
+        assert "made up" in screen_text(app)
+        assert app.browse.export().cells("made_up")[0] == 3 + 1 + 2
+
+    drive(model(TWO_LAYERS), steps, size=(120, 40))
+
+
+def test_a_column_is_made_anew_for_other_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "two.irs"
+    path.write_text(SYMBOLIC.replace("[1,128]", "[1,10000000]"))
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        def first() -> object:
+            assert app.browse.results.chosen is not None
+            return app.browse.results.chosen.values[0]
+
+        app.browse.set_sizes("batch=2")
+        await settle(app, pilot)
+        await pilot.press("o", "3")
+        await settle(app, pilot)
+        few = first()
+        app.browse.set_sizes("batch=10000000")
+        await settle(app, pilot)
+        assert first() > few  # type: ignore[operator]
+
+    drive(open_model(path), steps, size=(120, 40))
+
+
+def test_a_column_that_cannot_be_made_says_why() -> None:
+    shown = browse(TWO_LAYERS, analysed=False)
+    with pytest.raises(UsageError, match="peak is not known yet"):
+        made(shown, "live at the peak")
+    with pytest.raises(UsageError, match="FLOPs are not known yet"):
+        made(shown, "share of all FLOPs")
 
 
 def test_a_table_of_a_report_becomes_the_last_column() -> None:
@@ -124,7 +179,7 @@ def test_a_table_of_a_report_becomes_the_last_column() -> None:
         await pilot.press("o", "1")
         await settle(app, pilot)
         assert isinstance(app.screen, BrowseScreen)
-        assert app.browse.results.overlay is not None
-        assert app.browse.results.overlay.title in screen_text(app)
+        assert app.browse.results.chosen is not None
+        assert app.browse.results.chosen.title in screen_text(app)
 
     drive(model(TWO_LAYERS), steps, size=(120, 40))

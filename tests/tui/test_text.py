@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from irscope.errors import PassError
 from irscope.report.printable import display_width
-from irscope.tui.browse.model import Browse, heading_line, widths_for
+from irscope.tui.browse.model import Browse
 from irscope.tui.results import Failed
 from irscope.tui.text import ASCII, UNICODE, Line, Span, Symbols, cut_end, symbols_for, text_of, wrap
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse
@@ -28,7 +29,7 @@ def everything(model: Browse, width: int = 80) -> list[Line]:
     for row in range(len(model.outline)):
         model.select(row)
         lines += model.detail()
-        lines.append(model.table.line(row, width, selected=False, expanded=True))
+        lines.append(model.table.row_line(row, width, selected=False))
     titles = (model.tree_title(), model.timeline_title(), *model.commands())
     return lines + [(Span(title),) for title in titles]
 
@@ -134,7 +135,7 @@ def test_the_header_stays_inside_its_lines(width: int) -> None:
 
 def test_table_lines_at_80_columns() -> None:
     model = browse(TWO_LAYERS)
-    assert [text_of(model.table.line(row, 80, selected=row == 2, expanded=True)).rstrip() for row in range(3)] == [
+    assert [text_of(model.table.row_line(row, 80, selected=row == 2)).rstrip() for row in range(3)] == [
         " ▾ block                                                  264.19 K      9.00 KiB",
         "   ▾ fc1                                                  132.10 K      4.00 KiB",
         "▌      nn.linear %hidden       f32[4,256]                 132.10 K      4.00 KiB",
@@ -143,8 +144,8 @@ def test_table_lines_at_80_columns() -> None:
 
 def test_the_heading_stands_above_its_columns() -> None:
     model = browse(TWO_LAYERS)
-    heading = text_of(heading_line(80, model.results, UNICODE))
-    line = text_of(model.table.line(2, 80, selected=False, expanded=False))
+    heading = text_of(model.table.heading(80))
+    line = text_of(model.table.row_line(2, 80, selected=False))
     assert heading.index("result type") == line.index("f32[")
     assert heading.rstrip().endswith("result bytes")
     assert len(heading) == len(line) == 80
@@ -156,17 +157,19 @@ def test_the_heading_stands_above_its_columns() -> None:
 def test_table_lines_have_exactly_their_width(source: str, symbols: Symbols, width: int) -> None:
     model = browse(source, symbols=symbols)
     for row in range(len(model.outline)):
-        assert display_width(text_of(model.table.line(row, width, selected=True, expanded=False))) == width
+        assert display_width(text_of(model.table.row_line(row, width, selected=True))) == width
+
+
+browse_once = cache(browse)
 
 
 @given(st.integers(0, 300), st.booleans())
 def test_columns_never_overflow(width: int, symbolic: bool) -> None:
-    widths = widths_for(width, symbolic)
-    used = 1 + widths.tree + sum(column + 1 for column in (widths.type, widths.flops, widths.bytes) if column)
-    assert used == width
+    widths = browse_once(SYMBOLIC if symbolic else TWO_LAYERS).table.widths(width)
+    assert sum(widths) + len([one for one in widths if one]) == max(width, 1) or widths == [0, 0, 0, 0]
     if width >= 80:
-        assert min(widths.type, widths.flops, widths.bytes) > 0
-        assert widths.tree >= 22
+        assert min(widths) > 0
+        assert widths[0] >= 22
 
 
 @pytest.mark.parametrize("source", ALL)
@@ -207,7 +210,7 @@ def test_a_failed_part_is_unknown_and_explained() -> None:
         Failed(part, error).apply(model.results)
     assert "FLOPs ?" in text(model.header(200, 2))
     assert "press w" in text(model.timeline_lines(80, 4))
-    assert text_of(model.table.line(2, 80, selected=False, expanded=False)).count("?") == 2
+    assert text_of(model.table.row_line(2, 80, selected=False)).count("?") == 2
     assert "4 errors (w)" in model.tree_title()
     remarks = text(model.remark_lines())
     assert "error IRS500 flops: it broke" in remarks

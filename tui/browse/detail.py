@@ -17,7 +17,7 @@ from irscope.ops.cost import FLOP_CLASSES, Cost
 from irscope.report.report import Report
 from irscope.report.units import Kind
 from irscope.report.values import bare
-from irscope.tui.browse.columns import ByteSizes, Column, amount
+from irscope.tui.amounts import ByteSizes, Column, amount
 from irscope.tui.browse.outline import Group, Outline, writes_in_place
 from irscope.tui.results import Results
 from irscope.tui.text import Line, Span, Symbols, cut_end

@@ -17,7 +17,7 @@ from irscope.errors import UsageError
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType, Type
-from irscope.tui.browse.columns import Column
+from irscope.tui.amounts import Column
 from irscope.tui.browse.outline import AliasSets, Group, Mask, Outline, Rows
 from irscope.tui.rows import RowTexts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,14 +18,14 @@ from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, plain
-from irscope.tui.amounts import Binding, parse_binding
-from irscope.tui.browse.columns import Column, Overlay, amount
+from irscope.tui.amounts import Binding, Column, amount, parse_binding
 from irscope.tui.browse.detail import detail_lines, label
 from irscope.tui.browse.filter import Matcher, parse_filter
-from irscope.tui.browse.outline import Folds, Group, Outline, Steps, TreeModel, build_outline
+from irscope.tui.browse.outline import Folds, Group, Ints, Steps, TreeModel, build_outline
 from irscope.tui.command import Source, run_command, show_command
 from irscope.tui.memory.lives import peak_text
 from irscope.tui.results import Bound, Results
+from irscope.tui.rows import Rows, TableColumn
 from irscope.tui.text import Line, Role, Span, Symbols, cut_line, fit, text_of
 
 # ----------------------------------------------------------------------------------------------------
@@ -58,10 +58,10 @@ class Browse:
         self.wanted = self.results.binding
         """The requested binding; with very many formulas it is shown with a delay."""
         self.later: Callable[[Binding], None] | None = None
-        self.summed: Callable[[Binding], None] | None = None
-        """Asks for what an allocator makes of sizes that were put in."""
         """Evaluates numbers in the worker's thread; set by the session."""
-        self.table = TreeTable(self.outline, self.results, self.symbols)
+        self.rebound: Callable[[Binding], None] = lambda binding: None
+        """Asks for what has to be found anew for other sizes; set by the session."""
+        self.table = TreeTable(self)
 
     # -- selection ---------------------------------------------------------------------------------------------
 
@@ -130,8 +130,7 @@ class Browse:
         if bound.binding is not self.wanted:
             return
         self.results.show(bound)
-        if self.summed is not None and bound.binding.env:
-            self.summed(bound.binding)
+        self.rebound(bound.binding)
         if self.filter_text:
             self.set_filter(self.filter_text)
 
@@ -178,12 +177,15 @@ class Browse:
 
     def row_line(self, row: int) -> str:
         """A row with its columns, as text."""
-        return text_of(self.table.line(row, _EXPORT_WIDTH, selected=False, expanded=True, alike=self.tree.alike(row))).strip()
+        return text_of(self.table.row_line(row, _EXPORT_WIDTH)).strip()
 
     def export(self) -> Table:
         """The rows that are shown."""
         rows = [self._exported(row) for row in self.tree.visible.tolist()]
         columns = ["row:index", "depth:count", "kind", "name", "type:dtype", "flops:flops", "bytes:bytes"]
+        chosen = self.results.chosen
+        if chosen is not None:
+            columns.append(f"{'_'.join(chosen.title.split())}:{chosen.kind.value}")
         return Table.of(rows, columns, "modules and nodes")
 
     def _exported(self, row: int) -> tuple[object, ...]:
@@ -192,7 +194,8 @@ class Browse:
         type_ = "" if isinstance(item, Group) or not item.outputs else item.outputs[0].type.text
         flops = None if self.results.flops is None else self.results.flops.values[row]
         size = None if self.results.sizes is None else self.results.sizes.values[row]
-        return (row, int(self.outline.depth[row]), kind, self.row_name(row), type_, flops, size)
+        chosen = () if self.results.chosen is None else (self.results.chosen.values[row],)
+        return (row, int(self.outline.depth[row]), kind, self.row_name(row), type_, flops, size, *chosen)
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
@@ -282,101 +285,95 @@ class Browse:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The lines of the tree with its columns: operator, type of the result, FLOPs and bytes of the results.
+# The tree with its columns: operator, type of the result, FLOPs, and bytes of the results or what was chosen in their place.
 
-_FLOPS = 10
-_FORMULA = 16
-_BYTES = 13
-_TYPE_SHARE = 0.3
-_NARROWEST_TREE = 22
-_NARROWEST_TYPE = 12
-_WIDEST_TYPE = 40
+_FLOPS, _FORMULA, _LAST = 10, 16, 13
+_NARROWEST_TREE, _NARROWEST_TYPE, _WIDEST_TYPE, _TYPE_SHARE = 22, 12, 40, 0.3
 _MOST_INDENT = 0.5
 """Deeply nested rows leave at least this share of the tree's width to their text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Widths:
-    """Columns of the screen that each column of the tree takes; 0 leaves one out."""
+class TreeTable(Rows):
+    """The rows of the tree that are shown, with their columns; the cursor is what all screens have selected."""
 
-    tree: int
-    type: int
-    flops: int
-    bytes: int
+    gaps_lead = True
 
+    def __init__(self, browse: Browse) -> None:
+        self.browse = browse
+        self.outline = browse.outline
+        self.tree = browse.tree
+        self.results = browse.results
+        self.symbols = browse.symbols
+        self._made: tuple[object, int, Sequence[TableColumn]] | None = None
 
-def widths_for(width: int, symbolic: bool = False) -> Widths:
-    """What fits: as the room gets less first the types go, then the bytes, then the FLOPs. Formulas get more room than numbers."""
-    room = width - 1
-    size = _BYTES if room >= _NARROWEST_TREE + _FLOPS + _BYTES + 2 else 0
-    flops = _FLOPS if room >= _NARROWEST_TREE + _FLOPS + 1 else 0
-    if symbolic and room >= _NARROWEST_TREE + _FORMULA + _BYTES + 2:
-        flops = _FORMULA
-    left = room - sum(column + 1 for column in (flops, size) if column)
-    wanted = min(_WIDEST_TYPE, int(width * _TYPE_SHARE), left - _NARROWEST_TREE - 1)
-    type_ = wanted if wanted >= _NARROWEST_TYPE else 0
-    return Widths(left - (type_ + 1 if type_ else 0), type_, flops, size)
+    @property
+    def shown(self) -> Ints:  # type: ignore[override]  # read-only: the tree decides
+        return self.tree.visible
 
+    @property
+    def index(self) -> int:  # type: ignore[override]
+        return self.tree.index(self.browse.selected)
 
-def heading_line(width: int, results: Results, symbols: Symbols) -> Line:
-    """The headings above the tree."""
-    widths = widths_for(width, is_symbolic(results))
-    parts = [f" {fit('module / operator', widths.tree, symbols)}"]
-    if widths.type:
-        parts.append(fit("result type", widths.type, symbols))
-    if widths.flops:
-        parts.append(fit("FLOPs", widths.flops, symbols, right=True))
-    if widths.bytes:
-        title = "result bytes" if results.overlay is None else symbols.clean(results.overlay.title)
-        parts.append(fit(title, widths.bytes, symbols, right=True))
-    return (Span(" ".join(parts), "heading"),)
+    @property
+    def empty(self) -> str:  # type: ignore[override]
+        return "This model has no nodes." if self.browse.is_empty else "Nothing matches the filter."
 
+    def move_to(self, index: int) -> None:
+        if len(self.tree):
+            self.browse.select(self.tree.row(min(max(index, 0), len(self.tree) - 1)))
 
-def is_symbolic(results: Results) -> bool:
-    """Whether the columns hold formulas."""
-    return any(column is not None and column.is_symbolic for column in (results.flops, results.sizes))
+    @property
+    def columns(self) -> Sequence[TableColumn]:  # type: ignore[override]
+        results = self.results
+        if self._made is not None and self._made[0] is results.columns and self._made[1] == len(results.failed):
+            return self._made[2]
+        is_symbolic = any(column is not None and column.is_symbolic for column in (results.flops, results.sizes))
+        last = results.chosen
+        columns = (
+            TableColumn("module / operator", _NARROWEST_TREE, self.browse.row_text, grows=True, cell=self.tree_cell),
+            TableColumn("result type", _WIDEST_TYPE, str, least=_NARROWEST_TYPE, share=_TYPE_SHARE, rank=3, cell=self.type_cell),
+            self._number("FLOPs", results.flops, "flops", _FORMULA if is_symbolic else _FLOPS, least=_FLOPS, rank=1),
+            self._number("result bytes" if last is None else self.symbols.clean(last.title), last or results.sizes, "sizes", _LAST, rank=2),
+        )
+        self._made = (results.columns, len(results.failed), columns)
+        return columns
 
+    def _number(self, title: str, column: Column | None, part: str, width: int, *, rank: int, least: int = 0) -> TableColumn:
+        """Numbers, `?` where they are unknown, and a sign of waiting while they are being computed."""
+        failed = self.results.has_failed(part)
 
-class TreeTable:
-    """Makes the line of a row."""
+        def text(row: int) -> str:
+            if column is None:
+                return self.symbols.unknown if failed else self.symbols.waiting
+            return column.text(row, self.symbols, self.tree.alike(row))
 
-    def __init__(self, outline: Outline, results: Results, symbols: Symbols) -> None:
-        self.outline = outline
-        self.results = results
-        self.symbols = symbols
+        def role(row: int) -> Role:
+            value = 0 if column is None else column.values[row]
+            return "unknown" if value is None else "faint" if value == 0 else "plain"
 
-    def line(self, row: int, width: int, *, selected: bool, expanded: bool, alike: Sequence[int] = ()) -> Line:
-        """One row in exactly `width` columns. The selected one has a sign, so that it shows without colour.
+        return TableColumn(title, width, text, right=True, role=role, rank=rank, least=least)
 
-        `alike` are the modules that the row stands for, if it does for several: its numbers are their sums.
-        """
-        widths = widths_for(width, is_symbolic(self.results))
-        spans = [Span(self.symbols.cursor if selected else " ", "mark"), *self.tree_cell(row, widths.tree, expanded, alike)]
-        if widths.type:
-            spans.append(self.type_cell(row, widths.type))
-        if widths.flops:
-            spans.append(self.number_cell(self.results.flops, "flops", row, widths.flops, alike))
-        if widths.bytes:
-            spans.append(self.number_cell(self.results.overlay or self.results.sizes, "sizes", row, widths.bytes, alike))
-        return tuple(spans)
+    def heading(self, width: int) -> Line:
+        return (Span(text_of(super().heading(width)), "heading"),)
 
-    def tree_cell(self, row: int, width: int, expanded: bool, alike: Sequence[int] = ()) -> Line:
+    def tree_cell(self, row: int, width: int) -> Line:
         """Indentation, sign, and the module's name, or operator and name of a node."""
         symbols, item = self.symbols, self.outline.items[row]
+        expanded = self.tree.is_expanded(row)
         sign = (symbols.expanded if expanded else symbols.collapsed) if self.outline.is_branch(row) else " "
         depth = int(self.outline.depth[row])
         lead = f"{' ' * min(2 * depth, int(width * _MOST_INDENT))}{sign} "
         room = width - display_width(lead)
         if room < 1:
             return (Span(fit(lead, width, symbols)),)
-        if isinstance(item, Group):
-            if alike:
-                times = f" {symbols.times} {len(alike):,}"
-                left = max(room - display_width(times), 0)
-                text = cut_middle(self.run_text(item, alike), left, symbols.glyphs.ellipsis)
-                return (Span(lead), Span(text, "module"), Span(fit(times, room - display_width(text), symbols), "mark"))
+        if isinstance(item, Node):
+            return (Span(lead), *self.node_text(item, room))
+        alike = self.tree.alike(row)
+        if not alike:
             return (Span(lead), Span(fit(self.group_text(item), room, symbols), "module"))
-        return (Span(lead), *self.node_text(item, room))
+        times = f" {symbols.times} {len(alike):,}"
+        text = cut_middle(self.run_text(item, alike), max(room - display_width(times), 0), symbols.glyphs.ellipsis)
+        return (Span(lead), Span(text, "module"), Span(fit(times, room - display_width(text), symbols), "mark"))
 
     def group_text(self, group: Group) -> str:
         name = self.symbols.clean(group.name)
@@ -399,30 +396,15 @@ class TreeTable:
             return (Span(fit(op, room, self.symbols), "operator"),)
         return (Span(op, "operator"), Span(f" {fit(name, left, self.symbols)}", "faint"))
 
-    def type_cell(self, row: int, width: int) -> Span:
+    def type_cell(self, row: int, width: int) -> Line:
         """The type of the first result, and how many results there are besides."""
         item = self.outline.items[row]
         if isinstance(item, Group) or not item.outputs:
-            return Span(f" {' ' * width}")
+            return (Span(" " * width),)
         text = self.symbols.clean(item.outputs[0].type.text)
         more = f" +{len(item.outputs) - 1}" if len(item.outputs) > 1 else ""
         role: Role = "unknown" if text.startswith(self.symbols.unknown) or text.endswith("[*]") else "plain"
-        return Span(f" {fit(fit(text, min(display_width(text), width - len(more)), self.symbols) + more, width, self.symbols)}", role)
-
-    def number_cell(self, column: Column | Overlay | None, part: str, row: int, width: int, alike: Sequence[int] = ()) -> Span:
-        """A number, `?` where it is unknown, and a sign of waiting while it is being computed."""
-        symbols = self.symbols
-        if column is None:
-            if self.results.has_failed(part):
-                return Span(f" {fit(symbols.unknown, width, symbols, right=True)}", "unknown")
-            return Span(f" {fit(symbols.waiting, width, symbols, right=True)}", "faint")
-        text = fit(column.text(row, symbols, alike), width, symbols, right=True)
-        role: Role = "plain"
-        if column.values[row] is None:
-            role = "unknown"
-        elif column.values[row] == 0:
-            role = "faint"
-        return Span(f" {text}", role)
+        return (Span(fit(fit(text, min(display_width(text), width - len(more)), self.symbols) + more, width, self.symbols), role),)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 from textual.timer import Timer
 
 from irscope.errors import IrscopeError
@@ -17,26 +16,18 @@ from irscope.ir.graph import Node
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
-from irscope.tui.analyses import report_of, result_of
-from irscope.tui.browse.columns import Overlay, coverage, least_times, live_at_peak, shares, unknown_nodes
+from irscope.tui.analyses import report_of
 from irscope.tui.browse.detail import formulas
 from irscope.tui.screen import ModelScreen
-from irscope.tui.session import NOW
 from irscope.tui.widgets.charts import TimelinePane
 from irscope.tui.widgets.dialogs import ChoiceDialog
 from irscope.tui.widgets.paint import DetailPane
-from irscope.tui.widgets.table import OutlineTree
+from irscope.tui.widgets.table import OutlineTree, RowsPane
 
 _SETTLED = 0.3
 """Seconds after which the selection is taken to have come to rest."""
 _NAME = re.compile(r"[\w.:/-]+")
 """Names that may stand in the text of a pipeline."""
-
-
-class _Modules(Vertical):
-    """The tree with the lines to type into below it."""
-
-    ALLOW_MAXIMIZE = True
 
 
 class BrowseScreen(ModelScreen):
@@ -66,8 +57,8 @@ class BrowseScreen(ModelScreen):
 
     def panes(self) -> ComposeResult:
         with Container(id="panes"):
-            with _Modules(id="modules"):
-                yield OutlineTree(self.browse, id="tree")
+            with RowsPane(id="modules"):
+                yield OutlineTree(self.browse.table, id="tree")
                 yield from self.prompts()
             yield DetailPane(id="detail")
         yield TimelinePane(self.browse, id="timeline")
@@ -96,15 +87,13 @@ class BrowseScreen(ModelScreen):
 
     def show(self) -> None:
         self.title_of("detail", "Details")
-        tree = self.query_one(OutlineTree)
-        tree.redraw()
-        tree.show_selection(middle=True)
+        self.query_one(OutlineTree).redraw(middle=True)
         self._show_selection(same=True)
 
     def show_progress(self) -> None:
         self._show_titles()
 
-    def on_outline_tree_selected(self, message: OutlineTree.Selected) -> None:
+    def on_rows_view_selected(self, message: OutlineTree.Selected) -> None:
         if message.row == self.browse.selected:
             self.session.moved(self.NAME)
             self._show_selection()
@@ -165,49 +154,13 @@ class BrowseScreen(ModelScreen):
             self.say("The peak is not known yet.")
 
     def action_column(self) -> None:
-        choices = self._columns()
-        self.app.push_screen(
-            ChoiceDialog("The last column", [title for title, _ in choices]), lambda index: None if index is None else choices[index][1]()
-        )
+        columns = self.session.columns
 
-    def _columns(self) -> list[tuple[str, Callable[[], None]]]:
-        """What the last column may show, with what makes it."""
-        results, outline = self.browse.results, self.browse.outline
-        known = [one for one in (results.flops, results.sizes) if one is not None]
-        found: list[tuple[str, Callable[[], None]]] = [
-            ("bytes of the results", lambda: self._show_column(None)),
-            ("live at the peak", self._show_live),
-            ("least time on the device", self._ask_times),
-            ("unknown nodes", lambda: self._show_column(unknown_nodes(outline, known))),
-            ("coverage: the share of nodes whose cost and sizes are known", lambda: self._show_column(coverage(outline, known))),
-            ("share of all FLOPs", lambda: self._show_column(shares(outline, results.flops))),
-        ]
-        for title, overlay in self.session.columns.items():
-            found.append((title, partial(self._show_column, overlay)))
-        return found
+        def show(index: int | None) -> None:
+            if index is not None:
+                self.session.show_column(columns[index], lambda error: self.say(str(error)))
 
-    def _show_live(self) -> None:
-        results = self.browse.results
-        if results.lives is None or results.timeline is None or results.timeline.peak is None:
-            self.say("The peak is not known yet.")
-            return
-        lives = results.lives
-        peak = results.timeline.peak
-        alive = [lives.ranges[one] for one in lives.alive(peak).tolist()]
-        self._show_column(live_at_peak(self.browse.outline, alive, peak))
-
-    def _ask_times(self) -> None:
-        self.session.ask("browse.times", self._times, self._show_column, lambda error: self.say(str(error)), urgency=NOW)
-
-    def _times(self) -> Overlay:
-        """The least time of each node, in the worker's thread."""
-        times = result_of(self.session.model_for(self.browse.results.binding.env).manager, "roofline{top=0}")
-        seconds = {one.node.name: one.seconds(times.device.kind) for one in times.nodes}
-        return least_times(self.browse.outline, seconds)
-
-    def _show_column(self, overlay: Overlay | None) -> None:
-        self.browse.results.set_overlay(overlay)
-        self.show()
+        self.app.push_screen(ChoiceDialog("The last column", [column.about for column in columns]), show)
 
     def action_users(self) -> None:
         node = self.session.selected_node

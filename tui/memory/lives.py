@@ -11,8 +11,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
 from irscope.report.units import Kind, humanise
-from irscope.report.values import bare
-from irscope.tui.amounts import Amounts, Binding, Floats
+from irscope.tui.amounts import Amounts, Binding, Floats, numbers_of
 from irscope.tui.browse.outline import Ints, Mask, Outline, Rows, Steps
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ class Measured:
         self.found = found
         self._place = _places(found.steps, steps)
         self.heights: Floats = np.array([float(str(size)) for size in found.heights], dtype=np.float64)[self._place]
-        columns = {key: np.array([_number(cell) for cell in column], dtype=np.float64) for key, column in found.parts.items()}
+        columns = {key: numbers_of(column) for key, column in found.parts.items()}
         self.parts: dict[str, Floats] = {}
         for name, categories in (*RESIDENT.items(), *_OTHERS.items()):
             known = [columns[category] for category in categories if category in columns]
@@ -184,11 +183,6 @@ def peak_text(found: Footprint, sign: str, at_least: str) -> str:
         return f"{sign}{humanise(value, Kind.BYTES)}"
     low = found.peak.lo
     return f"{at_least}{humanise(low, Kind.BYTES)}" if isinstance(low, int) else ""
-
-
-def _number(cell: object) -> float:
-    value = bare(cell)  # type: ignore[arg-type]  # cells of a table are plain
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _places(own: Sequence[Node], shown: Sequence[Node]) -> Ints:

@@ -16,16 +16,15 @@ from irscope.ir.graph import Node
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
-from irscope.report.values import bare
-from irscope.tui.amounts import Binding, example
-from irscope.tui.browse.columns import amount, rows_by_name
+from irscope.tui.amounts import Binding, amount, example, numbers_of
+from irscope.tui.browse.columns import rows_by_name
 from irscope.tui.browse.model import Browse
-from irscope.tui.browse.outline import Ints
+from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.charts import Stack
 from irscope.tui.memory.lives import RESIDENT, Lives, Measured, category_of, maker_of
 from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Wanted
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
-from irscope.tui.text import Line, Span, cut_line, filled
+from irscope.tui.text import Line, cut_line, failure_lines, note_lines
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.footprint import Held
@@ -219,8 +218,8 @@ class Memory:
         table = report.tables[0]
         name = next(column.key for column in table.columns)
         cells = {column.key: table.cells(column.key) for column in table.columns}
-        resident = np.array([_bytes(cell) for cell in cells["resident_bytes"]], dtype=np.float64)
-        working = np.array([_bytes(cell) for cell in cells["activation_peak_bytes"]], dtype=np.float64)
+        resident = numbers_of(cells["resident_bytes"])
+        working = numbers_of(cells["activation_peak_bytes"])
         places = [f"{name}={size}" for size in cells[name]]
         self.by_size = Stack({"weights and inputs": resident, "activation peak": working}, places=places)
 
@@ -357,24 +356,16 @@ class Memory:
     def set_filter(self, text: str) -> str:
         """Show only tensors whose row contains all words; a word after `!` must not be there."""
         self.filter_text = text.strip()
-        words = self.filter_text.lower().split()
-        if not words or self.found is None:
-            self.table.filter(None)
-            return ""
         count = self.count
-        kept = np.ones(count, dtype=np.bool_)
         # Why each of very many is alive takes too long to say for one key.
-        rows = [self._row(row) for row in range(count)] if self.range is None or count <= _MOST_REASONS else None
-        for word in words:
-            negated, wanted = word[:1] == "!" and len(word) > 1, word.removeprefix("!") if len(word) > 1 else word
-            if rows is None:
-                hit = self.names.containing(wanted)[self._rows]
-            else:
-                hit = np.array([one.has(wanted, with_reason=count <= _MOST_REASONS) for one in rows], dtype=np.bool_)
-                if self.range is not None:
-                    hit |= self.names.containing(wanted)[self._rows]
-            kept &= ~hit if negated else hit
-        self.table.filter(kept)
+        with_reason = count <= _MOST_REASONS
+        rows = [self._row(row) for row in range(count)] if self.filter_text and (self.range is None or with_reason) else []
+
+        def hits(word: str) -> Mask:
+            found = np.array([one.has(word, with_reason=with_reason) for one in rows] or [False] * count, dtype=np.bool_)
+            return found if self.range is None else found | self.names.containing(word)[self._rows]
+
+        self.table.filter_words(self.filter_text, hits)
         return ""
 
     @property
@@ -507,12 +498,10 @@ class Memory:
     def chart_lines(self, width: int, height: int) -> list[Line]:
         """The chart with its legend and the counters, or a word on why there is none."""
         if self.error is not None:
-            lines: list[Line] = [(Span(f"{self.symbols.unknown} {self.symbols.clean(self.error.message)}", "error"),)]
-            lines += [(Span(self.symbols.clean(self.error.hint), "faint"),)] if self.error.hint else []
-            return filled(lines, height)
+            return failure_lines(self.error, width, height, self.symbols)
         if self.stack is None or not len(self.stack):
             text = "computing" if self.found is None else "nothing to draw: the model has no steps"
-            return filled([(Span(text, "faint"),)], height)
+            return note_lines(text, height)
         if self.shows_sizes:
             return self._size_lines(width, height)
         if self.drawings.view != "steps":
@@ -532,7 +521,7 @@ class Memory:
 
     def _size_lines(self, width: int, height: int) -> list[Line]:
         if self.by_size is None:
-            return filled([(Span("computing the peak over sizes", "faint"),)], height)
+            return note_lines("computing the peak over sizes", height)
         legend = cut_line(self.by_size.legend(self.symbols), width, self.symbols)
         here = self.browse.results.binding.env
         place = None
@@ -588,8 +577,3 @@ class Memory:
         if self.found is None or not self.found.live.steps:
             return ""
         return f" {self.symbols.clean(self.found.live.steps[self.step].op)}"
-
-
-def _bytes(cell: object) -> float:
-    value = bare(cell)  # type: ignore[arg-type]  # cells of a table are plain
-    return float(value) if isinstance(value, int | float) else 0.0

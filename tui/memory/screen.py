@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 
 from irscope.devices import device_names
 from irscope.errors import IrscopeError, PassError
@@ -23,7 +23,7 @@ from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.widgets.charts import StackPane
 from irscope.tui.widgets.dialogs import ChoiceDialog
-from irscope.tui.widgets.table import VirtualTable
+from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 _SEARCH = 5
 """Seconds that the search for a better order may take."""
@@ -34,12 +34,6 @@ _MODEL_TEXTS = {
     "jit": "jit: as TorchScript's interpreter does it",
     "ort": "ort: as ONNX Runtime's planner does it",
 }
-
-
-class _Alive(Vertical):
-    """The table with the lines to type into below it."""
-
-    ALLOW_MAXIMIZE = True
 
 
 class MemoryScreen(ModelScreen):
@@ -83,7 +77,7 @@ class MemoryScreen(ModelScreen):
     def panes(self) -> ComposeResult:
         with Container(id="memory-panes"):
             yield StackPane(self.memory, id="stack")
-            with _Alive(id="alive"):
+            with RowsPane(id="alive"):
                 yield VirtualTable(self.memory.table, id="living")
                 yield from self.prompts()
 
@@ -189,8 +183,7 @@ class MemoryScreen(ModelScreen):
         self._show_titles()
 
     def _show_titles(self) -> None:
-        progress = f"{self.symbols.glyphs.separator}{self.session.progress}" if self.session.progress else ""
-        self.title_of("stack", f"{self.memory.chart_title()}{progress}")
+        self.title_of("stack", self.memory.chart_title(), progress=True)
         self.title_of("alive", self.memory.table_title())
 
     def show_progress(self) -> None:
@@ -204,12 +197,12 @@ class MemoryScreen(ModelScreen):
         if not self.browse.is_empty:
             self.open_node(self.browse.selected)
 
-    def on_virtual_table_selected(self) -> None:
+    def on_rows_view_selected(self) -> None:
         # The selected tensor is marked in a map of addresses.
         if self.memory.drawings.view in ("plan", "allocator"):
             self.query_one(StackPane).redraw()
 
-    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+    def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         row = self.memory.row_of_selected()
         if row is not None:
             self.open_node(row)

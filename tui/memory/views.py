@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from irscope.report.printable import display_width
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Quantity, as_assumed, bare, plain
+from irscope.tui.amounts import numbers_of
 from irscope.tui.browse.outline import Ints
 from irscope.tui.charts import Floats, Stack, fill_of
-from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line, filled, text_of
+from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, text_of
 
 if TYPE_CHECKING:
     from irscope.passes.memory.cuda import Counter, DeviceMemory
@@ -126,11 +127,9 @@ class Drawings:
         symbols = self.symbols
         found = None if self._found is None or self._found[0] != self._asked else self._found[1]
         if isinstance(found, IrscopeError):
-            lines: list[Line] = [(Span(f"{symbols.unknown} {symbols.clean(found.message)}", "error"),)]
-            lines += [(Span(symbols.clean(found.hint), "faint"),)] if found.hint else []
-            return filled([cut_line(line, width, symbols) for line in lines], height)
+            return failure_lines(found, width, height, symbols)
         if found is None:
-            return filled([(Span(f"computing {VIEWS[self.view]}", "faint"),)], height)
+            return note_lines(f"computing {VIEWS[self.view]}", height)
         stack = found.stack
         head = stack.legend_rows(width, symbols)[: 2 if height >= 10 else 1] if height >= 5 else []
         if found.text and height >= 8:
@@ -294,19 +293,14 @@ def orders(report: Report) -> Stack | None:
     series = next((one for one in report.series if any(column.key == "as_written" for column in one.columns)), None)
     if series is None:
         return None
-    written = _heights(series.data["as_written"])
-    found = _heights(series.data["scheduled"]) if "scheduled" in series.data else written
+    written = numbers_of(series.data["as_written"])
+    found = numbers_of(series.data["scheduled"]) if "scheduled" in series.data else written
     parts = {
         "both orders": np.minimum(written, found),
         "only as written": np.maximum(written - found, 0),
         "only in the order found": np.maximum(found - written, 0),
     }
     return Stack(parts)
-
-
-def _heights(cells: Sequence[Any]) -> NDArray[np.float64]:
-    values = (bare(cell) for cell in cells)
-    return np.array([float(value) if isinstance(value, int | float) else 0.0 for value in values], dtype=np.float64)
 
 
 def order_text(report: Report) -> str:

@@ -84,7 +84,7 @@ class PickDialog(Looks, ModalScreen[str | None]):
         elif row is not None:
             self.dismiss(self.choices[row][0])
 
-    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+    def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         self.dismiss(self.choices[message.row][0])
 
     def action_move(self, by: int) -> None:
@@ -228,18 +228,17 @@ class PassesScreen(ModelScreen):
     def _show_step(self, *, top: bool = False) -> None:
         self.query_one("#step_text", DetailPane).show(self.pipeline.detail(), top=top)
         self.query_one("#diff", DetailPane).show(self.pipeline.diff_lines(), top=top)
-        progress = f"{self.symbols.glyphs.separator}{self.session.progress}" if self.session.progress else ""
-        self.title_of("steps_pane", f"{self.pipeline.title}{self.symbols.clean(progress)}")
+        self.title_of("steps_pane", self.pipeline.title, progress=True)
         self.title_of("step_text", "Selected pass")
         self.title_of("diff", self.pipeline.diff_title())
 
     def show_progress(self) -> None:
         self._show_step()
 
-    def on_virtual_table_selected(self, message: VirtualTable.Selected) -> None:
+    def on_rows_view_selected(self, message: VirtualTable.Selected) -> None:
         self._show_step(top=True)
 
-    def on_virtual_table_opened(self, message: VirtualTable.Opened) -> None:
+    def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         self.action_options()
 
     # -- what the base asks for --------------------------------------------------------------------------------

@@ -7,59 +7,46 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 from textual.cache import LRUCache
+from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from irscope.tui.actions import ACTIONS, Action, actions_of, bindings
-from irscope.tui.browse.model import Browse, heading_line
-from irscope.tui.rows import TableModel
+from irscope.tui.browse.model import TreeTable
+from irscope.tui.rows import Rows, TableModel
 from irscope.tui.text import Span
 from irscope.tui.widgets.paint import Painted
-
-# ----------------------------------------------------------------------------------------------------
-# A table that draws the visible rows only, however many there are.
 
 _HEADING = 1
 
 
-class VirtualTable(Painted, ScrollView, can_focus=True):
-    """Shows a table model and moves its cursor."""
+class RowsPane(Vertical):
+    """A table or tree with the lines to type into below it."""
 
     ALLOW_MAXIMIZE = True
-    PANE: ClassVar[str] = "table"
-    ACTIONS: ClassVar[tuple[Action, ...]] = tuple(actions_of("table", ACTIONS))
-    BINDINGS: ClassVar[list[BindingType]] = bindings("table")
+
+
+class RowsView(Painted, ScrollView, can_focus=True):
+    """Shows rows with columns and moves their cursor."""
 
     class Selected(Message):
         """The cursor is on another row."""
 
-        def __init__(self, table: VirtualTable, row: int) -> None:
+        def __init__(self, table: RowsView, row: int) -> None:
             super().__init__()
             self.table = table
             self.row = row
 
-    class Opened(Message):
+    class Opened(Selected):
         """Enter was pressed on a row."""
 
-        def __init__(self, table: VirtualTable, row: int) -> None:
-            super().__init__()
-            self.table = table
-            self.row = row
-
-    def __init__(self, model: TableModel, *, id: str | None = None) -> None:
+    def __init__(self, model: Rows, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.model = model
-        self._version = -1
+        self._version: object = None
         self._strips: LRUCache[tuple[int, int, bool, bool], Strip] = LRUCache(2048)
-
-    def set_model(self, model: TableModel) -> None:
-        """Show another model."""
-        if model is not self.model:
-            self.model = model
-            self._version = -1
-        self.redraw()
 
     # -- drawing -----------------------------------------------------------------------------------------------
 
@@ -79,13 +66,14 @@ class VirtualTable(Painted, ScrollView, can_focus=True):
             strip = self._strips[key] = self.strip(model.line(index, width, selected=selected), width, look)
         return strip
 
-    def redraw(self) -> None:
-        """Draw again after rows or their looks have changed."""
-        if self._version != self.model.version:
-            self._version = self.model.version
+    def redraw(self, *, middle: bool = False) -> None:
+        """Draw again after rows or their looks have changed; `middle` shows what is around the cursor where it was out of sight."""
+        version = self.model.version
+        if self._version is None or self._version != version:
+            self._version = version
             self._strips.clear()
         self.virtual_size = Size(self.size.width, len(self.model) + _HEADING)
-        self.show_cursor()
+        self.show_cursor(middle=middle)
         self.refresh()
 
     def on_resize(self) -> None:
@@ -108,12 +96,12 @@ class VirtualTable(Painted, ScrollView, can_focus=True):
         """Rows that fit on the screen."""
         return max(1, self.size.height - _HEADING)
 
-    def show_cursor(self) -> None:
-        """Scroll as far as needed to see the cursor."""
+    def show_cursor(self, *, middle: bool = False) -> None:
+        """Scroll as far as needed to see the cursor; `middle` shows what is around it too."""
         index, top = self.model.index, self.scroll_offset.y
         if not top <= index < top + self.page:
             target = index if index < top else index - self.page + 1
-            self.scroll_to(y=target, animate=False, force=True, immediate=True)
+            self.scroll_to(y=index - self.page // 2 if middle else target, animate=False, force=True, immediate=True)
 
     def _move_to(self, index: int) -> None:
         self.model.move_to(index)
@@ -146,6 +134,35 @@ class VirtualTable(Painted, ScrollView, can_focus=True):
         if row is not None:
             self.post_message(self.Opened(self, row))
 
+    def on_click(self, event: events.Click) -> None:
+        index = event.y - _HEADING + self.scroll_offset.y
+        if event.y < _HEADING:
+            self.heading_clicked(event.x)
+        elif index < len(self.model):
+            opens = index == self.model.index
+            self._move_to(index)
+            if opens:
+                self.action_open()
+
+    def heading_clicked(self, x: int) -> None:
+        """A title was clicked."""
+
+
+class VirtualTable(RowsView):
+    """Shows a table, which can be sorted."""
+
+    ALLOW_MAXIMIZE = True
+    PANE: ClassVar[str] = "table"
+    ACTIONS: ClassVar[tuple[Action, ...]] = tuple(actions_of("table", ACTIONS))
+    BINDINGS: ClassVar[list[BindingType]] = bindings("table")
+    model: TableModel
+
+    def set_model(self, model: TableModel) -> None:
+        """Show another model."""
+        if model is not self.model:
+            self.model, self._version = model, None
+        self.redraw()
+
     def action_sort(self, by: int) -> None:
         self.model.sort_next(by)
         self._move_to(0)
@@ -156,17 +173,7 @@ class VirtualTable(Painted, ScrollView, can_focus=True):
         self._move_to(0)
         self.redraw()
 
-    def on_click(self, event: events.Click) -> None:
-        index = event.y - _HEADING + self.scroll_offset.y
-        if event.y < _HEADING:
-            self._sort_at(event.x)
-        elif index < len(self.model):
-            opens = index == self.model.index
-            self._move_to(index)
-            if opens:
-                self.action_open()
-
-    def _sort_at(self, x: int) -> None:
+    def heading_clicked(self, x: int) -> None:
         """Sort by the column whose title was clicked, the other way round at the second click."""
         end = 1
         for number, room in enumerate(self.model.widths(self.size.width)):
@@ -181,12 +188,8 @@ class VirtualTable(Painted, ScrollView, can_focus=True):
                 return
 
 
-# ----------------------------------------------------------------------------------------------------
-# The tree of modules and nodes: draws the visible lines only, however many rows there are.
-
-
-class OutlineTree(Painted, ScrollView, can_focus=True):
-    """Shows the tree of a browse model and moves its selection."""
+class OutlineTree(RowsView):
+    """Shows the tree of the model and moves the selection of all screens."""
 
     ALLOW_MAXIMIZE = False
     """The pane around it is what fills the screen, with the lines to type into."""
@@ -204,162 +207,53 @@ class OutlineTree(Painted, ScrollView, can_focus=True):
         Action("tree", "collapse_all", ("minus",), "Collapse all", "Show the top level only."),
     )
     BINDINGS: ClassVar[list[BindingType]] = bindings("tree", ACTIONS)
+    model: TreeTable
 
-    class Selected(Message):
-        """Another row is selected."""
+    def redraw(self, *, middle: bool = False) -> None:
+        # Any answer may change what stands in the rows.
+        self._version = None
+        super().redraw(middle=middle)
 
-        def __init__(self, row: int) -> None:
-            super().__init__()
-            self.row = row
-
-    def __init__(self, browse: Browse, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.browse = browse
-        self._strips: LRUCache[tuple[int, int, bool, bool], Strip] = LRUCache(2048)
-
-    # -- drawing -----------------------------------------------------------------------------------------------
-
-    def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        if y < _HEADING:
-            return self.strip(heading_line(width, self.browse.results, self.browse.symbols), width)
-        index = y - _HEADING + self.scroll_offset.y
-        tree = self.browse.tree
-        if index >= len(tree):
-            empty = y == _HEADING and not len(tree)
-            return self.strip(self._nothing() if empty else (), width)
-        row = tree.row(index)
-        selected = row == self.browse.selected
-        key = (row, width, selected, tree.is_expanded(row))
-        strip = self._strips.get(key)
-        if strip is None:
-            line = self.browse.table.line(row, width, selected=selected, expanded=tree.is_expanded(row), alike=tree.alike(row))
-            look = ("row--selected" if self.has_focus else "row--unfocused") if selected else ""
-            strip = self._strips[key] = self.strip(line, width, look)
-        return strip
-
-    def _nothing(self) -> list[Span]:
-        text = "This model has no nodes." if self.browse.is_empty else "Nothing matches the filter."
-        return [Span(f" {text}", "faint")]
-
-    def redraw(self) -> None:
-        """Draw again after numbers, looks or rows have changed."""
-        self._strips.clear()
-        self.virtual_size = Size(self.size.width, len(self.browse.tree) + _HEADING)
-        self.refresh()
-
-    def on_resize(self) -> None:
-        self.redraw()
-        self.show_selection()
-
-    def on_focus(self) -> None:
-        self.redraw()
-
-    def on_blur(self) -> None:
-        self.redraw()
-
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self._strips.clear()
-
-    # -- moving ------------------------------------------------------------------------------------------------
-
-    @property
-    def index(self) -> int:
-        """Where the selected row is shown."""
-        return self.browse.tree.index(self.browse.selected)
-
-    @property
-    def page(self) -> int:
-        """Rows that fit on the screen."""
-        return max(1, self.size.height - _HEADING)
-
-    def show_selection(self, *, middle: bool = False) -> None:
-        """Scroll as far as needed to see the selected row; `middle` shows what is around it too."""
-        index, top = self.index, self.scroll_offset.y
-        if top <= index < top + self.page:
-            return
-        target = index if index < top else index - self.page + 1
-        self.scroll_to(y=index - self.page // 2 if middle else target, animate=False, force=True, immediate=True)
+    def _set_expanded(self, row: int, expanded: bool) -> None:
+        self.model.tree.set_expanded(row, expanded)
+        self.select(row)
 
     def select(self, row: int) -> None:
         """Select a row that is shown, and tell the screen."""
-        self.browse.select(row)
-        self.show_selection()
-        self.refresh()
-        self.post_message(self.Selected(row))
-
-    def _move_to(self, index: int) -> None:
-        tree = self.browse.tree
-        if len(tree):
-            self.select(tree.row(min(max(index, 0), len(tree) - 1)))
-
-    def _set_expanded(self, row: int, expanded: bool) -> None:
-        self.browse.tree.set_expanded(row, expanded)
         self.redraw()
-        self.select(row)
-
-    def action_cursor_up(self) -> None:
-        self._move_to(self.index - 1)
-
-    def action_cursor_down(self) -> None:
-        self._move_to(self.index + 1)
-
-    def action_page_up(self) -> None:
-        self._move_to(self.index - self.page)
-
-    def action_page_down(self) -> None:
-        self._move_to(self.index + self.page)
-
-    def action_first(self) -> None:
-        self._move_to(0)
-
-    def action_last(self) -> None:
-        self._move_to(len(self.browse.tree) - 1)
+        self._move_to(self.model.tree.index(row))
 
     def action_expand(self) -> None:
-        tree, row = self.browse.tree, self.browse.selected
-        if not len(tree):
+        tree, row = self.model.tree, self.model.selected
+        if row is None:
             return
         if tree.is_expanded(row) and not tree.is_folded(row):
-            self._move_to(self.index + int(self.browse.outline.is_branch(row)))
+            self._move_to(self.model.index + int(tree.outline.is_branch(row)))
         else:
             self._set_expanded(row, True)
 
     def action_collapse(self) -> None:
-        outline, row = self.browse.outline, self.browse.selected
-        if not len(self.browse.tree):
+        tree, row = self.model.tree, self.model.selected
+        if row is None:
             return
-        tree = self.browse.tree
-        if outline.is_branch(row) and tree.is_expanded(row):
+        above = int(tree.outline.parent[row])
+        if tree.outline.is_branch(row) and tree.is_expanded(row):
             self._set_expanded(row, False)
         elif (leader := tree.fold(row)) is not None:
-            self.redraw()
             self.select(leader)
-        elif outline.parent[row] >= 0:
-            self.select(int(outline.parent[row]))
+        elif above >= 0:
+            self.select(above)
 
     def action_open(self) -> None:
-        if len(self.browse.tree):
-            row = self.browse.selected
-            self._set_expanded(row, not self.browse.tree.is_expanded(row))
+        row = self.model.selected
+        if row is not None:
+            self._set_expanded(row, not self.model.tree.is_expanded(row))
 
     def action_expand_all(self) -> None:
-        self.browse.tree.expand_all()
+        self.model.tree.expand_all()
         self.redraw()
-        self.show_selection()
 
     def action_collapse_all(self) -> None:
-        self.browse.tree.collapse_all()
+        self.model.tree.collapse_all()
         self.redraw()
-        self._move_to(self.index)
-
-    def on_click(self, event: events.Click) -> None:
-        index = event.y - _HEADING + self.scroll_offset.y
-        if event.y < _HEADING or index >= len(self.browse.tree):
-            return
-        row = self.browse.tree.row(index)
-        if row == self.browse.selected and self.browse.outline.is_branch(row):
-            self.action_open()
-        else:
-            self.select(row)
+        self._move_to(self.model.index)
