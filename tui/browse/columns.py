@@ -59,7 +59,7 @@ def _live_at_peak(source: ColumnSource) -> Column:
 
 def _least_times(source: ColumnSource) -> Column:
     """For each node its least time, by its name: the model may have been read again."""
-    from irscope.passes.roofline import Roofline
+    from irscope.passes.cost.roofline import Roofline
 
     times = source.manager().get(Roofline(top=0))
     seconds = {one.node.name: times.seconds_of(one) for one in times.nodes}
