@@ -70,5 +70,5 @@ bench: $(INSTALLED)
 	$(PY) -m tests.tools.bench
 
 clean:
-	rm -rf build dist *.egg-info samples/models .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist *.egg-info .mutations samples/models .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find irscope frontends passes tui tests samples -name __pycache__ -type d -exec rm -rf {} +

@@ -433,7 +433,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument(
-        "--results", type=Path, default=ROOT / "build" / "mutations.json", help="where results are kept, and where a run goes on"
+        "--results", type=Path, default=ROOT / ".mutations" / "results.json", help="where results are kept, and where a run goes on"
     )
     parser.add_argument("--again", type=Path, help="results of an earlier run whose mutants are tried in this tree")
     parser.add_argument("--limit", type=float, default=180, help="seconds for one mutant's tests")
