@@ -315,8 +315,6 @@ class _TensorMaker:
 
 def shape_of(value: Value) -> tuple[int, ...]:
     """The sizes of a tensor whose sizes are all numbers."""
-    assert isinstance(value.type, TensorType)
-    assert value.type.shape is not None
     return tuple([size for size in value.type.shape if isinstance(size, int)])
 
 

@@ -116,7 +116,6 @@ class _Maker:
         shape = self.shape(x)
         self.graph.append("view.reshape", [x, target], [UNKNOWN_TENSOR], names=[f"v{len(self.graph)}"])
         made = self.graph.last
-        assert made is not None
         rest: Dim = 1
         for size in shape[1:]:
             rest = rest * size

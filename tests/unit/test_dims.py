@@ -73,7 +73,6 @@ def test_unused_formulas_are_forgotten_at_once() -> None:
     try:
         first, second = symbol("forgotten_a"), symbol("forgotten_b")
         formula = dim_max(first * 3 + 1, mod(floordiv(second, 7) + first, 50))
-        assert isinstance(formula, SymDim)
         assert bounds(formula - first)[0] is not None
         assert str(formula)
         references = [weakref.ref(thing) for thing in (formula, first, second, *formula.leaves)]
@@ -112,7 +111,6 @@ def test_a_pickle_can_be_read_elsewhere() -> None:
     formula = dim_max(floordiv(symbol("n", 2, 9) + 1, 2) * u, 3 * seq)
     program = "import pickle, sys; d = pickle.load(sys.stdin.buffer); print(d, d.bounds, d.is_unknown)"
     done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(formula), capture_output=True, check=True)
-    assert isinstance(formula, SymDim)
     assert done.stdout.decode().strip() == f"{formula} {formula.bounds} True"
 
 
@@ -569,7 +567,6 @@ def test_broadcasting() -> None:
 
 def test_symbols_are_listed_by_name() -> None:
     formula = dim_max(floordiv(seq, 2) * batch, u)
-    assert isinstance(formula, SymDim)
     assert formula.symbol_names() == ("?nonzero_3", "batch", "seq")
     assert formula.symbols() == (u, batch, seq)
     assert formula.is_unknown
@@ -675,7 +672,6 @@ def test_repeated_squares_stay_small() -> None:
         formula = formula * formula + 1
     assert is_collapsed(formula)
     lo, hi = bounds(formula)
-    assert lo is not None
     assert lo.bit_length() < 100_000
     assert hi is None
 

@@ -67,7 +67,6 @@ def miscount_users(program: Program, nodes: dict[str, Node]) -> None:
 
 def add_stale_user(program: Program, nodes: dict[str, Node]) -> None:
     users = output(nodes["a"]).users
-    assert users is not None
     users[nodes["e"]] = 1
 
 

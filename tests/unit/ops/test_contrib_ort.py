@@ -11,7 +11,7 @@ import pytest
 
 from irscope.ir.graph import Attr
 from irscope.ir.types import Type
-from tests.unit.ops.calls import infer, of_array
+from tests.unit.ops.calling import infer, of_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -24,7 +24,8 @@ class Case:
     inputs: Sequence[Array | None]
     record: str
     onnx_attrs: Mapping[str, Any] = field(default_factory=dict)
-    attrs: Mapping[str, Attr] = field(default_factory=dict)
+    attrs: Mapping[str, Attr] | None = None
+    """Attributes of the record, where they are not those of the node."""
     results: int = 1
     domain: str = "com.microsoft"
     order: Sequence[int] | None = None
@@ -51,88 +52,44 @@ HEADS = {"num_heads": 2}
 GROUPED = {"num_heads": 4, "kv_num_heads": 2}
 LENGTHS = (np.asarray([4, 4], dtype=np.int32), np.asarray(5, dtype=np.int32))
 
+SEQ = f(2, 5, 8)
+MULTI, GQA, ML = "nn.ort_multi_head_attention", "nn.group_query_attention", "ai.onnx.ml"
+FEW_BITS = {"bits": 4, "block_size": 16}
+LINEAR = {"q_num_heads": 2, "kv_num_heads": 2}
+CROP = np.asarray([0, 0, 0.25, 0.25, 1, 1, 0.75, 0.75], dtype=np.float32), np.asarray([1, 1, 1.5, 0.8], dtype=np.float32)
+INDICES = np.int64
+
 CASES = {
-    "attention": Case("Attention", [f(2, 5, 8), f(8, 24), f(24)], "nn.ort_attention", HEADS, HEADS),
-    "attention of unequal sizes": Case(
-        "Attention",
-        [f(2, 5, 8), f(8, 28), f(28)],
-        "nn.ort_attention",
-        {**HEADS, "qkv_hidden_sizes": [8, 8, 12]},
-        {**HEADS, "qkv_hidden_sizes": (8, 8, 12)},
-    ),
+    "attention": Case("Attention", [SEQ, f(8, 24), f(24)], "nn.ort_attention", HEADS),
+    "attention of unequal sizes": Case("Attention", [SEQ, f(8, 28), f(28)], "nn.ort_attention", {**HEADS, "qkv_hidden_sizes": [8, 8, 12]}),
     "attention with a past": Case(
-        "Attention",
-        [f(2, 5, 8), f(8, 24), f(24), None, f(2, 2, 2, 3, 4)],
-        "nn.ort_attention",
-        {**HEADS, "unidirectional": 1},
-        HEADS,
-        results=2,
+        "Attention", [SEQ, f(8, 24), f(24), None, f(2, 2, 2, 3, 4)], "nn.ort_attention", {**HEADS, "unidirectional": 1}, HEADS, 2
     ),
-    "attention with a present": Case(
-        "Attention", [f(2, 5, 8), f(8, 24), f(24)], "nn.ort_attention", {**HEADS, "unidirectional": 1}, HEADS, 2
-    ),
-    "multi-head": Case("MultiHeadAttention", [f(2, 5, 8), f(2, 6, 8), f(2, 6, 12)], "nn.ort_multi_head_attention", HEADS, HEADS),
-    "multi-head, cross": Case(
-        "MultiHeadAttention", [f(2, 5, 8), f(2, 2, 6, 4), f(2, 2, 6, 4)], "nn.ort_multi_head_attention", HEADS, HEADS
-    ),
+    "attention with a present": Case("Attention", [SEQ, f(8, 24), f(24)], "nn.ort_attention", {**HEADS, "unidirectional": 1}, HEADS, 2),
+    "multi-head": Case("MultiHeadAttention", [SEQ, f(2, 6, 8), f(2, 6, 12)], MULTI, HEADS),
+    "multi-head, cross": Case("MultiHeadAttention", [SEQ, f(2, 2, 6, 4), f(2, 2, 6, 4)], MULTI, HEADS),
     "multi-head with a past": Case(
-        "MultiHeadAttention",
-        [f(2, 5, 8), f(2, 5, 8), f(2, 5, 8), None, None, None, f(2, 2, 3, 4), f(2, 2, 3, 4)],
-        "nn.ort_multi_head_attention",
-        HEADS,
-        HEADS,
-        results=3,
-        order=[0, 1, 2, 3, 4, 5, 6, 7],
+        "MultiHeadAttention", [SEQ, SEQ, SEQ, None, None, None, f(2, 2, 3, 4), f(2, 2, 3, 4)], MULTI, HEADS, results=3
     ),
     "grouped, first call": Case(
-        "GroupQueryAttention",
-        [f(2, 5, 32), f(2, 5, 16), f(2, 5, 16), None, None, *LENGTHS],
-        "nn.group_query_attention",
-        GROUPED,
-        GROUPED,
-        results=3,
+        "GroupQueryAttention", [f(2, 5, 32), f(2, 5, 16), f(2, 5, 16), None, None, *LENGTHS], GQA, GROUPED, results=3
     ),
-    "grouped, packed": Case(
-        "GroupQueryAttention", [f(2, 5, 64), None, None, None, None, *LENGTHS], "nn.group_query_attention", GROUPED, GROUPED, results=3
-    ),
+    "grouped, packed": Case("GroupQueryAttention", [f(2, 5, 64), None, None, None, None, *LENGTHS], GQA, GROUPED, results=3),
     "grouped, with a past": Case(
-        "GroupQueryAttention",
-        [f(2, 1, 32), f(2, 1, 16), f(2, 1, 16), f(2, 2, 4, 8), f(2, 2, 4, 8), *LENGTHS],
-        "nn.group_query_attention",
-        GROUPED,
-        GROUPED,
-        results=3,
+        "GroupQueryAttention", [f(2, 1, 32), f(2, 1, 16), f(2, 1, 16), f(2, 2, 4, 8), f(2, 2, 4, 8), *LENGTHS], GQA, GROUPED, results=3
     ),
     "grouped, past with room": Case(
-        "GroupQueryAttention",
-        [f(2, 1, 32), f(2, 1, 16), f(2, 1, 16), f(2, 2, 9, 8), f(2, 2, 9, 8), *LENGTHS],
-        "nn.group_query_attention",
-        GROUPED,
-        GROUPED,
-        results=3,
+        "GroupQueryAttention", [f(2, 1, 32), f(2, 1, 16), f(2, 1, 16), f(2, 2, 9, 8), f(2, 2, 9, 8), *LENGTHS], GQA, GROUPED, results=3
     ),
     "rotary": Case(
-        "RotaryEmbedding",
-        [f(2, 5, 16), i(2, 5, dtype=np.int64), f(7, 4), f(7, 4)],
-        "nn.rotary_embedding",
-        {"num_heads": 2},
-        {"num_heads": 2},
-        order=[0, 2, 3, 1],
+        "RotaryEmbedding", [f(2, 5, 16), i(2, 5, dtype=INDICES), f(7, 4), f(7, 4)], "nn.rotary_embedding", HEADS, order=[0, 2, 3, 1]
     ),
-    "skip and layer norm": Case(
-        "SkipLayerNormalization",
-        [f(2, 5, 8), f(2, 5, 8), f(8), f(8), f(8)],
-        "nn.skip_layer_norm",
-        results=4,
-    ),
-    "skip and rms norm": Case("SkipSimplifiedLayerNormalization", [f(2, 5, 8), f(2, 5, 8), f(8)], "nn.skip_rms_norm", results=4),
+    "skip and layer norm": Case("SkipLayerNormalization", [SEQ, SEQ, f(8), f(8), f(8)], "nn.skip_layer_norm", results=4),
+    "skip and rms norm": Case("SkipSimplifiedLayerNormalization", [SEQ, SEQ, f(8)], "nn.skip_rms_norm", results=4),
     "embedding and norm": Case(
-        "EmbedLayerNormalization",
-        [i(2, 5), i(2, 5), f(9, 8), f(6, 8), f(2, 8), f(8), f(8), i(2, 5)],
-        "nn.embed_layer_norm",
-        results=3,
+        "EmbedLayerNormalization", [i(2, 5), i(2, 5), f(9, 8), f(6, 8), f(2, 8), f(8), f(8), i(2, 5)], "nn.embed_layer_norm", results=3
     ),
-    "bias and gelu": Case("BiasGelu", [f(2, 5, 8), f(8)], "nn.bias_gelu"),
+    "bias and gelu": Case("BiasGelu", [SEQ, f(8)], "nn.bias_gelu"),
     "fused matmul": Case(
         "FusedMatMul", [f(2, 8, 5), f(2, 8, 6)], "math.fused_matmul", {"transA": 1, "alpha": 0.5}, {"trans_a": True, "alpha": 0.5}
     ),
@@ -143,8 +100,8 @@ CASES = {
         "FusedMatMul",
         [f(5, 2, 8), f(6, 2, 5)],
         "math.fused_matmul",
-        {"transBatchA": 1, "transA": 1, "transBatchB": 1, "transB": 1},
-        {"trans_batch_a": True, "trans_a": True, "trans_batch_b": True, "trans_b": True},
+        dict.fromkeys(("transBatchA", "transA", "transBatchB", "transB"), 1),
+        dict.fromkeys(("trans_batch_a", "trans_a", "trans_batch_b", "trans_b"), True),
     ),
     "fused gemm": Case("FusedGemm", [f(3, 4), f(4, 5), f(5)], "math.gemm", {"activation": "Relu"}, {"activation": "relu"}),
     "fused conv": Case("FusedConv", [f(1, 3, 8, 8), f(4, 3, 3, 3), f(4)], "nn.fused_conv", {"activation": "Relu"}, {"activation": "relu"}),
@@ -152,19 +109,19 @@ CASES = {
         "MatMulNBits",
         [f(2, 5, 32), u8(6, 2, 8), f(12)],
         "quant.matmul_nbits",
-        {"K": 32, "N": 6, "bits": 4, "block_size": 16},
-        {"k": 32, "n": 6, "bits": 4, "block_size": 16},
+        {"K": 32, "N": 6, **FEW_BITS},
+        {"k": 32, "n": 6, **FEW_BITS},
     ),
     "integers to float": Case("MatMulIntegerToFloat", [u8(4, 8), u8(8, 3), S, S, Z, Z, f(3)], "quant.matmul_integer_to_float"),
     "dynamic matmul": Case("DynamicQuantizeMatMul", [f(2, 4, 8), u8(8, 3), S, Z], "quant.dynamic_quantize_matmul"),
     "qgemm": Case("QGemm", [u8(4, 8), S, Z, u8(8, 3), S, Z, i(3), S, Z], "quant.qgemm"),
     "qgemm to float": Case("QGemm", [u8(4, 8), S, Z, u8(3, 8), S, Z, None], "quant.qgemm", {"transB": 1}, {"trans_b": True}),
-    "qlinear add": Case("QLinearAdd", [u8(2, 1, 4), S, Z, u8(3, 1), S, Z, S, Z], "quant.qlinear_binary", attrs={"op": "add"}),
-    "qlinear sigmoid": Case("QLinearSigmoid", [u8(2, 4), S, Z, S, Z], "quant.qlinear_unary", attrs={"op": "sigmoid"}),
+    "qlinear add": Case("QLinearAdd", [u8(2, 1, 4), S, Z, u8(3, 1), S, Z, S, Z], "quant.qlinear_binary", {}, {"op": "add"}),
+    "qlinear sigmoid": Case("QLinearSigmoid", [u8(2, 4), S, Z, S, Z], "quant.qlinear_unary", {}, {"op": "sigmoid"}),
     "qlinear softmax": Case(
         "QLinearSoftmax", [u8(2, 4), S, Z, S, Z], "quant.qlinear_unary", {"opset": 13, "axis": -1}, {"op": "softmax", "axis": -1}
     ),
-    "qlinear concat": Case("QLinearConcat", [S, Z, u8(2, 3), S, Z, u8(2, 4), S, Z], "quant.qlinear_concat", {"axis": 1}, {"axis": 1}),
+    "qlinear concat": Case("QLinearConcat", [S, Z, u8(2, 3), S, Z, u8(2, 4), S, Z], "quant.qlinear_concat", {"axis": 1}),
     "qlinear where": Case("QLinearWhere", [i(2, 1).astype(bool), u8(2, 4), S, Z, u8(4), S, Z, S, Z], "quant.qlinear_where"),
     "qlinear average pool": Case(
         "QLinearAveragePool",
@@ -174,68 +131,41 @@ CASES = {
         {"kernel_shape": (3, 3), "strides": (2, 2), "ceil_mode": True},
     ),
     "qlinear global pool": Case("QLinearGlobalAveragePool", [u8(1, 3, 7, 7), S, Z, S, Z], "quant.qlinear_global_avg_pool"),
-    "quantized attention": Case(
-        "QAttention",
-        [u8(2, 5, 8), u8(8, 24), f(24), S, S, None, Z, Z],
-        "nn.ort_quantized_attention",
-        HEADS,
-        HEADS,
-    ),
+    "quantized attention": Case("QAttention", [u8(2, 5, 8), u8(8, 24), f(24), S, S, None, Z, Z], "nn.ort_quantized_attention", HEADS),
     "gather of blocks": Case(
         "GatherBlockQuantized",
         [u8(6, 8), i(2, 3, high=6), f(6, 1)],
         "quant.gather_block_quantized",
-        {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1},
-        {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1},
+        {**FEW_BITS, "gather_axis": 0, "quantize_axis": 1},
     ),
-    "experts": Case("MoE", [f(10, 8), f(10, 4), f(4, 16, 8), f(4, 16), f(4, 8, 16), f(4, 8)], "nn.moe", {"k": 2}, {"k": 2}),
+    "experts": Case("MoE", [f(10, 8), f(10, 4), f(4, 16, 8), f(4, 16), f(4, 8, 16), f(4, 8)], "nn.moe", {"k": 2}),
     "linear attention": Case(
-        "LinearAttention",
-        [f(2, 5, 8), f(2, 5, 8), f(2, 5, 12), None, f(2, 5, 2), f(2, 5, 2)],
-        "nn.linear_attention",
-        {"q_num_heads": 2, "kv_num_heads": 2},
-        {"q_num_heads": 2, "kv_num_heads": 2},
-        results=2,
+        "LinearAttention", [SEQ, SEQ, f(2, 5, 12), None, f(2, 5, 2), f(2, 5, 2)], "nn.linear_attention", LINEAR, results=2
     ),
     "quantized lstm": Case(
         "DynamicQuantizeLSTM",
         [f(5, 2, 3), u8(1, 3, 16), u8(1, 4, 16), f(1, 32), None, None, None, None, f(1), u8(1), f(1), u8(1)],
         "rnn.dynamic_quantize_lstm",
         {"hidden_size": 4},
-        {"hidden_size": 4},
         results=3,
     ),
     "resize by scales that crop": Case(
         "Resize",
-        [f(1, 1, 8, 8), np.asarray([0, 0, 0.25, 0.25, 1, 1, 0.75, 0.75], dtype=np.float32), np.asarray([1, 1, 1.5, 0.8], dtype=np.float32)],
+        [f(1, 1, 8, 8), *CROP],
         "vision.resize",
         {"coordinate_transformation_mode": "tf_crop_and_resize", "mode": "linear"},
         {"coordinates": "tf_crop_and_resize"},
         domain="",
     ),
-    "features by index": Case(
-        "ArrayFeatureExtractor", [f(3, 5), i(1, 2, dtype=np.int64)], "learn.array_feature_extractor", domain="ai.onnx.ml"
-    ),
-    "features of one example": Case(
-        "ArrayFeatureExtractor", [f(5), i(2, dtype=np.int64)], "learn.array_feature_extractor", domain="ai.onnx.ml"
-    ),
+    "features by index": Case("ArrayFeatureExtractor", [f(3, 5), i(1, 2, dtype=INDICES)], "learn.array_feature_extractor", domain=ML),
+    "features of one example": Case("ArrayFeatureExtractor", [f(5), i(2, dtype=INDICES)], "learn.array_feature_extractor", domain=ML),
     "features joined": Case(
-        "FeatureVectorizer",
-        [f(3, 2), f(3, 4)],
-        "learn.feature_vectorizer",
-        {"inputdimensions": [2, 4]},
-        {"widths": (2, 4)},
-        domain="ai.onnx.ml",
+        "FeatureVectorizer", [f(3, 2), f(3, 4)], "learn.feature_vectorizer", {"inputdimensions": [2, 4]}, {"widths": (2, 4)}, domain=ML
     ),
     "one-hot categories": Case(
-        "OneHotEncoder",
-        [i(3, 2, dtype=np.int64)],
-        "learn.one_hot_encoder",
-        {"cats_int64s": [0, 1, 2]},
-        {"categories": 3},
-        domain="ai.onnx.ml",
+        "OneHotEncoder", [i(3, 2, dtype=INDICES)], "learn.one_hot_encoder", {"cats_int64s": [0, 1, 2]}, {"categories": 3}, domain=ML
     ),
-    "scaler": Case("Scaler", [f(3, 2)], "learn.scaler", {"offset": [0.0, 0.0], "scale": [1.0, 2.0]}, domain="ai.onnx.ml"),
+    "scaler": Case("Scaler", [f(3, 2)], "learn.scaler", {"offset": [0.0, 0.0], "scale": [1.0, 2.0]}, {}, domain=ML),
     "linear classifier": Case(
         "LinearClassifier",
         [f(3, 2)],
@@ -243,7 +173,7 @@ CASES = {
         {"classlabels_ints": [0, 1, 2], "coefficients": [1.0] * 6, "intercepts": [0.0] * 3, "multi_class": 1},
         {"labels": (0, 1, 2)},
         results=2,
-        domain="ai.onnx.ml",
+        domain=ML,
     ),
     "linear classifier of two classes": Case(
         "LinearClassifier",
@@ -252,7 +182,7 @@ CASES = {
         {"classlabels_ints": [0, 1], "coefficients": [1.0] * 2, "intercepts": [0.0]},
         {"labels": (0, 1)},
         results=2,
-        domain="ai.onnx.ml",
+        domain=ML,
     ),
     "linear regressor": Case(
         "LinearRegressor",
@@ -260,7 +190,7 @@ CASES = {
         "learn.linear_regressor",
         {"coefficients": [1.0] * 4, "intercepts": [0.0] * 2, "targets": 2},
         {"targets": 2},
-        domain="ai.onnx.ml",
+        domain=ML,
     ),
 }
 
@@ -272,7 +202,8 @@ def test_results_are_those_of_a_run(case: Case) -> None:
     order = case.order if case.order is not None else range(len(case.inputs))
     inputs = [case.inputs[index] for index in order]
     types: list[Type | None] = [None if array is None else of_array(array) for array in inputs]
-    found = infer(case.record, *types, values=inputs, results=case.results, **case.attrs)
+    attrs = case.attrs if case.attrs is not None else {name: tuple(v) if isinstance(v, list) else v for name, v in case.onnx_attrs.items()}
+    found = infer(case.record, *types, values=inputs, results=case.results, **attrs)
     assert len(found) == case.results
     for type_, array in zip(found, produced, strict=True):
         if array is not None:

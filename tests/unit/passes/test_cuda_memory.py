@@ -82,7 +82,6 @@ def test_modules_are_moved_children_first_and_ties_once() -> None:
 )
 def test_workspace_of_matrix_products(torch: str, device: str, cold: int, warm: int) -> None:
     found = memory(program(LINEAR, LINEAR_WEIGHTS), torch=torch, device=device)
-    assert found.central is not None
     before = found.central.before.requested
     assert before == MIB + 2 * MIB + 2048
     assert found.central.at("cold", "requested") - before == 512 * 1024 + cold
@@ -180,7 +179,6 @@ def test_constants_without_a_device_stay_with_the_host() -> None:
         "input %x: f32[256,1024]\nconst %t: f32[]",
     )
     found = memory(made)
-    assert found.central is not None
     assert found.central.before.requested == MIB
     assert found.central.at("cold", "requested") == 2 * MIB
 
@@ -211,7 +209,6 @@ return %y"""
 @pytest.mark.parametrize(("least", "made"), [(0, False), (1, True)])
 def test_masks_that_mask_nothing_are_not_made(least: int, made: bool) -> None:
     found = memory(program(MASKED.format(least=least), "input %q: f32[2,4,8,64]"))
-    assert found.tape is not None
     assert ("m" in found.tape.labels) == made
     assert ("mask as numbers" in found.tape.labels) == made
 

@@ -102,7 +102,6 @@ def test_replays_count_what_an_analysis_at_each_size_counts(model: Model) -> Non
     points = parse_points(["batch=1..7,33"], model.program)
     for sizes, counted in zip(points, replays.counted(points), strict=True):
         expected = model.rebound(sizes).manager.get(CudaMemory()).central
-        assert expected is not None
         assert [one.peak for one in counted.outcomes] == [one.peak for one in expected.outcomes]
 
 
@@ -111,11 +110,9 @@ def test_replays_follow_the_version_and_the_options(torch: str, conf: str) -> No
     settings = Settings(torch=torch, alloc_conf=conf)
     model = open_model(TAGGER, settings=settings)
     replays = simulator(model.manager, "auto")
-    assert replays is not None
     points = parse_points(["batch=1..6"], model.program)
     for sizes, counted in zip(points, replays.counted(points), strict=True):
         expected = model.rebound(sizes).manager.get(CudaMemory()).central
-        assert expected is not None
         assert [one.peak for one in counted.outcomes] == [one.peak for one in expected.outcomes]
 
 
@@ -123,7 +120,6 @@ def test_memory_that_runs_out_only_where_the_cache_cannot_help() -> None:
     found = fit(open_model(TAGGER), 150 << 20)
     assert found.before_oom is not None and found.largest is not None
     replays = simulator(open_model(TAGGER).manager, "auto")
-    assert replays is not None
     runs = replays.under(parse_points(["batch=1..40"], open_model(TAGGER).program), 150 << 20)
     assert found.before_oom == max(batch for batch, goes in enumerate(runs, 1) if goes is not None) >= found.largest
 
@@ -401,6 +397,5 @@ def test_the_peak_is_that_of_liveness(path: Path, memory: str) -> None:
     opened = open_model(path)
     found = fit(opened, memory)
     summary = opened.rebound({found.symbol: found.largest or 0}).manager.run("liveness")[0].report().summary
-    assert found.peak.device_peak is not None
     assert found.peak.device_peak == summary.get("device_peak_bytes")
     assert found.to_json()["device_peak_bytes"] == found.peak.device_peak.value

@@ -51,7 +51,6 @@ def total(report: Report) -> object:
 
 def limits(report: Report) -> tuple[object, object]:
     found = total(report)
-    assert isinstance(found, Quantity)
     return found.lo, found.hi
 
 
@@ -139,7 +138,6 @@ def test_a_branch_is_an_interval() -> None:
     nodes = report.summary["nodes"]
     assert isinstance(nodes, dict)
     assert nodes["bounded"] == 1
-    assert report.coverage is not None
     assert report.coverage.unknown == ()
 
 
@@ -219,14 +217,12 @@ def test_what_is_unknown_is_first_and_never_zero() -> None:
     assert report.tables[0].title == "unknown"
     assert column(report, "unknown", "operator") == ["foreign.mystery"]
     assert limits(report) == (6, None)
-    assert report.coverage is not None
     assert (report.coverage.known, report.coverage.total, report.coverage.unknown) == (1, 2, ("foreign.mystery",))
     assert column(report, "nodes", "flops")[0] == Quantity(None, lo=0)
 
 
 def test_nothing_known_is_no_total() -> None:
     found = total(counted(text("  %y: f32[2,3] = foreign.mystery(%x)")))
-    assert isinstance(found, Quantity)
     assert found.shown is None
 
 
@@ -236,7 +232,6 @@ def test_a_size_that_depends_on_data_is_bounded_where_its_most_is_known() -> Non
     by_class = report.summary["by_class"]
     assert isinstance(by_class, dict)
     found = by_class["transcendental"]
-    assert isinstance(found, Quantity)
     assert (found.lo, found.hi) in ((0, 40), (0, None))
 
 

@@ -1,15 +1,25 @@
-"""Charts: what is highest shows, whatever the width."""
+"""Charts and pictures: what is highest shows, whatever the width; every series is drawn, over axes with round labels."""
 
 from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irscope.report import Column, Kind, Mark, Quantity, Series
+from irscope.errors import UsageError
+from irscope.report import Column, Kind, Mark, Provenance, Quantity, Report, Series
 from irscope.report.chart import chart_lines, highest
 from irscope.report.options import ASCII, UNICODE
-from irscope.report.plot import svg_chart
+from irscope.report.picture import MOST_POINTS, Curve, Panel, Style, bars, largest_bars, panels_of, report_panels, rows_of, ticks
+from irscope.report.plot import check_plot, figure_of, svg_chart, svg_document, write_plot
+
+# Charts: what is highest shows, whatever the width.
 
 heights = st.lists(st.integers(0, 10**12) | st.none(), min_size=1, max_size=300)
 
@@ -24,7 +34,7 @@ def lines(timeline: Series, width: int = 60) -> list[str]:
     return list(chart_lines(timeline, width, UNICODE, "utf-8"))
 
 
-def bars(shown: list[str]) -> list[str]:
+def drawn_bars(shown: list[str]) -> list[str]:
     """The columns of the drawing, each from bottom to top."""
     rows = [line.partition("│")[2] for line in shown if "│" in line]
     wide = max(map(len, rows))
@@ -59,13 +69,13 @@ def test_what_holds_is_the_last_value_not_the_highest() -> None:
 def test_a_single_peak_never_vanishes(at: int) -> None:
     ys: list[object] = [1] * 10_000
     ys[at] = 1000
-    drawn = bars(lines(series(ys)))
+    drawn = drawn_bars(lines(series(ys)))
     assert [bar for bar in drawn if bar == "█" * 8] == ["█" * 8]
     assert {bar for bar in drawn if bar != "█" * 8} == {"▁"}
 
 
 def test_anything_above_nothing_shows_and_nothing_does_not() -> None:
-    drawn = bars(lines(series([0, 1, 10**9, 0])))
+    drawn = drawn_bars(lines(series([0, 1, 10**9, 0])))
     assert set(drawn[:10]) == {""}
     assert "▁" in drawn
 
@@ -83,7 +93,7 @@ def test_parts_of_a_whole_are_added() -> None:
 def test_unknown_points_are_not_zero() -> None:
     shown = lines(series([4, None, Quantity(4), "2*b", 4]))
     assert "?" in shown[7]
-    assert {bar for bar in bars(shown)} == {"█" * 8, "?"}
+    assert {bar for bar in drawn_bars(shown)} == {"█" * 8, "?"}
 
 
 def test_nothing_to_draw_draws_nothing() -> None:
@@ -131,3 +141,209 @@ def test_the_picture_reaches_the_top_at_the_peak_only() -> None:
     assert picture.count(" 22.0") == 2
     assert "▼ peak &lt;b&gt;" in picture
     assert "at most 10 B" in picture
+
+
+# Pictures: every series is drawn, in each format, over axes with round labels, with a legend, a title and the peak.
+
+MIB = 1 << 20
+PARTS = {"weights": [40 * MIB] * 4, "activation": [0, 30 * MIB, 230 * MIB, 10 * MIB], "temporary": [0, 0, 5 * MIB, 0]}
+
+
+def series_of_picture(data: dict[str, list[object]], **options: object) -> Series:
+    count = len(next(iter(data.values())))
+    columns = tuple(Column(key, Kind.BYTES) for key in data)
+    return Series("bytes alive", Column("step", Kind.INDEX), columns, {"step": list(range(count)), **data}, **options)  # type: ignore[arg-type]
+
+
+def timeline(**options: object) -> Series:
+    return series_of_picture({key: list(cells) for key, cells in PARTS.items()}, marks=(Mark(2, "peak"), Mark(1, "backward")), **options)
+
+
+def texts(svg: str) -> list[str]:
+    """Words that stand in a picture."""
+    root = ElementTree.fromstring(svg)
+    shown = [element for element in root.iter() if element.tag.endswith("}text")]
+    return ["".join([element.text or "", *(child.tail or "" for child in element)]) for element in shown]
+
+
+@given(st.sampled_from([*Kind]), st.floats(1e-8, 1e15), st.floats(0, 0.9))
+def test_labels_are_round(kind: Kind, high: float, share: float) -> None:
+    """Every label is 1, 2 or 5 times a power of ten of one unit, apart by the same step, and says exactly where it stands."""
+    whole = kind in (Kind.INDEX, Kind.COUNT)
+    high = math.ceil(high) if whole else high
+    found = ticks(high * share, high, kind)
+    assert len(found) <= 7
+    if not whole and high > 2:
+        assert len(found) >= 2
+    numbers = [float(label.split()[0].rstrip("%").replace(",", "")) for _, label in found if label != "0" and "e" not in label]
+    units = {label.split()[1] for _, label in found if " " in label}
+    assert len(units) <= 1
+    steps = {float(f"{after - before:.6g}") for before, after in pairwise(numbers)}
+    assert len(steps) <= 1
+    for step in steps:
+        assert float(f"{step / 10 ** math.floor(math.log10(step) + 1e-9):.6g}") in (1, 2, 5)
+    if kind is Kind.BYTES:
+        assert units <= {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+
+
+def test_labels_of_bytes_are_binary() -> None:
+    assert ticks(0, 276.79 * MIB, Kind.BYTES) == [(0, "0"), *((count * MIB, f"{count} MiB") for count in (50, 100, 150, 200, 250))]
+    assert [label for _, label in ticks(0, 2.6 * (1 << 30), Kind.BYTES)] == ["0", "0.5 GiB", "1.0 GiB", "1.5 GiB", "2.0 GiB", "2.5 GiB"]
+    assert [label for _, label in ticks(0, 0.9, Kind.RATIO)] == ["0", "20%", "40%", "60%", "80%"]
+    assert [label for _, label in ticks(0, 2, Kind.COUNT)] == ["0", "1", "2"]
+
+
+def test_parts_of_a_whole_are_one_panel_with_its_peak() -> None:
+    [panel] = panels_of(timeline())
+    assert [(curve.name, curve.style, list(curve.ys)) for curve in panel.curves] == [
+        (name, Style.AREA, cells) for name, cells in PARTS.items()
+    ]
+    assert [(peak.x, peak.y) for peak in panel.peaks] == [(2, 275 * MIB)]
+    assert {mark.label for mark in panel.marks} == {"peak 275.00 MiB", "backward"}
+
+
+def test_lines_share_a_panel_and_a_legend_that_tells_their_peaks() -> None:
+    [panel] = panels_of(timeline(stacked=False))
+    assert [curve.name for curve in panel.curves] == [
+        "weights, peak 40.00 MiB",
+        "activation, peak 230.00 MiB",
+        "temporary, peak 5.00 MiB",
+    ]
+    assert {curve.style for curve in panel.curves} == {Style.STEPS}
+    assert [mark.label for mark in panel.marks] == ["backward"]
+
+
+def test_columns_of_different_kinds_have_panels_of_their_own() -> None:
+    columns = (Column("memory", Kind.BYTES), Column("time", Kind.SECONDS, provenance=Provenance.MODELLED))
+    both = Series(
+        "by batch", Column("batch", Kind.COUNT), columns, {"batch": [1, 2], "memory": [1, 2], "time": [0.5, 0.75]}, (), False, True
+    )
+    assert [panel.title for panel in panels_of(both)] == ["by batch: memory", "by batch: time (modelled)"]
+    assert {curve.style for panel in panels_of(both) for curve in panel.curves} == {Style.LINE}
+
+
+def test_names_on_the_axis_make_bars() -> None:
+    named = Series("times", Column("name"), (Column("time", Kind.SECONDS),), {"name": ["a", "b"], "time": [0.1, 0.2]})
+    [panel] = panels_of(named)
+    assert panel.names == ("a", "b") and panel.curves[0].style is Style.BARS
+
+
+def test_no_peak_is_lost_where_there_are_many_steps() -> None:
+    ys: list[object] = [1] * 100_000
+    ys[77_777] = 9
+    for stacked in (True, False):
+        [panel] = panels_of(series_of_picture({"alive": ys}, stacked=stacked))
+        assert len(panel.curves[0].xs) <= MOST_POINTS + 1
+        assert max(height or 0 for height in panel.curves[0].ys) == 9
+        assert panel.peaks[0].x == 77_777
+
+
+def test_unknown_heights_are_gaps() -> None:
+    [panel] = panels_of(series_of_picture({"alive": [5, None, 4]}, stacked=False))
+    assert list(panel.curves[0].ys) == [5, None, 4]
+    assert "".join(svg_document([panel], "t")).count('class="line"') == 2
+
+
+def test_labels_do_not_run_over_one_another() -> None:
+    marks = [Mark(10, "peak 276.79 MiB"), Mark(11, "backward"), Mark(90, "optimizer"), Mark(12, "x")]
+    rows = rows_of(marks, 0, 100, 100)
+    assert rows[2] == 0 and len({rows[0], rows[1], rows[3]}) == 3
+
+
+def test_several_reports_are_told_apart() -> None:
+    one, other = (Report(name, options=name, series=(timeline(),)) for name in ("liveness", "training"))
+    assert [panel.title for panel in report_panels([one, Report("params"), other])] == ["liveness: bytes alive", "training: bytes alive"]
+    assert [panel.title for panel in report_panels([one])] == ["bytes alive"]
+
+
+def test_the_largest_bars_come_first_and_the_rest_is_counted() -> None:
+    seconds = [number / 1000 for number in range(60)]
+    panel = largest_bars("time", [f"n{number}" for number in range(60)], [(Column("time", Kind.SECONDS), seconds)])
+    assert panel is not None and panel.names[:2] == ("n59", "n58") and panel.title == "time, the 25 longest of 59"
+    assert largest_bars("time", ["a"], [(Column("time", Kind.SECONDS), [None])]) is None
+
+
+def recompute() -> Panel:
+    curves = (
+        Curve("plans found", [10 * MIB, 20 * MIB], [0.5, 0.0], Style.STEPS),
+        Curve("no plan is quicker", [10 * MIB, 20 * MIB], [0.4, 0.0], Style.LINE, dashed=True),
+        Curve("knapsack", [15 * MIB], [0.6], Style.POINTS),
+    )
+    return Panel("extra time", Column("peak", Kind.BYTES), Column("time", Kind.SECONDS), curves, left=10 * MIB, right=20 * MIB, top=1.0)
+
+
+def all_panels() -> list[Panel]:
+    time = Column("time", Kind.SECONDS, provenance=Provenance.MEASURED)
+    rows = bars("time by node", ["conv $1$", "<relu>"], [(time, [0.25, None]), (Column("least", Kind.SECONDS), [0.1, 0.05])])
+    sizes = Series(
+        "peak", Column("batch", Kind.COUNT), (Column("requested", Kind.BYTES),), {"batch": [1, 8], "requested": [5, 9]}, (), False, True
+    )
+    return [*panels_of(timeline()), *panels_of(timeline(stacked=False)), *panels_of(sizes), recompute(), rows]
+
+
+def test_an_svg_has_every_series_titles_labels_and_a_legend() -> None:
+    drawn = "".join(svg_document(all_panels(), "model <a> & $x$"))
+    words = texts(drawn)
+    assert "model <a> & $x$" in words
+    for panel in all_panels():
+        assert panel.title in words
+        for curve in panel.curves:
+            assert not panel.has_legend or curve.name in words
+    assert {"50 MiB", "250 MiB", "▼ peak 275.00 MiB", "batch", "conv $1$", "<relu>", "250.00 ms", "unknown", "0.4 s"} <= {*words}
+    root = ElementTree.fromstring(drawn)
+    shapes = [element for element in root.iter() if element.tag.split("}")[1] in ("path", "circle", "rect")]
+    places = [float(number) for element in shapes for number in re.findall(r"-?\d+\.\d", element.get("d") or "")]
+    assert min(places) >= 0 and max(places) <= float(root.get("height") or 0) + float(root.get("width") or 0)
+    named = [element for element in root.iter() if element.tag.endswith("}title")]
+    assert {"weights", "activation", "temporary", "plans found", "no plan is quicker"} <= {element.text for element in named}
+
+
+@pytest.mark.filterwarnings("error")
+def test_matplotlib_draws_every_series() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    panels = all_panels()
+    figure = figure_of(panels, "model <a> & $x$")
+    figure.canvas.draw()
+    for axes, panel in zip(figure.axes, panels, strict=True):
+        assert axes.get_title(loc="left") == panel.title
+        labels = [axes.get_legend().get_texts()[number].get_text() for number in range(len(panel.curves))] if panel.has_legend else []
+        assert labels == ([curve.name for curve in panel.curves] if panel.has_legend else [])
+        shown = [label.get_text() for label in (axes.get_xticklabels() if panel.names else axes.get_yticklabels())]
+        assert shown == [label for _, label in ticks(0, panel.top if panel.names else panel.top * 1.05, panel.y.kind)]
+        style = panel.curves[0].style
+        if style is Style.AREA:
+            assert len(axes.collections) == len(panel.curves)
+            tops = [max(path.vertices[:, 1].max() for path in drawn.get_paths()) for drawn in axes.collections]
+            assert tops == [40 * MIB, 270 * MIB, 275 * MIB]
+        elif style is Style.BARS:
+            assert [[bar.get_width() for bar in drawn] for drawn in axes.containers] == [[0.25, 0], [0.1, 0.05]]
+            assert [label.get_text() for label in axes.get_yticklabels()] == [r"conv \$1\$", "<relu>"]
+        else:
+            lines = {line.get_label(): line for line in axes.lines}
+            for curve in panel.curves:
+                count = len(curve.xs)
+                assert list(lines[curve.name].get_xdata())[:count] == list(curve.xs)
+                assert list(lines[curve.name].get_ydata())[:count] == list(curve.ys)
+        dots = [line for line in axes.lines if line.get_color() == "#222222"]
+        assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in dots] == [(peak.x, peak.y) for peak in panel.peaks]
+        written = [text.get_text().strip("▼ ") for text in axes.texts if "▼" in text.get_text()]
+        assert written == [mark.label for mark in panel.marks]
+    pyplot.close(figure)
+
+
+@pytest.mark.parametrize(("ending", "begin"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<svg xmlns=")])
+def test_files_are_the_same_every_time(tmp_path: Path, ending: str, begin: bytes) -> None:
+    if ending != ".svg":
+        pytest.importorskip("matplotlib")
+    for name in ("one", "two"):
+        write_plot(all_panels(), tmp_path / f"{name}{ending}", "model")
+    content = (tmp_path / f"one{ending}").read_bytes()
+    assert content.startswith(begin) and content == (tmp_path / f"two{ending}").read_bytes()
+
+
+def test_what_cannot_be_drawn_is_said_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no picture"):
+        check_plot(tmp_path / "x.gif")
+    check_plot(tmp_path / "x.SVG")
+    with pytest.raises(UsageError, match="nothing to draw"):
+        write_plot([], tmp_path / "x.svg", "model")

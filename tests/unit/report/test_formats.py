@@ -1,19 +1,234 @@
-"""What is particular to CSV, HTML and JSON, and how a format is found by name."""
+"""The JSON document is what the published contract and its schema say; what is particular to CSV, HTML and JSON."""
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
+import re
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
+from hypothesis import given
 
 from irscope.errors import UsageError
-from irscope.report import FOLDER_RENDERERS, RENDERERS, Provenance, Quantity, RenderOptions, Report, Table, renderer
+from irscope.report import (
+    FOLDER_RENDERERS,
+    RENDERERS,
+    Coverage,
+    Document,
+    Kind,
+    ModelInfo,
+    Provenance,
+    Quantity,
+    RenderOptions,
+    Report,
+    Table,
+    renderer,
+)
 from irscope.report.csvout import csv_lines, render_files
 from irscope.report.renderers import folder_renderer
+from irscope.report.schema import schema_text
 from tests.unit.report import examples
+
+# The JSON document is what the published contract says.
+
+
+def test_the_documents_shape() -> None:
+    document = examples.document(examples.liveness()).to_json()
+    assert document["schema"] == "irscope.report/1"
+    assert document["tool"] == {"name": "irscope", "version": "1.2.3"}
+    assert document["model"] == {
+        "path": "model.onnx",
+        "format": "onnx",
+        "sha256": "ab" * 32,
+        "nodes": 12,
+        "has_graph": True,
+        "parameters": 1000,
+        "parameter_bytes": 4000,
+        "bind": {"batch": 8},
+        "assumed": [],
+        "diagnostics": [],
+    }
+    (report,) = document["reports"]
+    assert report["pass"] == "liveness"
+    assert report["options"] == "liveness{model=eager}"
+    assert report["tables"] == [
+        {"title": "Largest", "columns": [{"key": "node", "kind": "node"}, {"key": "size", "kind": "bytes"}], "rows": [["a", 1], ["b", 2]]}
+    ]
+    assert report["coverage"] == {"known": 3, "total": 4, "unknown": ["aten.foo"]}
+    assert report["diagnostics"] == [
+        {"severity": "warning", "code": "IRS204", "message": "odd \x1b[31m", "node": "conv", "hint": "do this", "count": 3}
+    ]
+
+
+def test_the_summary_is_raw_and_what_is_said_about_it_stands_beside() -> None:
+    report = examples.liveness().to_json()
+    assert report["summary"] == {
+        "model": "eager",
+        "activation_peak_bytes": 11607654,
+        "lower_bound_bytes": "1048576*batch",
+        "before": {"requested": 1024, "allocated": 2048, "reserved": 2097152},
+        "cold": {"requested": 4096, "allocated": 8192, "reserved": None},
+        "workspace_bytes": 8519680,
+    }
+    assert report["provenance"] == {"cold.allocated": "modelled", "cold.reserved": "unknown", "workspace_bytes": "modelled"}
+    assert report["formulas"] == {"workspace_bytes": "8519680*n"}
+    assert report["intervals"] == {"workspace_bytes": [0, 9000000]}
+    assert report["remarks"] == {"workspace_bytes": "cuBLAS"}
+    assert report["units"]["cold.reserved"] == "bytes"
+    assert report["units"]["model"] == "text"
+
+
+def test_a_report_without_anything_still_has_every_key() -> None:
+    report = Report("empty").to_json()
+    assert report["options"] == "empty"
+    assert report["coverage"] == {"known": 0, "total": 0, "unknown": []}
+    assert (report["summary"], report["tables"], report["diagnostics"]) == ({}, [], [])
+
+
+def test_kinds_are_guessed_from_keys_and_values() -> None:
+    summary = {
+        "total_flops": 1,
+        "bytes": 2,
+        "time_seconds": 0.1,
+        "hit_ratio": 0.5,
+        "n": 3,
+        "mean": 0.1,
+        "on": True,
+        "node": "x",
+        "by_bytes": {"a": 1},
+        "shape": {"dtype": "f32", "shape": [1]},
+    }
+    kinds = {entry.key: entry.kind for entry in Report("p", summary=summary, units={"shape": Kind.SHAPE}).entries()}
+    assert kinds == {
+        "total_flops": Kind.FLOPS,
+        "bytes": Kind.BYTES,
+        "time_seconds": Kind.SECONDS,
+        "hit_ratio": Kind.RATIO,
+        "n": Kind.COUNT,
+        "mean": Kind.NUMBER,
+        "on": Kind.BOOL,
+        "node": Kind.TEXT,
+        "by_bytes.a": Kind.BYTES,
+        "shape": Kind.SHAPE,
+    }
+
+
+def test_a_stated_kind_wins_over_a_groups() -> None:
+    report = Report("p", summary={"g": {"a": 1, "b": 2}}, units={"g": Kind.BYTES, "g.b": Kind.FLOPS})
+    assert [entry.kind for entry in report.entries()] == [Kind.BYTES, Kind.FLOPS]
+
+
+def test_empty_groups_stay() -> None:
+    assert Report("p", summary={"by_class": {}, "deep": {"er": {}}}).to_json()["summary"] == {"by_class": {}, "deep": {"er": {}}}
+
+
+def test_cells_are_annotated_only_where_there_is_something_to_say() -> None:
+    report = examples.with_table(examples.everything()).to_json()["reports"][0]
+    found = [note for note in report["tables"][0]["annotations"] if note["column"] == "bytes"]
+    first = len(examples.NUMBERS)
+    assert found == [
+        {"row": first, "column": "bytes", "provenance": "modelled", "note": "fitted"},
+        {"row": first + 1, "column": "bytes", "provenance": "measured", "interval": [4, 6.5]},
+        {"row": first + 2, "column": "bytes", "provenance": "exact", "formula": "4*batch"},
+        {"row": first + 3, "column": "bytes", "provenance": "exact", "formula": "4*batch"},
+        {"row": first + 4, "column": "bytes", "provenance": "unknown"},
+    ]
+
+
+def test_the_rendered_text_is_the_document() -> None:
+    document = Document("1", ModelInfo("caf\udce9.onnx", "onnx"), (examples.liveness(), Report("x", coverage=Coverage(1, 1))))
+    text = "".join(renderer("json")(document, RenderOptions()))
+    assert json.loads(text) == document.to_json()
+    assert json.loads(text)["model"]["path"] == "caf\\udce9.onnx"
+
+
+def test_big_integers_stay_exact() -> None:
+    total = 2 * 10**18 * 1000 + 1
+    text = "".join(
+        renderer("json")(examples.document(Report("p", summary={"flops": Quantity(total, Provenance.MODELLED)})), RenderOptions())
+    )
+    assert json.loads(text)["reports"][0]["summary"]["flops"] == total
+
+
+# The published JSON Schema is fresh, and documents keep to it.
+
+PUBLISHED = Path(__file__).parents[3] / "docs" / "report.schema.json"
+
+
+def closed(schema: Any) -> Any:
+    """The schema, but refusing properties that it does not name: what irscope itself writes must all be described."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: closed(item) for key, item in schema.items()}
+    return {**result, "additionalProperties": False} if "properties" in schema and schema.get("type") == "object" else result
+
+
+STRICT = jsonschema.Draft202012Validator(closed(json.loads(schema_text())))
+
+
+def written(*reports: Report) -> Any:
+    return json.loads("".join(renderer("json")(examples.document(*reports), RenderOptions())))
+
+
+def test_the_published_copy_is_fresh() -> None:
+    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), "run: make pages"
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(schema_text()))
+
+
+def test_documents_validate() -> None:
+    STRICT.validate(written())
+    STRICT.validate(written(Report("empty"), examples.liveness(), Report("all", tables=(examples.everything(),))))
+
+
+@given(examples.tables())
+def test_random_documents_validate(table: Table) -> None:
+    STRICT.validate(written(Report("random", tables=(table,))))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["schema"], "irscope.report/2"),
+        (["tool", "version"], 1),
+        (["model", "nodes"], "many"),
+        (["reports", 0, "coverage"], None),
+        (["reports", 0, "provenance"], {"a": "guessed"}),
+        (["reports", 0, "tables", 0, "columns", 0, "kind"], "octets"),
+        (["reports", 0, "diagnostics", 0, "severity"], "fatal"),
+        (["reports", 0, "new"], 1),
+    ],
+)
+def test_a_broken_document_does_not(path: list[str | int], value: object) -> None:
+    document = copy.deepcopy(written(examples.liveness()))
+    STRICT.validate(document)
+    inside = document
+    for part in path[:-1]:
+        inside = inside[part]
+    inside[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        STRICT.validate(document)
+
+
+@pytest.mark.parametrize("key", ["pass", "options", "summary", "tables", "coverage", "diagnostics"])
+def test_the_contracts_keys_are_required(key: str) -> None:
+    document = written(examples.liveness())
+    del document["reports"][0][key]
+    with pytest.raises(jsonschema.ValidationError):
+        STRICT.validate(document)
+
+
+# What is particular to CSV, HTML and JSON, and how a format is found by name.
 
 
 def rendered(name: str, *reports: Report, **options: object) -> str:
@@ -166,3 +381,37 @@ def test_negative_numbers_stay_numbers() -> None:
 def test_formulas_of_sizes_stay_formulas(formula: str, kept: bool) -> None:
     _, line = csv_lines(Table.of([(formula,)], columns=["difference:bytes"]))
     assert (next(csv.reader([line])) == [formula]) is kept
+
+
+# The example in docs/reports.md runs, and what the page lists is what there is.
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
+
+
+def names_of(example: str) -> dict[str, object]:
+    """What the example that contains this text defines."""
+    names: dict[str, object] = {}
+    exec(next(block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if example in block), names)
+    return names
+
+
+def test_the_lines_for_scripts_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    table = names_of("irscope.load")["table"]
+    assert isinstance(table, Table) and table.to_dicts()
+    assert "activation peak bytes" in capsys.readouterr().out
+
+
+def test_the_example_runs() -> None:
+    report = names_of("Largest")["report"]
+    assert isinstance(report, Report)
+    shown = "".join(renderer("text")(examples.document(report), RenderOptions()))
+    assert "~8.13 MiB  cuBLAS" in shown
+    assert "122.11 MFLOPs" in shown
+
+
+def test_every_kind_is_listed() -> None:
+    found = re.search(r"Kinds: `(.*?)`", PAGE)
+    assert found
+    assert found[1].split() == [kind.value for kind in Kind]

@@ -1,13 +1,28 @@
-"""Tables from columns and from rows."""
+"""Tables from columns and from rows, their values, units and provenance, sorting and filtering, and columns in a given width."""
 
 from __future__ import annotations
 
+import enum
+import json
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from irscope.errors import PassError
-from irscope.report import Column, Document, Kind, Mark, ModelInfo, Provenance, Quantity, Report, Series, Table
-from irscope.report.select import Selection, select
+from irscope.errors import PassError, UsageError
+from irscope.ir.dtypes import DType
+from irscope.report import Column, Document, Kind, Mark, ModelInfo, Provenance, Quantity, Report, Series, Table, humanise
+from irscope.report.celltext import signed
+from irscope.report.options import ASCII, UNICODE
+from irscope.report.printable import display_width
+from irscope.report.select import Selection, parse_filter, select
+from irscope.report.text import Grid, GridColumn, fit
+from irscope.report.values import compact_json, derived, json_value, largest, plain, quantity, raw_text
+
+# Tables from columns and from rows.
 
 
 def test_of_rows() -> None:
@@ -90,3 +105,406 @@ def test_an_unknown_kind_is_answered_with_those_there_are() -> None:
 def test_a_series_is_a_table_too() -> None:
     series = Series("s", Column("x", Kind.INDEX), (Column("y", Kind.BYTES),), {"x": [0, 1], "y": [5, 6]})
     assert list(series.table().rows()) == [(0, 5), (1, 6)]
+
+
+# Whatever a pass puts into a cell becomes a plain value, or is refused by name.
+
+
+class Colour(enum.Enum):
+    DARK_RED = 1
+
+
+class Size(enum.IntEnum):
+    BIG = 7
+
+
+class Letter(str, enum.Enum):  # noqa: UP042
+    A = "a"
+
+
+class Named:
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (np.int64(3), 3),
+        (np.float64(0.5), 0.5),
+        (np.float32(0.5), 0.5),
+        (np.bool_(True), True),
+        (np.array([1, 2]), (1, 2)),
+        (np.array(4), 4),
+        (DType.F32, "f32"),
+        (Colour.DARK_RED, "dark_red"),
+        (Size.BIG, 7),
+        (Letter.A, "a"),
+        ([1, [None, "b"]], (1, (None, "b"))),
+        ({"seq": {"shape": [1, DType.I8]}}, {"seq": {"shape": (1, "i8")}}),
+        (Named("conv1"), "conv1"),
+        (Named(None), None),
+        ([Quantity(3, note="bound")], (3,)),
+    ],
+)
+def test_plain(value: object, cell: object) -> None:
+    result = plain(value)
+    assert result == cell
+    assert type(result) is type(cell)
+
+
+@pytest.mark.parametrize("value", [object(), b"bytes", {1, 2}, print, Named])
+def test_what_cannot_be_shown_is_refused(value: object) -> None:
+    with pytest.raises(PassError, match="cannot show") as error:
+        plain(value)
+    assert error.value.code == "IRS510"
+
+
+class Formula:
+    def __str__(self) -> str:
+        return "2*batch"
+
+
+def test_a_quantity_holds_plain_values() -> None:
+    quantity = Quantity(np.int64(3), formula=Formula(), lo=np.float32(0.5), hi=Formula())  # type: ignore[arg-type]
+    assert quantity == Quantity(3, formula="2*batch", lo=0.5, hi="2*batch")
+    assert type(quantity.value) is int
+    assert Quantity(Formula()).shown == "2*batch"  # type: ignore[arg-type]
+
+
+def test_json_value() -> None:
+    assert json_value(math.nan) == "nan"
+    assert json_value((10**40, -math.inf, None)) == [10**40, "-inf", None]
+    assert json_value(Quantity(None, formula="2*b")) == "2*b"
+    assert json.loads(compact_json({"a\x7f": [10**40, "\u202e"]})) == {"a\x7f": [10**40, "\u202e"]}
+
+
+def test_raw_text() -> None:
+    assert raw_text(None) == ""
+    assert raw_text(False) == "false"
+    assert raw_text(1e22) == "1e+22"
+    assert raw_text((1, None, "b")) == '[1, null, "b"]'
+
+
+# Numbers for people.
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (0, Kind.BYTES, "0 B"),
+        (1023, Kind.BYTES, "1,023 B"),
+        (1024, Kind.BYTES, "1.00 KiB"),
+        (MIB - 1, Kind.BYTES, "1.00 MiB"),
+        (int(11.07 * MIB), Kind.BYTES, "11.07 MiB"),
+        (-3 * 2**30 // 2, Kind.BYTES, "-1.50 GiB"),
+        (2**80, Kind.BYTES, "1,048,576.00 EiB"),
+        (1.5, Kind.BYTES, "1.50 B"),
+        (-(10**400), Kind.BYTES, "-8.67e+381 EiB"),
+        (1e300, Kind.SECONDS, "1.00e+300 s"),
+        (10**20, Kind.RATIO, "1.00e+22%"),
+        (999, Kind.FLOPS, "999 FLOPs"),
+        (4_110_000_000, Kind.FLOPS, "4.11 GFLOPs"),
+        (2 * 10**18, Kind.FLOPS, "2.00 EFLOPs"),
+        (25_557_032, Kind.COUNT, "25,557,032"),
+        (2.5, Kind.COUNT, "2.50"),
+        (12, Kind.INDEX, "12"),
+        (12345, Kind.INDEX, "12345"),
+        (0.5, Kind.RATIO, "50.0%"),
+        (1, Kind.RATIO, "100.0%"),
+        (0, Kind.RATIO, "0.0%"),
+        (0.00001, Kind.RATIO, "<0.1%"),
+        (0.99999, Kind.RATIO, ">99.9%"),
+        (-0.25, Kind.RATIO, "-25.0%"),
+        (0, Kind.SECONDS, "0 s"),
+        (12e-9, Kind.SECONDS, "12.00 ns"),
+        (0.0000345, Kind.SECONDS, "34.50 us"),
+        (0.00123, Kind.SECONDS, "1.23 ms"),
+        (1234, Kind.SECONDS, "1,234.00 s"),
+        (4.8e12, Kind.BYTES_PER_SECOND, "4.80 TB/s"),
+        (989e12, Kind.FLOPS_PER_SECOND, "989.00 TFLOP/s"),
+        (0.123456789, Kind.NUMBER, "0.123457"),
+        (math.nan, Kind.BYTES, "nan"),
+        (-math.inf, Kind.FLOPS, "-inf"),
+        (True, Kind.BOOL, "yes"),
+        ("2*batch", Kind.BYTES, "2*batch bytes"),
+        ("2*batch", Kind.COUNT, "2*batch"),
+        ("f32", Kind.DTYPE, "f32"),
+        ((8, 3, None), Kind.SHAPE, "[8,3,?]"),
+        ((), Kind.SHAPE, "[]"),
+        (("batch", 3), Kind.SHAPE, "[batch,3]"),
+        ({"seq": {"dtype": "f32", "shape": (2, None)}}, Kind.SHAPE, "seq(f32[2,?])"),
+        ({"optional": {"dtype": "i64", "shape": None}}, Kind.SHAPE, "optional(i64[*])"),
+        (Quantity(2048), Kind.BYTES, "2.00 KiB"),
+        (Quantity(None, formula="b"), Kind.BYTES, "b bytes"),
+    ],
+)
+def test_examples(value: object, kind: Kind, text: str) -> None:
+    assert humanise(value, kind) == text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_unknown_is_never_zero(kind: Kind) -> None:
+    assert humanise(None, kind) == "unknown"
+    assert humanise(Quantity(None), kind, "?") == "?"
+
+
+@given(st.integers(-(10**26), 10**26) | st.floats(-1e20, 1e20))
+def test_bytes_are_within_half_of_the_last_digit(value: float) -> None:
+    number, unit = humanise(value, Kind.BYTES).split()
+    scale = 1024 ** ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].index(unit)
+    shown = Fraction(number.replace(",", "")) * scale
+    assert abs(shown - Fraction(value)) <= Fraction(scale, 200)
+    assert abs(Fraction(number.replace(",", ""))) < 1024 or unit == "EiB"
+
+
+@given(st.integers(0, 10**8) | st.floats(0, 1e8))
+def test_seconds_are_within_half_of_the_last_digit(value: float) -> None:
+    number, unit = humanise(value, Kind.SECONDS).split()
+    scale = {"ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1)}[unit]
+    assert abs(Fraction(number.replace(",", "")) * scale - Fraction(value)) <= scale / 200
+
+
+@given(st.integers() | st.floats(), st.sampled_from(Kind))
+def test_every_number_has_a_text(value: float, kind: Kind) -> None:
+    text = humanise(value, kind)
+    assert text.isprintable()
+    assert len(text) < 30 or kind in (Kind.COUNT, Kind.NUMBER) or not kind.is_number or kind is Kind.INDEX
+
+
+# What is computed from a number comes from where that number comes from.
+
+EXACT, MEASURED, MODELLED, UNKNOWN = Provenance.EXACT, Provenance.MEASURED, Provenance.MODELLED, Provenance.UNKNOWN
+GUESS = Quantity(50, MODELLED, note="a model", lo=20, hi=80)
+VAGUE = Quantity(50, MODELLED)
+OPEN = Quantity(50, MODELLED, lo=50)
+
+sizes = st.integers(0, 1000)
+
+
+@st.composite
+def quantities(draw: st.DrawFn) -> Quantity:
+    """Exact numbers, and modelled ones with an interval that may be open above."""
+    low, value, high = sorted(draw(st.lists(sizes, min_size=3, max_size=3)))
+    if draw(st.booleans()):
+        return Quantity(value)
+    return Quantity(value, MODELLED, lo=low, hi=draw(st.sampled_from([high, None])))
+
+
+def inside(one: Quantity, draw: st.DataObject) -> int:
+    """Some number that the quantity may turn out to be."""
+    low, high = one.ends
+    assert isinstance(low, int)
+    found: int = draw.draw(st.integers(low, high if isinstance(high, int) else low + 2000))
+    return found
+
+
+def may_be(one: Quantity, number: int) -> bool:
+    low, high = one.ends
+    return (low is None or low <= number) and (high is None or number <= high)
+
+
+@given(st.lists(quantities(), min_size=1, max_size=4), st.data())
+def test_sums_and_maxima_contain_what_is_possible(parts: list[Quantity], data: st.DataObject) -> None:
+    really = [inside(part, data) for part in parts]
+    assert may_be(sum(parts, Quantity(0)), sum(really))
+    assert may_be(largest(parts), max(really))
+    assert may_be(parts[0] - parts[-1], really[0] - really[-1]) or len(parts) == 1
+    assert sum(parts, Quantity(0)).value == sum(int(str(part.value)) for part in parts)
+    assert largest(parts).value == max(int(str(part.value)) for part in parts)
+
+
+@given(st.lists(quantities(), min_size=1, max_size=4), st.data())
+def test_what_is_called_exact_cannot_be_another_number(parts: list[Quantity], data: st.DataObject) -> None:
+    really = [inside(part, data) for part in parts]
+    if largest(parts).provenance is EXACT:
+        assert largest(parts).value == max(really)
+    if sum(parts, Quantity(0)).provenance is EXACT:
+        assert sum(parts, Quantity(0)).value == sum(really)
+
+
+def test_a_sum_is_as_sure_as_its_least_sure_part() -> None:
+    assert Quantity(150, MODELLED, note="a model", lo=120, hi=180) == 100 + GUESS
+    assert Quantity(50, MODELLED, note="a model", lo=20, hi=80) == 100 - GUESS
+    assert Quantity(150, MODELLED) == 100 + VAGUE
+    assert (GUESS + OPEN).interval == (70, None)
+    assert (Quantity(1, MEASURED) + Quantity(2)).provenance is MEASURED
+    assert (Quantity(1, MEASURED) + VAGUE).provenance is MODELLED
+    assert (GUESS + Quantity(None, UNKNOWN, note="why")).provenance is UNKNOWN
+
+
+def test_what_is_surely_lower_has_no_part_in_a_peak() -> None:
+    assert largest([100, GUESS]) == Quantity(100)
+    assert largest([60, GUESS]) == Quantity(60, MODELLED, note="a model", lo=60, hi=80)
+    assert largest([80, GUESS]) == Quantity(80)
+    # Without an interval it may be anything, and so may the peak.
+    assert largest([100, VAGUE]).provenance is MODELLED
+    assert largest([100, OPEN]).interval == (100, None)
+    assert largest([100, Quantity(None)]).value is None
+    assert largest([]) == Quantity(0)
+
+
+def test_what_follows_in_another_way_is_as_sure_as_its_sources() -> None:
+    assert derived(0.5, GUESS, 100) == Quantity(0.5, MODELLED)
+    assert derived(True, 1, 2) == Quantity(True)
+    assert derived("conv1", quantity(5), Quantity(1, MEASURED)).provenance is MEASURED
+
+
+def test_sentences_carry_the_sign() -> None:
+    assert signed(Quantity(2048, MODELLED), Kind.BYTES) == "~2.00 KiB"
+    assert signed(2048, Kind.BYTES) == "2.00 KiB"
+
+
+# Sorting, filtering and cutting tables.
+
+ROWS = [
+    ("layer1.conv", 4096, (64, 3), 0.25, True),
+    ("layer1.bias", None, (64,), 0.5, False),
+    ("head", Quantity(100, Provenance.MODELLED), (10,), float("nan"), None),
+    ("Layer2 (x)", "4*batch", (7,), -1.0, True),
+]
+
+
+def document() -> Document:
+    table = Table.of(ROWS, ["name:text", "bytes", "shape", "share:ratio", "live:bool"], "weights", keys=[row[0] for row in ROWS])
+    other = Table.of([("x", 1)], ["what:text", "number:count"], "other")
+    return Document("0", ModelInfo("m", "irs"), (Report("p", tables=(table, other)),))
+
+
+def names(**wanted: object) -> list[str]:
+    table = select(document(), Selection(**wanted)).reports[0].tables[0]  # type: ignore[arg-type]  # whatever a test gives
+    assert list(table.keys or ()) == table.cells("name")
+    return [str(name) for name in table.cells("name")]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("bytes > 1KiB", [0]),
+        ("bytes <= 0.1K", [2]),
+        ("bytes = 4096", [0]),
+        ("bytes = none", [1]),
+        ("bytes != none", [0, 2, 3]),
+        ("bytes ~ batch", [3]),
+        ("share >= 25% and not live = no", [0]),
+        ("share < 0 or live = false", [1, 3]),
+        ("not (share < 0 or live = false)", [0, 2]),
+        ("name ~ layer", [0, 1, 3]),
+        ('name ~ "layer*"', [0, 1, 3]),
+        ('name = "layer2 (x)"', [3]),
+        ("shape ~ 64", [0, 1]),
+        ('name ~ "a" and name ~ "e" and bytes != 4096', [1, 2, 3]),
+    ],
+)
+def test_filters(text: str, wanted: list[int]) -> None:
+    assert names(filter=text) == [ROWS[place][0] for place in wanted]
+
+
+@pytest.mark.parametrize(
+    ("sort", "wanted"),
+    [("bytes", [0, 2, 3, 1]), ("bytes:up", [2, 0, 3, 1]), ("name", [2, 1, 0, 3]), ("name:down", [3, 0, 1, 2]), ("share", [1, 0, 3, 2])],
+)
+def test_numbers_come_largest_first_and_what_is_unknown_last(sort: str, wanted: list[int]) -> None:
+    assert names(sort=sort) == [ROWS[place][0] for place in wanted]
+
+
+def test_top_cuts_the_tables_that_are_concerned() -> None:
+    found = select(document(), Selection(sort="share", top=2)).reports[0].tables
+    assert [len(table) for table in found] == [2, 1]
+    assert [len(table) for table in select(document(), Selection(top=0)).reports[0].tables] == [0, 0]
+
+
+def test_nothing_asked_for_changes_nothing() -> None:
+    given = document()
+    assert select(given, Selection()) is given
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bytes",
+        "bytes >",
+        "> 3",
+        "bytes > 3 share < 2",
+        "(bytes > 3",
+        "bytes > 3)",
+        "and",
+        "bytes = (",
+        '"',
+        "not",
+        "(" * 60 + "a=1" + ")" * 60,
+    ],
+)
+def test_a_filter_that_does_not_parse_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_filter(text)
+    assert caught.value.code == "IRS450"
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"sort": "nonsense"}, {"filter": "nonsense = 1"}, {"filter": "bytes = 1 and what = x"}, {"sort": "bytes:left"}]
+)
+def test_columns_that_do_not_exist(wanted: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        select(document(), Selection(**wanted))
+
+
+# Columns in a given width: numbers stay whole, names give way, and what found no room is known.
+
+LEAST = 10
+
+columns = st.integers(0, 4).flatmap(
+    lambda height: st.lists(
+        st.builds(
+            GridColumn,
+            st.text("abc日", min_size=1, max_size=20),
+            st.lists(st.text("abc日", max_size=40), min_size=height, max_size=height),
+            st.booleans(),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+
+
+def all_lines(grid: Grid) -> list[str]:
+    return [grid.head(UNICODE), grid.rule(UNICODE), *grid.lines(UNICODE)]
+
+
+def natural(column: GridColumn) -> int:
+    return max(map(display_width, (column.heading, *column.cells)))
+
+
+@given(columns, st.integers(1, 150))
+def test_fit(found: list[GridColumn], width: int) -> None:
+    grid = fit(found, width)
+    assert [*grid.columns, *grid.hidden] == found
+    assert grid.columns
+    if len(grid.columns) > 1:
+        assert all(display_width(line) <= width for line in all_lines(grid))
+    for column, size in zip(grid.columns, grid.widths, strict=True):
+        if column.cuttable:
+            assert min(LEAST, natural(column)) <= size <= natural(column)
+        else:
+            assert size == natural(column)
+    if grid.hidden:
+        least = [min(LEAST, natural(c)) if c.cuttable else natural(c) for c in found[: len(grid.columns) + 1]]
+        assert sum(least) + 2 * len(grid.columns) > width
+
+
+@given(columns)
+def test_without_a_width_nothing_is_cut(found: list[GridColumn]) -> None:
+    grid = fit(found, None)
+    assert grid.hidden == ()
+    assert grid.widths == tuple(map(natural, found))
+    for at, line in enumerate(grid.lines(UNICODE)):
+        assert "".join(line.split()) == "".join(column.cells[at] for column in found)
+
+
+def test_long_names_share_the_room() -> None:
+    grid = fit([GridColumn("a", ["x" * 50]), GridColumn("b", ["y" * 30]), GridColumn("n", ["123"], True, False)], 60)
+    assert grid.widths == (26, 26, 3)
+    assert [display_width(line) for line in grid.lines(ASCII)] == [59]

@@ -21,7 +21,6 @@ from irscope.recording import DeviceRecord, Header, MemoryEvent, ModelRecord, Op
 
 def test_three_numbers_of_many() -> None:
     times = times_of([float(value) for value in range(100, 0, -1)])
-    assert times is not None
     assert (times.n, times.min_us, times.median_us, times.p95_us) == (100, 1.0, 50.5, 95.0)
     assert times_of([]) is None
     single = times_of([3.0])

@@ -1,25 +1,42 @@
-"""Captured training steps: memory against recorded steps, categories, phases, what is kept, exports."""
+"""Captured training steps: memory against recorded steps, FLOPs of backwards, workspaces of convolutions, what is kept, exports."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+import irscope
+from irscope.devices import (
+    Target,
+    find_device,
+)
+from irscope.devices.profile import WorkspaceRule
+from irscope.ir.dtypes import DType
+from irscope.ir.types import tensor
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Drop, MemoryEvent, OpCall, Result, Take, Workspace, memory_events
+from irscope.passes.activations import Activations
+from irscope.passes.memory.steps import StepMemory, TrainingMemory
+from irscope.passes.training.exports import ACTIVATIONS, NODES, activations_csv, nodes_csv
+from irscope.passes.training.times import StepTimes
+from irscope.report.values import (
+    Provenance,
+    Quantity,
+)
+from irscope.session import Model
+from irscope.training.trace import PHASES, Trace
+from tests.tools.oracle.training import cases, predict
 
-import irscope  # noqa: E402
-from irscope.passes.activations import Activations  # noqa: E402
-from irscope.passes.memory.steps import StepMemory, TrainingMemory  # noqa: E402
-from irscope.passes.training.exports import ACTIVATIONS, NODES, activations_csv, nodes_csv  # noqa: E402
-from irscope.passes.training.times import StepTimes  # noqa: E402
-from irscope.report.values import Quantity  # noqa: E402
-from irscope.session import Model  # noqa: E402
-from irscope.training.trace import PHASES, Trace  # noqa: E402
-from tests.tools.oracle.training import cases, predict  # noqa: E402
+# Captured training steps: memory against recorded steps, categories, phases, what is kept, exports.
+
+torch = pytest.importorskip("torch")
 
 nn = torch.nn
 QUICK = (
@@ -255,3 +272,207 @@ def test_what_cannot_be_trained_is_said_in_one_line(module: object, options: dic
         irscope.capture_training(module(), torch.zeros(3, 4), **options)  # type: ignore[operator]
     assert caught.value.code == code
     assert "\n" not in str(caught.value)
+
+
+# FLOPs of backwards against sums made by hand: twice the forward's for every weight, less what nobody needs a gradient of.
+Network = torch.nn.Module
+
+
+def _backward_flops(net: Network, x: torch.Tensor, **options: object) -> int:
+    """What irscope counts."""
+    trace = irscope.capture_training(net, x, loss="sum", **options).program.training
+    assert isinstance(trace, Trace)
+    times = StepTimes(find_device("h200"))
+    costs = [times.cost(op) for op in trace.in_step(trace.steady) if op.phase == "backward"]
+    return sum(int(str(cost.matmul)) for cost in costs if cost is not None)
+
+
+def _by_hand(net: Network, x: torch.Tensor) -> int:
+    """Two products of the forward's size for each layer with weights; one for those whose input is the model's."""
+    total = 0
+
+    def note(layer: Network, given: tuple[torch.Tensor, ...], made: Any) -> None:
+        nonlocal total
+        source = given[0]
+        if isinstance(layer, nn.Linear):
+            macs = made.numel() * layer.in_features
+        elif isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            macs = made.numel() * layer.weight[0].numel()
+        else:
+            macs = source.numel() * layer.weight[0].numel()
+        total += 2 * macs * (2 if source.requires_grad else 1)
+
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
+    hooks = [layer.register_forward_hook(note) for layer in net.modules() if isinstance(layer, kinds)]
+    net(x)
+    for hook in hooks:
+        hook.remove()
+    return total
+
+
+class Attending(nn.Module):
+    """One head-split attention; by hand: three products of its weights, the scores twice over, and the values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, 4, 16).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.out(y.transpose(1, 2).reshape(batch, length, 64))
+
+
+def _separable(stride: int = 1) -> Network:
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 32, 5, padding=2, groups=32, stride=stride), nn.ReLU(), nn.Conv2d(32, 64, 1)
+    )
+
+
+IMAGE, ROWS = (2, 3, 16, 16), (8, 24)
+CASES: dict[str, tuple[Callable[[], Network], tuple[int, ...]]] = {
+    "linear layers": (lambda: nn.Sequential(nn.Linear(24, 48), nn.ReLU(), nn.Linear(48, 7)), ROWS),
+    "linear layers over positions": (lambda: nn.Sequential(nn.Linear(24, 48, bias=False), nn.GELU(), nn.Linear(48, 24)), (2, 5, 24)),
+    "convolutions": (lambda: nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 12, 3, stride=2)), IMAGE),
+    "depthwise": (_separable, IMAGE),
+    "strided depthwise": (lambda: _separable(2), IMAGE),
+    "grouped": (lambda: nn.Sequential(nn.Conv2d(3, 32, 1), nn.Conv2d(32, 64, 3, groups=4, dilation=2)), IMAGE),
+    "transposed": (lambda: nn.Sequential(nn.Conv2d(3, 8, 1), nn.ConvTranspose2d(8, 6, 4, stride=2, padding=1)), IMAGE),
+    "sequences": (lambda: nn.Sequential(nn.Conv1d(3, 16, 5), nn.ReLU(), nn.Conv1d(16, 16, 3, groups=16)), (2, 3, 40)),
+    "volumes": (lambda: nn.Sequential(nn.Conv3d(3, 6, 3), nn.ReLU(), nn.Conv3d(6, 6, 3)), (1, 3, 8, 8, 8)),
+    "normalized": (
+        lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)),
+        IMAGE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_backward_flops_are_those_made_by_hand(name: str) -> None:
+    make, shape = CASES[name]
+    net = make()
+    assert _backward_flops(net, torch.zeros(shape)) == pytest.approx(_by_hand(net, torch.zeros(shape)), rel=0.01)
+
+
+def test_attention_computes_its_scores_again() -> None:
+    net, x = Attending(), torch.zeros(2, 10, 64)
+    scores = 2 * 4 * 10 * 10 * 16
+    assert _backward_flops(net, x) == pytest.approx(_by_hand(net, x) + 5 * 2 * scores, rel=0.01)
+
+
+# One rule for the workspace of a convolution, in a forward pass and in training, and intervals for what no recording tells.
+
+RTX = Target(find_device("rtx4090"))
+H200 = Target(find_device("h200"))
+RULE = WorkspaceRule(2, 1, 3, "a test", "2026")
+FITTED = replace(H200, device=replace(find_device("h200"), workspaces={"convolution": {"f32": RULE}}))
+X, W, Y = tensor(DType.F32, (2, 8, 16, 16)), tensor(DType.F32, (4, 8, 3, 3)), tensor(DType.F32, (2, 4, 16, 16))
+GIVEN, FILTERS, MADE = (int(str(one.nbytes)) for one in (X, W, Y))
+FORWARD, OF_INPUT, OF_FILTERS = (f"cuDNN workspace{end}" for end in ("", ", gradient of the input", ", gradient of the filters"))
+
+
+def asked(op: str, source: str, target: Target, **attrs: object) -> list[MemoryEvent]:
+    spec = find_op(op)
+    assert spec is not None
+    types = ([X, W, None], [Y]) if op == "nn.conv" else ([Y, X, W], [X, W])
+    if op == "nn.conv_transpose":
+        types = [Y, W, None], [X]
+    given = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "groups": 1, **attrs}
+    return list(memory_events(OpCall(spec, types[0], given, (), types[1], source=source), target))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("target", "size", "most"),
+    [
+        (RTX, GIVEN + FILTERS, GIVEN + FILTERS + MADE),
+        (H200, 0, GIVEN + FILTERS + MADE),
+        (FITTED, 2 * GIVEN + FILTERS + 3 * MADE, 2 * GIVEN + FILTERS + 3 * MADE),
+    ],
+)
+def test_a_forward_convolution(target: Target, size: int, most: int) -> None:
+    (workspace,) = [one for one in asked("nn.conv", "aten::conv2d", target) if isinstance(one, Workspace)]
+    assert (workspace.label, workspace.size, workspace.most) == (FORWARD, size, most)
+
+
+@pytest.mark.parametrize("target", [RTX, H200, FITTED])
+def test_gradients_have_an_interval_each_and_a_name(target: Target) -> None:
+    events = asked("grad.conv", "aten::convolution_backward", target)
+    assert [(one.label, one.size, one.most) for one in events if isinstance(one, Workspace)] == [
+        (OF_INPUT, 0, GIVEN + FILTERS + MADE),
+        (OF_FILTERS, 0, GIVEN + FILTERS + MADE),
+    ]
+    # Each comes once its own result has memory.
+    assert [type(one) for one in events] == [Result, Workspace, Result, Workspace]
+
+
+def test_what_is_transposed_is_the_gradient_of_an_input_and_the_other_way_round() -> None:
+    (workspace,) = [one for one in asked("nn.conv_transpose", "aten::conv_transpose2d", RTX) if isinstance(one, Workspace)]
+    assert (workspace.label, workspace.size) == (OF_INPUT, 0)
+    made = asked("grad.conv", "aten::convolution_backward", RTX, transposed=True)
+    assert [one.label for one in made if isinstance(one, Workspace)] == [FORWARD, OF_FILTERS]
+
+
+def test_the_workspace_is_there_while_copies_of_operands_are() -> None:
+    last = tensor(DType.F32, (2, 8, 16, 16), "", (2048, 1, 128, 8))
+    spec = find_op("nn.conv")
+    assert spec is not None
+    call = OpCall(spec, [last, W, None], {"strides": (1, 1), "groups": 1}, (), [Y], source="aten::conv2d")
+    assert [type(one) for one in memory_events(call, H200)] == [Result, Take, Workspace, Drop]
+
+
+def _module() -> Any:
+    """A convolution of cuDNN's, and one for which PyTorch has a kernel of its own."""
+    from torch import nn
+
+    return nn.Sequential(nn.Conv2d(32, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8), nn.Flatten())
+
+
+@pytest.mark.torch
+class TestSteps:
+    """The same module as a forward pass and as a training step."""
+
+    @staticmethod
+    def model(device: str) -> Any:
+        torch = pytest.importorskip("torch")
+        import irscope
+        from irscope.passkit.settings import Settings
+
+        model = irscope.capture_training(_module(), torch.zeros(2, 32, 16, 16), optimizer="sgd")
+        model.manager.settings = Settings(device=device)
+        return model
+
+    @pytest.mark.parametrize("device", ["rtx4090", "h200"])
+    def test_both_ask_for_the_same(self, device: str) -> None:
+        torch = pytest.importorskip("torch")
+        import irscope
+        from irscope.passes.memory.cuda import CudaMemory
+        from irscope.passes.memory.steps import TrainingMemory
+
+        trained = self.model(device)
+        step = trained.manager.get(TrainingMemory()).tape
+        captured = irscope.capture(_module(), torch.zeros(2, 32, 16, 16))
+        captured.manager.settings = trained.manager.settings
+        forward = captured.manager.get(CudaMemory(model="eager")).tape
+        steps = len(trained.manager.get(TrainingMemory()).steps)
+        tapes = [
+            Counter((tape.labels[slot], tape.sizes[slot], spread.high) for slot, spread in tape.spreads.items()) for tape in (forward, step)
+        ]
+        once, often = ({key: count for key, count in tape.items() if key[0] == FORWARD} for tape in tapes)
+        assert len(once) == 1 and {key: count * steps for key, count in once.items()} == often
+        assert {label for label, _, _ in tapes[1]} >= {FORWARD, OF_FILTERS}
+
+    def test_counters_of_steps_are_modelled(self) -> None:
+        model = self.model("rtx4090")
+        (report,) = model.run("training").reports
+        found = report.to_json()
+        modelled = {key for key, where in found["provenance"].items() if where == "modelled"}
+        steps = {f"{step}.{counter}" for step in ("first_step", "steady_step") for counter in ("requested", "allocated", "reserved")}
+        assert steps <= modelled and "device_peak.workspace" in modelled
+        assert not any(key.startswith("before.") or key in ("device_peak.parameter", "after.requested") for key in modelled)
+        assert any("cuDNN workspace, gradient of the filters" in note for note in found["notes"])
+        (series,) = found["series"]
+        assert [column["key"] for column in series["y"] if column.get("provenance") == Provenance.MODELLED.value] == [
+            "workspace",
+            "rounding",
+        ]

@@ -1,24 +1,38 @@
-"""Statistics against numpy in extended precision: ordinary and adversarial values, every element type, any number of threads."""
+"""Statistics of weights against numpy and published figures: ordinary and adversarial values, sparsity, spectra, rounding."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import helper, numpy_helper
 
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph
-from irscope.ir.places import Blob
+from irscope.ir.places import Blob, FileRegion
 from irscope.ir.types import tensor
+from irscope.passes.weights.params import Params
+from irscope.passkit.manager import Manager
+from irscope.report.values import Quantity
+from irscope.weights import pruned
+from irscope.weights.pruned import PRUNED, EnergyKept, Grouped, Grouping, energy_kept, grouped
 from irscope.weights.result import TensorStatistics
+from irscope.weights.rounding import CHOICES, FORMATS, Noise, measure_rounding
 from irscope.weights.scan import Options, scan
-from irscope.weights.source import WeightFiles
-from irscope.weights.tensors import stored_tensor
+from irscope.weights.source import Bytes, WeightFiles
+from irscope.weights.tensors import Stored, axes_of, stored_tensor
+from tests.frontends.onnx.build import load, model, value
 from tests.unit.weights.making import Array, look, truth
+
+# Statistics against numpy in extended precision: ordinary and adversarial values, every element type, any number of threads.
 
 _RANDOM = np.random.default_rng(7)
 _SIZE = 300_001
@@ -63,8 +77,8 @@ def test_moments_are_those_of_extended_precision(name: str, tmp_path: Path) -> N
     wanted = truth(array)
     # What cancels in a mean or a third moment cannot be better than the sum of magnitudes that it is made of.
     slack = {"mean": wanted["l1"] / array.size * 1e-13, "skewness": 1e-10}
-    for key, value in wanted.items():
-        assert getattr(made, key) == pytest.approx(value, rel=1e-6, abs=slack.get(key, 0.0)), key
+    for key, wanted_value in wanted.items():
+        assert getattr(made, key) == pytest.approx(wanted_value, rel=1e-6, abs=slack.get(key, 0.0)), key
     assert (made.count, made.nan, made.inf, made.zeros) == (array.size, 0, 0, int((array == 0).sum()))
     assert made.outliers == int((np.abs(array.astype(np.float64) - wanted["mean"]) > 6 * wanted["std"]).sum())
 
@@ -250,3 +264,248 @@ def test_the_energy_that_pruning_keeps(dtype: DType, kind: type, exact: float, t
     squares = np.sort(array.astype(np.float64) ** 2)
     for kept in look(tmp_path, array, dtype).kept:
         assert kept.energy == pytest.approx(squares[int(kept.pruned * array.size) :].sum() / squares.sum(), rel=exact)
+
+
+# Energy kept by magnitude and in groups of four, against sorting with numpy; nothing depends on threads.
+
+RANDOM = np.random.default_rng(9)
+
+
+def stored(array: Array, dtype: DType, shape: tuple[int, ...] | None = None, swapped: bool = False) -> Stored:
+    raw = np.ascontiguousarray(array).tobytes()
+    return Stored(dtype, array.size, Bytes(len(raw), raw), axes_of(shape or array.shape), swapped)
+
+
+def bf16(array: Array) -> tuple[Array, Array]:
+    """Leading halves of floats, and the numbers that they stand for."""
+    codes = (array.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return codes, (codes.astype(np.uint32) << 16).view(np.float32)
+
+
+def kept_by_sorting(array: Array) -> tuple[float, ...]:
+    """What is left of the squares without the smallest share, by sorting."""
+    x = np.sort(np.abs(array[np.isfinite(array)].astype(np.float64)))
+    energy = float((x * x).sum())
+    return tuple(1 - float((x[: int(share * len(x))] ** 2).sum()) / energy for share in PRUNED)
+
+
+def kept(*tensors: Stored, threads: int = 1) -> tuple[list[EnergyKept | str], EnergyKept | None]:
+    with WeightFiles("") as files:
+        return energy_kept(tensors, files, threads=threads)
+
+
+KINDS: dict[str, Array] = {
+    "normal": RANDOM.standard_normal((70, 300)),
+    "few values": RANDOM.integers(-3, 4, (64, 64)),
+    "zeros": RANDOM.standard_normal((64, 64)) * (RANDOM.random((64, 64)) < 0.2),
+    "constant": np.full((32, 32), -0.5),
+    "one": np.array([[3.0]]),
+    "spread": np.exp(RANDOM.standard_normal((40, 40)) * 20),
+    "not finite": np.where(RANDOM.random((50, 50)) < 0.1, np.nan, RANDOM.standard_normal((50, 50))),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_energy_kept_is_that_of_sorted_magnitudes(kind: str) -> None:
+    single = KINDS[kind].astype(np.float32)
+    codes, half = bf16(single)
+    wide = single.astype(np.float64)
+    results, total = kept(stored(single, DType.F32), stored(codes, DType.BF16), stored(wide, DType.F64))
+    arrays: list[Array] = [single, half, wide]
+    for found, array in zip(results, arrays, strict=True):
+        assert isinstance(found, EnergyKept) and found.elements == np.isfinite(array).sum()
+        assert found.kept == pytest.approx(kept_by_sorting(array), rel=1e-9, abs=1e-12)
+    together = np.concatenate([each.reshape(-1).astype(np.float64) for each in (single, half, wide)])
+    assert total.kept == pytest.approx(kept_by_sorting(together), rel=1e-9, abs=1e-12)
+
+
+def test_tensors_of_zeros_keep_nothing_that_could_be_told() -> None:
+    results, total = kept(stored(np.zeros((8, 8), np.float32), DType.F32))
+    assert [one.kept for one in results if isinstance(one, EnergyKept)] == [()] and total is not None and not total.kept
+    assert kept() == ([], EnergyKept(0, 0.0, ()))
+
+
+def test_pieces_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = stored(KINDS["normal"].astype(np.float32), DType.F32)
+    whole = kept(array)
+    monkeypatch.setattr(pruned, "_JOB", 1000)
+    assert kept(array, threads=1) == kept(array, threads=3)
+    assert kept(array)[0][0].kept == pytest.approx(whole[0][0].kept, rel=1e-12)  # type: ignore[union-attr]  # read
+
+
+def test_a_file_that_ends_early_is_said_and_the_others_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "w.bin"
+    path.write_bytes(np.ones(64, np.float32).tobytes())
+    good = stored(KINDS["normal"].astype(np.float32), DType.F32)
+    with WeightFiles(str(tmp_path / "m.irs")) as files:
+        source = files.find(FileRegion(str(path), 0, 256))
+        path.write_bytes(b"")
+        results, total = energy_kept([Stored(DType.F32, 64, source, axes_of((8, 8))), good], files, threads=1)
+        (groups,) = grouped([Grouping(Stored(DType.F32, 64, source, axes_of((8, 8))), True)], files, 1)
+    assert isinstance(results[0], str) and "ended" in results[0] and isinstance(groups, str)
+    assert isinstance(results[1], EnergyKept) and total is not None and total.kept == pytest.approx(results[1].kept)
+
+
+def of_four(array: Array, axis: int) -> tuple[int, int, float]:
+    """Groups, those with two zeros, share of the energy in the two largest: element by element."""
+    moved = np.moveaxis(array.astype(np.float64), axis, -1).reshape(-1, 4)
+    size = np.sort(np.abs(moved), axis=1)
+    return len(moved), int(((moved == 0).sum(axis=1) >= 2).sum()), float((size[:, 2:] ** 2).sum() / (size**2).sum())
+
+
+@pytest.mark.parametrize("shape", [(8, 12), (12, 8, 3, 3), (4, 4), (16, 400)])
+@pytest.mark.parametrize("along_rows", [True, False])
+def test_groups_of_four_are_counted_along_either_axis(shape: tuple[int, ...], along_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruned, "_GROUPS_STEP", 256)
+    array: Any = (RANDOM.standard_normal(shape) * (RANDOM.random(shape) < 0.6)).astype(np.float32)
+    with WeightFiles("") as files:
+        (found,) = grouped([Grouping(stored(array, DType.F32), along_rows)], files, 2)
+    assert isinstance(found, Grouped)
+    groups, sparse, share = of_four(array, 1 if along_rows else 0)
+    assert (found.groups, found.sparse) == (groups, sparse) and found.kept == pytest.approx(share, rel=1e-6)
+
+
+def test_groups_of_a_tensor_whose_axes_lie_the_other_way_round() -> None:
+    array = RANDOM.standard_normal((8, 12)).astype(np.float32)
+    swapped = stored(np.ascontiguousarray(array.T), DType.F32, (12, 8), swapped=True)
+    with WeightFiles("") as files:
+        rows, columns = grouped([Grouping(swapped, True), Grouping(swapped, False)], files, 1)
+    assert isinstance(rows, Grouped) and isinstance(columns, Grouped)
+    assert (rows.kept, columns.kept) == pytest.approx((of_four(array, 1)[2], of_four(array, 0)[2]), rel=1e-6)
+
+
+def test_an_axis_that_is_no_multiple_of_four_has_no_groups() -> None:
+    with WeightFiles("") as files:
+        (found,) = grouped([Grouping(stored(np.ones((3, 5), np.float32), DType.F32), True)], files, 1)
+    assert isinstance(found, str)
+
+
+# Spectral norms against numpy's singular values, on spectra that are hard for iterations.
+
+Matrix = npt.NDArray[np.float64]
+SIZE = 200
+
+
+def of_spectrum(values: npt.ArrayLike) -> Matrix:
+    rng = np.random.default_rng(7)
+    left, right = (np.linalg.qr(rng.standard_normal((SIZE, SIZE)))[0] for _ in range(2))
+    return np.asarray((left * np.asarray(values)) @ right)
+
+
+def random(rows: int, columns: int) -> Matrix:
+    return np.random.default_rng(3).standard_normal((rows, columns))
+
+
+SPECTRAL_CASES: dict[str, Callable[[], Matrix]] = {
+    "dense random": lambda: random(300, 300),
+    "tall": lambda: random(900, 64),
+    "wide": lambda: random(64, 900),
+    "two": lambda: random(2, 2),
+    "evenly spread": lambda: of_spectrum(np.linspace(1, 0, SIZE)),
+    "crowded at the top": lambda: of_spectrum(np.linspace(1, 0, SIZE) ** 0.5),
+    "one above a crowd": lambda: of_spectrum(np.r_[1.0005, np.linspace(1, 0.999, SIZE - 1)]),
+    "a close pair": lambda: of_spectrum(np.r_[1, 1 - 1e-5, np.linspace(0.999, 0, SIZE - 2)]),
+    "all equal": lambda: np.eye(SIZE),
+    "falling fast": lambda: of_spectrum(0.5 ** np.arange(SIZE)),
+    "rank one": lambda: np.outer(np.arange(1.0, 41), np.arange(1.0, 31)),
+    "tiny": lambda: of_spectrum(np.linspace(1, 0.5, SIZE)) * 1e-30,
+    "huge": lambda: of_spectrum(np.linspace(1, 0.5, SIZE)) * 1e30,
+}
+
+
+def norms(matrix: Matrix, **options: int) -> tuple[float, dict[str, object]]:
+    """The largest singular value by numpy, and what the table of parameters says."""
+    stored = matrix.astype(np.float32)
+    weight = numpy_helper.from_array(stored, "w")
+    program = load(model([helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", (1, matrix.shape[0]))], initializers=[weight]))
+    table = Manager(program).run_one(Params(values=True, spectral=True, **options)).report().tables[0]
+    row = dict(zip((column.key for column in table.columns), next(iter(table.rows())), strict=True))
+    return float(np.linalg.svd(stored.astype(np.float64), compute_uv=False)[0]), row
+
+
+@pytest.mark.parametrize("make", SPECTRAL_CASES.values(), ids=SPECTRAL_CASES)
+def test_norms_are_those_of_numpy(make: Callable[[], Matrix]) -> None:
+    true, row = norms(make())
+    found = row["spectral_norm"]
+    assert isinstance(found, Quantity) and isinstance(found.value, float) and isinstance(found.hi, float)
+    assert found.value == pytest.approx(true, rel=1e-5)
+    assert found.value * (1 - 1e-9) <= true <= found.hi * (1 + 1e-9) and found.hi <= true * (1 + 2e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 10])
+@pytest.mark.parametrize("name", ["dense random", "crowded at the top", "one above a crowd"])
+def test_a_norm_that_has_not_converged_says_how_large_it_may_be(name: str, steps: int) -> None:
+    true, row = norms(SPECTRAL_CASES[name](), iterations=steps)
+    found, rank = row["spectral_norm"], row["stable_rank"]
+    assert isinstance(found, Quantity) and isinstance(found.value, float) and isinstance(found.hi, float)
+    assert found.value <= true * (1 + 1e-9) and true <= found.hi
+    assert isinstance(rank, Quantity) and isinstance(rank.lo, float) and rank.lo <= float(rank.value or 0)
+
+
+def test_what_is_no_matrix_or_all_zero_has_no_norm() -> None:
+    assert norms(np.zeros((3, 3)))[1]["spectral_norm"] is None
+
+
+# Rounding to few bits: published figures for normal weights, and torch's own 8-bit floats.
+
+
+@pytest.fixture(scope="module")
+def decibels() -> dict[str, float]:
+    rows = (np.random.default_rng(3).standard_normal((512, 4096)) * 0.02).astype(np.float32)
+    noise = Noise()
+    for start in range(0, 512, 100):
+        measure_rounding(rows[start : start + 100], float(np.abs(rows).max()), noise)
+    return noise.decibels()
+
+
+@pytest.mark.parametrize(("key", "wanted"), [("int8_channel", 41.2), ("int4_channel", 16.1), ("int4_g128", 18.6), ("int4_g32", 20.3)])
+def test_normal_weights_lose_what_is_known(key: str, wanted: float, decibels: dict[str, float]) -> None:
+    assert decibels[key] == pytest.approx(wanted, abs=0.2)
+
+
+def test_smaller_groups_never_lose_more(decibels: dict[str, float]) -> None:
+    for form in FORMATS:
+        found = [decibels[f"{form.name}_{granularity}"] for granularity in form.granularities]
+        assert found == sorted(found)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("name", "kind", "most"), [("fp8_e4m3", "float8_e4m3fn", 448), ("fp8_e5m2", "float8_e5m2", 57344)])
+def test_floats_round_as_torch_does(name: str, kind: str, most: float) -> None:
+    import torch
+
+    form = next(form for form in FORMATS if form.name == name)
+    values = np.random.default_rng(0).uniform(-1, 1, 200_000).astype(np.float32)
+    values *= np.exp2(np.random.default_rng(1).uniform(-25, 0, values.size)).astype(np.float32) * most
+    values[:3] = 0, most, -most
+    wanted = torch.from_numpy(values.copy()).to(getattr(torch, kind)).float().numpy()
+    np.testing.assert_array_equal(form.round(values.copy()), wanted)
+
+
+def test_every_number_of_a_small_format_survives() -> None:
+    levels = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    rows = np.tile(np.concatenate([levels, -levels]), 4).reshape(1, -1) * np.float32(0.25)
+    noise = Noise()
+    measure_rounding(rows, 1.5, noise)
+    assert noise.decibels()["mxfp4_g32"] == math.inf
+
+
+def test_four_bit_quantiles_are_the_nearest() -> None:
+    form = next(form for form in FORMATS if form.name == "nf4")
+    values = np.random.default_rng(0).uniform(-1, 1, 10_000).astype(np.float32)
+    levels = np.unique(form.round(np.linspace(-1, 1, 100_001, dtype=np.float32)))
+    assert len(levels) == 16 and {-1.0, 0.0, 1.0} <= set(levels.tolist())
+    nearest = levels[np.abs(values[:, None] - levels).argmin(axis=1)]
+    np.testing.assert_array_equal(form.round(values.copy()), nearest)
+
+
+def test_zeros_and_short_rows_are_no_problem() -> None:
+    noise = Noise()
+    measure_rounding(np.zeros((3, 5), np.float32), 0.0, noise)
+    measure_rounding(np.ones((2, 5), np.float32), 1.0, noise)
+    assert noise.signal == 10 and noise.decibels()["int8_g128"] > 100
+
+
+def test_scales_are_counted() -> None:
+    sizes = {choice.key: choice.format.stored_bits(choice.granularity, 4096, 4096 * 64) for choice in CHOICES}
+    assert sizes["int4_g32"] == 4.5 and sizes["mxfp4_g32"] == 4.25 and sizes["int8_channel"] == 8 + 16 / 4096

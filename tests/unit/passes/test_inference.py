@@ -1,18 +1,20 @@
-"""Types through loops, branches and lists: what may be claimed, and above all what may not."""
+"""Types through loops, branches and lists: what may be claimed, and above all what may not; what sizes say about others."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from irscope.frontends.onnx import load_model
 from irscope.ir.dims import SymDim
-from irscope.ir.types import TensorType
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.frontends.onnx.build import BOOL, FLOAT, INT64, graph, ints, model, value
+
+# Types through loops, branches and lists: what may be claimed, and above all what may not.
 
 
 def inferred(proto: onnx.ModelProto) -> tuple[Inferred, list[str]]:
@@ -25,7 +27,6 @@ def inferred(proto: onnx.ModelProto) -> tuple[Inferred, list[str]]:
 def sizes(proto: onnx.ModelProto, result: int = 0) -> tuple[object, ...]:
     program = load_model(proto)
     type_ = Manager(program).get(Shapes()).type_of(program.graph.outputs[result])
-    assert isinstance(type_, TensorType)
     assert type_.shape is not None
     return type_.shape
 
@@ -58,7 +59,6 @@ def test_branches_that_disagree() -> None:
     two = graph([node("Concat", "x x", "b", axis=0)], outputs=["b"])
     proto = model([node("If", "c", "y", then_branch=one, else_branch=two)], [value("x", [2, 3]), value("c", [], BOOL)])
     first, second = sizes(proto)
-    assert isinstance(first, SymDim)
     assert first.is_unknown
     assert second == 3
 
@@ -91,14 +91,12 @@ def test_a_value_of_the_first_step_is_not_that_of_all() -> None:
     body = [node("Add", "s s", "next"), node("ConstantOfShape", "s", "made")]
     (steps, size) = sizes(looped(body, ["next", "made"], "two", [N]), 1)
     assert str(steps) != "2"
-    assert isinstance(size, SymDim)
     assert size.is_unknown
 
 
 def test_a_growing_state() -> None:
     proto = looped([node("Concat", "s x", "next", axis=0)], ["next"], "x", [N, value("x", [2, 3])])
     size, width = sizes(proto)
-    assert isinstance(size, SymDim)
     assert size.is_unknown
     assert width == 3
 
@@ -218,3 +216,54 @@ def test_unknown_axes_say_what_they_leave() -> None:
     assert second == 3
     assert sizes(model([node("Squeeze", "x axes", "y")], [value("x", [1, 3, 4]), axes])) == (3, 4)
     assert sizes(model([node("Unsqueeze", "x axes", "y")], [value("x", [1, 1]), axes])) == (1, 1, 1)
+
+
+# What the sizes of one tensor say about numbers elsewhere: a size of an axis is never negative.
+
+_COUNT = """
+    size = Shape <start = 2, end = 3> (x)
+    five = Constant <value_ints = [5]> ()
+    one = Constant <value_ints = [1]> ()
+    fifth = Div (size, five)
+    count = Sub (fifth, one)
+"""
+_CONV = "windows = Conv <kernel_shape = [10], strides = [5]> (x, w)"
+
+
+def shape_of(result: str, body: str) -> str:
+    """The type that is inferred for a value, with symbols for the sizes of the inputs."""
+    inputs = "float[batch, 1, n] x, float[4, 1, 10] w, bool taken, float[m] z"
+    program = load_model(
+        parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({result}) {{ {body} }}').SerializeToString()
+    )
+    return str(Manager(program).get(Shapes()).type_of(program.graph.outputs[0]))
+
+
+def test_a_number_that_is_a_size_elsewhere_is_no_placeholder() -> None:
+    reshape = "batch = Shape <start = 0, end = 1> (x) four = Constant <value_ints = [4]> () s = Concat <axis = 0> (batch, four, count)"
+    assert shape_of("y", f"{_COUNT} {_CONV} {reshape} y = Reshape (windows, s)") == "f32[batch,4,n//5 - 1]"
+
+
+def test_a_cut_to_the_size_keeps_it() -> None:
+    cut = "zero = Constant <value_ints = [0]> () axis = Constant <value_ints = [2]> () y = Slice (windows, zero, count, axis)"
+    assert shape_of("y", f"{_COUNT} {_CONV} {cut}") == "f32[batch,4,n//5 - 1]"
+
+
+@pytest.mark.parametrize("branch", ["then_branch", "else_branch"])
+def test_sizes_in_a_branch_say_nothing_outside(branch: str) -> None:
+    """The branch may not be taken, and then nothing keeps the number from being -1."""
+    other = "else_branch" if branch == "then_branch" else "then_branch"
+    inside = (
+        f"{branch} = a () => (float[p, q, r] windows) {{ {_CONV} }}, {other} = b () => (float[p2, q2, r2] same) {{ same = Identity (x) }}"
+    )
+    body = f"{_COUNT} chosen = If (taken) <{inside}> s = Concat <axis = 0> (count, one) y = Reshape (z, s)"
+    found = shape_of("y", body)
+    assert "n//5" not in found
+    assert "?" in found
+
+
+def test_sizes_before_a_branch_hold_inside() -> None:
+    branches = ("then_branch = a () => (float[p, q] kept)", "else_branch = b () => (float[p2, q2] kept)")
+    inside = ", ".join(f"{branch} {{ kept = Reshape (z, s) }}" for branch in branches)
+    body = f"{_COUNT} {_CONV} s = Concat <axis = 0> (count, one) y = If (taken) <{inside}>"
+    assert shape_of("y", body) == "f32[n//5 - 1,1]"
