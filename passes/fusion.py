@@ -17,7 +17,7 @@ from irscope.passes.order.effects import Effects
 from irscope.passes.patterns.fusible import Matcher
 from irscope.passes.patterns.groups import by_node, hindrance, is_closed
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, at_least, plain, scale
+from irscope.passes.sizes import CONVENTION, at_least, dim_cell, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Table
@@ -103,7 +103,7 @@ class Fusion(Analysis[Fusions]):
                 name,
                 len(found),
                 sum(len(one.nodes) for one in found),
-                plain(_sum(one.saved for one in found)),
+                dim_cell(_sum(one.saved for one in found)),
                 sum(one.launches for one in found),
             )
             for name, found in sorted(patterns.items())
@@ -164,8 +164,8 @@ def _table(title: str, groups: Iterable[Group], *, legal: bool = True) -> Table:
             one.nodes[0].name,
             one.nodes[-1].name,
             ", ".join(dict.fromkeys(node.op for node in one.nodes)),
-            plain(one.unfused),
-            plain(one.saved),
+            dim_cell(one.unfused),
+            dim_cell(one.saved),
             one.launches if legal else one.hindrance,
         )
         for one in groups

@@ -19,7 +19,7 @@ from irscope.passes.ort.alive import arena
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, largest, plain, scale
+from irscope.passes.sizes import CONVENTION, dim_cell, largest_size, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series
@@ -48,7 +48,7 @@ class Liveness(Analysis[Timeline]):
         timeline = measure(graph, lifetimes, ctx.get(Alias()))
         if lifetimes.undecided:
             other = ctx.get(Ranges(model=self.model, undecided="share"))
-            timeline.undecided, timeline.peak_if_shared = lifetimes.undecided, largest(other.alive())[0]
+            timeline.undecided, timeline.peak_if_shared = lifetimes.undecided, largest_size(other.alive())[0]
         if timeline.unsized:
             first = timeline.unsized[0]
             message = f"{len(timeline.unsized)} tensors have no known size and are not counted; the first is {first.name or 'unnamed'}"
@@ -82,7 +82,7 @@ class Liveness(Analysis[Timeline]):
                 "activation_peak_bytes": _peak_cell(result),
                 "peak_node": "" if peak is None else as_far_as_known(peak.name) if result.unsized else peak.name,
                 "lower_bound_bytes": _bound_cell(result),
-                **{f"{role}_bytes": plain(size) for role, size in result.resident.items()},
+                **{f"{role}_bytes": dim_cell(size) for role, size in result.resident.items()},
                 **device.summary,
             },
             units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **UNITS},
@@ -152,17 +152,17 @@ def _peak_cell(result: Timeline) -> object:
     if result.unsized:
         low, most = result.peak_limits()
         note = f"{len(result.unsized)} tensors have no known size"
-        return Quantity(None, Provenance.UNKNOWN, note=note, lo=plain(low), hi=plain(most))
+        return Quantity(None, Provenance.UNKNOWN, note=note, lo=dim_cell(low), hi=dim_cell(most))
     peak, other = result.peak, result.peak_if_shared
     if other is None or other == peak:
-        return plain(peak)
+        return dim_cell(peak)
     low, high = sorted((peak, other), key=scale)
     note = f"{result.undecided} results share their operand's storage or copy it, depending on strides that are not known"
-    return Quantity(plain(peak), note=note, lo=plain(low), hi=plain(high))
+    return Quantity(dim_cell(peak), note=note, lo=dim_cell(low), hi=dim_cell(high))
 
 
 def _bound_cell(result: Timeline) -> object:
-    bound = plain(result.lower_bound)
+    bound = dim_cell(result.lower_bound)
     return bound if not result.unsized else Quantity(None, Provenance.UNKNOWN, lo=bound)
 
 

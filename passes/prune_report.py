@@ -10,7 +10,7 @@ from irscope.passes.alias import Alias
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.cost.tables import cell
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, at_least, plain, scale
+from irscope.passes.sizes import CONVENTION, at_least, dim_cell, scale
 from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -157,7 +157,7 @@ class PruneReport(Analysis[Pruning]):
             rows.append((node, before.total.flops, after.total.flops, saved, (_moved(before.cost) - _moved(after.cost)) * before.runs))
         if self.top:
             rows = sorted(rows, key=lambda row: -scale(row[3]))[: self.top]
-        cells = [(node.name, node.op, node.scope.path, *map(plain, numbers)) for node, *numbers in rows]
+        cells = [(node.name, node.op, node.scope.path, *map(dim_cell, numbers)) for node, *numbers in rows]
         columns = ["node:node", "operator:text", "module:text", "flops:flops", "flops_then:flops", "saved_flops:flops", "saved_moved:bytes"]
         return Table.of(cells, columns, "nodes that get smaller")
 
@@ -219,7 +219,7 @@ def _smaller(savings: Savings) -> Table:
         type_ = one.weight.type
         before, after = type_.nbytes, one.type.nbytes
         saved = before - after if isinstance(before, int) and isinstance(after, int) else None
-        rows.append((one.weight.name, type_.shape, one.type.shape, plain(before), saved))
+        rows.append((one.weight.name, type_.shape, one.type.shape, dim_cell(before), saved))
     return Table.of(rows, ["name:value", "shape:shape", "shape_then:shape", "bytes", "saved:bytes"], "weights that get smaller")
 
 

@@ -13,7 +13,7 @@ _TYPICAL = 64
 _MOST_CANDIDATES = 12
 
 
-def plain(number: Dim | None) -> int | str | None:
+def dim_cell(number: Dim | None) -> int | str | None:
     """A number as reports hold it: formulas as text, None for what depends on unknown sizes."""
     if isinstance(number, SymDim):
         return None if number.is_unknown else str(number)
@@ -22,7 +22,7 @@ def plain(number: Dim | None) -> int | str | None:
 
 def at_least(number: Dim | float | None, complete: bool, provenance: Provenance = Provenance.EXACT) -> object:
     """A sum or a count: a lower bound where something unknown belongs to it, and unknown where that is all there is."""
-    shown = number if isinstance(number, float) else plain(number)
+    shown = number if isinstance(number, float) else dim_cell(number)
     if complete or shown is None:
         return shown if provenance is Provenance.EXACT else Quantity(shown, provenance)
     return Quantity(shown or None, provenance, lo=shown)
@@ -31,7 +31,7 @@ def at_least(number: Dim | float | None, complete: bool, provenance: Provenance 
 def size_cell(size: Dim) -> Quantity:
     """A size as reports hold it; an unknown one with its bounds."""
     if not isinstance(size, SymDim) or not size.is_unknown:
-        return Quantity(plain(size))
+        return Quantity(dim_cell(size))
     low, high = bounds(size)
     return Quantity(None, Provenance.UNKNOWN, lo=low, hi=high)
 
@@ -55,7 +55,7 @@ def share_of(part: Dim | None, whole: Dim | None) -> float | None:
     return 1.0 if part is not None and part == whole else None
 
 
-def largest(sizes: Sequence[Dim]) -> tuple[Dim, int]:
+def largest_size(sizes: Sequence[Dim]) -> tuple[Dim, int]:
     """The largest size and the first place that has it. Where sizes cross as symbols grow, all that may be the largest count.
 
     Where too many cross to be told apart in reasonable time, the answer is an unknown size.

@@ -22,7 +22,7 @@ THIS_MACHINE = {"this": "this", "host": "this", "thisgpu": "this-gpu"}
 
 def find_device(text: str) -> DeviceProfile:
     """The device of a name, an alias or a JSON file. Raises UsageError that lists what is known."""
-    key = _key(text)
+    key = _comparable_name(text)
     if key in THIS_MACHINE:
         return _this_machine(THIS_MACHINE[key])
     found = _built_in().get(key)
@@ -43,10 +43,10 @@ def device_record(text: str) -> dict[str, object]:
     """The JSON record of a device that comes with irscope, of a file, or of this machine: what a calibration adds to."""
     profile = find_device(text)
     built_in = files("irscope.devices").joinpath("data", f"{profile.name}.json")
-    if _built_in().get(_key(text)) is profile and built_in.is_file():
+    if _built_in().get(_comparable_name(text)) is profile and built_in.is_file():
         content = built_in.read_text(encoding="utf-8")
     else:
-        key = _key(text)
+        key = _comparable_name(text)
         path = calibration_file(THIS_MACHINE[key]) if key in THIS_MACHINE else Path(text)
         if not path.is_file():
             raise UsageError(f"{text!r} has no file of its own to add to", code="IRS420", hint="name a device of irscope or a device file")
@@ -103,14 +103,14 @@ def _add(found: dict[str, DeviceProfile], folder: Traversable, owner: str) -> No
     for entry in sorted(folder.iterdir(), key=lambda one: one.name):
         if not entry.name.endswith(".json"):
             continue
-        profile = _load(entry, owner)
-        for key in dict.fromkeys(map(_key, (profile.name, *profile.aliases))):
+        profile = _read_entry(entry, owner)
+        for key in dict.fromkeys(map(_comparable_name, (profile.name, *profile.aliases))):
             other = found.setdefault(key, profile)
             if other is not profile:
                 raise UsageError(f"device {key!r} is both {other.title} and {profile.title} of {owner}", code="IRS602")
 
 
-def _load(entry: Traversable, owner: str) -> DeviceProfile:
+def _read_entry(entry: Traversable, owner: str) -> DeviceProfile:
     where = f"{owner}:{entry.name}"
     try:
         return parse_profile(json.loads(entry.read_text(encoding="utf-8")), where)
@@ -118,7 +118,7 @@ def _load(entry: Traversable, owner: str) -> DeviceProfile:
         raise UsageError(f"is not JSON: {error}", code="IRS421", where=where) from error
 
 
-def _key(text: str) -> str:
+def _comparable_name(text: str) -> str:
     """How names are compared: "NVIDIA GeForce RTX 3090" and "rtx3090" are the same."""
     key = "".join(letter for letter in text.lower() if letter.isalnum())
     for word in ("nvidia", "geforce"):

@@ -26,7 +26,7 @@ MAX_SYMBOLS = 6
 
 def sample_points(symbols: Iterable[Atom]) -> list[Point]:
     """One corner of what is possible, then pairs of a near and a far point: all symbols together, and one by one."""
-    ordered = sorted(symbols, key=_rank)
+    ordered = sorted(symbols, key=_rank_of_atom)
     groups = [ordered, *([symbol] for symbol in ordered[:MAX_SYMBOLS] if len(ordered) > 1)]
     points = [_point(ordered, [], 0)]
     for group in groups:
@@ -34,7 +34,7 @@ def sample_points(symbols: Iterable[Atom]) -> list[Point]:
     return points
 
 
-def _rank(atom: Atom) -> tuple[str, int]:
+def _rank_of_atom(atom: Atom) -> tuple[str, int]:
     return atom.rank
 
 
@@ -211,7 +211,7 @@ def refine(poly: Raw, found: Interval) -> Interval:
         return found
     values = sample(poly.items(), sample_points({leaf for mono in poly for atom in mono for leaf in atom.leaves or (atom,)}))
     mirrored = None if values is None else tuple(-value for value in values)
-    return _raised(poly, found[0], values), negate((_raised(_scaled(poly, -1), negate(found)[0], mirrored), None))[1]
+    return _raised(poly, found[0], values), negate((_raised(_raw_scaled(poly, -1), negate(found)[0], mirrored), None))[1]
 
 
 def _raised(poly: Raw, lo: int | None, values: tuple[int, ...] | None) -> int | None:
@@ -247,7 +247,7 @@ class _Search:
                 break
             self._work -= len(poly)
             spend(10 * len(poly), "bounds of a formula of sizes")
-            cofactor, rest = _split(poly, atom)
+            cofactor, rest = _split_by_atom(poly, atom)
             sign = self._sign(cofactor)
             for alternatives in _replacements(atom, sign):
                 limit = least([self._replaced(cofactor, rest, value, divisor) for value, divisor in alternatives])
@@ -267,7 +267,7 @@ class _Search:
         low = self.lower(poly)
         if low is not None and low >= 0:
             return 1
-        low = self.lower(_scaled(poly, -1))
+        low = self.lower(_raw_scaled(poly, -1))
         return -1 if low is not None and low >= 0 else 0
 
     def _interval(self, poly: Raw) -> Interval:
@@ -288,7 +288,7 @@ class _Search:
         scale = raw(divisor)
         if len(cofactor) * len(value) + len(rest) * len(scale) > SEARCH_TERMS:
             return None
-        low = self.lower(_sum(_product(cofactor, value), 0, rest if divisor == 1 else _product(rest, scale)))
+        low = self.lower(_add_raw(_raw_product(cofactor, value), 0, rest if divisor == 1 else _raw_product(rest, scale)))
         if low is None or divisor == 1:
             return low
         smallest, largest = interval_of(divisor)
@@ -321,15 +321,15 @@ def _division_replacements(atom: Atom, sign: int) -> list[tuple[Raw, Dim]]:
     if (interval_of(under)[0] or 0) < 1:
         return []
     if atom.kind == "floordiv":
-        return [(_sum(raw(over), 1, _scaled(raw(under), -1)) if sign > 0 else raw(over), under)]
+        return [(_add_raw(raw(over), 1, _raw_scaled(raw(under), -1)) if sign > 0 else raw(over), under)]
     if sign > 0:
         return []
     smallest = interval_of(over)[0]
-    largest = (_sum(raw(under), -1), 1)
+    largest = (_add_raw(raw(under), -1), 1)
     return [largest] if smallest is None or smallest < 0 else [largest, (raw(over), 1)]
 
 
-def _sum(poly: Raw, constant: int, *others: Raw) -> Raw:
+def _add_raw(poly: Raw, constant: int, *others: Raw) -> Raw:
     """Add a constant and other polynomials in place to a polynomial that is not shared."""
     _accumulate(poly, (), constant)
     for other in others:
@@ -350,7 +350,7 @@ def raw(dim: Dim) -> Raw:
     return {mono.atoms: coeff for mono, coeff in dim.terms}
 
 
-def _scaled(poly: Raw, scale: int) -> Raw:
+def _raw_scaled(poly: Raw, scale: int) -> Raw:
     return {mono: coeff * scale for mono, coeff in poly.items()}
 
 
@@ -362,16 +362,16 @@ def _accumulate(poly: Raw, mono: Factors, coeff: int) -> None:
         poly.pop(mono, None)
 
 
-def _product(a: Raw, b: Raw) -> Raw:
+def _raw_product(a: Raw, b: Raw) -> Raw:
     result: Raw = {}
     for left, coeff in a.items():
         for right, other in b.items():
-            mono = tuple(sorted(left + right, key=_rank)) if left and right else left or right
+            mono = tuple(sorted(left + right, key=_rank_of_atom)) if left and right else left or right
             _accumulate(result, mono, coeff * other)
     return result
 
 
-def _split(poly: Raw, atom: Atom) -> tuple[Raw, Raw]:
+def _split_by_atom(poly: Raw, atom: Atom) -> tuple[Raw, Raw]:
     """A and B of poly = atom * A + B."""
     cofactor: Raw = {}
     rest: Raw = {}
@@ -448,10 +448,10 @@ def atom_text(kind: Kind, name: str, args: tuple[Dim, ...]) -> str:
         return f"?{name}"
     if kind in ("max", "min"):
         return f"{kind}({', '.join(str(arg) for arg in args)})"
-    return f"{_operand(args[0])}{'//' if kind == 'floordiv' else '%'}{_operand(args[1])}"
+    return f"{_factor_text(args[0])}{'//' if kind == 'floordiv' else '%'}{_factor_text(args[1])}"
 
 
-def _operand(dim: Dim) -> str:
+def _factor_text(dim: Dim) -> str:
     if isinstance(dim, int):
         return str(dim) if dim >= 0 else f"({dim})"
     mono, coeff = dim.terms[0]
@@ -619,7 +619,7 @@ class SymDim:
 
     def __add__(self, other: Dim) -> Dim:
         if not isinstance(other, SymDim):
-            number = _number(other)
+            number = _as_integer(other)
             return NotImplemented if number is None else _add_number(self.terms, number)
         total = dict(self.terms)
         for mono, coeff in other.terms:
@@ -636,7 +636,7 @@ class SymDim:
 
     def __sub__(self, other: Dim) -> Dim:
         if not isinstance(other, SymDim):
-            number = _number(other)
+            number = _as_integer(other)
             return NotImplemented if number is None else _add_number(self.terms, -number)
         if other is self:
             return 0
@@ -646,13 +646,13 @@ class SymDim:
         return from_terms(total)
 
     def __rsub__(self, other: Dim) -> Dim:
-        number = _number(other)
+        number = _as_integer(other)
         return NotImplemented if number is None else -self + number
 
     def __mul__(self, other: Dim) -> Dim:
         if isinstance(other, SymDim):
             return _multiply(self, other)
-        number = _number(other)
+        number = _as_integer(other)
         if number is None:
             return NotImplemented
         if number == 0 or number == 1:
@@ -662,7 +662,7 @@ class SymDim:
     __rmul__ = __mul__
 
     def __pow__(self, exponent: int) -> Dim:
-        number = _number(exponent)
+        number = _as_integer(exponent)
         if number is None:
             return NotImplemented
         if not 0 <= number <= MAX_DEGREE:
@@ -673,16 +673,16 @@ class SymDim:
         return result
 
     def __floordiv__(self, other: Dim) -> Dim:
-        return _DIVISION["//"](self, other) if isinstance(other, SymDim) or _number(other) is not None else NotImplemented
+        return _DIVISION["//"](self, other) if isinstance(other, SymDim) or _as_integer(other) is not None else NotImplemented
 
     def __rfloordiv__(self, other: Dim) -> Dim:
-        return NotImplemented if _number(other) is None else _DIVISION["//"](other, self)
+        return NotImplemented if _as_integer(other) is None else _DIVISION["//"](other, self)
 
     def __mod__(self, other: Dim) -> Dim:
-        return _DIVISION["%"](self, other) if isinstance(other, SymDim) or _number(other) is not None else NotImplemented
+        return _DIVISION["%"](self, other) if isinstance(other, SymDim) or _as_integer(other) is not None else NotImplemented
 
     def __rmod__(self, other: Dim) -> Dim:
-        return NotImplemented if _number(other) is None else _DIVISION["%"](other, self)
+        return NotImplemented if _as_integer(other) is None else _DIVISION["%"](other, self)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"whether {self} is zero cannot be known; ask dims.equal(size, 0), which may answer None")
@@ -741,7 +741,7 @@ def define_division(floordiv: Callable[[Dim, Dim], Dim], mod: Callable[[Dim, Dim
     _DIVISION.update({"//": floordiv, "%": mod})
 
 
-def _number(value: object) -> int | None:
+def _as_integer(value: object) -> int | None:
     """An integer from anything that is one (bool, numpy integers); None for other types."""
     if type(value) is int:
         return value

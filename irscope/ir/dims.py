@@ -42,6 +42,7 @@ __all__ = [
     "equal",
     "exact_div",
     "floordiv",
+    "int_or_zero",
     "less",
     "less_equal",
     "mod",
@@ -68,6 +69,11 @@ def product(dims: Iterable[Dim]) -> Dim:
         else:
             number *= dim
     return formula * as_dim(number)
+
+
+def int_or_zero(size: Dim | None) -> int:
+    """The size where it is a number; nothing where it is a formula or unknown, for sums of what is known."""
+    return size if isinstance(size, int) else 0
 
 
 def ratio(a: Dim, b: Dim) -> Fraction | None:
@@ -280,7 +286,7 @@ class _Reader:
         if opened.mark not in _EXTREMES and len(args) != (1 if opened.mark in _ROUNDINGS else 2):
             wanted = "one argument" if opened.mark in _ROUNDINGS else "two arguments"
             self._fail(opened.column, f"{opened.mark} takes {wanted}, not {len(args)}")
-        self._push(self._guarded(opened.column, partial(_call, opened.mark, args)), opened.column)
+        self._push(self._guarded(opened.column, partial(_called_function, opened.mark, args)), opened.column)
 
     def _reduce(self, strength: int) -> None:
         while self._pending and self._pending[-1].strength >= strength:
@@ -334,7 +340,7 @@ class _Reader:
         raise UsageError(f"cannot read the dimension, column {column + 1}: {what}\n  {shown}\n  {caret}", code="IRS621")
 
 
-def _call(name: str, args: list[_Ratio]) -> _Ratio:
+def _called_function(name: str, args: list[_Ratio]) -> _Ratio:
     if name in _ROUNDINGS:
         return _Ratio(_ROUNDINGS[name](args[0].over, args[0].under))
     whole = [arg.whole() for arg in args]

@@ -622,7 +622,7 @@ class Graph:
         for value in values:
             if value is not None:
                 _add_user(value, node)
-        _count(node.graph or self, Facet.TOPOLOGY)
+        _note_change(node.graph or self, Facet.TOPOLOGY)
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Make everything that reads or returns `old` read or return `new` instead."""
@@ -635,11 +635,11 @@ class Graph:
                 user._outputs = tuple([new if value is old else value for value in user._outputs])
             _add_user(new, user, count)
         _set_users(old, None)
-        _count(old.graph or self, Facet.TOPOLOGY)
+        _note_change(old.graph or self, Facet.TOPOLOGY)
 
     def set_op(self, node: Node, op: str) -> None:
         _set_op(node, sys.intern(op))
-        _count(node.graph or self, Facet.TOPOLOGY)
+        _note_change(node.graph or self, Facet.TOPOLOGY)
 
     def set_attr(self, node: Node, key: str, value: Attr) -> None:
         self.set_attrs(node, {**node.attrs, key: value})
@@ -650,24 +650,24 @@ class Graph:
     def set_attrs(self, node: Node, attrs: Mapping[str, Attr]) -> None:
         """Give `node` these attributes and no others."""
         _set_attrs(node, MappingProxyType({**attrs}) if attrs else NO_ATTRS)
-        _count(node.graph or self, Facet.ATTRS)
+        _note_change(node.graph or self, Facet.ATTRS)
 
     def set_type(self, value: Value, type_: Type) -> None:
         if value.type is not type_:
             _set_type(value, type_)
-            _count(value.graph or self, Facet.TYPES if value.node is not None else Facet.DECLARED)
+            _note_change(value.graph or self, Facet.TYPES if value.node is not None else Facet.DECLARED)
 
     def set_role(self, value: Value, role: Role) -> None:
         if value.role is not role:
             _set_role(value, role)
-            _count(value.graph or self, Facet.DECLARED)
+            _note_change(value.graph or self, Facet.DECLARED)
 
     def set_data(self, weight: Value, data: Payload) -> None:
         self._data[weight] = data
 
     def rename(self, value: Value, name: str | None) -> None:
         _set_name(value, name)
-        _count(value.graph or self, Facet.NAMES)
+        _note_change(value.graph or self, Facet.NAMES)
 
 
 def _read_only(attrs: Mapping[str, Attr]) -> Mapping[str, Attr]:
@@ -675,7 +675,7 @@ def _read_only(attrs: Mapping[str, Attr]) -> Mapping[str, Attr]:
     return attrs if type(attrs) is MappingProxyType else MappingProxyType(attrs)
 
 
-def _count(graph: Graph, facet: Facet) -> None:
+def _note_change(graph: Graph, facet: Facet) -> None:
     """Note a change, where the value or node stands: a method may have been called on another body of the program."""
     graph.versions[facet] += 1
 
@@ -686,7 +686,7 @@ def _place_write(field: str) -> Callable[[Graph, Node, Any], None]:
 
     def writing(graph: Graph, node: Node, to: Any) -> None:
         write(node, to)
-        _count(graph, Facet.TOPOLOGY)
+        _note_change(graph, Facet.TOPOLOGY)
 
     return writing
 

@@ -200,7 +200,7 @@ class PlaceReader:
             if _COMPONENT.fullmatch(component) is None:
                 raise TextProblem(f"{component!r} is no part of a scope; a call is written name#1, a hash inside a name ~2", at)
             try:
-                scope = scope.child(*_named(component))
+                scope = scope.child(*_scope_named(component))
             except ValueError:
                 raise TextProblem("the number of this call is too large", at) from None
         self._scopes[token] = scope
@@ -242,7 +242,7 @@ class PlaceReader:
         return loc, end
 
 
-def _named(component: str) -> tuple[str, str, int]:
+def _scope_named(component: str) -> tuple[str, str, int]:
     name, call = scope_component(component)
     return name, "", call
 

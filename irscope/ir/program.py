@@ -229,7 +229,7 @@ def mentions(program: Program) -> Mentions:
         if isinstance(item, SymDim):
             dims[item] = None
             continue
-        for tensor in _tensors(item):
+        for tensor in _tensors_within(item):
             tensors[tensor] = None
             strides = tensor.layout if isinstance(tensor.layout, tuple) else ()
             dims.update([(size, None) for size in (*(tensor.shape or ()), *strides) if isinstance(size, SymDim)])
@@ -265,7 +265,7 @@ def _parts(attr: Attr) -> list[Type | SymDim]:
     return found
 
 
-def _tensors(type_: Type) -> list[TensorType]:
+def _tensors_within(type_: Type) -> list[TensorType]:
     """The tensor types that a type consists of."""
     found: list[TensorType] = []
     todo = [type_]

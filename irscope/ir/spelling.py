@@ -348,7 +348,7 @@ class TypeReader:
         if not inner:
             return ()
         sizes: list[Dim] = []
-        for part in _split(inner):
+        for part in _split_at_commas(inner):
             sizes.append(self.dim(part, at))
             at += len(part) + 1
         return tuple(sizes)
@@ -411,7 +411,7 @@ def dtype_named(name: str, at: int) -> DType:
     return dtype
 
 
-def _split(inner: str) -> list[str]:
+def _split_at_commas(inner: str) -> list[str]:
     """Parts between commas that are not inside parentheses."""
     if "(" not in inner:
         return inner.split(",")

@@ -111,7 +111,7 @@ def unpack_codes(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.ND
     return made.reshape(-1)[:count]
 
 
-def encode(values: Sequence[bool | int | float | complex], dtype: DType) -> bytes:
+def encode_elements(values: Sequence[bool | int | float | complex], dtype: DType) -> bytes:
     """Numbers as packed elements of a type, rounded to the nearest that it has."""
     bits = dtype.bits or 8
     if dtype.kind is DTypeKind.COMPLEX:

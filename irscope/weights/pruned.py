@@ -17,7 +17,7 @@ from irscope.ir.dtypes import DType
 from irscope.weights.elements import pattern_values
 from irscope.weights.scan import Pool, Tick
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Stored, decode
+from irscope.weights.tensors import Stored, decode_elements
 from irscope.weights.window import Window
 
 PRUNED = (0.5, 0.75, 0.9)
@@ -248,7 +248,7 @@ def _magnitudes(raw: npt.NDArray[np.uint8], dtype: DType, count: int) -> _Some:
         bits = np.abs(pattern_values(dtype)[present].astype(np.float32)).view(np.uint32)
         finite = bits < _INFINITE
         return _Some(bits[finite], codes[present][finite])
-    bits = np.abs(decode(raw, dtype, count).astype(np.float32)).view(np.uint32)
+    bits = np.abs(decode_elements(raw, dtype, count).astype(np.float32)).view(np.uint32)
     return _Some(bits if int(bits.max(initial=0)) < _INFINITE else bits[bits < _INFINITE], None)
 
 
@@ -310,9 +310,9 @@ class Grouping:
 def grouped(jobs: Sequence[Grouping], files: WeightFiles, threads: int = 0, tick: Tick | None = None) -> list[Grouped | str]:
     """For each tensor, or why it cannot be read."""
     results: list[Grouped | str] = [Grouped() if job.inner else "the axis that is summed over is no multiple of 4" for job in jobs]
-    pieces = list(_pieces(jobs))
+    pieces = list(_stretches_of_groups(jobs))
     with Pool(threads, sum(job.tensor.bytes for job in jobs if job.inner), "groups of four", tick) as pool:
-        calls = (_call(jobs[index], start, stop, files, pool) for index, start, stop in pieces)
+        calls = (_measuring_job(jobs[index], start, stop, files, pool) for index, start, stop in pieces)
         for (index, _, _), made in zip(pieces, pool.map(calls), strict=True):
             held = results[index]
             if isinstance(made, str):
@@ -322,7 +322,7 @@ def grouped(jobs: Sequence[Grouping], files: WeightFiles, threads: int = 0, tick
     return results
 
 
-def _pieces(jobs: Sequence[Grouping]) -> Iterator[tuple[int, int, int]]:
+def _stretches_of_groups(jobs: Sequence[Grouping]) -> Iterator[tuple[int, int, int]]:
     for index, job in enumerate(jobs):
         if job.inner:
             step = max(1, _LARGEST // (4 * job.inner)) * 4 * job.inner
@@ -330,7 +330,7 @@ def _pieces(jobs: Sequence[Grouping]) -> Iterator[tuple[int, int, int]]:
                 yield index, start, min(start + step, job.tensor.count)
 
 
-def _call(job: Grouping, start: int, stop: int, files: WeightFiles, pool: Pool) -> Callable[[], Grouped | str]:
+def _measuring_job(job: Grouping, start: int, stop: int, files: WeightFiles, pool: Pool) -> Callable[[], Grouped | str]:
     def run() -> Grouped | str:
         tensor, window, found = job.tensor, Window(files, 0.0, False), Grouped()
         step = max(1, _GROUPS_STEP // (4 * job.inner)) * 4 * job.inner
@@ -341,15 +341,15 @@ def _call(job: Grouping, start: int, stop: int, files: WeightFiles, pool: Pool) 
             except Unreadable as problem:
                 return str(problem)
             with np.errstate(all="ignore"):
-                values = decode(raw, tensor.dtype, last - first).astype(np.float32)
-                _measure(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).reshape(-1, 4, job.inner), found)
+                values = decode_elements(raw, tensor.dtype, last - first).astype(np.float32)
+                _count_groups(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).reshape(-1, 4, job.inner), found)
             pool.advance((last - first) * tensor.bytes // tensor.count)
         return found
 
     return run
 
 
-def _measure(values: npt.NDArray[np.float32], found: Grouped) -> None:
+def _count_groups(values: npt.NDArray[np.float32], found: Grouped) -> None:
     size = np.abs(values)
     one, two, three, four = (size[:, place] for place in range(4))
     low, high, less, more = np.minimum(one, two), np.maximum(one, two), np.minimum(three, four), np.maximum(three, four)

@@ -137,7 +137,7 @@ def measure_rounding(rows: Array32, absmax: float, noise: Noise) -> None:
         CHANNEL: (rows, np.abs(rows).max(axis=1, keepdims=True)),
     }
     for granularity, group in _GROUPS.items():
-        grouped = _grouped(rows, group)
+        grouped = _rows_in_groups(rows, group)
         scaled[granularity] = (grouped, np.abs(grouped).max(axis=1, keepdims=True))
     for place, choice in enumerate(CHOICES):
         values, largest = scaled[choice.granularity]
@@ -158,7 +158,7 @@ def _scales(form: Format, largest: Any) -> Any:
     return np.where(scale > 0, scale, np.float32(1.0)).astype(np.float32)
 
 
-def _grouped(rows: Array32, group: int) -> Array32:
+def _rows_in_groups(rows: Array32, group: int) -> Array32:
     """Rows cut into groups; the last group of a row is filled up with zeros, which are never wrong."""
     count, row = rows.shape
     short = -row % group

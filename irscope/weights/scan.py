@@ -17,7 +17,7 @@ import numpy as np
 from irscope.weights.elements import WIDE, Floats, is_narrow, packed_bytes
 from irscope.weights.result import OUTLIER, Spectrum, TensorStatistics, Unread, element_counts, narrow_statistics, wide_shape
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Stored, Structure, decode
+from irscope.weights.tensors import Stored, Structure, decode_elements
 from irscope.weights.window import Part, Window
 
 Tick: TypeAlias = Callable[[int, int, str], None]
@@ -141,7 +141,7 @@ def scan(
 
     def measure(pieces: list[_Piece]) -> list[Part | None]:
         with np.errstate(all="ignore"):
-            return [_measure(tasks[piece.index], piece, window(), pool.advance) for piece in pieces]
+            return [_window_sums(tasks[piece.index], piece, window(), pool.advance) for piece in pieces]
 
     total = sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored))
     parts: dict[int, Part] = {}
@@ -192,7 +192,7 @@ def _batches(tasks: Sequence[_Task | None]) -> Iterator[list[_Piece]]:
         yield batch
 
 
-def _measure(task: _Task | None, piece: _Piece, window: Window, advance: Callable[[int], None]) -> Part | None:
+def _window_sums(task: _Task | None, piece: _Piece, window: Window, advance: Callable[[int], None]) -> Part | None:
     """The windows of a piece; None where they cannot be read."""
     assert task is not None
     tensor, part = task.tensor, Part()
@@ -352,7 +352,7 @@ def spectrum(tensor: Stored, made: TensorStatistics, window: Window, iterations:
         product = np.zeros(row)
         for start in range(0, tensor.count, tensor.window):
             stop = min(start + tensor.window, tensor.count)
-            rows = decode(window.raw(tensor, start, stop), tensor.dtype, stop - start).reshape(-1, row).astype(np.float64)
+            rows = decode_elements(window.raw(tensor, start, stop), tensor.dtype, stop - start).reshape(-1, row).astype(np.float64)
             # In units of the largest element, so that squares of large or tiny ones stay in range.
             rows /= largest
             product += (rows @ vector) @ rows
@@ -364,7 +364,7 @@ def spectrum(tensor: Stored, made: TensorStatistics, window: Window, iterations:
     if not norm:
         return Spectrum(0.0, 0.0, 0.0, steps, made.l2)
     l2 = made.l2
-    return Spectrum(norm, residual, (l2 / norm) ** 2, steps, max(norm, min(l2, norm * _above(residual, row, depth) * _ROUNDING)))
+    return Spectrum(norm, residual, (l2 / norm) ** 2, steps, max(norm, min(l2, norm * _may_exceed(residual, row, depth) * _ROUNDING)))
 
 
 def _lanczos(gram: Callable[[Floats], Floats], size: int, iterations: int) -> tuple[float, float, int, int]:
@@ -402,7 +402,7 @@ def _lanczos(gram: Callable[[Floats], Floats], size: int, iterations: int) -> tu
     return square, residual, steps, min(steps, room)
 
 
-def _above(residual: float, size: int, depth: int) -> float:
+def _may_exceed(residual: float, size: int, depth: int) -> float:
     """How many times larger than what was found the largest singular value may be.
 
     After convergence the residual bounds it. Before, the bound of Kuczynski and Wozniakowski (SIAM J. Matrix Anal. Appl. 13, 1992,
@@ -432,7 +432,7 @@ def duplicates(
             by_fingerprint.setdefault(key, []).append(index)
     groups: list[list[int]] = []
     candidates = [group for group in by_fingerprint.values() if len(group) > 1]
-    total = sum(_bytes(tensors, group) for group in candidates)
+    total = sum(_bytes_of_group(tensors, group) for group in candidates)
     with Pool(1, total, "duplicates", tick) as pool:
         for group in candidates:
             first = found[group[0]]
@@ -444,7 +444,7 @@ def duplicates(
     return sorted(group for group in groups if len(group) > 1)
 
 
-def _bytes(tensors: Sequence[Stored | Unread], group: list[int]) -> int:
+def _bytes_of_group(tensors: Sequence[Stored | Unread], group: list[int]) -> int:
     return sum(tensor.bytes for index in group if isinstance(tensor := tensors[index], Stored))
 
 
@@ -453,7 +453,7 @@ def _classes(group: list[int], tensors: Sequence[Stored | Unread], files: Weight
     classes: list[list[int]] = []
     for index in group:
         for known in classes:
-            if _equal(tensors[known[0]], tensors[index], files, pool):
+            if _same_bytes(tensors[known[0]], tensors[index], files, pool):
                 known.append(index)
                 break
         else:
@@ -461,7 +461,7 @@ def _classes(group: list[int], tensors: Sequence[Stored | Unread], files: Weight
     return classes
 
 
-def _equal(one: Stored | Unread, other: Stored | Unread, files: WeightFiles, pool: Pool) -> bool:
+def _same_bytes(one: Stored | Unread, other: Stored | Unread, files: WeightFiles, pool: Pool) -> bool:
     if not isinstance(one, Stored) or not isinstance(other, Stored) or one.bytes != other.bytes:
         return False
     if one.source == other.source:

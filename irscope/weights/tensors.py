@@ -14,7 +14,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
 from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType
-from irscope.weights.elements import PARTS, WIDE, Array, encode, is_narrow, is_readable, packed_bytes, pattern_values, unpack_codes
+from irscope.weights.elements import PARTS, WIDE, Array, encode_elements, is_narrow, is_readable, packed_bytes, pattern_values, unpack_codes
 from irscope.weights.source import Bytes, Unreadable, WeightFiles
 
 WINDOW = 1 << 21
@@ -82,7 +82,7 @@ def stored_tensor(value: Value, files: WeightFiles) -> Stored:
         return _from_literal(data, type_, shape)
     if isinstance(type_.layout, tuple):
         return _strided(type_, shape, data, files)
-    return _plain(type_.dtype, shape, shape, data, files)
+    return _contiguous(type_.dtype, shape, shape, data, files)
 
 
 def _plain_shape(type_: TensorType) -> tuple[int, ...]:
@@ -94,17 +94,17 @@ def _plain_shape(type_: TensorType) -> tuple[int, ...]:
     return shape
 
 
-def _plain(
+def _contiguous(
     dtype: DType, stored: tuple[int, ...], shape: tuple[int, ...], data: Payload | None, files: WeightFiles, *, swapped: bool = False
 ) -> Stored:
     wanted = (math.prod(shape) * (dtype.bits or 8) + 7) // 8
     source = files.find(data)
     if source.length < wanted:
         raise Unreadable(f"its type needs {wanted:,} bytes, there are {source.length:,}")
-    return _made(dtype, math.prod(shape), source, axes_of(stored), swapped)
+    return _stored_parts(dtype, math.prod(shape), source, axes_of(stored), swapped)
 
 
-def _made(dtype: DType, count: int, source: Bytes, axes: Axes | None, swapped: bool = False) -> Stored:
+def _stored_parts(dtype: DType, count: int, source: Bytes, axes: Axes | None, swapped: bool = False) -> Stored:
     """Complex numbers are read as twice as many real ones, without rows and columns."""
     part = PARTS.get(dtype)
     return Stored(dtype, count, source, axes, swapped) if part is None else Stored(part, 2 * count, source)
@@ -117,10 +117,10 @@ def _from_literal(data: Literal, type_: TensorType, shape: tuple[int, ...]) -> S
     if len(values) != count:
         raise Unreadable(f"its type needs {count:,} values, there are {len(values):,}")
     try:
-        raw = encode([value for value in values if not isinstance(value, str)], type_.dtype)
+        raw = encode_elements([value for value in values if not isinstance(value, str)], type_.dtype)
     except (OverflowError, ValueError, TypeError):
         raise Unreadable(f"its values are no numbers of type {type_.dtype}") from None
-    return _made(type_.dtype, count, Bytes(len(raw), raw), axes_of(shape))
+    return _stored_parts(type_.dtype, count, Bytes(len(raw), raw), axes_of(shape))
 
 
 def _strided(type_: TensorType, shape: tuple[int, ...], data: Payload | None, files: WeightFiles) -> Stored:
@@ -139,7 +139,7 @@ def _strided(type_: TensorType, shape: tuple[int, ...], data: Payload | None, fi
     if dense:
         stored = tuple(shape[axis] for axis in order)
         swapped = order[:2] == [1, 0]
-        made = _plain(type_.dtype, stored, shape, data, files, swapped=swapped)
+        made = _contiguous(type_.dtype, stored, shape, data, files, swapped=swapped)
         keeps_axes = order[:2] in ([0, 1], [1, 0]) and not (swapped and len(shape) > 2)
         return made if keeps_axes else Stored(made.dtype, made.count, made.source)
     return _gathered(type_.dtype, shape, strides, data, files)
@@ -161,7 +161,7 @@ def _gathered(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], da
     items = np.frombuffer(raw, np.dtype(f"V{size}"))
     view = np.lib.stride_tricks.as_strided(items, shape, tuple(stride * size for stride in strides), writeable=False)
     packed = view.tobytes()
-    return _made(dtype, math.prod(shape), Bytes(len(packed), packed), axes_of(shape))
+    return _stored_parts(dtype, math.prod(shape), Bytes(len(packed), packed), axes_of(shape))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ def read_all(tensor: Stored, files: WeightFiles) -> Array:
     raw = np.empty(tensor.bytes, np.uint8)
     if tensor.count:
         files.read_into(tensor.source, 0, raw.data)
-    return decode(raw, tensor.dtype, tensor.count)
+    return decode_elements(raw, tensor.dtype, tensor.count)
 
 
-def decode(raw: Array, dtype: DType, count: int) -> Array:
+def decode_elements(raw: Array, dtype: DType, count: int) -> Array:
     """Packed elements as numbers: float32 for types of at most 16 bits."""
     if not is_narrow(dtype):
         return raw.view(WIDE[dtype])
@@ -319,7 +319,7 @@ class _Rows:
         size = self.held * bits // 8
         raw = np.empty((last - first) * size, np.uint8)
         self.files.read_into(self.tensor.source, first * size, raw.data)
-        codes = decode(raw, self.tensor.codes, (last - first) * self.held).reshape(last - first, self.held)[:, : self.row]
+        codes = decode_elements(raw, self.tensor.codes, (last - first) * self.held).reshape(last - first, self.held)[:, : self.row]
         shape = (last - first, *self.tensor.shape[1:])
         values = codes.astype(np.float32).reshape(shape)
         values -= self._slices(self.tensor.zero, first, last)

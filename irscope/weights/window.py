@@ -129,12 +129,12 @@ def moments_of(values: Floats, spare: Floats, low: float, high: float, absolute:
     if scale:
         np.ldexp(values, -scale, out=values)
     square = spare[:count]
-    first = _total(values)
+    first = _sum_by_product(values)
     if low >= 0 or high <= 0:
         absolute = abs(first)
     elif absolute is None or scale:
         np.abs(values, out=square)
-        absolute = _total(square)
+        absolute = _sum_by_product(square)
     np.multiply(values, values, out=square)
     squares = _dot(values, values)
     mean = first / count
@@ -142,7 +142,7 @@ def moments_of(values: Floats, spare: Floats, low: float, high: float, absolute:
         # The deviations are small beside the mean: sums of plain powers would lose them.
         np.subtract(values, mean, out=values)
         np.multiply(values, values, out=square)
-        made = _central(count, mean, _total(values), _dot(values, values), _dot(values, square), _dot(square, square))
+        made = _central(count, mean, _sum_by_product(values), _dot(values, values), _dot(values, square), _dot(square, square))
     else:
         made = _central(count, 0.0, first, squares, _dot(values, square), _dot(square, square))
     made.absolute, made.squares, made.low, made.high, made.scale = absolute, squares, low, high, scale
@@ -166,7 +166,7 @@ def _central(count: int, shift: float, s1: float, s2: float, s3: float, s4: floa
 _ONES = np.ones(_ROW)
 
 
-def _total(a: Floats) -> float:
+def _sum_by_product(a: Floats) -> float:
     """Sum of all elements: a product with ones, which is faster than adding."""
     count = len(a)
     if count <= _ROW:
@@ -218,12 +218,12 @@ class Part:
         self.zeros += other.zeros
         self.near_zeros += other.near_zeros
         self.groups += other.groups
-        self.words = _sum(self.words, other.words)
-        self.codes = _sum(self.codes, other.codes)
+        self.words = _added_counts(self.words, other.words)
+        self.codes = _added_counts(self.codes, other.codes)
         self.extremes += other.extremes
 
 
-def _sum(one: Counts | None, other: Counts | None) -> Counts | None:
+def _added_counts(one: Counts | None, other: Counts | None) -> Counts | None:
     if one is None or other is None:
         return other if one is None else one
     one += other

@@ -13,7 +13,7 @@ from irscope.passes.advice import running, stored
 from irscope.passes.advice.finding import SOURCES, Enquiry, Finding, Source, load_plugins
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.liveness import Liveness
-from irscope.passes.sizes import CONVENTION, at_least, plain, scale
+from irscope.passes.sizes import CONVENTION, at_least, dim_cell, scale
 from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -117,7 +117,7 @@ class Advise(Analysis[AdviceList]):
             else:
                 found += self._asked(source, ask, result, ctx)
         result.wholes = self._wholes(ask, ctx)
-        ranked = [Ranked(source, finding, _share(finding, result.wholes)) for source, finding in found]
+        ranked = [Ranked(source, finding, _largest_share(finding, result.wholes)) for source, finding in found]
         result.ranked = sorted(ranked, key=lambda one: -one.share)
         return result
 
@@ -170,7 +170,7 @@ class Advise(Analysis[AdviceList]):
                 "findings_count": len(result.ranked),
                 "device": result.device,
                 "weight_bytes": at_least(wholes["weights"], count_parameters(ctx.program).is_complete()),
-                "activation_peak_bytes": _cell(wholes["activations"]),
+                "activation_peak_bytes": _advice_cell(wholes["activations"]),
                 "least_seconds": at_least(wholes["seconds"], not ctx.get(NodeCosts()).missing, Provenance.MODELLED),
             },
             units={"findings_count": Kind.COUNT},
@@ -187,7 +187,7 @@ class Advise(Analysis[AdviceList]):
             for rank, one in listed
         ]
         found = [(rank, one.finding) for rank, one in listed]
-        saved = [(rank, _cell(one.memory), one.seconds, _cell(one.flops), _cell(one.moved)) for rank, one in found]
+        saved = [(rank, _advice_cell(one.memory), one.seconds, _advice_cell(one.flops), _advice_cell(one.moved)) for rank, one in found]
         evidence = [(rank, piece) for rank, one in found for piece in (*one.evidence.split("; "), *_where(one))]
         return [
             Table.of(what, ["rank:index", "topic:text", "what:text", "share:ratio", "sure:text", "results:text"], "findings"),
@@ -196,8 +196,8 @@ class Advise(Analysis[AdviceList]):
         ]
 
 
-def _cell(number: Dim | float | None) -> int | float | str | None:
-    return number if isinstance(number, float) else plain(number)
+def _advice_cell(number: Dim | float | None) -> int | float | str | None:
+    return number if isinstance(number, float) else dim_cell(number)
 
 
 def _where(finding: Finding) -> Iterator[str]:
@@ -207,21 +207,21 @@ def _where(finding: Finding) -> Iterator[str]:
             yield f"{kind}: {', '.join(one.name or '?' for one in found[:_NAMED])}{more}"
 
 
-def _share(finding: Finding, wholes: dict[str, Dim | float | None]) -> float:
+def _largest_share(finding: Finding, wholes: dict[str, Dim | float | None]) -> float:
     """The largest share that a finding saves of anything; sizes that are open are taken to be typical."""
     weights, activations = wholes["weights"], wholes["activations"]
-    held = _number(weights) + _number(activations)
-    shares = [_number(finding.memory) / held if held else 0.0]
+    held = _for_ranking(weights) + _for_ranking(activations)
+    shares = [_for_ranking(finding.memory) / held if held else 0.0]
     if finding.seconds is not None:
-        whole = _number(wholes["seconds"])
+        whole = _for_ranking(wholes["seconds"])
         shares.append(finding.seconds / whole if whole else 0.0)
     else:
         for saved, of in ((finding.flops, wholes["flops"]), (finding.moved, wholes["moved"])):
-            shares.append(_number(saved) / _number(of) if _number(of) else 0.0)
+            shares.append(_for_ranking(saved) / _for_ranking(of) if _for_ranking(of) else 0.0)
     return min(1.0, max(0.0, *shares))
 
 
-def _number(value: Dim | float | None) -> float:
+def _for_ranking(value: Dim | float | None) -> float:
     if value is None:
         return 0.0
     return float(value) if isinstance(value, int | float) else float(scale(value))

@@ -20,7 +20,7 @@ from irscope.passes.fusion import Fusion, Group
 from irscope.passes.lifetimes.changes import NARROW
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import plain
+from irscope.passes.sizes import dim_cell
 from irscope.report.units import Kind, humanise
 
 _COPIES = (OpRole.LAYS_OUT, OpRole.RETURNS_OPERAND)
@@ -29,7 +29,7 @@ _CASTS = (OpRole.CONVERT, OpRole.CONVERT_LIKE)
 
 def shown(number: Dim | float | None, kind: Kind = Kind.BYTES) -> str:
     """A number in a sentence."""
-    return humanise(plain(number) if not isinstance(number, float) else number, kind)
+    return humanise(dim_cell(number) if not isinstance(number, float) else number, kind)
 
 
 def several(count: int, one: str, many: str) -> str:
@@ -114,7 +114,7 @@ def copies(ask: Enquiry) -> Iterator[Finding]:
         if read is not None and written is not None:
             by_op.setdefault(node.op, {})[node] = Cost(read=read, written=written)
     for op, costs in by_op.items():
-        moved = total(_moved(cost, 1) for cost in costs.values())
+        moved = total(_traffic_of(cost, 1) for cost in costs.values())
         yield Finding(
             what=f"avoid {several(len(costs), 'copy', 'copies')} by {op}",
             evidence=f"they read and write {shown(moved)} and compute nothing; if what comes before can leave the order that is wanted",
@@ -152,7 +152,7 @@ def casts(ask: Enquiry) -> Iterator[Finding]:
                 nodes.update((one, None) for one in (source.node, node) if one in costs.by_node)
     if nodes:
         runs = {entry.node: entry.runs for entry in costs.entries}
-        moved = total(_moved(costs.by_node[node], runs.get(node, 1)) for node in nodes)
+        moved = total(_traffic_of(costs.by_node[node], runs.get(node, 1)) for node in nodes)
         yield Finding(
             what=f"avoid {several(len(nodes), 'cast that goes', 'casts that go')} forth and back",
             evidence=f"they read and write {shown(moved)} and compute nothing; if nothing else needs the type in between, or its rounding",
@@ -163,7 +163,7 @@ def casts(ask: Enquiry) -> Iterator[Finding]:
         )
 
 
-def _moved(cost: Cost, runs: Dim) -> Dim | None:
+def _traffic_of(cost: Cost, runs: Dim) -> Dim | None:
     return None if cost.read is None or cost.written is None else (cost.read + cost.written) * runs
 
 
@@ -176,7 +176,7 @@ def masked_products(ask: Enquiry) -> Iterator[Finding]:
         return
     saved = total(flops * entries[node].runs for node, flops in found.items())
     counted = total(entries[node].cost.matmul * entries[node].runs for node in found)
-    changed = {node: _less(entries[node].cost, flops) for node, flops in found.items()}
+    changed = {node: _without_flops(entries[node].cost, flops) for node, flops in found.items()}
     yield Finding(
         what="leave out what the causal mask throws away",
         evidence=f"of {shown(counted, Kind.FLOPS)} of products in attention {shown(saved, Kind.FLOPS)} are masked; "
@@ -188,7 +188,7 @@ def masked_products(ask: Enquiry) -> Iterator[Finding]:
     )
 
 
-def _less(cost: Cost, flops: Dim) -> Cost:
+def _without_flops(cost: Cost, flops: Dim) -> Cost:
     return Cost(
         cost.matmul - flops, cost.elementwise, cost.transcendental, cost.reduction, cost.move, cost.macs, 0, cost.read, cost.written
     )
@@ -214,7 +214,7 @@ def dead_nodes(ask: Enquiry) -> Iterator[Finding]:
         evidence="nothing reads their results, and they have no other effect; the pass dce removes them",
         sure="exact",
         nodes=tuple(reversed(dead)),
-        moved=total(_moved(entry.cost, entry.runs) for entry in entries),
+        moved=total(_traffic_of(entry.cost, entry.runs) for entry in entries),
         flops=flops,
         seconds=ask.clock.without(dead),
     )

@@ -23,7 +23,7 @@ def size_of(weight: Value) -> int:
     return size if isinstance(size, int) else 0
 
 
-def _weights(count: int) -> str:
+def _weights_counted(count: int) -> str:
     return several(count, "weight", "weights")
 
 
@@ -42,7 +42,7 @@ def unused(ask: Enquiry) -> Iterator[Finding]:
     if found:
         size = sum(map(size_of, found))
         yield Finding(
-            what=f"remove {_weights(len(found))} that nothing reads",
+            what=f"remove {_weights_counted(len(found))} that nothing reads",
             evidence=f"{shown(size)} in storages of their own",
             sure="exact",
             weights=tuple(found),
@@ -75,7 +75,7 @@ def duplicates(ask: Enquiry) -> Iterator[Finding]:
         weights = tuple(weight for group in flat for weight in group)
         saved = sum(size_of(group[0]) * (len(group) - 1) for group in flat)
         yield Finding(
-            what=f"keep {several(len(flat), 'constant', 'constants')} once instead of {_weights(len(weights))}",
+            what=f"keep {several(len(flat), 'constant', 'constants')} once instead of {_weights_counted(len(weights))}",
             evidence=f"each holds one number everywhere; together {shown(saved + sum(size_of(group[0]) for group in flat))}",
             sure="exact",
             weights=weights,
@@ -98,7 +98,7 @@ def precision(ask: Enquiry) -> Iterator[Finding]:
         worst = min(tensors, key=lambda one: one.decibels[key])
         saved = sum(sizes.values())
         yield Finding(
-            what=f"store {_weights(len(tensors))} as {key}",
+            what=f"store {_weights_counted(len(tensors))} as {key}",
             evidence=f"{shown(sum(map(size_of, sizes)))} become {shown(sum(map(size_of, sizes)) - saved)} with scales; "
             f"weight error at least {worst.decibels[key]:.1f} dB ({worst.weight.name}), target {ask.target:g} dB; no activations were seen",
             sure="exact",
@@ -131,7 +131,7 @@ def pruning(ask: Enquiry) -> Iterator[Finding]:
         costs = {node: after.cost for node, (_, after) in savings.entries.items()}
         yield Finding(
             what=f"remove {several(result.removable, 'channel that does', 'channels that do')} nothing",
-            evidence=f"{_weights(len(savings.weights))} get smaller by {shown(savings.weight_bytes)}, "
+            evidence=f"{_weights_counted(len(savings.weights))} get smaller by {shown(savings.weight_bytes)}, "
             f"{len(savings.entries)} nodes compute {shown(flops, Kind.FLOPS)} less",
             sure="exact",
             nodes=tuple(savings.entries),
@@ -146,7 +146,7 @@ def pruning(ask: Enquiry) -> Iterator[Finding]:
     saved = sum(size_of(one.weight) - (one.sparse_bytes or 0) for one in ready)
     if saved > 0:
         yield Finding(
-            what=f"store {_weights(len(ready))} in 2:4 form",
+            what=f"store {_weights_counted(len(ready))} in 2:4 form",
             evidence="at least two zeros in every group of four along the axis that is summed over",
             sure="exact",
             weights=tuple(one.weight for one in ready),
@@ -189,7 +189,7 @@ def alignment(ask: Enquiry) -> Iterator[Finding]:
         more += (filled - rows * columns) * (type_.dtype.bits or 8) // 8
     if found:
         yield Finding(
-            what=f"make sizes of {_weights(len(found))} multiples of {least}",
+            what=f"make sizes of {_weights_counted(len(found))} multiples of {least}",
             evidence=f"filling up takes {shown(more)} more; kernels for other sizes are slower, by how much is not modelled",
             sure="exact",
             weights=tuple(found),

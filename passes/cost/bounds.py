@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from irscope.devices.profile import DeviceProfile, Figure
 from irscope.ir.bind import bind_option, typed
-from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.dims import Dim, SymDim, bind, int_or_zero
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import UNKNOWN_TYPE, TensorType
@@ -132,10 +132,10 @@ class Bounder:
         dtype = self.element_type(node)
         name = rate_name(dtype) if dtype is not None else "f32"
         if entry.certainty is Certainty.UNKNOWN:
-            return _unknown(entry, name, entry.reason)
+            return _unbounded(entry, name, entry.reason)
         cost, runs = self._least(entry), self.number(entry.runs)
         if cost is None or runs is None:
-            return _unknown(entry, name, _open_sizes(entry))
+            return _unbounded(entry, name, _open_sizes(entry))
         family = spec.family if (spec := find_op(node.op)) is not None else None
         launch = self._launch(entry, family)
         if entry.certainty is Certainty.FREE:
@@ -144,11 +144,11 @@ class Bounder:
         read, written = self._scaled(node.inputs, cost.read), self._scaled(node.outputs, cost.written)
         reading, writing = reuse.read_seconds(node, read), reuse.write_seconds(node, written)
         if compute is None or reading is None or writing is None:
-            return _unknown(entry, name, f"{self.device.title} has no figure for {name}")
+            return _unbounded(entry, name, f"{self.device.title} has no figure for {name}")
         name, seconds = compute
         memory = reading + writing
         binding, is_exact = _binding(seconds, memory, launch), entry.bounds is None
-        return NodeBound(node, runs, name, _whole(cost.flops), read + written, seconds, memory, launch, binding, is_exact=is_exact)
+        return NodeBound(node, runs, name, int_or_zero(cost.flops), read + written, seconds, memory, launch, binding, is_exact=is_exact)
 
     def element_type(self, node: Node) -> DType | None:
         """The element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""
@@ -173,7 +173,7 @@ class Bounder:
 
     def _scaled(self, values: Iterable[Value | None], amount: Dim | None) -> int:
         """Bytes that a rule counted, in the element type that is asked about."""
-        counted = _whole(amount)
+        counted = int_or_zero(amount)
         if self.dtype is None or not counted:
             return counted
         known = [value for value in dict.fromkeys(values) if value is not None]
@@ -203,14 +203,14 @@ class Bounder:
     def _compute(self, cost: Cost, name: str, kernel: str) -> tuple[str, float] | None:
         """Seconds of arithmetic, with the element type whose rate it is."""
         parts: list[float] = []
-        products = _whole(cost.matmul)
+        products = int_or_zero(cost.matmul)
         if products:
             found = self.rates.product(name, kernel)
             if found is None:
                 return None
             name, figure = found
             parts.append(products / figure.hi)
-        simple, functions = _whole(cost.elementwise) + _whole(cost.reduction), _whole(cost.transcendental)
+        simple, functions = int_or_zero(cost.elementwise) + int_or_zero(cost.reduction), int_or_zero(cost.transcendental)
         for amount, rate in ((simple, self.rates.vector(name)), (functions, self.rates.functions(name))):
             if amount and rate is None:
                 return None
@@ -233,10 +233,6 @@ def _binding(compute: float, memory: float, launch: float) -> str:
     return MEMORY if memory > BALANCE * compute else BALANCED
 
 
-def _whole(amount: Dim | None) -> int:
-    return amount if isinstance(amount, int) else 0
-
-
 def _open_sizes(entry: Entry) -> str:
     """Why an entry has a formula instead of a number, and which sizes make it one."""
     formulas = [*(getattr(entry.cost, measure) for measure in MEASURES), entry.runs]
@@ -244,7 +240,7 @@ def _open_sizes(entry: Entry) -> str:
     return f"it depends on open sizes, which {typed(options)} gives" if options else "it depends on sizes that are not known"
 
 
-def _unknown(entry: Entry, dtype: str, reason: str) -> NodeBound:
+def _unbounded(entry: Entry, dtype: str, reason: str) -> NodeBound:
     runs = entry.runs if isinstance(entry.runs, int) else 1
     return NodeBound(entry.node, runs, dtype, 0, 0, 0.0, 0.0, 0.0, UNKNOWN, reason)
 

@@ -178,7 +178,7 @@ class Energy(Analysis["Spent"]):
                 "joules_at_rated_power": rated,
             },
             units=dict.fromkeys(("joules", "watts", "flops_per_joule", "grams_of_co2", "joules_at_rated_power"), Kind.NUMBER),
-            tables=(_by_class(result), _inputs(result.terms), _factors(grid, pue)),
+            tables=(_by_class(result), _terms_table(result.terms), _factors(grid, pue)),
             coverage=Coverage(result.nodes - result.missing, result.nodes, unknown),
             notes=(
                 "joules = FLOPs x arithmetic + bytes x memory + seconds x idle power, each with the low and the high end of its constant",
@@ -291,7 +291,7 @@ def _by_class(spent: Spent) -> Table:
     return Table.of(rows, columns=columns, title="joules by operator class")
 
 
-def _inputs(terms: Sequence[Term]) -> Table:
+def _terms_table(terms: Sequence[Term]) -> Table:
     """Amount times constant, term by term."""
     numbers = [
         Column(key, Kind.NUMBER) for key in ("amount_low", "amount_high", "constant_low", "constant_high", "joules_low", "joules_high")
@@ -302,7 +302,7 @@ def _inputs(terms: Sequence[Term]) -> Table:
         of = "W" if term.unit == "seconds" else f"J/{term.unit[:-1]}"
         figure = term.constant
         said = ("no figure", "") if figure is None else (figure.source, figure.date)
-        rows.append((term.name, *_shown(term.amount), term.unit, *_ends(figure), of, *_shown(term.joules), *said))
+        rows.append((term.name, *_shown_ends(term.amount), term.unit, *_ends(figure), of, *_shown_ends(term.joules), *said))
     return Table.of(rows, columns=columns, title="inputs")
 
 
@@ -317,7 +317,7 @@ def _ends(figure: Figure | None) -> tuple[float | None, float | None]:
     return (None, None) if figure is None else (figure.lo, figure.hi)
 
 
-def _shown(ends: Ends) -> tuple[float | None, float | None]:
+def _shown_ends(ends: Ends) -> tuple[float | None, float | None]:
     """Both ends; a least of nothing says nothing where there is no most."""
     low, high = ends
     return (low if low or high is not None else None), high

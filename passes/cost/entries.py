@@ -211,25 +211,25 @@ class Tally:
             self._slack.append(entry)
         flops = cost.flops
         if type(flops) is not int or flops:
-            _sum(self._sums, "flops").add(flops, runs)
-            _sum(self._flops, entry.arithmetic).add(flops, runs)
+            _sum_at(self._sums, "flops").add(flops, runs)
+            _sum_at(self._flops, entry.arithmetic).add(flops, runs)
             for measure in _ARITHMETIC:
                 part = getattr(cost, measure)
                 if type(part) is not int or part:
-                    _sum(self._sums, measure).add(part, runs)
+                    _sum_at(self._sums, measure).add(part, runs)
         if cost.read is not None:
-            _sum(self._sums, "read").add(cost.read, runs)
+            _sum_at(self._sums, "read").add(cost.read, runs)
         if cost.written is not None:
-            _sum(self._sums, "written").add(cost.written, runs)
+            _sum_at(self._sums, "written").add(cost.written, runs)
 
     def merge(self, other: Tally) -> None:
         """Add everything that another tally holds."""
         self.count += other.count
         self._slack += other._slack
         for measure, found in other._sums.items():
-            _sum(self._sums, measure).merge(found)
+            _sum_at(self._sums, measure).merge(found)
         for kind, found in other._flops.items():
-            _sum(self._flops, kind).merge(found)
+            _sum_at(self._flops, kind).merge(found)
 
     def value(self, measure: str) -> Dim:
         """The sum; what is bounded counts with its upper limit, what is unknown with the part that is known."""
@@ -298,7 +298,7 @@ _ARITHMETIC = tuple(measure for measure in MEASURES if measure not in ("flops", 
 K = TypeVar("K")
 
 
-def _sum(sums: dict[K, Sum], key: K) -> Sum:
+def _sum_at(sums: dict[K, Sum], key: K) -> Sum:
     found = sums.get(key)
     if found is None:
         found = sums[key] = Sum()
@@ -307,16 +307,16 @@ def _sum(sums: dict[K, Sum], key: K) -> Sum:
 
 def tallied(entries: Iterable[Entry]) -> Tally:
     """The sum of entries."""
-    found = _grouped(entries, lambda entry: None)
+    found = _tallies_by(entries, lambda entry: None)
     return found.get(None, Tally())
 
 
 def by_place(entries: Iterable[Entry]) -> dict[tuple[Scope, str], Tally]:
     """Sums by module call and operator, from which those of modules and operators follow."""
-    return _grouped(entries, lambda entry: (entry.node.scope, entry.node.op))
+    return _tallies_by(entries, lambda entry: (entry.node.scope, entry.node.op))
 
 
-def _grouped(entries: Iterable[Entry], place_of: Callable[[Entry], K]) -> dict[K, Tally]:
+def _tallies_by(entries: Iterable[Entry], place_of: Callable[[Entry], K]) -> dict[K, Tally]:
     counts: dict[tuple[object, ...], int] = {}
     samples: list[tuple[K, Entry]] = []
     tallies: dict[K, Tally] = {}

@@ -26,7 +26,7 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.patterns.attention import Attention, attentions
 from irscope.passes.patterns.walk import is_product
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, at_least, plain
+from irscope.passes.sizes import CONVENTION, at_least, dim_cell
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Table
@@ -134,7 +134,7 @@ def needless(nodes: Iterable[Node], costs: Costs, types: Inferred) -> dict[Node,
             cost = costs.by_node.get(node)
             if cost is None or cost.masked != 0 or cost.matmul == 0:
                 continue
-            share = _hidden(node, attention, cost.matmul, types)
+            share = _flops_on_later_keys(node, attention, cost.matmul, types)
             if share is not None:
                 found[node] = share
     return found
@@ -145,7 +145,7 @@ def _products(attention: Attention) -> list[Node]:
     return [node for node in attention.nodes if attention.is_fused or is_product(node)]
 
 
-def _hidden(node: Node, attention: Attention, flops: Dim, types: Inferred) -> Dim | None:
+def _flops_on_later_keys(node: Node, attention: Attention, flops: Dim, types: Inferred) -> Dim | None:
     """The part of a product's FLOPs on later keys; None where queries and keys are not known to be equally many."""
     pairs = _pairs(node, attention, types)
     if pairs is None or pairs[-1] != pairs[-2]:
@@ -173,7 +173,7 @@ _BYTES = ("read", "written")
 
 def explanation(name: str, costs: Costs, types: Inferred, program: Program, options: str) -> Report:
     """All nodes of that name, or the results they make; UsageError where there is none."""
-    nodes = _named(name, program)
+    nodes = _nodes_named(name, program)
     if not nodes:
         near = difflib.get_close_matches(name, [node.name for node in _all_nodes(program)], n=3)
         hint = f"did you mean {', '.join(near)}?" if near else "the table of nodes of the flops pass lists the names"
@@ -184,7 +184,7 @@ def explanation(name: str, costs: Costs, types: Inferred, program: Program, opti
         pass_name="flops",
         options=options,
         summary={
-            "flops": plain(sum(flops)) if len(flops) == len(nodes) else None,
+            "flops": dim_cell(sum(flops)) if len(flops) == len(nodes) else None,
             "of_total_flops": cell(costs.tally.value("flops"), costs.tally.limits("flops")),
         },
         units={"flops": Kind.FLOPS},
@@ -199,7 +199,7 @@ def _all_nodes(program: Program) -> Iterator[Node]:
         yield from body
 
 
-def _named(name: str, program: Program) -> list[Node]:
+def _nodes_named(name: str, program: Program) -> list[Node]:
     wanted = name.removeprefix("%")
     found = [node for node in _all_nodes(program) if any(output.name == wanted for output in node.outputs)]
     if found:
@@ -211,19 +211,21 @@ def _named(name: str, program: Program) -> list[Node]:
 def _tables(node: Node, costs: Costs, types: Inferred) -> Iterator[Table]:
     spec = find_op(node.op)
     yield Table.of(list(_facts(node, spec, costs)), columns=["what:text", "answer:text"], title=f"node {node.name}")
-    yield Table.of(list(_operands(node, spec, types)), columns=["operand:text", "value:value", "type:text"], title="operands and results")
+    yield Table.of(
+        list(_operand_rows(node, spec, types)), columns=["operand:text", "value:value", "type:text"], title="operands and results"
+    )
     cost = costs.by_node.get(node)
     if cost is None:
         return
     found = _formulas(node, spec, types, cost)
     rows = [
-        (measure, found.by_measure.get(measure, "") if found is not None else "", plain(getattr(cost, measure)), _unit(measure))
+        (measure, found.by_measure.get(measure, "") if found is not None else "", dim_cell(getattr(cost, measure)), _unit(measure))
         for measure in MEASURES
         if getattr(cost, measure) not in (0, None)
     ]
     yield Table.of(rows, columns=["number:text", "formula:formula", "value:number", "unit:text"], title="cost of one run")
     if found is not None and found.sizes:
-        sizes = [(symbol, plain(size)) for symbol, size in sorted(found.sizes.items())]
+        sizes = [(symbol, dim_cell(size)) for symbol, size in sorted(found.sizes.items())]
         yield Table.of(sizes, columns=["symbol:text", "stands_for:number"], title="values of the symbols")
 
 
@@ -253,10 +255,10 @@ def _facts(node: Node, spec: OpSpec | None, costs: Costs) -> Iterator[tuple[str,
         if part is not None:
             yield "share of all known FLOPs" if not costs.tally.is_exact else "share of all FLOPs", f"{part:.2%}"
     yield "module", node.scope.path or "(model)"
-    yield from _places(node)
+    yield from _source_rows(node)
 
 
-def _places(node: Node) -> Iterator[tuple[str, str]]:
+def _source_rows(node: Node) -> Iterator[tuple[str, str]]:
     loc = node.loc
     first = True
     while loc is not None:
@@ -282,7 +284,7 @@ def _rule(node: Node, spec: OpSpec | None) -> str:
     return f"{text} ({place})" if text else place
 
 
-def _operands(node: Node, spec: OpSpec | None, types: Inferred) -> Iterator[tuple[str, str, str]]:
+def _operand_rows(node: Node, spec: OpSpec | None, types: Inferred) -> Iterator[tuple[str, str, str]]:
     params = spec.schema.operands if spec is not None else ()
     for index, value in enumerate(node.inputs):
         if value is None:
@@ -350,7 +352,7 @@ def _attempt(spec: OpSpec, call: OpCall, cost: Cost, keep_ones: bool, tie: bool)
                 shape.append(made)
         return tensor(type_.dtype, shape, type_.device)
 
-    operands = [symbolic(type_, name) for type_, name in zip(call.types, _names(spec, len(call.types)), strict=True)]
+    operands = [symbolic(type_, name) for type_, name in zip(call.types, _operand_names(spec, len(call.types)), strict=True)]
     results = [symbolic(type_, name) for type_, name in zip(call.results, _result_names(spec, len(call.results)), strict=True)]
     found = spec.cost_of(OpCall(spec, operands, call.attrs, call.values, [type_ for type_ in results if type_ is not None]))
     if found is None:
@@ -375,7 +377,7 @@ def _bound(formula: Dim, values: dict[str, Dim]) -> Dim | None:
         return None
 
 
-def _names(spec: OpSpec, count: int) -> list[str]:
+def _operand_names(spec: OpSpec, count: int) -> list[str]:
     """Names of operands; those of a list are numbered."""
     params = list(spec.schema.operands)
     return [params[i].name if i < len(params) - (bool(params) and params[-1].variadic) else f"{params[-1].name}_{i}_" for i in range(count)]

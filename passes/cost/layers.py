@@ -14,7 +14,7 @@ from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.tables import cell
 from irscope.passes.cost.traffic import intensity
-from irscope.passes.sizes import CONVENTION, plain
+from irscope.passes.sizes import CONVENTION, dim_cell
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Table
@@ -53,9 +53,9 @@ class Layers(Analysis[Layering]):
         for name, entry, bound in zip(layer_names(nodes), costs.entries, result.bounds.nodes, strict=True):
             cost, is_exact = entry.total, entry.bounds is None
             moved = None if cost.read is None or cost.written is None else cost.read + cost.written
-            flops = plain(cost.flops) if is_exact else cell(cost.flops, entry.limits("flops"))
+            flops = dim_cell(cost.flops) if is_exact else cell(cost.flops, entry.limits("flops"))
             ratio = intensity(cost.flops, moved) if is_exact else None
-            rows.append((name, entry.node.op, flops, plain(moved) if is_exact else None, ratio, bound.binding))
+            rows.append((name, entry.node.op, flops, dim_cell(moved) if is_exact else None, ratio, bound.binding))
         return Report(
             pass_name=self.name,
             options=self.text,

@@ -87,7 +87,7 @@ class Roofline(Analysis[Bounds]):
                     for binding, seconds in result.by_binding().items()
                 },
                 "nodes": counts,
-                "ridge": {name: ridge for name in _names(result, device) if (ridge := device.ridge(name)) is not None},
+                "ridge": {name: ridge for name in _used_types(result, device) if (ridge := device.ridge(name)) is not None},
                 "bandwidth": device.bandwidth.hi if device.bandwidth is not None else None,
             },
             units={
@@ -125,7 +125,7 @@ class Roofline(Analysis[Bounds]):
         if slowdown is not None:
             factor = (slowdown.lo * slowdown.hi) ** 0.5
             columns.append(Column("calibrated", Kind.SECONDS, help=_CALIBRATED, provenance=Provenance.MODELLED))
-            rows = [(*_row(one, result, total), _scaled(one, result, factor)) for one in nodes]
+            rows = [(*_row(one, result, total), _scaled_seconds(one, result, factor)) for one in nodes]
             return Table.of(rows, columns=columns, title="slowest nodes" if self.top else "nodes")
         return Table.of([_row(one, result, total) for one in nodes], columns=columns, title="slowest nodes" if self.top else "nodes")
 
@@ -139,7 +139,7 @@ def _calibrated(least: float | None, device: DeviceProfile) -> Quantity:
     return Quantity(middle, Provenance.MODELLED, note=_CALIBRATED, lo=least * slowdown.lo, hi=least * slowdown.hi)
 
 
-def _scaled(one: NodeBound, result: Bounds, factor: float) -> float | None:
+def _scaled_seconds(one: NodeBound, result: Bounds, factor: float) -> float | None:
     return None if one.binding == UNKNOWN else result.seconds_of(one) * factor
 
 
@@ -164,7 +164,7 @@ def _row(one: NodeBound, result: Bounds, total: float) -> tuple[object, ...]:
     return (one.node.name, one.node.op, one.node.scope.path, one.dtype, *numbers, one.binding, *times)
 
 
-def _names(result: Bounds, device: DeviceProfile) -> list[str]:
+def _used_types(result: Bounds, device: DeviceProfile) -> list[str]:
     """Element types whose rates were used."""
     used = {one.dtype for one in result.nodes if one.flops}
     return [name for name in device.matrix if name in used]

@@ -10,7 +10,7 @@ from irscope.ir.graph import Node
 from irscope.ir.places import Scope
 from irscope.passes.cost.count import Costs
 from irscope.passes.cost.entries import Certainty, Entry, Tally
-from irscope.passes.sizes import plain, scale, share_of
+from irscope.passes.sizes import dim_cell, scale, share_of
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Quantity
@@ -44,17 +44,17 @@ class _Rows(Sequence[object]):
 def nodes_table(costs: Costs, masked: Mapping[Node, Dim], top: int = 0) -> Table:
     """One row for each node, in program order or the `top` largest first; `masked` is what causal masks throw away."""
     whole = costs.tally.value("flops")
-    entries = largest(costs, top) if top else costs.entries
+    entries = largest_entries(costs, top) if top else costs.entries
     more: list[Made] = [
         (
             Column("masked", Kind.FLOPS, help="part of matmul that a causal mask throws away"),
-            lambda entry: None if entry.certainty is Certainty.UNKNOWN else plain(masked.get(entry.node, 0) * entry.runs),
+            lambda entry: None if entry.certainty is Certainty.UNKNOWN else dim_cell(masked.get(entry.node, 0) * entry.runs),
         ),
         (
             Column("arithmetic", help="what the node computes with: float, integer, quantised, or unknown"),
             lambda entry: entry.arithmetic.value if entry.cost.flops != 0 or entry.certainty is Certainty.UNKNOWN else "",
         ),
-        (Column("runs", Kind.COUNT, help="how often it runs; other numbers are for all runs together"), lambda entry: plain(entry.runs)),
+        (Column("runs", Kind.COUNT, help="how often it runs; other numbers are for all runs together"), lambda entry: dim_cell(entry.runs)),
         (Column("certainty", help="exact, bounded, free or unknown"), lambda entry: entry.certainty.value),
         (
             Column("share", Kind.RATIO, help="of all FLOPs that are known"),
@@ -70,7 +70,7 @@ def entries_table(title: str, entries: Sequence[Entry], measures: Sequence[str],
         (Column("node", Kind.NODE), lambda entry: entry.node.name),
         (Column("operator"), lambda entry: entry.node.op),
         (Column("module"), lambda entry: entry.node.scope.path),
-        *map(_numbers, measures),
+        *map(_measure_column, measures),
         *more,
     ]
     data = {column.key: _Rows(entries, make) for column, make in columns}
@@ -80,11 +80,11 @@ def entries_table(title: str, entries: Sequence[Entry], measures: Sequence[str],
 _KINDS = {"read": Kind.BYTES, "written": Kind.BYTES, "macs": Kind.COUNT}
 
 
-def _numbers(measure: str) -> Made:
+def _measure_column(measure: str) -> Made:
     def make(entry: Entry) -> object:
         value = getattr(entry.cost, measure)
         if entry.bounds is None:
-            return plain(value if entry.runs == 1 else value * entry.runs)
+            return dim_cell(value if entry.runs == 1 else value * entry.runs)
         return cell((0 if value is None else value) * entry.runs, entry.limits(measure))
 
     return Column(measure, _KINDS.get(measure, Kind.FLOPS)), make
@@ -95,7 +95,7 @@ def top_table(costs: Costs, top: int) -> Table:
     whole = costs.tally.value("flops")
     rows: list[tuple[object, ...]] = []
     so_far: Dim = 0
-    for entry in largest(costs, top):
+    for entry in largest_entries(costs, top):
         node, flops = entry.node, entry.cost.flops * entry.runs
         so_far = so_far + flops
         shown = cell(flops, entry.limits("flops"))
@@ -104,7 +104,7 @@ def top_table(costs: Costs, top: int) -> Table:
     return Table.of(rows, columns=columns, title=f"top {top}")
 
 
-def largest(costs: Costs, count: int) -> list[Entry]:
+def largest_entries(costs: Costs, count: int) -> list[Entry]:
     """The entries with the most FLOPs, largest first."""
     return sorted(costs.entries, key=lambda entry: -scale(entry.cost.flops * entry.runs))[:count]
 
@@ -113,9 +113,9 @@ def cell(value: Dim, limits: tuple[Dim, Dim | None]) -> object:
     """A number with its limits: unknown where it has no upper one and nothing is known to be there."""
     low, high = limits
     if high is not None and low == high:
-        return plain(value)
-    shown = plain(value) if high is not None or value != 0 else None
-    return Quantity(shown, lo=plain(low), hi=None if high is None else plain(high))
+        return dim_cell(value)
+    shown = dim_cell(value) if high is not None or value != 0 else None
+    return Quantity(shown, lo=dim_cell(low), hi=None if high is None else dim_cell(high))
 
 
 def share(part: Dim, whole: Dim, certainty: tuple[Dim, Dim | None]) -> float | None:
@@ -130,7 +130,7 @@ def operators_table(costs: Costs) -> Table:
         tallies.setdefault(op, Tally()).merge(tally)
     whole = costs.tally.value("flops")
     ordered = sorted(tallies.items(), key=lambda item: (-scale(item[1].value("flops")), -scale(item[1].value("read")), item[0]))
-    rows = [(op, tally.count, *_sums(tally, whole)) for op, tally in ordered]
+    rows = [(op, tally.count, *_tally_cells(tally, whole)) for op, tally in ordered]
     return Table.of(rows, columns=["operator:text", "nodes:count", *_SUM_COLUMNS], title="operators")
 
 
@@ -148,7 +148,7 @@ def modules_table(costs: Costs) -> Table:
             tallies[scope.parent].merge(tallies[scope])
     whole = costs.tally.value("flops")
     rows = [
-        (_label(scope), scope.cls, tallies[scope].count, *_sums(tallies[scope], whole), scope.path, scope.depth)
+        (_label(scope), scope.cls, tallies[scope].count, *_tally_cells(tallies[scope], whole), scope.path, scope.depth)
         for scope in _in_order(tallies)
     ]
     columns = ["tree:text", "class:text", "nodes:count", *_SUM_COLUMNS, "module:text", "depth:index"]
@@ -177,7 +177,7 @@ def _in_order(tallies: dict[Scope, Tally]) -> list[Scope]:
 _SUM_COLUMNS = ("flops:flops", "share:ratio", "macs:count", *(f"{name}:flops" for name in _CLASSES), "read:bytes", "written:bytes")
 
 
-def _sums(tally: Tally, whole: Dim) -> Sequence[object]:
+def _tally_cells(tally: Tally, whole: Dim) -> Sequence[object]:
     flops = tally.value("flops")
     others = [cell(tally.value(measure), tally.limits(measure)) for measure in ("macs", *_CLASSES, "read", "written")]
     limits = tally.limits("flops")

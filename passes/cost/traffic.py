@@ -11,7 +11,7 @@ from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Entry
 from irscope.passes.cost.tables import cell, entries_table
 from irscope.passes.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, plain, scale
+from irscope.passes.sizes import CONVENTION, dim_cell, scale
 from irscope.passes.weights.params import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -80,7 +80,7 @@ class Traffic(Analysis[Moved]):
         tally = costs.tally
         moved = tally.moved
         flops = tally.value("flops")
-        unknown = [entry.node.op for entry in costs.entries if _is_unknown(entry)]
+        unknown = [entry.node.op for entry in costs.entries if _has_no_limit(entry)]
         return Report(
             pass_name=self.name,
             options=self.text,
@@ -88,8 +88,8 @@ class Traffic(Analysis[Moved]):
                 "read_bytes": cell(tally.value("read"), tally.limits("read")),
                 "written_bytes": cell(tally.value("written"), tally.limits("written")),
                 "moved_bytes": cell(moved, tally.moved_limits),
-                "compulsory_bytes": plain(least.total),
-                "compulsory": {"inputs": plain(least.inputs), "weights": plain(least.weights), "outputs": plain(least.outputs)},
+                "compulsory_bytes": dim_cell(least.total),
+                "compulsory": {"inputs": dim_cell(least.inputs), "weights": dim_cell(least.weights), "outputs": dim_cell(least.outputs)},
                 # Whether an unknown operator computes or only moves data is unknown.
                 "intensity": {
                     "as_counted": intensity(flops, moved) if tally.is_exact else None,
@@ -105,16 +105,16 @@ class Traffic(Analysis[Moved]):
     def _nodes(self, costs: Costs) -> Table:
         entries = costs.entries
         if self.top:
-            entries = sorted(entries, key=lambda entry: -scale(_moved(entry)))[: self.top]
+            entries = sorted(entries, key=lambda entry: -scale(_known_traffic(entry)))[: self.top]
         return entries_table("nodes", entries, ("read", "written", "flops"), _INTENSITY)
 
 
-def _moved(entry: Entry) -> Dim:
+def _known_traffic(entry: Entry) -> Dim:
     read, written = entry.cost.read, entry.cost.written
     return ((0 if read is None else read) + (0 if written is None else written)) * entry.runs
 
 
-def _is_unknown(entry: Entry) -> bool:
+def _has_no_limit(entry: Entry) -> bool:
     return entry.limits("read")[1] is None or entry.limits("written")[1] is None
 
 
@@ -129,5 +129,5 @@ def intensity(flops: Dim, moved: Dim | None) -> float | None:
 
 _INTENSITY = (
     Column("intensity", Kind.NUMBER, help="FLOPs for each byte read or written"),
-    lambda entry: intensity(entry.cost.flops * entry.runs, _moved(entry)) if entry.bounds is None else None,
+    lambda entry: intensity(entry.cost.flops * entry.runs, _known_traffic(entry)) if entry.bounds is None else None,
 )

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.order.plan import Planned
-from irscope.passes.order.schedule import label
 from irscope.report.printable import printable
 
 _STEP = 1_000
@@ -97,7 +97,7 @@ def netron(planned: Planned) -> dict[str, Any]:
     for step, op in enumerate(planned.order):
         tell("node", draft.nodes[op].name, "step", step)
         tell("node", draft.nodes[op].name, "alive bytes", needs[step])
-    values = {label(value) for value in draft.values}
+    values = {label_of(value) for value in draft.values}
     for one, offset in zip(planned.buffers, planned.plan.offsets, strict=True):
         if one.name not in values:
             continue

@@ -12,7 +12,7 @@ from irscope.ir.dims import Dim
 from irscope.ir.graph import Node, Value
 from irscope.passes.lifetimes.lives import LiveRange, label_of
 from irscope.passes.lifetimes.timeline import Timeline, shares, why_alive
-from irscope.passes.sizes import at_least, largest, plain, scale, size_cell
+from irscope.passes.sizes import at_least, dim_cell, largest_size, scale, size_cell
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity, derived, least_sure
@@ -57,7 +57,7 @@ class Held:
     @property
     def cell(self) -> object:
         """The size as a report holds it."""
-        return plain(self.size) if self.shown is None else self.shown
+        return dim_cell(self.size) if self.shown is None else self.shown
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,10 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
     inside = [timeline.inside.get(step, 0) for step in range(count)]
     activations = [alive - out - within for alive, out, within in zip(timeline.alive, outputs, inside, strict=True)]
     # A model without steps has its weights all the same.
-    parts: dict[str, Sequence[object]] = {role: [plain(size)] * max(count, 1) for role, size in resident.items()}
+    parts: dict[str, Sequence[object]] = {role: [dim_cell(size)] * max(count, 1) for role, size in resident.items()}
     parts["output"] = _cells(timeline, outputs, outputs=True)
     parts["activation"] = _cells(timeline, activations, outputs=False)
-    parts["temporary"] = [plain(size) for size in inside]
+    parts["temporary"] = [dim_cell(size) for size in inside]
     heights = [there + alive for alive in timeline.alive]
 
     def living(step: int) -> list[Held]:
@@ -251,10 +251,10 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
             rows.append(Held("", "temporary", timeline.inside[step], step, step, INSIDE, node.name, node))
         return rows
 
-    total, at = largest(heights) if heights else (there, 0)
+    total, at = largest_size(heights) if heights else (there, 0)
     lacking: Container[int] = range(count) if None in resident.values() else _unsized_steps(timeline)
     is_open = bool(timeline.unsized) or None in resident.values()
-    peak = Quantity(None, Provenance.UNKNOWN, lo=plain(total)) if is_open else Quantity(plain(total))
+    peak = Quantity(None, Provenance.UNKNOWN, lo=dim_cell(total)) if is_open else Quantity(dim_cell(total))
     what = f"weights, inputs and activations as asked for, without an allocator: {why}" if why else "tensors as asked for"
     return Footprint("tensor", what, "", steps, parts, heights, peak, at, living, lacking=lacking)
 

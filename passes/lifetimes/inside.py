@@ -13,7 +13,7 @@ from irscope.ops.registry import callee_of, control_of
 from irscope.passes.alias import Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import Body, alive_bytes
-from irscope.passes.sizes import largest
+from irscope.passes.sizes import largest_size
 
 
 def inner_peaks(program: Program, aliases: Aliases, types: Inferred, unsized: list[Value]) -> dict[Node, Dim]:
@@ -69,7 +69,7 @@ class _Inside:
         body = Body(list(graph), self.aliases, self.types, self.unsized)
         body.read(graph.outputs)
         inside = {step: self.extra[node] for step, node in enumerate(body.steps) if node in self.extra}
-        return largest(alive_bytes(body.ranges([]), inside, len(body.steps)))[0]
+        return largest_size(alive_bytes(body.ranges([]), inside, len(body.steps)))[0]
 
     def _add(self, node: Node, peak: Dim) -> None:
         kind = control_of(node)

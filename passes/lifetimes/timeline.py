@@ -16,7 +16,7 @@ from irscope.passes.alias import Aliases
 from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
 from irscope.passes.lifetimes.windows import Windows, windows
 from irscope.passes.ranges import Lifetimes
-from irscope.passes.sizes import largest
+from irscope.passes.sizes import largest_size
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.footprint import Footprint
@@ -146,7 +146,7 @@ def _step_of(use: tuple[int, Value]) -> int:
 def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
     """The timeline of given live ranges."""
     alive = lifetimes.alive()
-    peak, at = largest(alive)
+    peak, at = largest_size(alive)
     bound = lower_bound(lifetimes, aliases)
     return Timeline(
         lifetimes.model,
@@ -172,7 +172,7 @@ def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
         operands = (value for value in node.inputs if value is not None)
         touched = dict.fromkeys(aliases.storage(value) for value in (*node.outputs, *operands))
         needs.append(reduce(add, (sizes.get(storage, 0) for storage in touched), lifetimes.inside.get(step, 0)))
-    return largest([*needs, *_returned(lifetimes)])[0]
+    return largest_size([*needs, *_returned(lifetimes)])[0]
 
 
 def _returned(lifetimes: Lifetimes) -> list[Dim]:

@@ -14,7 +14,7 @@ from irscope.memory.ordering.recompute import Recipe
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Aliases, written_operand
 from irscope.passes.cost.count import Costs
-from irscope.passes.lifetimes.lives import read_values
+from irscope.passes.lifetimes.lives import is_unknown, read_values
 from irscope.passes.order.effects import Order
 from irscope.passes.ranges import Lifetimes
 
@@ -42,24 +42,24 @@ def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *,
     storages: list[Storage] = []
     values: list[Value] = []
     unsized = list(lifetimes.unsized)
-    unsized += [one.value for one in lifetimes.ranges if _is_unknown(one.size)]
-    unsized += [nodes[step].outputs[0] for step, size in lifetimes.inside.items() if _is_unknown(size) and nodes[step].outputs]
+    unsized += [one.value for one in lifetimes.ranges if is_unknown(one.size)]
+    unsized += [nodes[step].outputs[0] for step, size in lifetimes.inside.items() if is_unknown(size) and nodes[step].outputs]
     check_sizes([*(one.size for one in lifetimes.ranges), *lifetimes.inside.values()])
     for one in lifetimes.ranges:
-        if _is_unknown(one.size):
+        if is_unknown(one.size):
             continue
         # What a call or a variable holds stays until the node after which that lets go.
         steps = {one.born, *(step for step, _ in one.uses if step < end), *((one.dies,) if one.dies < end else ())}
-        storages.append(Storage(_number(one.size), tuple(sorted(steps)), is_output=one.dies >= end or one.is_output))
+        storages.append(Storage(_bound_size(one.size), tuple(sorted(steps)), is_output=one.dies >= end or one.is_output))
         values.append(one.value)
     if free_inputs:
-        for value, storage in _inputs(graph, nodes, aliases, unsized):
+        for value, storage in _input_storages(graph, nodes, aliases, unsized):
             storages.append(storage)
             values.append(value)
     kept = [at for at, storage in enumerate(storages) if storage.size and storage.touches and not (storage.is_input and storage.is_output)]
     base = sum(storage.size for storage in storages if storage.is_input and storage.is_output)
-    inside = {step: size for step, size in lifetimes.inside.items() if not _is_unknown(size)}
-    workspace = [_number(inside.get(step, 0)) for step in range(end)]
+    inside = {step: size for step, size in lifetimes.inside.items() if not is_unknown(size)}
+    workspace = [_bound_size(inside.get(step, 0)) for step in range(end)]
     before = _before(nodes, place, order)
     if cycle := waiting_for_one_another(before):
         names = ", ".join(nodes[op].name for op in cycle[:_NAMED])
@@ -71,7 +71,7 @@ def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *,
 
 def check_sizes(sizes: Iterable[Dim]) -> None:
     """Raise PassError, with what would help, where a size is a formula."""
-    found = {symbol for size in sizes if isinstance(size, SymDim) and not _is_unknown(size) for symbol in size.symbols()}
+    found = {symbol for size in sizes if isinstance(size, SymDim) and not is_unknown(size) for symbol in size.symbols()}
     names = sorted(str(symbol) for symbol in found)
     if names:
         hint = f"{typed(bind_option(found))} gives them"
@@ -115,7 +115,7 @@ def _acts(node: Node) -> bool:
     return given or "training" not in spec.defaults or bool(node.attrs.get("training", spec.defaults["training"]))
 
 
-def _inputs(graph: Graph, nodes: Sequence[Node], aliases: Aliases, unsized: list[Value]) -> Iterator[tuple[Value, Storage]]:
+def _input_storages(graph: Graph, nodes: Sequence[Node], aliases: Aliases, unsized: list[Value]) -> Iterator[tuple[Value, Storage]]:
     """The model's inputs as storages that the caller gives away."""
     users: dict[Value, list[int]] = {}
     for at, node in enumerate(nodes):
@@ -127,19 +127,14 @@ def _inputs(graph: Graph, nodes: Sequence[Node], aliases: Aliases, unsized: list
         size = value.type.tensor_bytes
         if value.role is not Role.INPUT or value not in users:
             continue
-        if size is None or _is_unknown(size):
+        if size is None or is_unknown(size):
             unsized.append(value)
             continue
         check_sizes([size])
-        yield value, Storage(_number(size), tuple(dict.fromkeys(users[value])), is_input=True, is_output=value in returned)
+        yield value, Storage(_bound_size(size), tuple(dict.fromkeys(users[value])), is_input=True, is_output=value in returned)
 
 
-def _is_unknown(size: Dim) -> bool:
-    """Whether a size depends on data, so that no binding makes it a number."""
-    return isinstance(size, SymDim) and any(symbol.is_unknown for symbol in size.symbols())
-
-
-def _number(size: Dim) -> int:
+def _bound_size(size: Dim) -> int:
     assert isinstance(size, int)
     return size
 
@@ -152,7 +147,7 @@ def recipe_of(draft: Draft, aliases: Aliases, costs: Costs) -> Recipe:
     """How the results of a draft's nodes are made."""
     place = {node: op for op, node in enumerate(draft.nodes)}
     numbers = {value: number for number, value in enumerate(draft.values)}
-    written = _written(draft.nodes, aliases)
+    written = _overwritten_storages(draft.nodes, aliases)
     reads: list[tuple[int, ...]] = []
     makes: list[int] = []
     cost: list[int | None] = []
@@ -160,11 +155,11 @@ def recipe_of(draft: Draft, aliases: Aliases, costs: Costs) -> Recipe:
         makers = (place.get(value.node, -1) for value in read_values(node) if value.node is not None)
         reads.append(tuple(dict.fromkeys(maker for maker in makers if maker >= 0 and draft.nodes[maker] is not node)))
         makes.append(numbers.get(aliases.storage(node.outputs[0]), -1) if node.outputs else -1)
-        cost.append(_cost(node, aliases, written, costs))
+        cost.append(_cost_of_repeat(node, aliases, written, costs))
     return Recipe(reads, makes, cost)
 
 
-def _written(nodes: list[Node], aliases: Aliases) -> set[Value]:
+def _overwritten_storages(nodes: list[Node], aliases: Aliases) -> set[Value]:
     """Storages that some node writes over: what was read from them may be gone."""
     found: set[Value] = set()
     for node in nodes:
@@ -174,7 +169,7 @@ def _written(nodes: list[Node], aliases: Aliases) -> set[Value]:
     return found
 
 
-def _cost(node: Node, aliases: Aliases, written: set[Value], costs: Costs) -> int | None:
+def _cost_of_repeat(node: Node, aliases: Aliases, written: set[Value], costs: Costs) -> int | None:
     """FLOPs of running a node once more; None where it must run exactly once or its cost is unknown."""
     spec = find_op(node.op)
     if spec is None or spec.has_effect or spec.random or node.regions or written_operand(node) is not None or len(node.outputs) != 1:

@@ -13,9 +13,10 @@ from irscope.memory.placement.compare import greedy_by_size, held_by_arena, over
 from irscope.memory.placement.plan import Engine, OffsetPlan, make_plan
 from irscope.passes.alias import Alias
 from irscope.passes.inference.remedies import size_hint
+from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.order.draft import Draft, draft
 from irscope.passes.order.effects import Effects
-from irscope.passes.order.schedule import Schedule, ScheduleModel, label
+from irscope.passes.order.schedule import Schedule, ScheduleModel
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
@@ -183,7 +184,7 @@ def buffers(draft: Draft, order: Sequence[int]) -> list[Buffer]:
         steps = [place[op] for op in storage.touches]
         lower = 0 if storage.is_input else min(steps)
         upper = len(order) if storage.is_output else max(steps) + 1
-        found.append(Buffer(label(value), lower, upper, storage.size))
+        found.append(Buffer(label_of(value), lower, upper, storage.size))
     for op, size in enumerate(draft.problem.workspace):
         if size:
             found.append(Buffer(f"inside {draft.nodes[op].name}", place[op], place[op] + 1, size))

@@ -114,7 +114,7 @@ class Recompute(Analysis[Recomputed]):
                 "recomputed_nodes": len(again),
                 "extra_flops": repeated.spent,
                 "extra_flops_ratio": repeated.spent / result.flops if result.flops else 0.0,
-                "says": _verdict(result),
+                "says": _recompute_verdict(result),
             },
             units={"recomputed_nodes": Kind.COUNT, "extra_flops": Kind.FLOPS},
             tables=(Table.of(rows[: self.top or None], columns=columns, title="run once more"),),
@@ -146,7 +146,7 @@ def search(scheduled: Scheduled, recipe: Recipe, most: int, deadline: float, see
     return best
 
 
-def _verdict(result: Recomputed) -> str:
+def _recompute_verdict(result: Recomputed) -> str:
     if result.repeated.peak >= result.ordering.peak:
         if result.ordering.peak <= result.bound:
             return "recomputing cannot help here: one node needs all that is alive at the peak"

@@ -25,6 +25,7 @@ from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.remedies import size_hint
+from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.order.draft import Draft, draft, recipe_of
 from irscope.passes.order.effects import Effects
 from irscope.passes.ranges import Ranges
@@ -126,10 +127,10 @@ class Schedule(Analysis[Scheduled]):
             "lower_bound_bytes": _at_least(ordering.bound, missing),
             "proven_optimal": ordering.proven and not missing,
             "gain_ratio": None if missing else _gain(ordering),
-            "above_bound_ratio": None if missing else _above(ordering.peak, ordering.bound),
+            "above_bound_ratio": None if missing else _excess_over_bound(ordering.peak, ordering.bound),
             "method": ordering.method,
             "inductor_peak_bytes": _at_least(inductor_peak(result), missing),
-            "says": _verdict(result),
+            "says": _schedule_verdict(result),
         }
         if result.limit is not None:
             before, after, least = result.limit.as_written, result.limit.length(ordering.order), result.limit.critical_path
@@ -143,7 +144,7 @@ class Schedule(Analysis[Scheduled]):
             summary=summary,
             units={"latency": Kind.SECONDS if result.weights == "roofline" else Kind.NUMBER},
             tables=tuple(self._tables(result)),
-            series=_series(result),
+            series=_before_and_after(result),
             coverage=Coverage(storages, storages + missing),
             notes=(CONVENTION, _NOTES[result.model], *self._remarks(result)),
             partial=bool(missing),
@@ -154,7 +155,7 @@ class Schedule(Analysis[Scheduled]):
         orders = {**ordering.baselines, "found": ordering.peak}
         missing = len(result.draft.unsized)
         rows = [
-            (name, name in INDUCTOR_ORDERS, _at_least(peak, missing), None if missing else _above(peak, ordering.bound))
+            (name, name in INDUCTOR_ORDERS, _at_least(peak, missing), None if missing else _excess_over_bound(peak, ordering.bound))
             for name, peak in orders.items()
         ]
         above = Column("above_bound", Kind.RATIO)
@@ -191,7 +192,7 @@ class Schedule(Analysis[Scheduled]):
             yield "where the model frees its inputs, the peak is what it needs beyond them"
 
 
-def _verdict(result: Scheduled) -> str:
+def _schedule_verdict(result: Scheduled) -> str:
     ordering = result.ordering
     if result.draft.unsized:
         return f"{len(result.draft.unsized)} tensors have no known size: the order is for the others"
@@ -215,13 +216,13 @@ def _gain(ordering: Ordering) -> float:
     return 1 - ordering.peak / ordering.as_written if ordering.as_written else 0.0
 
 
-def _above(peak: int, bound: int) -> float | None:
+def _excess_over_bound(peak: int, bound: int) -> float | None:
     if not bound:
         return None if peak else 0.0
     return peak / bound - 1
 
 
-def _series(result: Scheduled) -> tuple[Series, ...]:
+def _before_and_after(result: Scheduled) -> tuple[Series, ...]:
     """Bytes alive before and after, over the places in the order."""
     problem, order = result.draft.problem, result.ordering.order
     if not order:
@@ -383,13 +384,13 @@ def _recomputing(draft: Draft, ordering: Ordering, known: Known, seconds: float)
     return Lever(_RECOMPUTED, sum(found.again), found.peak if found.peak < first.peak else None, draft.problem.least)
 
 
-def _numbers(draft: Draft) -> dict[Value, int]:
+def _storage_numbers(draft: Draft) -> dict[Value, int]:
     return {value: number for number, value in enumerate(draft.values)}
 
 
 def _in_place(draft: Draft, aliases: Aliases, types: Inferred) -> _Merging:
     """Elementwise results take the place of an operand that nothing reads afterwards."""
-    merging, numbers = _Merging(draft), _numbers(draft)
+    merging, numbers = _Merging(draft), _storage_numbers(draft)
     storages = draft.problem.storages
     for op, node in enumerate(draft.nodes):
         spec = find_op(node.op)
@@ -413,7 +414,7 @@ def _in_place(draft: Draft, aliases: Aliases, types: Inferred) -> _Merging:
 
 def _without_concat(draft: Draft, aliases: Aliases) -> _Merging:
     """Operands of a concatenation lie in its result from the start."""
-    merging, numbers = _Merging(draft), _numbers(draft)
+    merging, numbers = _Merging(draft), _storage_numbers(draft)
     storages = draft.problem.storages
     taken: set[int] = set()
     for node in draft.nodes:
@@ -491,14 +492,9 @@ def _held(draft: Draft, cut: Cut) -> list[Held]:
         done = [op in cut.done for op in storage.touches]
         begun, over = storage.is_input or any(done), all(done) and not storage.is_output
         if cut.op in storage.touches:
-            found.append(Held(label(value), storage.size, USED_HERE))
+            found.append(Held(label_of(value), storage.size, USED_HERE))
         elif begun and not over and cut.done:
-            found.append(Held(label(value), storage.size, KEPT if all(done) else WAITED_FOR))
+            found.append(Held(label_of(value), storage.size, KEPT if all(done) else WAITED_FOR))
     if problem.workspace[cut.op]:
         found.append(Held("", problem.workspace[cut.op], INSIDE))
     return sorted(found, key=lambda one: (-one.size, one.name))
-
-
-def label(value: Value) -> str:
-    """How a storage is called."""
-    return value.name or (value.node.name if value.node is not None else "")

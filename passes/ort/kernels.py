@@ -126,7 +126,7 @@ class _Reader:
             if value.name is not None or len(made) == 1:
                 numbers[value] = number = found.add(value, self.types.type_of(value))
                 outputs.append(number)
-        kernel = _kernel(last.op, name)
+        kernel = _kernel_facts(last.op, name)
         if kernel.halves and inputs and inputs[0] != ABSENT and outputs:
             # ONNX Runtime appends the nodes of a function after all others.
             between = found.add(None, self.types.type_of(made[0]))
@@ -149,7 +149,7 @@ def _continues(node: Node) -> bool:
 
 def kernel_of(node: Node) -> OrtKernel:
     """Memory behaviour of ONNX Runtime's kernel for a node."""
-    return _kernel(node.op, _op_type(node.source))
+    return _kernel_facts(node.op, _op_type(node.source))
 
 
 @lru_cache(maxsize=4096)
@@ -159,7 +159,7 @@ def _op_type(source: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _kernel(op: str, name: str) -> OrtKernel:
+def _kernel_facts(op: str, name: str) -> OrtKernel:
     spec = find_op(op)
     for kernel in spec.ort if spec is not None else ():
         if name in kernel.names:

@@ -172,7 +172,7 @@ def _figures(
         extra = inside.get(launch.node, 0)
         if not isinstance(extra, int):
             return None
-        if launch.kernel.takes is not None and (call := _call(launch.node, types)) is not None:
+        if launch.kernel.takes is not None and (call := _op_call(launch.node, types)) is not None:
             extra += launch.kernel.takes(call, options.threads)
         takes.append(extra)
     packed = [*_small_weights(graph), *_packed_weights(graph, types)]
@@ -198,13 +198,13 @@ def _packed_weights(graph: Graph, types: Inferred) -> list[int]:
     packed: list[int] = []
     for node in graph.walk():
         packs = kernel_of(node).packs
-        call = _call(node, types) if packs is not None else None
+        call = _op_call(node, types) if packs is not None else None
         if packs is not None and call is not None:
             packed.append(packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]))
     return packed
 
 
-def _call(node: Node, types: Inferred) -> OpCall | None:
+def _op_call(node: Node, types: Inferred) -> OpCall | None:
     spec = find_op(node.op)
     if spec is None:
         return None

@@ -48,7 +48,7 @@ class OneOrder:
     @property
     def peaks(self) -> tuple[int | None, int | None]:
         """Most bytes in use after a kernel of the first run, as asked for."""
-        return _peak(self.written), _peak(self.reordered)
+        return _cold_peak(self.written), _cold_peak(self.reordered)
 
 
 @dataclass
@@ -156,5 +156,5 @@ def _notes() -> Iterator[str]:
     yield f"{REFUSED_ORDER}: only builds with training have it; the packages on PyPI refuse to make a session"
 
 
-def _peak(plan: OrtPlan) -> int | None:
+def _cold_peak(plan: OrtPlan) -> int | None:
     return None if plan.figures is None else plan.figures.cold.peak.requested

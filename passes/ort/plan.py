@@ -280,18 +280,18 @@ def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], ses
         arena.reserve(size)
     before = _usage(arena)
     all_alone = [True] * len(sizes)
-    cold = _run(arena, buffers, sizes, session.takes, all_alone)
+    cold = _simulated_run(arena, buffers, sizes, session.takes, all_alone)
     block = pattern_bytes(buffers, sizes, traced) if session.pattern else 0
     if not block:
-        return OrtFigures(before, cold, _run(arena, buffers, sizes, session.takes, all_alone), 0, session.takes)
+        return OrtFigures(before, cold, _simulated_run(arena, buffers, sizes, session.takes, all_alone), 0, session.takes)
     chunk = arena.malloc(block)
     alone = [is_output or not in_block for is_output, in_block in zip(buffers.is_output, traced, strict=True)]
-    warm = _run(arena, buffers, sizes, session.takes, alone)
+    warm = _simulated_run(arena, buffers, sizes, session.takes, alone)
     arena.free(chunk)
     return OrtFigures(before, cold, warm, block, session.takes)
 
 
-def _run(arena: BfcArena, buffers: Buffers, sizes: Sequence[int], takes: Sequence[int], alone: Sequence[bool]) -> OrtRun:
+def _simulated_run(arena: BfcArena, buffers: Buffers, sizes: Sequence[int], takes: Sequence[int], alone: Sequence[bool]) -> OrtRun:
     """One run; only values that `alone` marks take memory from the arena."""
     arena.reset_peaks()
     chunks: dict[int, Chunk | None] = {}

@@ -6,7 +6,7 @@ from irscope.ir.bind import bind_option, typed
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.ort.model import OrtPlan
 from irscope.passes.ort.plan import OrtFigures, OrtUsage
-from irscope.passes.sizes import CONVENTION, plain
+from irscope.passes.sizes import CONVENTION, dim_cell
 from irscope.passkit.base import Pass
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
@@ -25,7 +25,7 @@ def report(subject: Pass, plan: OrtPlan) -> Report:
         options=subject.text,
         summary={"model": "ort", **summary(plan)},
         units=UNITS,
-        tables=(_kernels(plan), _buffers(plan), _tensors(plan)),
+        tables=(_kernels(plan), _buffers(plan), _tenants_table(plan)),
         series=series(plan),
         coverage=Coverage(len(plan.ranges), len(plan.ranges) + len(plan.unsized)),
         notes=(CONVENTION, *notes(plan)),
@@ -47,9 +47,9 @@ def summary(plan: OrtPlan) -> dict[str, object]:
         found.update({moment: dict.fromkeys(("requested", "allocated", "reserved"), unknown) for moment in UNITS})
         found["workspace_bytes"] = unknown
         return found
-    found["before"] = _cells(figures.before)
-    found["cold"] = _cells(figures.cold.peak)
-    found["warm"] = _cells(figures.warm.peak)
+    found["before"] = _usage_cells(figures.before)
+    found["cold"] = _usage_cells(figures.cold.peak)
+    found["warm"] = _usage_cells(figures.warm.peak)
     found["workspace_bytes"] = 0
     found["pattern_bytes"] = figures.pattern
     found["reused_buffers"] = sum(owner != value for value, owner in enumerate(plan.buffers.owner))
@@ -78,7 +78,7 @@ def why_unknown(plan: OrtPlan) -> str:
     return f"sizes depend on {', '.join(map(str, plan.symbols))}; {typed(bind_option(plan.symbols))} makes them known"
 
 
-def _cells(usage: OrtUsage) -> dict[str, int]:
+def _usage_cells(usage: OrtUsage) -> dict[str, int]:
     return {"requested": usage.requested, "allocated": usage.allocated, "reserved": usage.reserved}
 
 
@@ -101,15 +101,15 @@ def _kernels(plan: OrtPlan) -> Table:
 
 
 def _buffers(plan: OrtPlan) -> Table:
-    rows = [(label_of(one.value), plain(one.size), one.born, one.dies, one.held_by, len(one.tenants)) for one in plan.ranges]
+    rows = [(label_of(one.value), dim_cell(one.size), one.born, one.dies, one.held_by, len(one.tenants)) for one in plan.ranges]
     columns = ["buffer:value", "size:bytes", "born:index", "dies:index", "held_by:text", "tensors:count"]
     return Table.of(rows, columns=columns, title="buffers of the first run")
 
 
-def _tensors(plan: OrtPlan) -> Table:
+def _tenants_table(plan: OrtPlan) -> Table:
     """Each tensor with its buffer, which others may occupy before and after it."""
     rows = [
-        (label_of(tenant.value), plain(one.size), tenant.born, tenant.dies, tenant.held_by, label_of(one.value))
+        (label_of(tenant.value), dim_cell(one.size), tenant.born, tenant.dies, tenant.held_by, label_of(one.value))
         for one in plan.ranges
         for tenant in one.tenants
     ]
@@ -123,7 +123,7 @@ def series(plan: OrtPlan) -> tuple[Series, ...]:
     figures = plan.figures
     if figures is None or not plan.order:
         return ()
-    steps = _shown(figures)
+    steps = _shown_steps(figures)
     rows: dict[str, list[object]] = {
         "step": list(steps),
         "first run": [figures.cold.requested[step] for step in steps],
@@ -134,7 +134,7 @@ def series(plan: OrtPlan) -> tuple[Series, ...]:
     return (Series("ONNX Runtime: bytes in use", Column("step", Kind.COUNT), columns, rows, marks=mark, stacked=False),)
 
 
-def _shown(figures: OrtFigures) -> list[int]:
+def _shown_steps(figures: OrtFigures) -> list[int]:
     """All steps, or of many the highest in each interval."""
     height = figures.cold.requested
     count = len(height)

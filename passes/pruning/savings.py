@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from irscope.ir.dims import Dim
+from irscope.ir.dims import Dim, int_or_zero
 from irscope.ir.graph import Attr, Node, Value
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
@@ -53,17 +53,12 @@ class Savings:
     @property
     def weight_bytes(self) -> int:
         """Bytes of weights that go."""
-        return sum(_bytes(one.weight.type) - _bytes(one.type) for one in self.weights)
+        return sum(int_or_zero(one.weight.type.nbytes) - int_or_zero(one.type.nbytes) for one in self.weights)
 
 
 def _amount(entry: Entry, measure: str) -> Dim:
     found: Dim | None = getattr(entry.cost, measure)
     return 0 if found is None else found * entry.runs
-
-
-def _bytes(type_: Type) -> int:
-    size = type_.nbytes
-    return size if isinstance(size, int) else 0
 
 
 def savings_of(flow: Flow, verdict: Verdict, costs: Costs, first_of: Mapping[Value, Value]) -> Savings:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.ir.types import TensorType
-from irscope.passes.sizes import at_least, plain
+from irscope.passes.sizes import at_least, dim_cell
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.passes.weights.tables import alignment_of, alignment_table, module_table, value_columns, value_tables
 from irscope.passkit.base import Analysis, PassContext
@@ -129,7 +129,7 @@ class Params(Analysis[ParameterReport]):
             weight.role.value,
             type_.dtype.text,
             type_.shape,
-            plain(type_.nbytes),
+            dim_cell(type_.nbytes),
             result.trainable.get(weight),
             tied.name if tied else "",
             shared.name if shared else "",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from irscope.ir.dims import int_or_zero
 from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.passes.sizes import at_least, within
 from irscope.passkit.base import Analysis, PassContext
@@ -95,11 +96,11 @@ class QuantizeError(Analysis[WeightErrors]):
                 try:
                     if weight in look.unread:
                         raise Unreadable(look.unread[weight])
-                    jobs.append((weight, _rows(stored_tensor(weight, files)), look.statistics[weight].absmax or 0.0))
+                    jobs.append((weight, _in_rows(stored_tensor(weight, files)), look.statistics[weight].absmax or 0.0))
                     seen.add(id(look.statistics[weight]))
                 except Unreadable as problem:
                     result.unread[weight] = str(problem)
-            noises = _measure(jobs, files, self.threads, ctx)
+            noises = _measured_noise(jobs, files, self.threads, ctx)
         for (weight, tensor, _), noise in zip(jobs, noises, strict=True):
             if isinstance(noise, str):
                 result.unread[weight] = noise
@@ -138,8 +139,11 @@ class QuantizeError(Analysis[WeightErrors]):
             *(Column(key, Kind.NUMBER, help="dB") for key in keys),
         ]
         rows = [(*_head(one), *(one.decibels[key] for key in keys)) for one in result.tensors]
-        before = sum(_size(one.weight) for one in result.tensors)
-        after = sum(_size(one.weight) if one.bytes is None else min(one.bytes, _size(one.weight)) for one in result.tensors)
+        before = sum(int_or_zero(one.weight.type.nbytes) for one in result.tensors)
+        after = sum(
+            int_or_zero(one.weight.type.nbytes) if one.bytes is None else min(one.bytes, int_or_zero(one.weight.type.nbytes))
+            for one in result.tensors
+        )
         known, complete = len(result.tensors), not result.unread
         return Report(
             pass_name=self.name,
@@ -161,12 +165,7 @@ class QuantizeError(Analysis[WeightErrors]):
 
 def _head(one: TensorError) -> tuple[object, ...]:
     type_ = one.weight.type
-    return one.weight.name, type_.dtype.text, type_.shape, _size(one.weight), one.smallest, one.bits, one.bytes
-
-
-def _size(weight: Value) -> int:
-    size = weight.type.nbytes
-    return size if isinstance(size, int) else 0
+    return one.weight.name, type_.dtype.text, type_.shape, int_or_zero(one.weight.type.nbytes), one.smallest, one.bits, one.bytes
 
 
 def _is_matrix(weight: Value) -> bool:
@@ -176,7 +175,7 @@ def _is_matrix(weight: Value) -> bool:
     return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16
 
 
-def _rows(tensor: Stored) -> Stored:
+def _in_rows(tensor: Stored) -> Stored:
     from irscope.weights.source import Unreadable
 
     if tensor.axes is None:
@@ -186,16 +185,16 @@ def _rows(tensor: Stored) -> Stored:
     return tensor
 
 
-def _measure(jobs: Sequence[tuple[Value, Stored, float]], files: WeightFiles, threads: int, ctx: PassContext) -> list[Noise | str]:
+def _measured_noise(jobs: Sequence[tuple[Value, Stored, float]], files: WeightFiles, threads: int, ctx: PassContext) -> list[Noise | str]:
     """Noise of each tensor, or why there is none; rows are looked at in batches that threads share, and added up in order."""
     from irscope.weights.rounding import Noise
     from irscope.weights.scan import Pool
 
-    pieces = list(_pieces([tensor for _, tensor, _ in jobs]))
+    pieces = list(_stretches_of_rows([tensor for _, tensor, _ in jobs]))
     total = sum(tensor.bytes for _, tensor, _ in jobs)
     noises: list[Noise | str] = [Noise() for _ in jobs]
     with Pool(threads, total, "weight error", ctx.tick) as pool:
-        calls = (_call(jobs[index], first, last, files, pool) for index, first, last in pieces)
+        calls = (_rounding_job(jobs[index], first, last, files, pool) for index, first, last in pieces)
         for (index, _, _), made in zip(pieces, pool.map(calls), strict=True):
             held = noises[index]
             if isinstance(held, str):
@@ -207,7 +206,7 @@ def _measure(jobs: Sequence[tuple[Value, Stored, float]], files: WeightFiles, th
     return noises
 
 
-def _pieces(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, int]]:
+def _stretches_of_rows(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, int]]:
     """Tensor, first and last row of what a thread takes at once."""
     for index, tensor in enumerate(tensors):
         assert tensor.axes is not None
@@ -216,12 +215,12 @@ def _pieces(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, int]]:
             yield index, first, min(first + step, tensor.axes.rows)
 
 
-def _call(job: tuple[Value, Stored, float], first: int, last: int, files: WeightFiles, pool: Pool) -> Callable[[], Noise | str]:
+def _rounding_job(job: tuple[Value, Stored, float], first: int, last: int, files: WeightFiles, pool: Pool) -> Callable[[], Noise | str]:
     import numpy as np
 
     from irscope.weights.rounding import Noise, measure_rounding
     from irscope.weights.source import Unreadable
-    from irscope.weights.tensors import decode
+    from irscope.weights.tensors import decode_elements
     from irscope.weights.window import Window
 
     def run() -> Noise | str:
@@ -236,7 +235,7 @@ def _call(job: tuple[Value, Stored, float], first: int, last: int, files: Weight
             except Unreadable as problem:
                 return str(problem)
             with np.errstate(all="ignore"):
-                rows = decode(raw, tensor.dtype, (stop - start) * row).astype(np.float32).reshape(stop - start, row)
+                rows = decode_elements(raw, tensor.dtype, (stop - start) * row).astype(np.float32).reshape(stop - start, row)
                 if not math.isfinite(float(rows.sum())):
                     rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
                 measure_rounding(rows, absmax, noise)

@@ -80,7 +80,7 @@ def count_parameters(program: Program) -> ParameterTotals:
             continue
         new = _new_bytes(weight, size, storages, totals)
         if weight.role is Role.PARAMETER:
-            totals.count += _share(numel, new, size)
+            totals.count += _elements_in(numel, new, size)
             totals.bytes += new
         elif weight.role is Role.BUFFER:
             totals.buffer_bytes += new
@@ -91,7 +91,7 @@ def count_parameters(program: Program) -> ParameterTotals:
 
 def _new_bytes(weight: Value, size: Dim, storages: dict[str, _Storage], totals: ParameterTotals) -> Dim:
     """Bytes of a weight that no other weight has counted."""
-    place = _place(weight)
+    place = _byte_range(weight)
     if place is None or isinstance(size, SymDim) or size == 0:
         return size
     key, low, high = place
@@ -111,12 +111,12 @@ def _new_bytes(weight: Value, size: Dim, storages: dict[str, _Storage], totals: 
     return new if new < min(size, high - low) else size
 
 
-def _share(numel: Dim, new: Dim, size: Dim) -> Dim:
+def _elements_in(numel: Dim, new: Dim, size: Dim) -> Dim:
     """Elements that so many of the bytes hold."""
     return numel * new // size if isinstance(numel, int) and isinstance(new, int) and isinstance(size, int) and size else numel
 
 
-def _place(weight: Value) -> tuple[str, int, int] | None:
+def _byte_range(weight: Value) -> tuple[str, int, int] | None:
     """The storage of a weight, and its byte range; None where they are unknown."""
     graph = weight.graph
     data = graph.data.get(weight) if graph is not None else None

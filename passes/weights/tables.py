@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim, SymDim, int_or_zero
 from irscope.ir.graph import Value
 from irscope.ir.types import TensorType, Type
 from irscope.passes.sizes import at_least, share_of, within
@@ -70,11 +70,11 @@ def value_columns(weights: Sequence[Value], look: Look, spectral: bool) -> list[
 
 def _columns(known: Sequence[TensorStatistics | None], spectral: bool) -> list[tuple[Column, list[object]]]:
     columns = (*_STATISTICS, *(_SPECTRAL if spectral else ()))
-    rows = [[None] * len(columns) if made is None else _cells(made, spectral) for made in known]
+    rows = [[None] * len(columns) if made is None else _statistics_cells(made, spectral) for made in known]
     return [(column, [row[place] for row in rows]) for place, column in enumerate(columns)]
 
 
-def _cells(made: TensorStatistics, spectral: bool) -> list[object]:
+def _statistics_cells(made: TensorStatistics, spectral: bool) -> list[object]:
     quantiles = [*map(_quantile, made.quantiles)] or [None] * 3
     cells: list[object] = [
         made.mean, made.std, made.min, made.max, made.absmax, made.l1, made.l2, made.skewness, made.kurtosis, made.zeros,
@@ -105,7 +105,7 @@ def value_tables(look: Look) -> tuple[dict[str, object], list[Table], tuple[str,
     several = list(dict.fromkeys(map(id, look.statistics.values())))
     distinct = {id(made): made for made in look.statistics.values()}
     counted = [distinct[key] for key in several]
-    saved = [(group, _bytes(group[0])) for group in look.duplicates]
+    saved = [(group, int_or_zero(group[0].type.nbytes)) for group in look.duplicates]
     complete = not look.unread
     summary: dict[str, object] = {
         "read_bytes": look.bytes_read,
@@ -189,12 +189,16 @@ def alignment_table(weights: Iterable[Value]) -> Table:
     """How many matrices have sizes that are multiples of 8, 16, 64, 128, and what filling up the others would take."""
     weights = list(weights)
     open_ended = sum(isinstance(weight.type, TensorType) and _may_be_matrix(weight.type) for weight in weights)
-    matrices = [(weight, weight.type.dtype.bits or 8, sizes) for weight in weights if (sizes := _matrix(weight.type)) and _bytes(weight)]
+    matrices = [
+        (weight, weight.type.dtype.bits or 8, sizes)
+        for weight in weights
+        if (sizes := _matrix(weight.type)) and int_or_zero(weight.type.nbytes)
+    ]
     rows = []
     for multiple in MULTIPLES:
         aligned = waste = held = 0
         for weight, bits, (rows_, columns) in matrices:
-            size = _bytes(weight)
+            size = int_or_zero(weight.type.nbytes)
             # Elements behind the matrix, such as those of a kernel, and their bits follow from the size as it is.
             inner = size * 8 // bits // (rows_ * columns)
             padded = (_up(rows_, multiple) * _up(columns, multiple) * inner * bits + 7) // 8
@@ -222,8 +226,3 @@ def _may_be_matrix(type_: Type) -> bool:
     """Whether it may be a matrix whose sizes are not numbers."""
     shape = type_.shape
     return shape is None or (len(shape) >= 2 and any(isinstance(size, SymDim) for size in shape))
-
-
-def _bytes(weight: Value) -> int:
-    size = weight.type.nbytes
-    return size if isinstance(size, int) else 0

@@ -19,7 +19,7 @@ from irscope.weights.elements import Array
 from irscope.weights.result import TensorStatistics, Unread
 from irscope.weights.scan import Options, duplicates, scan, spectra
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Quantized, Stored, checked, decode, read_all, stored_tensor
+from irscope.weights.tensors import Quantized, Stored, checked, decode_elements, read_all, stored_tensor
 
 MISSING = "IRS440"
 NOT_FINITE = "IRS441"
@@ -178,10 +178,10 @@ def _quantized(node: Node, weight: Value, files: WeightFiles) -> Quantized:
     codes = stored_tensor(weight, files)
     block = _integer(node.attrs, "block_size", 0)
     axis = _integer(node.attrs, "axis", 1) if axis is None else axis
-    scale, zero = _operand(node, scale_at, files), _operand(node, zero_at, files)
+    scale, zero = _operand_values(node, scale_at, files), _operand_values(node, zero_at, files)
     if scale is None:
         raise Unreadable("its scale is computed, or not in the file")
-    shape = _shape(weight)
+    shape = _static_sizes(weight)
     if block and scale.ndim != len(shape):
         block = 0
     if not block and scale.ndim == len(shape) and scale.ndim > 1 and scale.size > 1:
@@ -199,7 +199,7 @@ def _matmul_nbits(node: Node, weight: Value, files: WeightFiles) -> Quantized:
     if bits not in _FEW_BITS or block <= 0 or rows <= 0 or inner <= 0:
         raise Unreadable(f"weights of {bits} bits in blocks of {block} are not unpacked")
     blocks = -(-inner // block)
-    scale = _operand(node, 2, files)
+    scale = _operand_values(node, 2, files)
     if scale is None or scale.size != rows * blocks:
         raise Unreadable("its scales are computed, or do not fit its shape")
     zero = _zero_points(node, 3, rows, blocks, bits, files)
@@ -222,31 +222,31 @@ def _zero_points(node: Node, place: int, rows: int, blocks: int, bits: int, file
     if held.count != rows * size:
         raise Unreadable("its zero points do not fit its shape")
     packed = numbers.astype(np.uint8).reshape(rows, size)
-    unpacked = [decode(np.ascontiguousarray(row), _FEW_BITS[bits], blocks) for row in packed]
+    unpacked = [decode_elements(np.ascontiguousarray(row), _FEW_BITS[bits], blocks) for row in packed]
     return np.stack(unpacked) if unpacked else np.zeros((0, blocks), np.float32)
 
 
 def _gathered_blocks(node: Node, weight: Value, files: WeightFiles) -> Quantized:
     bits, block = _integer(node.attrs, "bits", 4), _integer(node.attrs, "block_size", 128)
-    codes, shape = stored_tensor(weight, files), _shape(weight)
+    codes, shape = stored_tensor(weight, files), _static_sizes(weight)
     dtype = codes.dtype
     packs = dtype is DType.U8 and bits in _FEW_BITS
     if packs:
         dtype = _FEW_BITS[bits]
         shape = (*shape[:-1], shape[-1] * (8 // bits))
     axis = _integer(node.attrs, "quantize_axis", 1) % len(shape)
-    scale = _operand(node, 2, files)
+    scale = _operand_values(node, 2, files)
     if scale is None:
         raise Unreadable("its scales are computed, or not in the file")
     if packs:
         zero: Array | None = _zero_points(node, 3, math.prod(scale.shape[:-1]), scale.shape[-1], bits, files)
         zero = zero if zero is None or zero.size == 1 else zero.reshape(scale.shape)
     else:
-        zero = _operand(node, 3, files)
+        zero = _operand_values(node, 3, files)
     return checked(shape, dtype, codes.source, scale, zero, axis, block)
 
 
-def _operand(node: Node, place: int, files: WeightFiles) -> Array | None:
+def _operand_values(node: Node, place: int, files: WeightFiles) -> Array | None:
     """The values of an operand in its own shape; None where there is none, or where it is computed."""
     value = node.inputs[place] if place < len(node.inputs) else None
     if value is None:
@@ -254,10 +254,10 @@ def _operand(node: Node, place: int, files: WeightFiles) -> Array | None:
         return np.array([float(given)], np.float32) if isinstance(given, int | float) else None
     if value.role not in _DECLARED:
         return None
-    return read_all(stored_tensor(value, files), files).reshape(_shape(value))
+    return read_all(stored_tensor(value, files), files).reshape(_static_sizes(value))
 
 
-def _shape(value: Value) -> tuple[int, ...]:
+def _static_sizes(value: Value) -> tuple[int, ...]:
     type_ = value.type
     sizes = type_.shape
     if sizes is None or not all(isinstance(size, int) for size in sizes):

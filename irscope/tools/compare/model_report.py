@@ -10,7 +10,7 @@ from irscope.diagnostics import Diagnostic
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
 from irscope.passes.cost.roofline import Roofline
-from irscope.passes.sizes import CONVENTION, plain, scale
+from irscope.passes.sizes import CONVENTION, dim_cell, scale
 from irscope.report.picture import Panel, largest_bars, report_panels
 from irscope.report.report import Report
 from irscope.report.table import Column, Mark, Series, Table
@@ -144,11 +144,11 @@ def modules_table(compared: ModelComparison, everything: bool = False) -> Table:
             path or "(model)",
             a.nodes,
             b.nodes,
-            *(None if sums.unknown else plain(sums.flops) for sums in (a, b)),
-            None if a.unknown or b.unknown else plain(flops),
-            plain(a.weight_bytes),
-            plain(b.weight_bytes),
-            plain(weights),
+            *(None if sums.unknown else dim_cell(sums.flops) for sums in (a, b)),
+            None if a.unknown or b.unknown else dim_cell(flops),
+            dim_cell(a.weight_bytes),
+            dim_cell(b.weight_bytes),
+            dim_cell(weights),
             a.alive if a.nodes else 0,
             b.alive if b.nodes else 0,
         )
@@ -197,7 +197,7 @@ def nodes_table(compared: ModelComparison, everything: bool = False) -> Table:
 
 def _cells(compared: ModelComparison, row: Row) -> tuple[object, ...]:
     pairs = (compared.flops(row), compared.weight_bytes(row), compared.alive(row))
-    numbers = [plain(value) if numbers else 0 for pair in pairs for value, numbers in zip(pair, (row.a, row.b), strict=True)]
+    numbers = [dim_cell(value) if numbers else 0 for pair in pairs for value, numbers in zip(pair, (row.a, row.b), strict=True)]
     return (
         name_of(compared, row),
         row.kind,
@@ -266,7 +266,7 @@ def _weight_cells(row: WeightRow) -> tuple[object, ...]:
     sizes = [0 if weight is None else weight.type.nbytes for weight in (row.a, row.b)]
     types = ["" if weight is None else weight.type.text for weight in (row.a, row.b)]
     renamed = row.b.name if row.b is not None and row.a is not None and row.b.name != row.a.name else ""
-    return (one.name, row.change, one.role.value, *types, *map(plain, sizes), renamed)
+    return (one.name, row.change, one.role.value, *types, *map(dim_cell, sizes), renamed)
 
 
 def _weight_difference(row: WeightRow) -> int:

@@ -19,7 +19,7 @@ from irscope.ir.types import TensorType, Type
 from irscope.ops.registry import find_op
 from irscope.passes.memory.cuda import Counter as MemoryCounter
 from irscope.passes.memory.cuda import Moment
-from irscope.passes.sizes import plain
+from irscope.passes.sizes import dim_cell
 from irscope.report.celltext import signed
 from irscope.report.units import Kind
 from irscope.report.values import Quantity, derived
@@ -683,14 +683,14 @@ class Total:
             a, b = self.counters
             return {"a": a, "b": b, "difference": b - a, "change": derived(self.change, a, b)}
         return {
-            **{name: plain(value) for name, value in (("a", self.a), ("b", self.b), ("difference", self.difference))},
+            **{name: dim_cell(value) for name, value in (("a", self.a), ("b", self.b), ("difference", self.difference))},
             "change": self.change,
         }
 
     @property
     def said(self) -> tuple[str, str]:
         """Both for a sentence."""
-        a, b = self.counters or (plain(self.a), plain(self.b))
+        a, b = self.counters or (dim_cell(self.a), dim_cell(self.b))
         return signed(a, self.kind), signed(b, self.kind)
 
 

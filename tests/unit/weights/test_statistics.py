@@ -133,10 +133,10 @@ def test_every_bit_pattern_is_the_number_that_torch_reads(dtype: DType, tmp_path
 @pytest.mark.parametrize("count", [1, 2, 3, 999, 600_001])
 @pytest.mark.parametrize("dtype", [DType.BF16, DType.F8E4M3FN, DType.I8, DType.U4, DType.I4, DType.F4E2M1, DType.I2, DType.F6E2M3], ids=str)
 def test_narrow_types_are_exact(dtype: DType, count: int, tmp_path: Path) -> None:
-    from irscope.weights.tensors import decode
+    from irscope.weights.tensors import decode_elements
 
     raw = _RANDOM.integers(0, 256, (count * (dtype.bits or 8) + 7) // 8, dtype=np.uint8)
-    values = decode(raw.copy(), dtype, count).astype(np.float64)
+    values = decode_elements(raw.copy(), dtype, count).astype(np.float64)
     made = look(tmp_path, raw, dtype, shape=(count,))
     finite = np.sort(values[np.isfinite(values)])
     assert (made.count, made.nan) == (count, np.isnan(values).sum())
@@ -242,20 +242,20 @@ def test_complex_numbers_count_as_two(dtype: DType, kind: type, tmp_path: Path) 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype.bits], ids=str)
 def test_literals_become_elements_of_their_type(dtype: DType) -> None:
-    from irscope.weights.elements import encode, is_narrow, packed_bytes
-    from irscope.weights.tensors import decode
+    from irscope.weights.elements import encode_elements, is_narrow, packed_bytes
+    from irscope.weights.tensors import decode_elements
 
     values = [1, 0, 1, 1] if dtype is DType.BOOL else [1.0, 2.0, 4.0, 1.0] if dtype is DType.F8E8M0 else [1, 0, 1, 1, 0]
-    raw = encode(values, dtype)
+    raw = encode_elements(values, dtype)
     assert len(raw) == packed_bytes(len(values), dtype.bits or 0)
     if is_narrow(dtype):
-        assert decode(np.frombuffer(bytearray(raw), np.uint8), dtype, len(values)).tolist() == values
+        assert decode_elements(np.frombuffer(bytearray(raw), np.uint8), dtype, len(values)).tolist() == values
 
 
 def test_a_literal_that_the_type_does_not_have_is_rounded() -> None:
-    from irscope.weights.elements import encode
+    from irscope.weights.elements import encode_elements
 
-    assert np.frombuffer(encode([0.1, float("nan")], DType.F16), np.float16).tolist()[:1] == [float(np.float16(0.1))]
+    assert np.frombuffer(encode_elements([0.1, float("nan")], DType.F16), np.float16).tolist()[:1] == [float(np.float16(0.1))]
 
 
 @pytest.mark.parametrize(("dtype", "kind", "exact"), [(DType.F32, np.float32, 1e-3), (DType.F16, np.float16, 1e-12)], ids=["f32", "f16"])
