@@ -58,10 +58,7 @@ check: $(INSTALLED)
 	cd $(COPY) && PYTHONPATH=. "$(abspath $(VENV))/bin/lint-imports" --config "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.import_linter_cache" --no-logo
 
 pages: $(INSTALLED)
-	$(PY) -m irscope.codes > docs/codes.md
-	$(PY) -m irscope.report.schema > docs/report.schema.json
-	$(PY) -c "from irscope.tools.compare.document import compare_schema; print(compare_schema(), end='')" > docs/compare.schema.json
-	$(PY) -c "from irscope.recording.records import schema_text; print(schema_text(), end='')" > docs/recording.schema.json
+	$(PY) -m tests.tools.pages
 
 fuzz: $(INSTALLED)
 	$(PY) -m tests.tools.fuzz --minutes $(MINUTES)

@@ -1,14 +1,13 @@
 """Every diagnostic and error code. codes.json has their texts: what `irscope explain` prints and docs/codes.md shows.
 
 1xx reading a model, 2xx shapes, 3xx aliasing, memory, schedules and training, 4xx cost, weights, recordings and comparisons, 5xx passes,
-6xx usage, 9xx irscope itself. `python -m irscope.codes` prints the page of codes.
+6xx usage, 9xx irscope itself.
 """
 
 from __future__ import annotations
 
 import json
 import pkgutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -30,15 +29,3 @@ def _read() -> dict[str, CodeDoc]:
 
 CODES: Final[Mapping[str, CodeDoc]] = _read()
 """In order."""
-
-
-def codes_page() -> str:
-    """docs/codes.md."""
-    lines = ["# Codes", "", "Every diagnostic and error has a code; `irscope explain CODE` prints the same text.", ""]
-    for code, doc in CODES.items():
-        lines += [f"## {code}: {doc.title}", "", doc.text, ""]
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(codes_page())

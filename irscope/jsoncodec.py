@@ -1,4 +1,4 @@
-"""JSON in and out by the types of dataclasses: strict decoding with errors that name the path, encoding, and JSON Schemas.
+"""JSON in and out by the types of dataclasses: strict decoding with errors that name the path, and encoding.
 
 Every document that comes from outside (recordings, folders of measurements, device files, what two processes tell each other) is read
 by it. Counts are bounded, NaN and infinities are refused, and nothing is converted on the way, except that a number may be whole.
@@ -7,15 +7,13 @@ by it. Counts are bounded, NaN and infinities are refused, and nothing is conver
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import json
 import math
-import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, Never, NotRequired, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Never, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -224,71 +222,3 @@ _NAMES: Mapping[object, str] = {str: "text", int: "a whole number", float: "a nu
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
-
-
-# ----------------------------------------------------------------------------------------------------
-# JSON Schemas of dataclasses and TypedDicts.
-
-_SCALARS: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-
-def type_schema(hint: object, definitions: dict[str, Json] | None = None, marked: Mapping[object, str] | None = None) -> dict[str, Json]:
-    """The schema of a type. Properties that it does not name are allowed: later versions may add some.
-
-    Objects become `definitions`, referred to by name, or stand in place where there are none; what is `marked` so in `Annotated` is the
-    definition of that name. A text in `Annotated` is the description, an enum there closes the set of its strings.
-    """
-    if isinstance(hint, type) and (is_typeddict(hint) or dataclasses.is_dataclass(hint)):
-        if definitions is None:
-            return object_schema(hint, definitions, marked)
-        name = hint.__name__.removesuffix("Json")
-        if name not in definitions:
-            definitions[name] = object_schema(hint, definitions, marked)
-        return {"$ref": f"#/$defs/{name}"}
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is NotRequired:
-        return type_schema(arguments[0], definitions, marked)
-    if origin is Annotated:
-        return _annotated_schema(arguments[0], arguments[1:], definitions, marked)
-    if origin is Literal:
-        return {"const": arguments[0]}
-    if origin in (list, tuple):
-        return {"type": "array", "items": type_schema(arguments[0], definitions, marked)}
-    if origin in (types.UnionType, typing.Union):
-        return {"anyOf": [type_schema(argument, definitions, marked) for argument in arguments]}
-    if origin is not None:
-        return {"type": "object", "additionalProperties": type_schema(arguments[1], definitions, marked)}
-    return {"type": _SCALARS[hint]}
-
-
-def object_schema(kind: type, definitions: dict[str, Json] | None, marked: Mapping[object, str] | None = None) -> dict[str, Json]:
-    """The schema of one object."""
-    hints = get_type_hints(kind, vars(sys.modules[kind.__module__]), include_extras=True)
-    if not dataclasses.is_dataclass(kind):
-        required: list[Json] = [key for key, hint in hints.items() if get_origin(hint) is not NotRequired]
-        about: dict[str, Json] = {"type": "object", "description": kind.__doc__}
-    else:
-        fields = dataclasses.fields(kind)
-        required = [field.name for field in fields if _is_required(field)]
-        hints = {field.name: hints[field.name] for field in fields}
-        about = {"type": "object"}
-    return {**about, "properties": {key: type_schema(hint, definitions, marked) for key, hint in hints.items()}, "required": required}
-
-
-def _annotated_schema(
-    hint: object, extras: tuple[object, ...], definitions: dict[str, Json] | None, marked: Mapping[object, str] | None
-) -> dict[str, Json]:
-    name = next((known for mark, known in (marked or {}).items() if mark in extras), "")
-    result: dict[str, Json] = {"$ref": f"#/$defs/{name}"} if name else type_schema(hint, definitions, marked)
-    for extra in extras:
-        if isinstance(extra, str):
-            result["description"] = extra
-        elif isinstance(extra, type) and issubclass(extra, enum.Enum):
-            result["enum"] = [_member_name(member) for member in extra]
-    return result
-
-
-def _member_name(member: enum.Enum) -> str:
-    """How a document spells a member: by its value if that is text, else by its name in lower case."""
-    return member.value if isinstance(member.value, str) else member.name.lower()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from irscope import __version__
+from irscope._version import __version__
 from irscope.budget import reading
 from irscope.devices.catalogue import find_device
 from irscope.devices.target import DEFAULT_DEVICE, DEFAULT_TORCH

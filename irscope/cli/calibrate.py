@@ -8,14 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-from irscope import __version__
 from irscope.amounts import COUNT, SECONDS
 from irscope.cli.args import add_output_arguments, add_output_file, amount_of, write_answer
-from irscope.cli.devices import device_report
 from irscope.errors import UsageError
-from irscope.measure.calibrate.engine import Engine
-from irscope.measure.calibrate.measure import measure, record_of, save
+from irscope.measure.calibrate.engine import Engine, measure, record_of, save
 from irscope.report.report import Document, Report
+from irscope.tools.devices import device_report
 
 
 class Command:
@@ -64,16 +62,16 @@ class Command:
             path, profile = save(record_of(engine, found, time.strftime("%Y-%m-%d")), Path(args.output) if args.output else None)
             sys.stderr.write(f"measured in {found.seconds:.1f} s, kept in {path}\n")
             reports.append(device_report(profile))
-        write_answer(Document(__version__, reports=tuple(reports)), args)
+        write_answer(Document(reports=tuple(reports)), args)
         return 0
 
 
 def _from_recordings(args: argparse.Namespace) -> int:
-    from irscope.tools.calibrate import calibrate_from
+    from irscope.tools.devices import calibrate_from
 
     record, report = calibrate_from([Path(path) for path in args.recordings], args.device)
     path, _ = save(record, Path(args.output) if args.output else None)
-    write_answer(Document(__version__, reports=(report,)), args)
+    write_answer(Document(reports=(report,)), args)
     sys.stderr.write(f"kept in {path}\n")
     return 0
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from irscope import __version__
 from irscope.cli.args import add_model_arguments, add_output_arguments, models_from, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, IrscopeError, UsageError
@@ -60,7 +59,7 @@ class Command:
         if len(asked) == 1:
             ((one,), (whole,)) = asked, reports
             totals = Table.of(one.rows, columns=_TOTALS, title="counters")
-            document = Document(__version__, one.model.info(), (replace(whole, tables=(totals, *whole.tables)),))
+            document = Document(model=one.model.info(), reports=(replace(whole, tables=(totals, *whole.tables)),))
         else:
             rows = [(one.model.program.path, *row) for one in asked for row in one.rows]
             totals = Table.of(rows, columns=("model:text", *_TOTALS), title="counters")
@@ -69,7 +68,7 @@ class Command:
                 replace(report, options=one.model.program.path, notes=tuple(one.problems))
                 for one, report in zip(asked, reports, strict=True)
             ]
-            document = Document(__version__, reports=(first, *own))
+            document = Document(reports=(first, *own))
         write_answer(document, args)
         for one in asked:
             report_diagnostics(one.model.diagnostics, args.verbose)

@@ -8,7 +8,7 @@ import platform
 from dataclasses import dataclass
 from importlib import metadata
 
-from irscope import __version__
+from irscope._version import __version__
 from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import ExitCode
 from irscope.report.report import Document, Report
@@ -53,7 +53,7 @@ class Command:
             summary={"irscope": __version__, "python": platform.python_version(), "system": system, "problem_count": len(findings)},
             tables=(packages,),
         )
-        write_answer(Document(__version__, reports=(report,)), args)
+        write_answer(Document(reports=(report,)), args)
         return ExitCode.FINDINGS if findings else ExitCode.OK
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol, cast
 
-from irscope import __version__
+from irscope._version import __version__
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.files import write_stream
 

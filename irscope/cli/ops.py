@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from irscope import __version__
 from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import UsageError
 from irscope.files import write_stream
@@ -82,4 +81,4 @@ def _coverage(path: Path) -> Document:
     unknown = tuple(sorted({row[0] for row in rows if row[3] == "no record"}))
     table = Table.of(rows, columns=["operator:text", "from:text", "nodes:count", "types:text", "cost:text"], title="operators")
     report = Report("ops", tables=(table,), coverage=Coverage(known, sum(counts.values()), unknown))
-    return Document(__version__, model.info(), (report,))
+    return Document(model=model.info(), reports=(report,))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from irscope import __version__
+from irscope._version import __version__
 from irscope.amounts import parse_bytes
 from irscope.cli.args import (
     add_model_arguments,
@@ -18,7 +18,7 @@ from irscope.cli.args import (
     load_options,
     plot_from,
     selection,
-    settings_from,
+    step_from,
     write_answer,
 )
 from irscope.errors import UsageError
@@ -75,7 +75,7 @@ class Command:
         if args.batches or args.memory:
             document, models = _over_batches(args)
         else:
-            models = {0: opened_step(args)}
+            models = {0: step_from(args)}
             document = models[0].document(models[0].run(_with_checkpoint(args)))
         model = next(iter(models.values()))
         series = [one for report in document.reports for one in report.series] if args.batches or args.memory else []
@@ -94,22 +94,6 @@ class Command:
         return strict_code(args, [*models.values()], document.reports)
 
 
-def opened_step(args: argparse.Namespace, batch: int | None = None) -> Model:
-    """The captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
-    from irscope.trainingcapture import Training, open_training
-
-    if args.accumulate < 1:
-        raise UsageError("--accumulate must be at least 1", code="IRS373")
-    made: dict[str, object] = {"fused": True} if args.fused else {}
-    if args.foreach or args.one_by_one:
-        made["foreach"] = args.foreach
-    training = Training(args.loss, args.optimizer, made, not args.keep_gradients, args.accumulate, args.autocast, args.answers_zero)
-    options = load_options(args)
-    if batch is not None:
-        options = replace(options, bind={**options.bind, "batch": batch})
-    return open_training(str(args.model), options, training, settings_from(args))
-
-
 def _over_batches(args: argparse.Namespace) -> tuple[Document, Mapping[int, Model]]:
     """The step at several sizes of the batch; the size of the first does not stand for all."""
     from irscope.tools.train import read_batches, sweep_batches
@@ -119,7 +103,7 @@ def _over_batches(args: argparse.Namespace) -> tuple[Document, Mapping[int, Mode
     bind = load_options(args).bind
     batches = read_batches(args.batches) if args.batches else []
     memory = parse_bytes(args.memory) if args.memory else None
-    swept = sweep_batches(lambda batch: opened_step(args, batch), batches, memory, bind.get("batch", 4), args.seconds)
+    swept = sweep_batches(lambda batch: step_from(args, batch), batches, memory, bind.get("batch", 4), args.seconds)
     return Document(__version__, replace(swept.model.info(), bind=dict(bind)), (swept.report,)), swept.models
 
 

@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_step_arguments, load_options, open_from, settings_from
+from irscope.cli.args import add_model_arguments, add_step_arguments, load_options, open_from, settings_from, step_from
 from irscope.errors import UsageError
 from irscope.recording import is_recording
 from irscope.session import Model, open_model
@@ -54,9 +54,7 @@ class Command:
             load_options(args)  # what is wrong with the arguments is said before there is a screen
             model = start.choose(read)
         elif args.train:
-            from irscope.cli.train_plan import opened_step
-
-            model = opened_step(args)
+            model = step_from(args)
         else:
             model = open_from(args)
             start.note_opened(Path(args.model))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 
-from irscope import __version__
 from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import UsageError
 from irscope.frontends.zoo.names import PACKAGES
@@ -39,7 +38,7 @@ class Command:
         if not args.what and not args.all:
             notes.append("`irscope zoo WHAT` lists models: a package, or a part of a name")
         report = Report("zoo", tables=tuple(tables), notes=tuple(notes))
-        write_answer(Document(__version__, reports=(report,)), args)
+        write_answer(Document(reports=(report,)), args)
         return 0
 
 

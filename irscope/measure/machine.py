@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from irscope import __version__
+from irscope._version import __version__
 from irscope.measure.record.request import Request
 from irscope.recording.records import DeviceRecord, Header, Setting
 

@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from irscope import __version__
+from irscope._version import __version__
 from irscope.errors import LoadError
 from irscope.files import private_file
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
-
-from irscope.jsoncodec import DRAFT, Json, object_schema
 
 SCHEMA = "irscope.recording/1"
 COLD = "cold"
@@ -357,26 +354,3 @@ def _level(counters: Counters | None, name: str) -> Level | None:
     if counters is None:
         return None
     return {"requested": counters.requested, "allocated": counters.allocated, "active": counters.active}[name]
-
-
-# ----------------------------------------------------------------------------------------------------
-# The lines as a JSON schema: docs/recording.schema.json holds the same.
-
-
-def recording_schema() -> dict[str, Json]:
-    """The schema of one line."""
-    kinds: list[Json] = []
-    for name, kind in LINES.items():
-        line = object_schema(kind, None)
-        properties, required = line["properties"], line["required"]
-        assert isinstance(properties, dict) and isinstance(required, list)
-        fixed: dict[str, Json] = {"schema": {"const": SCHEMA}} if kind is Header else {}
-        line["properties"] = {"line": {"const": name}, **properties, **fixed}
-        line["required"] = ["line", *required, *fixed]
-        kinds.append(line)
-    return {"$schema": DRAFT, "$id": SCHEMA, "title": "one line of a recording", "oneOf": kinds}
-
-
-def schema_text() -> str:
-    """The schema as it is published."""
-    return json.dumps(recording_schema(), indent=1) + "\n"

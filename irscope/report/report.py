@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from irscope._version import __version__
 from irscope.diagnostics import Diagnostic
 from irscope.errors import UsageError
 from irscope.ir.program import Assumed
@@ -264,7 +265,7 @@ class Subject:
 class Document:
     """Everything one run found out about a model: what every renderer takes."""
 
-    version: str
+    version: str = __version__
     """Of irscope."""
     model: ModelInfo = field(default_factory=lambda: ModelInfo("", ""))
     reports: tuple[Report, ...] = ()

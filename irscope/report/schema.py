@@ -1,18 +1,14 @@
-"""The JSON document as types, and the JSON Schema that is generated from them.
+"""The JSON document as types, of which docs/report.schema.json is generated.
 
 `to_json` is checked against the types. The text beside a field, in `Annotated`, becomes its description in the schema; an enum there closes
-the set of its strings. `python -m irscope.report.schema` prints the schema; docs/report.schema.json is a copy.
+the set of its strings.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict
 
 from irscope.diagnostics import Severity
-from irscope.jsoncodec import DRAFT, object_schema
-from irscope.report.jsonout import json_lines
-from irscope.report.report import SCHEMA_NAME
 from irscope.report.units import Kind
 from irscope.report.values import Json, Provenance
 
@@ -156,27 +152,3 @@ class DocumentJson(TypedDict):
     tool: ToolJson
     model: ModelJson
     reports: list[ReportJson]
-
-
-# ----------------------------------------------------------------------------------------------------
-# The JSON Schema of a document, generated from the types above.
-
-_CELL: dict[str, Json] = {
-    "description": "A raw value. null is unknown; a string where a number is expected is its formula, or nan, inf or -inf.",
-    "anyOf": [
-        {"type": ["null", "boolean", "integer", "number", "string"]},
-        {"type": "array", "items": {"$ref": "#/$defs/Cell"}},
-        {"type": "object", "additionalProperties": {"$ref": "#/$defs/Cell"}},
-    ],
-}
-
-
-def schema_text(type_: type = DocumentJson, title: str = SCHEMA_NAME) -> str:
-    """The schema of a document that is described by a TypedDict, as it is published."""
-    definitions: dict[str, Json] = {"Cell": _CELL}
-    document = object_schema(type_, definitions, {CELL: "Cell"})
-    return "".join(json_lines({"$schema": DRAFT, "title": title, **document, "$defs": dict(sorted(definitions.items()))}))
-
-
-if __name__ == "__main__":
-    sys.stdout.write(schema_text())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope import __version__
 from irscope.devices.catalogue import all_devices
 from irscope.fitting import SCHEMA, Fit, Need
 from irscope.report.report import Document, ModelInfo, Report
@@ -25,12 +24,12 @@ _SIZES = ("surely", "as_modelled", "needed", "device_peak", "one_further")
 
 def fit_document(found: Fit, model: ModelInfo) -> Document:
     """What was found for one symbol; its JSON is of the schema irscope.fit/1."""
-    return Document(__version__, model, (_fit_report(found),), own_json=lambda _: found.to_json())
+    return Document(model=model, reports=(_fit_report(found),), own_json=lambda _: found.to_json())
 
 
 def frontier_document(rows: Sequence[Fit], free: Sequence[str], second: str, model: ModelInfo) -> Document:
     """What was found for two symbols: the largest size of the first for each of the second."""
-    return Document(__version__, model, (_frontier_report(rows, free, second),), own_json=lambda _: _frontier_json(rows, free, second))
+    return Document(model=model, reports=(_frontier_report(rows, free, second),), own_json=lambda _: _frontier_json(rows, free, second))
 
 
 def best_of(rows: Sequence[Fit]) -> Fit:

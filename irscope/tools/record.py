@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from irscope import __version__
 from irscope.frontends.base import LoadOptions
 from irscope.ir.graph import Names
 from irscope.ir.spelling import parse_type
@@ -37,7 +36,7 @@ def recording_document(recording: Recording) -> Document:
     model = recording.header.model
     inputs = ", ".join(f"{one.name}={one.type}" for one in model.inputs)
     subject = Subject("model", (model.name, inputs), tuple(f"assumed: {one}" for one in model.assumed))
-    return Document(__version__, reports=(_recording_report(recording),), subjects=(subject,))
+    return Document(reports=(_recording_report(recording),), subjects=(subject,))
 
 
 def _recording_report(recording: Recording) -> Report:

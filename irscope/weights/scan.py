@@ -301,7 +301,6 @@ def spectra(
     tick: Tick | None = None,
 ) -> None:
     """Add the spectral norm of every matrix to its statistics."""
-    from irscope.weights.scan import spectrum
 
     pairs = [(tensor, made) for tensor, made in zip(tensors, found, strict=True) if isinstance(tensor, Stored)]
     jobs = [(tensor, made) for tensor, made in pairs if isinstance(made, TensorStatistics)]

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from irscope.cli.main import COMMANDS, main
-from irscope.codes import CODES, codes_page
+from irscope.codes import CODES
 from irscope.errors import ExitCode
+from tests.tools.pages import GENERATED
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -87,11 +88,9 @@ def test_the_commands_are_documented() -> None:
     assert set(re.findall(r"^\| `irscope ([\w-]+)", page, re.M)) == set(COMMANDS)
 
 
-def test_the_page_of_codes_is_fresh() -> None:
-    page = ROOT / "docs" / "codes.md"
-    if os.environ.get("IRSCOPE_UPDATE_DOCS"):
-        page.write_text(codes_page(), encoding="utf-8")
-    assert page.read_text(encoding="utf-8") == codes_page()
+@pytest.mark.parametrize("page", GENERATED)
+def test_pages_that_follow_from_the_source_are_fresh(page: str) -> None:
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == GENERATED[page](), "run: make pages"
 
 
 def test_codes_are_in_order_and_say_something() -> None:

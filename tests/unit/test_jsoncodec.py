@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from irscope.jsoncodec import LARGEST, Misfit, decode, encode, loads, type_schema
+from irscope.jsoncodec import LARGEST, Misfit, decode, encode, loads
+from tests.tools.pages import type_schema
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,20 @@
-"""Interface of a calibration to the library that computes: micro-benchmarks and their times."""
+"""Measuring this machine: the library that computes, the plan of a calibration, what is made of it, and the device file."""
 
 from __future__ import annotations
 
+import json
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from irscope.devices.catalogue import calibration_file
+from irscope.devices.profile import KERNELS, DeviceProfile, parse_profile
+from irscope.files import as_output_error, write_text
 from irscope.measure.machine import memory_bytes, processor_name
 
 Work: TypeAlias = Callable[[], object]
@@ -122,3 +128,175 @@ class NumpyCpu:
         for _ in range(times):
             work()
         return time.perf_counter() - started
+
+
+# ----------------------------------------------------------------------------------------------------
+# The plan of a calibration: what is measured, for how long, what is made of it, and the device file.
+
+PRODUCT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
+STREAM_SIZES = (1 << 17, 1 << 19, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 28)
+FUNCTION_BYTES = 1 << 18
+_LONG_ENOUGH = 2e-3
+"""A clock's steps and a call's overhead disappear in so many seconds."""
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Amount a second: the best that was seen, and the median of all rounds."""
+
+    best: float
+    median: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Measured rates of a machine."""
+
+    products: dict[str, Rate]
+    """FLOP/s by element type."""
+    convolutions: dict[str, dict[str, Rate]]
+    """FLOP/s by kind and element type."""
+    streams: dict[int, Rate]
+    """Bytes a second by working set."""
+    functions: Rate
+    """Exponentials and the like a second."""
+    operators: dict[str, Rate]
+    """Calls a second."""
+    seconds: float
+
+
+def measure(engine: Engine, seconds: float, clock: Callable[[], float] = time.perf_counter) -> Measurement:
+    """Measure a device in about so many seconds; each part has its share and ends with the round in which it is used up."""
+    started = clock()
+    share = seconds / (2.5 * len(engine.element_types) + 5)
+    products = {dtype: _product(engine, dtype, share, clock) for dtype in engine.element_types}
+    usable = [dtype for dtype, rate in products.items() if rate is not None]
+    convolutions = {kind: _convolutions(engine, kind, usable, share / 2, clock) for kind in KERNELS}
+    per_size = 3.5 * share / len(STREAM_SIZES)
+    streams = {size: _best(engine, engine.streams(size), per_size, clock) for size in STREAM_SIZES}
+    functions = _best(engine, engine.functions(FUNCTION_BYTES), share / 2, clock)
+    operators = {name: _best(engine, [Sample(work, 1)], share / 4, clock) for name, work in engine.operators().items()}
+    reached = {dtype: rate for dtype, rate in products.items() if rate is not None}
+    return Measurement(reached, convolutions, streams, functions, operators, clock() - started)
+
+
+def _product(engine: Engine, dtype: str, share: float, clock: Callable[[], float]) -> Rate | None:
+    """The best rate over growing matrices; a size that would use up the share is not tried."""
+    end = clock() + share
+    best: Rate | None = None
+    for size in PRODUCT_SIZES:
+        sample = engine.product(dtype, size)
+        if sample is None:
+            return best
+        found = _best(engine, [sample], share / 8, clock)
+        best = found if best is None or found.best > best.best else best
+        # The next size has eight times the work, and is run twice before it is timed.
+        if clock() + 8 * sample.amount / found.best * (_ROUNDS + 2) > end:
+            break
+    return best
+
+
+def _convolutions(engine: Engine, kind: str, dtypes: Iterable[str], share: float, clock: Callable[[], float]) -> dict[str, Rate]:
+    samples = {dtype: engine.convolutions(kind, dtype) for dtype in dtypes}
+    return {dtype: _best(engine, ways, share, clock) for dtype, ways in samples.items() if ways}
+
+
+def _best(engine: Engine, samples: Iterable[Sample], share: float, clock: Callable[[], float]) -> Rate:
+    """The fastest of several ways to do something."""
+    ways = list(samples)
+    rates = [_rate(engine, way, share / len(ways), clock) for way in ways]
+    return max(rates, key=lambda rate: rate.best)
+
+
+def _rate(engine: Engine, sample: Sample, share: float, clock: Callable[[], float]) -> Rate:
+    end = clock() + share
+    times = _repetitions(engine, sample.work)
+    rounds = [engine.seconds(sample.work, times)]
+    while clock() < end or (len(rounds) < _ROUNDS and clock() < end + share):
+        rounds.append(engine.seconds(sample.work, times))
+    amount = sample.amount * times
+    return Rate(amount / min(rounds), amount / statistics.median(rounds))
+
+
+def _repetitions(engine: Engine, work: Work) -> int:
+    """How many calls take long enough to be timed."""
+    times = 1
+    while times < 1 << 20:
+        taken = engine.seconds(work, times)
+        if taken >= _LONG_ENOUGH:
+            break
+        times *= 2 if taken <= 0 else min(16, max(2, int(_LONG_ENOUGH / taken) + 1))
+    return times
+
+
+# ----------------------------------------------------------------------------------------------------
+# A calibration as a device file.
+
+_HOW = "irscope calibrate on this machine: lo is the median, hi the best that was seen"
+
+
+def record_of(engine: Engine, found: Measurement, date: str) -> dict[str, object]:
+    """The device file's content."""
+    best = _falling(found.streams)
+    record: dict[str, object] = {
+        "name": "this" if engine.kind == "cpu" else "this-gpu",
+        "title": engine.title,
+        "kind": engine.kind,
+        "calibrated": True,
+        "sources": {"here": {"text": _HOW, "date": date}},
+        "matrix": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in found.products.items()},
+        "kernels": {
+            kind: {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.items()} for kind, rates in found.convolutions.items()
+        },
+        # A processor's vector rate is at most that of its matrix products.
+        "vector": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in found.products.items() if dtype in ("f32", "f64")},
+        "functions": _figure(found.functions, 1e9, "Gelement/s"),
+        "bandwidth": _figure(best[max(best)], 1e9, "GB/s"),
+        "levels": [
+            {"name": "working set", "size": {"value": size, "unit": "B", "source": "here"}, "bandwidth": _figure(rate, 1e9, "GB/s")}
+            for size, rate in best.items()
+            if size != max(best)
+        ],
+        "overheads": {name: _time(rate) for name, rate in found.operators.items()},
+    }
+    if "operator" in found.operators:
+        record["launch"] = _time(found.operators["operator"])
+    if engine.memory_bytes:
+        record["memory"] = {"value": engine.memory_bytes, "unit": "B", "source": "here"}
+    return record
+
+
+def save(record: Mapping[str, object], path: Path | None = None) -> tuple[Path, DeviceProfile]:
+    """Write the record where `find_device` looks for it (or elsewhere), and read it back."""
+    target = path or calibration_file(str(record["name"]))
+    profile = parse_profile(dict(record), str(target))
+    with as_output_error(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    write_text(target, [json.dumps(record, indent=2), "\n"])
+    return target, profile
+
+
+def _falling(streams: Mapping[int, Rate]) -> dict[int, Rate]:
+    """Rates by working set, made monotonic: a smaller set is at least as fast as a larger one."""
+    found: dict[int, Rate] = {}
+    for size in sorted(streams, reverse=True):
+        above = next(reversed(found.values()), None)
+        rate = streams[size]
+        if above is not None:
+            rate = Rate(max(rate.best, above.best), max(rate.median, above.median))
+        found[size] = rate
+    return dict(reversed(found.items()))
+
+
+def _figure(rate: Rate, scale: float, unit: str) -> dict[str, object]:
+    return {"lo": _short(rate.median / scale), "hi": _short(rate.best / scale), "unit": unit, "source": "here"}
+
+
+def _time(rate: Rate) -> dict[str, object]:
+    """Seconds for one, from calls a second."""
+    return {"lo": _short(1e9 / rate.best), "hi": _short(1e9 / rate.median), "unit": "ns", "source": "here"}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")

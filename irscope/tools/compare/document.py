@@ -1,4 +1,4 @@
-"""The document of a comparison, its types and its JSON Schema, of which docs/compare.schema.json is a copy; limits of `--fail-on`."""
+"""The document of a comparison, its types, of which docs/compare.schema.json is generated, and limits of `--fail-on`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, TypedDict
 
-from irscope import __version__
+from irscope._version import __version__
 from irscope.amounts import ANY, read_amount
 from irscope.errors import UsageError
 from irscope.report.report import Document, ModelInfo, Report, Subject
-from irscope.report.schema import ModelJson, ReportJson, ToolJson, schema_text
+from irscope.report.schema import ModelJson, ReportJson, ToolJson
 from irscope.report.table import Table
 from irscope.report.values import bare
 
@@ -35,7 +35,7 @@ def comparison_document(kind: str, a: ModelInfo, b: ModelInfo | RecordingJson, r
 
     second = _of_model("B", b) if isinstance(b, ModelInfo) else Subject("B", tuple(subject))
     tables = tuple(_unknown_as_details(table) for table in report.tables)
-    return Document(__version__, reports=(replace(report, tables=tables),), subjects=(_of_model("A", a), second), own_json=compare_json)
+    return Document(reports=(replace(report, tables=tables),), subjects=(_of_model("A", a), second), own_json=compare_json)
 
 
 def _of_model(name: str, model: ModelInfo) -> Subject:
@@ -77,11 +77,6 @@ class CompareJson(TypedDict):
     b: ModelJson | RecordingJson
     headline: Annotated[list[str], "The answer in a few lines, for people."]
     reports: Annotated[list[ReportJson], "One report with the numbers, tables and series."]
-
-
-def compare_schema() -> str:
-    """The schema as it is published."""
-    return schema_text(CompareJson, SCHEMA)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def _recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(load, "find_recipe", find)
     monkeypatch.setattr("irscope.session.check_installed", lambda text: None)
-    monkeypatch.setattr("irscope.cli.exportmodel.check_installed", lambda text: None)
+    monkeypatch.setattr("irscope.cli.export.check_installed", lambda text: None)
     monkeypatch.setattr(load, "_version", lambda package: "0")
 
 

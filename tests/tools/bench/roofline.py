@@ -24,7 +24,7 @@ from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
-from irscope.measure.calibrate.measure import measure, record_of, save
+from irscope.measure.calibrate.engine import measure, record_of, save
 from irscope.measure.calibrate.torchengine import TorchCpu
 from irscope.passes.cost.roofline import Roofline
 from irscope.passkit.manager import Manager

@@ -25,9 +25,9 @@ from irscope.recording import (
 )
 from irscope.report.jsonout import json_lines
 from irscope.tools.compare import compare_recording, run_comparison
-from irscope.tools.compare.document import compare_schema
 from irscope.tools.compare.matching import How
 from irscope.tools.compare.runs import RunComparison, catalogued, settings_of
+from tests.tools.pages import compare_schema
 from tests.unit.comparing.texts import MLP, model
 
 HIDDEN, BACK = 4 * 16 * 4, 4 * 8 * 4

@@ -1,4 +1,4 @@
-"""The published schema is the one of the code, and documents follow it."""
+"""Documents follow the published schema."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ import pytest
 
 from irscope.report.jsonout import json_lines
 from irscope.tools.compare import compare_models, model_comparison
-from irscope.tools.compare.document import compare_schema
 from tests.unit.comparing.texts import MLP, model
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "compare.schema.json"
-
-
-def test_the_published_schema_is_fresh() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == compare_schema(), "run: make pages"
 
 
 def test_a_document_follows_the_schema() -> None:

@@ -12,8 +12,7 @@ from irscope.cli.main import main
 from irscope.devices.catalogue import calibration_file, find_device
 from irscope.errors import UsageError
 from irscope.files import config_folder
-from irscope.measure.calibrate.engine import NumpyCpu, Sample, Work
-from irscope.measure.calibrate.measure import STREAM_SIZES, Measurement, measure, record_of, save
+from irscope.measure.calibrate.engine import STREAM_SIZES, Measurement, NumpyCpu, Sample, Work, measure, record_of, save
 from irscope.measure.machine import memory_bytes, processor_name
 
 

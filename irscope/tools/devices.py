@@ -1,13 +1,14 @@
-"""A device file from recordings: rules for workspaces, and how much longer real runs take than the least time."""
+"""Reports of devices with their figures, and device files from recordings: rules for workspaces, and how much longer real runs take."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from irscope.devices.catalogue import device_record, find_device
+from irscope.devices.profile import DeviceProfile, Figure
 from irscope.errors import IrscopeError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.ir.spelling import parse_type
@@ -30,7 +31,123 @@ from irscope.recording.records import Recording
 from irscope.report.report import Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
+from irscope.report.values import Provenance
 from irscope.session import open_model
+
+DENSE = "rates are dense peaks (no structured sparsity), a multiply-add is 2 FLOPs; ridge = f16 or bf16 rate / bandwidth"
+
+
+def devices_report(devices: Sequence[DeviceProfile]) -> Report:
+    """One row a device."""
+    table = Table.of(
+        [
+            (
+                device.name,
+                device.title,
+                device.kind,
+                device.memory_bytes,
+                _top(device.bandwidth),
+                _top(device.matrix.get("f32")),
+                _top(device.matrix.get("bf16") or device.matrix.get("f16")),
+                device.ridge("bf16") or device.ridge("f16"),
+                _top(device.power),
+            )
+            for device in devices
+        ],
+        columns=[
+            "device:text",
+            "title:text",
+            "kind:text",
+            "memory:bytes",
+            "bandwidth:bytes_per_second",
+            "f32:flops_per_second",
+            Column("half", Kind.FLOPS_PER_SECOND, "bf16 or f16"),
+            "ridge:number",
+            Column("watts", Kind.NUMBER, "W"),
+        ],
+        title="devices",
+    )
+    return Report("devices", summary={"device_count": len(devices)}, tables=(table,), notes=(DENSE,))
+
+
+def device_report(device: DeviceProfile) -> Report:
+    """Every figure of a device with its source."""
+    provenance = Provenance.MEASURED if device.calibrated else Provenance.EXACT
+    low, high = (Column(key, Kind.NUMBER, provenance=provenance) for key in ("low", "high"))
+    facts = Table.of(_figures(device), ["figure:text", low, high, "unit:text", "source:text", "date:text"], title="figures")
+    capability = ".".join(map(str, device.capability)) if device.capability else ""
+    return Report(
+        "devices",
+        options=device.name,
+        summary={
+            "name": device.name,
+            "title": device.title,
+            "kind": device.kind,
+            "vendor": device.vendor,
+            "released": device.released,
+            "compute_capability": capability,
+            "also_called": ", ".join(device.aliases),
+            "ridge": {dtype: device.ridge(dtype) for dtype in device.matrix},
+        },
+        units={"ridge": Kind.NUMBER},
+        tables=(facts,),
+        notes=(DENSE, *device.notes),
+    )
+
+
+def _figures(device: DeviceProfile) -> Iterator[tuple[object, ...]]:
+    whole = {
+        "multiprocessors": (device.multiprocessors, ""),
+        "threads_per_multiprocessor": (device.threads_per_multiprocessor, ""),
+        "memory": (device.memory_bytes, "bytes"),
+    }
+    for name, (value, unit) in whole.items():
+        if value is not None:
+            yield name.replace("_", " "), value, value, unit, *_source(device, name)
+    if device.context_bytes is not None:
+        yield "context", *device.context_bytes, "bytes", *_source(device, "context")
+    for name, figures, unit, scale in _groups(device):
+        for key, figure in figures.items():
+            yield f"{name} {key}".strip(), *_ends(figure, scale), unit, figure.source, figure.date
+    for level in device.levels:
+        size = "" if level.size is None else f", up to {level.size:,} bytes"
+        yield f"bandwidth of {level.name}{size}", *_ends(level.bandwidth, 1e9), "GB/s", level.bandwidth.source, level.bandwidth.date
+
+
+def _groups(device: DeviceProfile) -> Iterator[tuple[str, Mapping[str, Figure], str, float]]:
+    yield "matrix product", device.matrix, "TFLOP/s", 1e12
+    for kind, rates in device.kernels.items():
+        yield kind, rates, "TFLOP/s", 1e12
+    yield "other arithmetic", device.vector, "TFLOP/s", 1e12
+    single = {
+        "bandwidth": (device.bandwidth, "GB/s", 1e9),
+        "kernel launch": (device.launch, "us", 1e-6),
+        "power": (device.power, "W", 1.0),
+        "idle power": (device.idle_power, "W", 1.0),
+    }
+    for name, (figure, unit, scale) in single.items():
+        if figure is not None:
+            yield name, {"": figure}, unit, scale
+    yield "one call of an", device.overheads, "us", 1e-6
+
+
+def _source(device: DeviceProfile, field: str) -> tuple[str, str]:
+    source, _, date = device.sources.get(field, "").rpartition(", ")
+    return source, date
+
+
+def _ends(figure: Figure, scale: float) -> tuple[float, float]:
+    """The figure's interval in a unit; a single number has it twice."""
+    low, high = (float(f"{value / scale:.5g}") for value in (figure.lo, figure.hi))
+    return low, high
+
+
+def _top(figure: Figure | None) -> float | None:
+    return None if figure is None else figure.hi
+
+
+# ----------------------------------------------------------------------------------------------------
+# A device file from recordings.
 
 _KINDS = {"cpu": "cpu", "gpu": "cuda"}
 
@@ -72,7 +189,7 @@ def calibrate_from(paths: Sequence[Path], base: str) -> tuple[dict[str, object],
         record["workspaces"] = _rules_record([rule for rule in rules if rule.useful])
     if slowdown is not None:
         record["slowdown"] = {"lo": _short(slowdown.low), "hi": _short(slowdown.high), "unit": "", "source": "recordings"}
-    return record, _report(base, material, rules, slowdown, aside)
+    return record, _calibration_report(base, material, rules, slowdown, aside)
 
 
 def _gathered(paths: Sequence[Path], base: str) -> Material:
@@ -154,7 +271,9 @@ def _all(rule: FittedRule) -> Iterator[Errors]:
         yield rule.kept_out
 
 
-def _report(base: str, material: Material, rules: Sequence[FittedRule], slowdown: Slowdown | None, aside: frozenset[str]) -> Report:
+def _calibration_report(
+    base: str, material: Material, rules: Sequence[FittedRule], slowdown: Slowdown | None, aside: frozenset[str]
+) -> Report:
     rows = []
     for rule in rules:
         other = rule.kept_out
