@@ -11,8 +11,6 @@ from irscope.amounts import SHARE, Seconds, parse_bytes, read_amount
 from irscope.devices import target_of
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph
-from irscope.memory.checkpointing.simulate import AGAIN, KEEP
-from irscope.memory.checkpointing.solve import CheckpointPlanner, CheckpointPlans, Planned
 from irscope.passes.sizes import CONVENTION
 from irscope.passes.training.needed import trace_in
 from irscope.passes.training.recompute import StepProblem, step_problem
@@ -22,6 +20,8 @@ from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
+from irscope.solvers.checkpoint.simulate import AGAIN, KEEP
+from irscope.solvers.checkpoint.solve import CheckpointPlanner, CheckpointPlans, Planned
 
 _MODELLED = Provenance.MODELLED
 

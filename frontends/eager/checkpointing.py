@@ -20,10 +20,10 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from irscope.errors import UsageError
 from irscope.frontends.eager.record import Op, Record, Tensor
 from irscope.frontends.eager.running import bench
-from irscope.memory.checkpointing.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
-from irscope.memory.checkpointing.regions import Region, RegionSimulator
-from irscope.memory.checkpointing.solve import CheckpointPlanner
 from irscope.report.units import Kind, humanise
+from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.simulate import Region, RegionSimulator
+from irscope.solvers.checkpoint.solve import CheckpointPlanner
 
 Occurrence = tuple[str, int]
 """An operator by name, and the how-manieth call of it within its region."""

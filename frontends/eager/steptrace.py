@@ -21,7 +21,7 @@ from irscope.ir.places import Scope
 from irscope.ir.program import Program
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
-from irscope.training.trace import Category, LiveStep, Piece, Span, StepOp, Trace, label, module_of, piece_name
+from irscope.training import Category, LiveStep, Piece, Span, StepOp, Trace, label, module_of, piece_name
 
 
 def training_program(

@@ -162,7 +162,7 @@ class Program:
     has_graph: bool = True
     """Whether anybody knows what runs; False for files of weights alone, of which everything but the weights is unknown."""
     training: object = None
-    """A captured training (irscope.training.trace.Trace), of whose last step the graph is; None for a forward."""
+    """A captured training (irscope.training.Trace), of whose last step the graph is; None for a forward."""
     formulas_from: dict[str, int] = field(default_factory=dict)
     """Symbols that may be smaller than the formulas were found for: for each the size from which on they hold."""
     calls: dict[Node, Called] = field(default_factory=dict)

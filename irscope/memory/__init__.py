@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope.memory.bfc import BfcArena
+from irscope.memory.arena import BfcArena
 from irscope.memory.caching import CachingAllocator, OutOfMemory
 
 __all__ = ["BfcArena", "CachingAllocator", "OutOfMemory", "plan_offsets"]
@@ -21,7 +21,7 @@ def plan_offsets(
     Two buffers that are alive together never overlap. It stops as soon as the arena is as low as can be, at most after about `seconds`.
     """
     # numpy is only needed here: simulating an allocator does without.
-    from irscope.memory.placement.plan import make_plan
+    from irscope.solvers.place import make_plan
 
     plan = make_plan(lower, upper, size, alignment, seconds)
     return plan.offsets, plan.height

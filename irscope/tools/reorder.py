@@ -12,11 +12,10 @@ from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.nodefile import as_program, graph_module, open_file, reordered, save_program
 from irscope.frontends.load import NodeFile, open_nodes
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
-from irscope.memory.ordering.solve import best_order
-from irscope.memory.ordering.sorting import sorted_by
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.session import Model, open_model
+from irscope.solvers.order.problem import OrderProblem, Storage, make_problem, sorted_by
+from irscope.solvers.order.solve import best_order
 
 if TYPE_CHECKING:
     import torch

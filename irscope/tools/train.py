@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.files import write_text
-from irscope.memory.checkpointing.simulate import Simulator
-from irscope.memory.checkpointing.solve import CheckpointPlanner, CheckpointPlans, Planned
 from irscope.memory.moments import ROUNDING
 from irscope.passes.activations import ActivationList, Activations
 from irscope.passes.checkpoint import Checkpoint, Checkpointed, budget_of, curve_of
@@ -31,7 +29,9 @@ from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, derived, largest
 from irscope.session import Model
-from irscope.training.trace import CATEGORIES, LiveStep, Trace
+from irscope.solvers.checkpoint.simulate import Simulator
+from irscope.solvers.checkpoint.solve import CheckpointPlanner, CheckpointPlans, Planned
+from irscope.training import CATEGORIES, LiveStep, Trace
 
 if TYPE_CHECKING:
     from irscope.frontends.eager.checkpointing import ModulePlan

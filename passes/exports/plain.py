@@ -8,7 +8,7 @@ from irscope.errors import PassError
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim
 from irscope.memory.caching import Segment
-from irscope.memory.caching.snapshot import BlockState
+from irscope.memory.caching.blocks import BlockState
 from irscope.passes.exports.recording import LOADING, Event, Owner, Recording
 from irscope.passes.inference.remedies import SHAPES_HINT
 from irscope.passes.lifetimes.lives import LiveRange, label_of

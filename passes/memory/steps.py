@@ -27,7 +27,7 @@ from irscope.report.report import Coverage, Report
 from irscope.report.table import Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Quantity, derived, largest, quantity
-from irscope.training.trace import CATEGORIES, PHASES, Phase, Piece, StepOp, Trace
+from irscope.training import CATEGORIES, PHASES, Phase, Piece, StepOp, Trace
 
 When: TypeAlias = Literal["peak", "after"]
 

@@ -20,7 +20,7 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import LiveRange
 from irscope.passes.lifetimes.strides import Strides
 from irscope.passes.ranges import Lifetimes
-from irscope.training.trace import Piece, StepOp, Trace
+from irscope.training import Piece, StepOp, Trace
 
 COLD: Final = "cold"
 """The name of the first forward."""

@@ -9,14 +9,14 @@ from irscope.errors import PassError
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem, waiting_for_one_another
-from irscope.memory.ordering.recompute import Recipe
 from irscope.ops.registry import find_op
 from irscope.passes.alias import Aliases, written_operand
 from irscope.passes.cost.count import Costs
 from irscope.passes.lifetimes.lives import is_unknown, read_values
 from irscope.passes.order.effects import Order
 from irscope.passes.ranges import Lifetimes
+from irscope.solvers.order.problem import OrderProblem, Storage, make_problem, waiting_for_one_another
+from irscope.solvers.order.recompute import Recipe
 
 _NAMED = 8
 

@@ -9,8 +9,6 @@ from typing import ClassVar, Literal
 from irscope.amounts import Bytes, Seconds
 from irscope.errors import PassError, UsageError
 from irscope.ir.graph import Facet, Graph
-from irscope.memory.placement.compare import greedy_by_size, held_by_arena, overlap, reserved_by_torch, while_running
-from irscope.memory.placement.plan import Engine, OffsetPlan, make_plan
 from irscope.passes.alias import Alias
 from irscope.passes.inference.remedies import size_hint
 from irscope.passes.lifetimes.lives import label_of
@@ -25,6 +23,7 @@ from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
+from irscope.solvers.place import Engine, OffsetPlan, greedy_by_size, held_by_arena, make_plan, overlap, reserved_by_torch, while_running
 
 _OTHERS = (
     "online best fit is what ONNX Runtime's memory pattern does; largest first is TensorFlow Lite's planner; the other two ask "

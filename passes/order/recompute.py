@@ -9,8 +9,6 @@ from typing import ClassVar, Literal
 from irscope.amounts import Seconds
 from irscope.errors import PassError
 from irscope.ir.graph import Facet, Graph
-from irscope.memory.ordering.recompute import Recipe, Repeated, lower, start
-from irscope.memory.ordering.solve import Ordering, best_order
 from irscope.passes.alias import Alias
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.remedies import size_hint
@@ -22,6 +20,8 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
+from irscope.solvers.order.recompute import Recipe, Repeated, lower, start
+from irscope.solvers.order.solve import Ordering, best_order
 
 _ROUNDS = 4
 

@@ -12,12 +12,6 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
-from irscope.memory.ordering.cut import Cut
-from irscope.memory.ordering.latency import LatencyLimit
-from irscope.memory.ordering.portfolio import INDUCTOR_ORDERS, SIMPLE_ORDERS
-from irscope.memory.ordering.problem import OrderProblem, Storage
-from irscope.memory.ordering.recompute import lower, start
-from irscope.memory.ordering.solve import Ordering, best_order
 from irscope.ops.registry import find_op, plays
 from irscope.ops.spec import Family, OpRole
 from irscope.passes.alias import Alias, Aliases, written_operand
@@ -36,6 +30,10 @@ from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
+from irscope.solvers.order.bounds import Cut
+from irscope.solvers.order.problem import OrderProblem, Storage
+from irscope.solvers.order.recompute import lower, start
+from irscope.solvers.order.solve import INDUCTOR_ORDERS, SIMPLE_ORDERS, LatencyLimit, Ordering, best_order
 
 ScheduleModel: TypeAlias = Literal["ssa", "jit", "eager"]
 _LEVER_SECONDS = 1.0

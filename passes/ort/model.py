@@ -9,14 +9,14 @@ from typing import Final, Literal, TypeAlias
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.memory.bfc import Strategy
-from irscope.memory.ordering.sorting import sorted_by
+from irscope.memory.arena import Strategy
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
 from irscope.passes.ort.kernels import Launch, Launches, kernel_of, read_launches
 from irscope.passes.ort.plan import NEVER, Buffers, OrtFigures, Session, plan_buffers, simulate
+from irscope.solvers.order.problem import sorted_by
 
 LARGEST_COPIED = 127
 """Bytes of the largest weight that a session copies into the arena."""

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from irscope.amounts import Seconds
 from irscope.ir.graph import Facet, Graph, paused_gc
-from irscope.memory.ordering.sorting import sorted_by
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.passes.ort.kernels import Launches
 from irscope.passes.ort.memory import bytes_inside
@@ -30,6 +29,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
+from irscope.solvers.order.problem import sorted_by
 
 
 @dataclass(frozen=True)

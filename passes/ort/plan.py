@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from irscope.memory.bfc import BfcArena, Chunk, Strategy
+from irscope.memory.arena import BfcArena, Chunk, Strategy
 from irscope.memory.caching.blocks import FreeList
 from irscope.passes.ort.kernels import Launch, Launches
 

@@ -15,7 +15,7 @@ from irscope.passes.training.times import StepTimes
 from irscope.report.csvout import csv_lines
 from irscope.report.table import Table
 from irscope.report.values import Quantity
-from irscope.training.trace import StepOp
+from irscope.training import StepOp
 
 NODES: Final = "rank,node_name,node_type,gtype,median_run_time_s,median_peak_mem_bytes,median_active_mem_bytes,device,module,time_source"
 ACTIVATIONS: Final = (

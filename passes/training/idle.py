@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from irscope.passes.training.times import StepTimes
-from irscope.training.trace import Piece, Trace
+from irscope.training import Piece, Trace
 
 _MOST_OPERATORS = 10_000
 """Of one recomputation: further back it cannot be worth it."""

@@ -17,7 +17,7 @@ from irscope.ops.spec import OpCall
 from irscope.passes.alias import Alias, Aliases, written_operand
 from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
-from irscope.training.trace import Category, Phase, Piece, Span, StepOp, Trace, label, module_of, piece_name
+from irscope.training import Category, Phase, Piece, Span, StepOp, Trace, label, module_of, piece_name
 
 _LOSS, _GRADIENT = "loss_output", "gradient_to_parameter"
 _PARAMETERS = frozenset({"parameter", "gradient"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from irscope.errors import PassError
 from irscope.ir.program import Program
-from irscope.training.trace import Trace
+from irscope.training import Trace
 
 
 def trace_in(program: Program) -> Trace:

@@ -8,7 +8,7 @@ from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.spec import Family, OpRole
 from irscope.passes.cost.bounds import Rates, rate_name
-from irscope.training.trace import StepOp
+from irscope.training import StepOp
 
 
 class StepTimes:

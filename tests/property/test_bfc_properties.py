@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.memory import BfcArena, OutOfMemory
-from irscope.memory.bfc import Chunk
+from irscope.memory.arena import Chunk
 
 KIB = 1 << 10
 SCALED: dict[str, Any] = {"first_region": KIB, "after_shrinking": 2 * KIB, "most_doubled": 1 << 20, "most_dead": 128 * KIB}

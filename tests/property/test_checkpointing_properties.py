@@ -8,9 +8,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from irscope.memory.checkpointing.bounds import Bounds
-from irscope.memory.checkpointing.simulate import Simulator
-from irscope.memory.checkpointing.solve import CheckpointPlanner, best_of_all
+from irscope.solvers.checkpoint.problem import Bounds
+from irscope.solvers.checkpoint.simulate import Simulator
+from irscope.solvers.checkpoint.solve import CheckpointPlanner, best_of_all
 from tests.unit.memory.stepgraphs import STATES, random_step, slow_cost
 
 SEEDS = st.integers(0, 10**9)

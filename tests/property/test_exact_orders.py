@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from irscope.memory.ordering import exact
-from irscope.memory.ordering.cut import least_while_running
-from irscope.memory.ordering.exact import Necessary
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
-from irscope.memory.ordering.solve import best_order
+from irscope.solvers.order import bounds as exact
+from irscope.solvers.order.bounds import Necessary, least_while_running
+from irscope.solvers.order.problem import OrderProblem, Storage, make_problem
+from irscope.solvers.order.solve import best_order
 
 _GRAPHS = 500
 

@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from irscope.errors import UsageError
-from irscope.memory.ordering.cut import least_while_running
-from irscope.memory.ordering.exact import Attempt, ExactSearch, Necessary
-from irscope.memory.ordering.portfolio import by_need, simple_orders
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
-from irscope.memory.ordering.solve import Layout, best_order, waists
+from irscope.solvers.order.bounds import Attempt, ExactSearch, Necessary, least_while_running
+from irscope.solvers.order.problem import OrderProblem, Storage, make_problem
+from irscope.solvers.order.solve import Layout, best_order, by_need, simple_orders, waists
 
 
 @st.composite

@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irscope.memory.placement.plan import make_plan
+from irscope.solvers.place import make_plan
 
 lives = st.tuples(st.integers(0, 12), st.integers(0, 8), st.integers(0, 40))
 Buffers = list[tuple[int, int, int]]

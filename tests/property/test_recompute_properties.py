@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
-from irscope.memory.ordering.recompute import Recipe, Repeated, lower, start
+from irscope.solvers.order.problem import OrderProblem, Storage, make_problem
+from irscope.solvers.order.recompute import Recipe, Repeated, lower, start
 
 
 def network(seed: int, count: int) -> tuple[OrderProblem, Recipe]:

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 from irscope.ir.bind import bind_program
 from irscope.ir.program import EXPORTED, TORCHSCRIPT, Program, Traits
 from irscope.ir.verify import verify
-from irscope.memory.ordering.latency import LatencyLimit
-from irscope.memory.ordering.problem import OrderProblem
-from irscope.memory.ordering.solve import best_order
 from irscope.passes.lifetimes.lives import read_values
 from irscope.passes.liveness import Liveness
 from irscope.passes.order.effects import Effects
 from irscope.passes.order.plan import Plan
 from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel
 from irscope.passkit.manager import Manager
+from irscope.solvers.order.problem import OrderProblem
+from irscope.solvers.order.solve import LatencyLimit, best_order
 from tests.property.strategies import tensor_programs
 from tests.property.symbolic_models import symbolic_models
 from tests.property.test_ordering_properties import problems

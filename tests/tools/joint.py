@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from irscope.frontends.eager.checkpointing import SIMPLE_COSTS, CostModel, formula_of
-from irscope.memory.checkpointing.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
-from irscope.memory.checkpointing.simulate import Simulator
+from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.simulate import Simulator
 
 # ----------------------------------------------------------------------------------------------------
 # How long the operators of an fx graph take, by a simple cost model.

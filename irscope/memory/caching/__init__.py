@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from irscope.memory.caching.allocator import CachingAllocator, MemPool
-from irscope.memory.caching.blocks import Block
+from irscope.memory.caching.blocks import Block, BlockState, Segment
 from irscope.memory.caching.conf import AllocConf, TorchVersion, parse_alloc_conf, torch_version
 from irscope.memory.caching.device import BOUNDLESS, Counters, Event, OutOfMemory
-from irscope.memory.caching.snapshot import BlockState, Segment
 
 __all__ = [
     "BOUNDLESS",

@@ -21,9 +21,11 @@ from irscope.memory.caching.blocks import (
     Block,
     Kind,
     Pool,
+    Segment,
     absorb,
     insert_after,
     join_free,
+    segments,
 )
 from irscope.memory.caching.conf import (
     DEFAULT_MEMORY,
@@ -40,7 +42,6 @@ from irscope.memory.caching.conf import (
     torch_version,
 )
 from irscope.memory.caching.device import Counters, Device, Event, OutOfMemory, Streams
-from irscope.memory.caching.snapshot import Segment, segments
 
 if TYPE_CHECKING:
     from irscope.devices import Target

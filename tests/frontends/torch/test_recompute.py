@@ -19,8 +19,8 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 
 import irscope  # noqa: E402
 from irscope.errors import UsageError  # noqa: E402
-from irscope.memory.checkpointing.problem import Phase, Repeat  # noqa: E402
-from irscope.memory.checkpointing.simulate import Simulator  # noqa: E402
+from irscope.solvers.checkpoint.problem import Phase, Repeat  # noqa: E402
+from irscope.solvers.checkpoint.simulate import Simulator  # noqa: E402
 from tests.tools.joint import (  # noqa: E402
     joint_from_export_module,
     joint_from_exported,

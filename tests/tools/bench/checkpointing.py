@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import torch
 from torch._subclasses import FakeTensorMode
 
-from irscope.memory.checkpointing.problem import CheckpointProblem
-from irscope.memory.checkpointing.simulate import Cost
-from irscope.memory.checkpointing.solve import CheckpointPlanner
+from irscope.solvers.checkpoint.problem import CheckpointProblem
+from irscope.solvers.checkpoint.simulate import Cost
+from irscope.solvers.checkpoint.solve import CheckpointPlanner
 from tests.tools.bench.checkpointmodels import MODELS
 from tests.tools.joint import JointGraph, joint_with_descriptors, read_problem, torch_budgets
 

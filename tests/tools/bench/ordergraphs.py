@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
+from irscope.solvers.order.problem import OrderProblem, Storage, make_problem
 
 
 class Network:

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from irscope.memory.placement.compare import greedy_by_size, while_running
-from irscope.memory.placement.plan import make_plan
+from irscope.solvers.place import greedy_by_size, make_plan, while_running
 
 INSTANCES = Path(__file__).parents[2] / "data" / "minimalloc"
 Buffers: TypeAlias = tuple[list[int], list[int], list[int]]

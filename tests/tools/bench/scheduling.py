@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from irscope.memory.ordering.portfolio import INDUCTOR_ORDERS, SIMPLE_ORDERS
-from irscope.memory.ordering.problem import OrderProblem
-from irscope.memory.ordering.solve import best_order
+from irscope.solvers.order.problem import OrderProblem
+from irscope.solvers.order.solve import INDUCTOR_ORDERS, SIMPLE_ORDERS, best_order
 from tests.tools.bench.ordergraphs import LITERATURE, STRESS, layered
 
 LAYERED: dict[str, Callable[[], OrderProblem]] = {

@@ -22,10 +22,9 @@ from torch.optim.sgd import sgd
 from torch.utils._pytree import tree_iter
 
 import irscope
-from irscope.memory.ordering.portfolio import INDUCTOR_ORDERS, SIMPLE_ORDERS
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
-from irscope.memory.ordering.solve import best_order
-from irscope.training.trace import Piece, Trace
+from irscope.solvers.order.problem import OrderProblem, Storage, make_problem
+from irscope.solvers.order.solve import INDUCTOR_ORDERS, SIMPLE_ORDERS, best_order
+from irscope.training import Piece, Trace
 
 Optimizer: TypeAlias = Literal["sgd", "adam"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from irscope.memory.checkpointing.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
-from irscope.memory.checkpointing.simulate import AGAIN, KEEP, ONCE
+from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.simulate import AGAIN, KEEP, ONCE
 
 
 def chain(count: int = 6, size: int = 100, seconds: float = 1.0) -> CheckpointProblem:

@@ -6,7 +6,7 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.memory import BfcArena, OutOfMemory
-from irscope.memory.bfc import Chunk
+from irscope.memory.arena import Chunk
 
 KIB = 1 << 10
 MIB = 1 << 20

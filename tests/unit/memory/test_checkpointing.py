@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from irscope.errors import UsageError
-from irscope.memory.checkpointing.bounds import Bounds
-from irscope.memory.checkpointing.problem import Phase, Repeat, StepOperator, StepStorage, make_problem
-from irscope.memory.checkpointing.regions import Region, RegionSimulator
-from irscope.memory.checkpointing.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
-from irscope.memory.checkpointing.solve import Archive, CheckpointPlanner, greedy, knapsack, plan_checkpoints, recipe, segments
+from irscope.solvers.checkpoint.problem import Bounds, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.simulate import AGAIN, KEEP, ONCE, Cost, Region, RegionSimulator, Simulator
+from irscope.solvers.checkpoint.solve import Archive, CheckpointPlanner, greedy, knapsack, plan_checkpoints, recipe, segments
 from tests.unit.memory.stepgraphs import chain, slow_cost
 
 

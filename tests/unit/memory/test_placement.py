@@ -8,8 +8,7 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.memory import plan_offsets
-from irscope.memory.placement.compare import overlap
-from irscope.memory.placement.plan import make_plan
+from irscope.solvers.place import make_plan, overlap
 from tests.tools.bench.placement import INSTANCES, buffers
 
 

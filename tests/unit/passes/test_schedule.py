@@ -15,8 +15,6 @@ from irscope.cli.main import main
 from irscope.errors import IrscopeError, PassError, UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.memory.ordering.problem import OrderProblem, Storage, make_problem
-from irscope.memory.ordering.sorting import sorted_by
 from irscope.passes.alias import Alias
 from irscope.passes.exports.arena import address_map, minimalloc_csv
 from irscope.passes.exports.viewers import VIEWERS, model_explorer, netron, perfetto, speedscope
@@ -26,6 +24,7 @@ from irscope.passes.order.plan import Plan, Planned
 from irscope.passes.order.schedule import Schedule
 from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
+from irscope.solvers.order.problem import OrderProblem, Storage, make_problem, sorted_by
 from irscope.tools.reorder import Groups, contracted, group_order
 
 # Orders and plans of small models, worked out by hand.

@@ -31,7 +31,7 @@ from irscope.report.values import (
     Quantity,
 )
 from irscope.session import Model
-from irscope.training.trace import PHASES, Trace
+from irscope.training import PHASES, Trace
 from tests.tools.oracle.training import cases, predict
 
 # Captured training steps: memory against recorded steps, categories, phases, what is kept, exports.

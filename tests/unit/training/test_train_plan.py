@@ -14,11 +14,11 @@ import pytest
 from irscope.cli.main import main
 from irscope.errors import ExitCode
 from irscope.frontends.base import LoadOptions
-from irscope.memory.checkpointing import solve
 from irscope.passes.training.needed import trace_in
 from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, Style
 from irscope.report.plot import write_plot
+from irscope.solvers.checkpoint import solve
 from irscope.trainingcapture import Training, open_training
 
 # `irscope train-plan` with a script of the user's.
@@ -272,7 +272,7 @@ def _reports(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 
 def test_peak_is_that_of_torchs_storages(joint: Path, exported: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from irscope.memory.checkpointing.simulate import Simulator
+    from irscope.solvers.checkpoint.simulate import Simulator
     from tests.tools.joint import joint_from_exported, read_problem
 
     graph = joint_from_exported(exported)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from irscope.memory.ordering.problem import OrderProblem, Storage
+from irscope.solvers.order.problem import OrderProblem, Storage
 
 T = TypeVar("T")
 _MOST_AT_ONCE = 8

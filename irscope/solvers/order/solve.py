@@ -1,20 +1,238 @@
-"""The best order that is found in a given time, and a lower bound for every order."""
+"""The best order that is found in a given time: list scheduling heuristics, limits of the latency, and a search with a lower bound."""
 
 from __future__ import annotations
 
 import heapq
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from irscope.memory.ordering.cut import Cut, least_while_running
-from irscope.memory.ordering.exact import Attempt, ExactSearch
-from irscope.memory.ordering.latency import LatencyLimit
-from irscope.memory.ordering.portfolio import simple_orders
-from irscope.memory.ordering.problem import OrderProblem, Storage
+from irscope.solvers.order.bounds import Attempt, Cut, ExactSearch, least_while_running
+from irscope.solvers.order.problem import OrderProblem, Storage
+
+_SCANNED = 256
+"""Operators looked at when the one that needs least is chosen; the ones that have been ready for longest come first."""
+
+
+def least_memory(problem: OrderProblem) -> list[int]:
+    """List scheduling: among ready operators, below the peak so far the one that frees most, else the one that takes least (LPMF)."""
+    waiting = [len(earlier) for earlier in problem.before]
+    touches = [len(storage.touches) for storage in problem.storages]
+    begun = [storage.is_input for storage in problem.storages]
+    live = highest = problem.at_start
+    ready = [op for op, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+
+    def change(op: int) -> tuple[int, int]:
+        taken, freed = problem.workspace[op], problem.workspace[op]
+        for number in problem.touched[op]:
+            storage = problem.storages[number]
+            taken += 0 if begun[number] else storage.size
+            freed += storage.size if touches[number] == 1 and not storage.is_output else 0
+        return taken, taken - freed
+
+    while ready:
+        room = highest - live
+        best, at, net = (1, 0, 0), 0, 0
+        for place, op in enumerate(ready[:_SCANNED]):
+            taken, after = change(op)
+            key = (0, after, op) if taken <= room else (1, taken, op)
+            if place == 0 or key < best:
+                best, at, net = key, place, after
+                highest_here = live + taken
+        op = ready.pop(at)
+        highest = max(highest, highest_here)
+        for number in problem.touched[op]:
+            begun[number] = True
+            touches[number] -= 1
+        live += net
+        order.append(op)
+        for later in problem.after[op]:
+            waiting[later] -= 1
+            if waiting[later] == 0:
+                ready.append(later)
+    return order
+
+
+def breadth_first(problem: OrderProblem) -> list[int]:
+    """Breadth first: operators run in the order in which they become ready."""
+    waiting = [len(earlier) for earlier in problem.before]
+    ready = deque(op for op, count in enumerate(waiting) if count == 0)
+    order: list[int] = []
+    while ready:
+        op = ready.popleft()
+        order.append(op)
+        for later in problem.after[op]:
+            waiting[later] -= 1
+            if waiting[later] == 0:
+                ready.append(later)
+    return order
+
+
+def depth_first(problem: OrderProblem) -> list[int]:
+    """Each operator right before the first that needs it; what touches most bytes is prepared first."""
+    weight = [sum(problem.storages[number].size for number in touched) for touched in problem.touched]
+    return _postorder(problem, lambda op: (-weight[op], op))
+
+
+def by_need(problem: OrderProblem) -> list[int]:
+    """The same, but what needs most memory while it is prepared comes first (Sethi and Ullman's rule for trees)."""
+    made = [0] * len(problem)
+    for storage in problem.storages:
+        if not storage.is_input:
+            made[storage.touches[0]] += storage.size
+    need = [0] * len(problem)
+    for op, earlier in enumerate(problem.before):
+        held = 0
+        for one in sorted(earlier, key=lambda one: made[one] - need[one]):
+            need[op] = max(need[op], held + need[one])
+            held += made[one]
+        need[op] = max(need[op], held + made[op] + problem.workspace[op])
+    return _postorder(problem, lambda op: (made[op] - need[op], op))
+
+
+def newest_first(problem: OrderProblem) -> list[int]:
+    """Depth first: the operator that became ready last runs first."""
+    waiting = [len(earlier) for earlier in problem.before]
+    clock = 0
+    ready = [(0, op) for op, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, op = heapq.heappop(ready)
+        order.append(op)
+        clock -= 1
+        for later in problem.after[op]:
+            waiting[later] -= 1
+            if waiting[later] == 0:
+                heapq.heappush(ready, (clock, later))
+    return order
+
+
+def _postorder(problem: OrderProblem, key: Callable[[int], tuple[int, int]]) -> list[int]:
+    done = [False] * len(problem)
+    order: list[int] = []
+    roots = sorted((op for op, later in enumerate(problem.after) if not later), key=key)
+    for root in roots:
+        stack: list[tuple[int, Iterator[int]]] = [(root, iter(sorted(problem.before[root], key=key)))]
+        done[root] = True
+        while stack:
+            op, earlier = stack[-1]
+            for one in earlier:
+                if not done[one]:
+                    done[one] = True
+                    stack.append((one, iter(sorted(problem.before[one], key=key))))
+                    break
+            else:
+                stack.pop()
+                order.append(op)
+    return order
+
+
+SIMPLE_ORDERS: dict[str, Callable[[OrderProblem], list[int]]] = {
+    "least memory": least_memory,
+    "breadth first": breadth_first,
+    "depth first": depth_first,
+    "by need": by_need,
+    "newest first": newest_first,
+}
+INDUCTOR_ORDERS = ("as written", "least memory", "breadth first", "depth first")
+"""Those among which torch.compile's Inductor chooses."""
+
+
+def simple_orders(problem: OrderProblem) -> Iterator[tuple[str, list[int]]]:
+    """Every simple order by name, forwards and on the reversed graph."""
+    yield "as written", list(range(len(problem)))
+    for name, make in SIMPLE_ORDERS.items():
+        yield name, make(problem)
+        yield f"{name}, backwards", problem.reversed_order(make(problem.reverse))
+
+
+# ----------------------------------------------------------------------------------------------------
+# How long an order takes where operators may overlap, and orders that do not take much longer than the one as written.
+
+_BLENDS = 32
+
+
+@dataclass
+class LatencyLimit:
+    """A limit on the time that an order takes on a machine that starts operators in that order, each as soon as its operands are there.
+
+    The least time of any order is the critical path. An order that puts a long chain behind other work starts it late.
+    """
+
+    problem: OrderProblem
+    seconds: Sequence[float]
+    """How long each operator runs."""
+    share: float
+    """By how much the time of the order as written may grow."""
+    as_written: float = field(init=False)
+    most: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.as_written = self.length(range(len(self.problem)))
+        # A little room for sums in another order.
+        self.most = self.as_written * (1 + self.share) * (1 + 1e-9)
+
+    def length(self, order: Sequence[int]) -> float:
+        """The time until the last operator has finished."""
+        start = 0.0
+        finished = [0.0] * len(order)
+        for op in order:
+            for earlier in self.problem.before[op]:
+                start = max(start, finished[earlier])
+            finished[op] = start + self.seconds[op]
+        return max(finished, default=0.0)
+
+    @property
+    def critical_path(self) -> float:
+        """The least time of any order."""
+        return self.length(self.earliest())
+
+    def allows(self, order: Sequence[int]) -> bool:
+        return self.length(order) <= self.most
+
+    def earliest(self) -> list[int]:
+        """Operators by the time at which they could start at the earliest: no order takes less time."""
+        starts = [0.0] * len(self.problem)
+        depth = [0] * len(self.problem)
+        for op, before in enumerate(self.problem.before):
+            for earlier in before:
+                starts[op] = max(starts[op], starts[earlier] + self.seconds[earlier])
+                depth[op] = max(depth[op], depth[earlier] + 1)
+        # Where operators take no time, depth keeps one after the other.
+        return sorted(range(len(starts)), key=lambda op: (starts[op], depth[op], op))
+
+    def closest(self, order: Sequence[int]) -> list[int]:
+        """What of an order the limit allows: mixed with the quick orders as far as that is needed, whichever needs least memory.
+
+        Operators sorted by a mean of their places in two valid orders are in a valid order.
+        """
+        written = list(range(len(order)))
+        best = written
+        place = _places(order)
+        for quick in (written, self.earliest()):
+            other = _places(quick)
+            for part in range(_BLENDS + 1):
+                found = sorted(written, key=lambda op: ((_BLENDS - part) * place[op] + part * other[op], other[op]))
+                if self.allows(found) and self.problem.peak(found) < self.problem.peak(best):
+                    best = found
+        return best
+
+
+def _places(order: Sequence[int]) -> list[int]:
+    places = [0] * len(order)
+    for at, op in enumerate(order):
+        places[op] = at
+    return places
+
+
+# ----------------------------------------------------------------------------------------------------
+# The best order that is found in a given time, and a lower bound for every order.
 
 # ----------------------------------------------------------------------------------------------------
 # Beam search over sets of operators that have run: of all sets of one size, only the most promising are expanded.

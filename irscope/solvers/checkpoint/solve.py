@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from irscope.errors import UsageError
-from irscope.memory.checkpointing.bounds import Bounds, Network
-from irscope.memory.checkpointing.problem import CheckpointProblem, Phase
-from irscope.memory.checkpointing.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
 from irscope.report.units import Kind, humanise
+from irscope.solvers.checkpoint.problem import Bounds, CheckpointProblem, Network, Phase
+from irscope.solvers.checkpoint.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
 
 # ----------------------------------------------------------------------------------------------------
 # Pareto front of the plans seen so far: for each peak the least time.

@@ -1,21 +1,176 @@
-"""Offsets for buffers in one arena: quick orders first, then a search as long as there is time."""
+"""Addresses for buffers of known lifetimes in one arena, as low as they go: quick orders first, then a search as long as there is time."""
 
 from __future__ import annotations
 
+import heapq
 import importlib
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import UsageError
-from irscope.memory.placement.problem import Numbers, Problem, apart, make_problem, place_in_order
+from irscope.memory.arena import BfcArena
+from irscope.memory.caching import BOUNDLESS, CachingAllocator
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Buffers by index; each is alive from `lower` up to, not including, `upper`."""
+
+    lower: Numbers
+    upper: Numbers
+    size: Numbers
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @cached_property
+    def moments(self) -> list[Numbers]:
+        """Buffers alive together, for each moment that no other one includes."""
+        return _moments(self.lower, self.upper)
+
+    @cached_property
+    def loads(self) -> Numbers:
+        """Bytes alive at each of the moments."""
+        return np.array([self.size[alive].sum() for alive in self.moments], dtype=np.int64)
+
+    @cached_property
+    def max_live(self) -> int:
+        """Most bytes alive at once: no arena can be lower."""
+        return max_live(self.lower, self.upper, self.size)
+
+    def part(self, buffers: Numbers) -> Problem:
+        """Only these buffers."""
+        return Problem(self.lower[buffers], self.upper[buffers], self.size[buffers])
+
+    def height(self, offsets: Numbers) -> int:
+        """The height of an arena with these offsets."""
+        return int((offsets + self.size).max(initial=0))
+
+
+def make_problem(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> Problem:
+    """Checked buffers with sizes rounded up, so that offsets that only add sizes stay aligned."""
+    if not len(lower) == len(upper) == len(size):
+        raise UsageError(
+            f"buffers need as many starts as ends and sizes: {len(lower)}, {len(upper)} and {len(size)} were given", code="IRS350"
+        )
+    if alignment < 1:
+        raise UsageError(f"an alignment of {alignment} bytes is not possible: it must be at least 1", code="IRS351")
+    starts, ends, sizes = (np.asarray(numbers, dtype=np.int64).reshape(-1) for numbers in (lower, upper, size))
+    for index in np.flatnonzero((ends < starts) | (sizes < 0))[:1].tolist():
+        raise UsageError(
+            f"buffer {index} lives from {starts[index]} to {ends[index]} and has {sizes[index]} bytes: it must not end before it starts, "
+            "nor have less than 0 bytes",
+            code="IRS350",
+        )
+    return Problem(starts, ends, -(-sizes // alignment) * alignment)
+
+
+def max_live(lower: Numbers, upper: Numbers, size: Numbers) -> int:
+    """Most bytes alive at once."""
+    times = np.concatenate([upper, lower])
+    changes = np.concatenate([-size, size])
+    # What ends at a time makes room before what starts at it.
+    order = np.lexsort((changes > 0, times))
+    return int(np.cumsum(changes[order]).max(initial=0))
+
+
+def apart(problem: Problem) -> list[Numbers]:
+    """Groups of buffers that share no moment with one another, each in the order of its starts."""
+    order = np.argsort(problem.lower, kind="stable")
+    ends = np.maximum.accumulate(problem.upper[order])
+    cuts = np.flatnonzero(problem.lower[order][1:] >= ends[:-1]) + 1
+    return np.split(order, cuts)
+
+
+def _moments(lower: Numbers, upper: Numbers) -> list[Numbers]:
+    """The largest sets alive together: the moments just before an end that follows a start."""
+    count = len(lower)
+    times = np.concatenate([upper, lower])
+    is_start = np.repeat([False, True], count)
+    alive: dict[int, None] = {}
+    found: list[Numbers] = []
+    grew = False
+    for event in np.lexsort((is_start, times)).tolist():
+        if event >= count:
+            alive[event - count] = None
+            grew = True
+            continue
+        if grew:
+            found.append(np.fromiter(alive, dtype=np.int64, count=len(alive)))
+            grew = False
+        del alive[event]
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# Placing buffers one after the other, each into a gap that those already placed leave open.
+
+
+class Gaps:
+    """Buffers placed so far, sorted by offset, so that those that overlap in time are found in that order, too."""
+
+    def __init__(self, problem: Problem) -> None:
+        count = len(problem)
+        self._lower = np.empty(count, dtype=np.int64)
+        self._upper = np.empty(count, dtype=np.int64)
+        self._bottom = np.empty(count, dtype=np.int64)
+        self._top = np.empty(count, dtype=np.int64)
+        self._placed = 0
+
+    def find(self, lower: int, upper: int, size: int, *, tightest: bool) -> int:
+        """The lowest offset where it fits, or the one in the smallest gap it fits into."""
+        placed = self._placed
+        together = np.flatnonzero((self._lower[:placed] < upper) & (self._upper[:placed] > lower))
+        if not len(together):
+            return 0
+        ceilings = np.maximum.accumulate(self._top[together])
+        floors = np.concatenate(([0], ceilings[:-1]))
+        rooms = self._bottom[together] - floors
+        fitting = np.flatnonzero(rooms >= size)
+        if not len(fitting):
+            return int(ceilings[-1])
+        chosen = fitting[np.argmin(rooms[fitting])] if tightest else fitting[0]
+        return int(floors[chosen])
+
+    def put(self, lower: int, upper: int, size: int, offset: int) -> None:
+        """Place a buffer."""
+        placed = self._placed
+        at = int(np.searchsorted(self._bottom[:placed], offset))
+        for column, number in (
+            (self._lower, lower),
+            (self._upper, upper),
+            (self._bottom, offset),
+            (self._top, offset + size),
+        ):
+            column[at + 1 : placed + 1] = column[at:placed]
+            column[at] = number
+        self._placed += 1
+
+
+def place_in_order(problem: Problem, order: Numbers, *, tightest: bool) -> Numbers:
+    """Offsets when buffers are placed in this order."""
+    gaps = Gaps(problem)
+    offsets = np.zeros(len(problem), dtype=np.int64)
+    lower, upper, size = problem.lower.tolist(), problem.upper.tolist(), problem.size.tolist()
+    for buffer in order.tolist():
+        offset = gaps.find(lower[buffer], upper[buffer], size[buffer], tightest=tightest)
+        gaps.put(lower[buffer], upper[buffer], size[buffer], offset)
+        offsets[buffer] = offset
+    return offsets
+
+
+# ----------------------------------------------------------------------------------------------------
+# Offsets for buffers in one arena: quick orders first, then a search as long as there is time.
 
 # ----------------------------------------------------------------------------------------------------
 # Search for a placement below a given height, from the bottom up.
@@ -560,3 +715,91 @@ def _luby(position: int) -> int:
         if position == (1 << length) - 1:
             return 1 << (length - 1)
         position -= (1 << (length - 1)) - 1
+
+
+# ----------------------------------------------------------------------------------------------------
+# What other planners would do with the same buffers, and whether a plan holds.
+
+T = TypeVar("T")
+
+
+def while_running(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> int:
+    """Arena bytes where each buffer gets the tightest gap open at its birth, as ONNX Runtime does when it traces its first run."""
+    problem = make_problem(lower, upper, size, alignment)
+    used: list[tuple[int, int, int]] = []
+    height = 0
+    order = sorted(range(len(size)), key=lambda buffer: lower[buffer])
+    sizes = problem.size.tolist()
+    for buffer in order:
+        if not sizes[buffer] or upper[buffer] == lower[buffer]:
+            continue
+        used = [one for one in used if one[2] > lower[buffer]]
+        offset = _tightest(used, sizes[buffer])
+        used.append((offset, offset + sizes[buffer], upper[buffer]))
+        used.sort()
+        height = max(height, offset + sizes[buffer])
+    return height
+
+
+def _tightest(used: list[tuple[int, int, int]], size: int) -> int:
+    floor, best, best_room = 0, -1, 0
+    for bottom, top, _ in used:
+        room = bottom - floor
+        if room >= size and (best < 0 or room < best_room):
+            best, best_room = floor, room
+        floor = max(floor, top)
+    return best if best >= 0 else floor
+
+
+def greedy_by_size(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> int:
+    """Arena bytes where the largest buffers come first and each gets the tightest gap, as TensorFlow Lite plans."""
+    problem = make_problem(lower, upper, size, alignment)
+    matters = np.flatnonzero((problem.size > 0) & (problem.upper > problem.lower))
+    part = problem.part(matters)
+    order = np.lexsort((part.lower, -part.size))
+    return part.height(place_in_order(part, order, tightest=True))
+
+
+def held_by_arena(lower: Sequence[int], upper: Sequence[int], size: Sequence[int]) -> int:
+    """Bytes that ONNX Runtime's arena takes from the device where each buffer is asked for when it is made."""
+    arena = BfcArena()
+    for alive in _replay(lower, upper, size, arena.malloc):
+        arena.free(alive)
+    return arena.counters().held_peak
+
+
+def reserved_by_torch(lower: Sequence[int], upper: Sequence[int], size: Sequence[int]) -> int:
+    """Bytes that PyTorch's CUDA allocator reserves where each buffer is asked for when it is made."""
+    allocator = CachingAllocator(total_memory=BOUNDLESS)
+    for block in _replay(lower, upper, size, allocator.malloc):
+        allocator.free(block)
+    return allocator.counters().reserved_peak
+
+
+def _replay(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], take: Callable[[int], T]) -> Iterator[T]:
+    """Ask for buffers in the order of their starts; yields what is to be let go of, before what starts at its end is asked for."""
+    alive: list[tuple[int, int]] = []
+    taken: dict[int, T] = {}
+    for buffer in sorted(range(len(size)), key=lambda one: lower[one]):
+        if not size[buffer] or upper[buffer] == lower[buffer]:
+            continue
+        while alive and alive[0][0] <= lower[buffer]:
+            yield taken.pop(heapq.heappop(alive)[1])
+        taken[buffer] = take(size[buffer])
+        heapq.heappush(alive, (upper[buffer], buffer))
+
+
+def overlap(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], offsets: Sequence[int]) -> tuple[int, int] | None:
+    """Two buffers that are alive together and share a byte; None where there are none."""
+    # A sweep over offsets per moment would do more work: at each birth only those alive can be in the way.
+    alive: list[int] = []
+    for buffer in sorted(range(len(size)), key=lambda one: lower[one]):
+        if not size[buffer] or upper[buffer] == lower[buffer]:
+            continue
+        alive = [one for one in alive if upper[one] > lower[buffer]]
+        start, end = offsets[buffer], offsets[buffer] + size[buffer]
+        for one in alive:
+            if offsets[one] < end and start < offsets[one] + size[one]:
+                return one, buffer
+        alive.append(buffer)
+    return None

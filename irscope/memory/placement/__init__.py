@@ -1,1 +1,0 @@
-"""Addresses for buffers of known lifetimes in one arena, as low as they go."""
