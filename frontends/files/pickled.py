@@ -1,4 +1,4 @@
-"""Pickles read as data: a small machine that knows the opcodes and calls nothing.
+"""Pickles read as data: a small machine that calls nothing, for what `pickletools` takes apart.
 
 A pickle is a program. This reader runs it with inert values: a global is its name, a call is a record of the call. The
 few functions that PyTorch's formats are made of (tensors, containers) are turned into plain descriptions; whatever else a
@@ -7,10 +7,12 @@ file names stays a `Stub`, which has no behaviour at all.
 
 from __future__ import annotations
 
+import io
+import pickletools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import IO, Any, TypeAlias, cast
 
 from irscope.budget import admit, claim, spend
 from irscope.errors import LoadError
@@ -22,7 +24,9 @@ from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType, tensor
 
 _MAX_OPCODES = 5_000_000
-_MAX_INT_BYTES = 1024
+_MAX_INT_BITS = 8192
+_LONGEST_NAME = 1000
+_LONGEST_LINE = 10_000
 _AT_ONCE = 4096
 
 Buffer: TypeAlias = "bytes | memoryview"
@@ -84,35 +88,44 @@ class PickleReader:
     """Reads one pickle from a buffer. `where` is the file that errors name."""
 
     def __init__(self, data: Buffer, where: str, start: int = 0, limit: int | None = None) -> None:
-        self._data = data
+        is_whole = isinstance(data, bytes) and not start and limit is None
+        end = len(data) if limit is None else min(len(data), start + limit)
+        self._source = io.BytesIO(data) if is_whole else cast("IO[bytes]", _Window(data, start, end))
         self._where = where
         self._position = start
-        self._end = len(data) if limit is None else min(len(data), start + limit)
         self._stack: list[object] = []
         self._marks: list[int] = []
         self._memo: dict[int, object] = {}
         self._foreign: dict[str, int] = {}
 
     def read(self) -> Unpickled:
-        """Run the pickle to its end."""
-        handlers = _HANDLERS
-        told = self._position
-        for count in range(_MAX_OPCODES):
-            if not count % _AT_ONCE:
-                admit(self._position - told)
-                told = self._position
-                spend(_AT_ONCE, "a pickle")
-            code = self._take(1)[0]
-            if code == 0x2E:
-                return Unpickled(self._pop(), self._foreign, self._position)
-            handler = handlers.get(code)
-            if handler is None:
-                raise self.error(f"uses opcode 0x{code:02x}")
-            try:
-                handler(self)
-            except (IndexError, TypeError, ValueError, struct.error, RecursionError):
-                raise self.error("breaks the rules of pickles") from None
-        raise self.error("is too long")
+        """Run the pickle to its end; `pickletools` takes it apart."""
+        stack, handlers = self._stack, _HANDLERS
+        told, until_look, left = self._position, 0, _MAX_OPCODES
+        operations = cast("Iterator[tuple[pickletools.OpcodeInfo, Any, int]]", pickletools.genops(self._source))
+        try:
+            for opcode, argument, position in operations:
+                self._position = position
+                if not until_look:
+                    admit(self._position - told)
+                    spend(_AT_ONCE, "a pickle")
+                    told, until_look, left = self._position, _AT_ONCE, left - _AT_ONCE
+                    if left < 0:
+                        raise self.error("is too long")
+                until_look -= 1
+                name = opcode.name
+                if name in _PUSH_ARGUMENT:
+                    stack.append(argument)
+                elif name == "STOP":
+                    return Unpickled(self._pop(), self._foreign, self._position + 1)
+                elif (handler := handlers.get(name)) is not None:
+                    handler(self, argument)
+                else:
+                    raise self.error(f"uses the opcode {name}")
+        except (IndexError, TypeError, ValueError, struct.error, RecursionError, DeprecationWarning):
+            # A warning, where warnings are errors, is about an escape in a text that Python does not know.
+            raise self.error("breaks the rules of pickles, or is cut off") from None
+        raise self.error("is cut off")
 
     def error(self, what: str) -> LoadError:
         return LoadError(
@@ -123,30 +136,6 @@ class PickleReader:
         )
 
     # -- the machine -----------------------------------------------------------------------------------------------
-
-    def _take(self, count: int) -> Buffer:
-        after = self._position + count
-        if count < 0 or after > self._end:
-            raise self.error("is cut off")
-        data = self._data[self._position : after]
-        self._position = after
-        return data
-
-    def _int(self, count: int, signed: bool = False) -> int:
-        return int.from_bytes(self._take(count), "little", signed=signed)
-
-    def _line(self) -> str:
-        start = self._position
-        while self._take(1)[0] != 0x0A:
-            if self._position - start > 10_000:
-                raise self.error("holds an endless line")
-        return bytes(self._data[start : self._position - 1]).decode("utf-8", "replace")
-
-    def _text(self, count: int) -> str:
-        return bytes(self._take(count)).decode("utf-8", "surrogatepass")
-
-    def _push(self, value: object) -> None:
-        self._stack.append(value)
 
     def _pop(self) -> object:
         if not self._stack or (self._marks and self._marks[-1] >= len(self._stack)):
@@ -159,30 +148,35 @@ class PickleReader:
         del self._stack[start:]
         return found
 
-    def _top(self) -> object:
-        return self._stack[-1]
-
-    def _pop_pair(self) -> list[object]:
-        value, key = self._pop(), self._pop()
-        return [key, value]
-
     def _append(self, values: list[object]) -> None:
-        target = self._top()
+        target = self._stack[-1]
         if isinstance(target, list):
             target.extend(values)
         elif not isinstance(target, Stub):
             raise self.error("appends to something that is no list")
 
     def _set_items(self, values: list[object]) -> None:
-        target = self._top()
+        target = self._stack[-1]
         if isinstance(target, dict):
             for key, value in zip(values[::2], values[1::2], strict=True):
                 target[_hashable(key)] = value
         elif not isinstance(target, Stub):
             raise self.error("sets items of something that is no dictionary")
 
-    def _global(self, module: str, name: str) -> None:
-        self._push(Global(module, name))
+    def _set_item(self) -> None:
+        value, key = self._pop(), self._pop()
+        self._set_items([key, value])
+
+    def _global(self, module: object, name: object) -> None:
+        self._stack.append(Global(_text_of(module)[:_LONGEST_NAME], _text_of(name)[:_LONGEST_NAME]))
+
+    def _global_in_line(self, argument: str) -> None:
+        module, _, name = argument.partition(" ")
+        self._global(module, name)
+
+    def _stack_global(self) -> None:
+        name, module = self._pop(), self._pop()
+        self._global(module, name)
 
     def _call(self, what: object, args: object) -> object:
         if isinstance(what, Global) and isinstance(args, tuple):
@@ -195,47 +189,53 @@ class PickleReader:
             return self._stub(what, args)
         return self._stub(Global("?", type(what).__name__), args)
 
-    def _stub(self, what: Global, args: object) -> Stub:
-        name = str(what)
+    def _stub(self, what: object, args: object) -> Stub:
+        made = Stub(what if isinstance(what, Global) else Global("?", "object"), args)
+        name = str(made.what)
         self._foreign[name] = self._foreign.get(name, 0) + 1
-        return Stub(what, args)
+        return made
 
     def _build(self) -> None:
         state = self._pop()
-        target = self._top()
+        target = self._stack[-1]
         if isinstance(target, Stub):
             target.state = state
 
     def _reduce(self) -> None:
         args = self._pop()
-        self._push(self._call(self._pop(), args))
+        self._stack.append(self._call(self._pop(), args))
 
     def _new_object(self) -> None:
         args = self._pop()
         what = self._pop()
-        if isinstance(what, Global) and str(what) == "collections.OrderedDict":
-            self._push({})
-        else:
-            self._push(self._stub(what if isinstance(what, Global) else Global("?", "object"), args))
+        is_dictionary = isinstance(what, Global) and str(what) == "collections.OrderedDict"
+        self._stack.append({} if is_dictionary else self._stub(what, args))
 
-    def _persistent(self) -> None:
-        self._push(_described_storage(self._pop()))
+    def _new_object_with_names(self) -> None:
+        self._pop()
+        self._new_object()
+
+    def _object_from_marked(self) -> None:
+        what, *args = self._since_mark()
+        self._stack.append(self._stub(what, tuple(args)))
+
+    def _dict_from_marked(self) -> None:
+        values = self._since_mark()
+        self._stack.append({})
+        self._set_items(values)
 
     def _get(self, index: int) -> None:
         if index not in self._memo:
             raise self.error("refers to something it never made")
-        self._push(self._memo[index])
+        self._stack.append(self._memo[index])
 
     def _put(self, index: int) -> None:
-        self._memo[index] = self._top()
+        self._memo[index] = self._stack[-1]
 
-    def _mark(self) -> None:
-        self._marks.append(len(self._stack))
-
-    def _long(self, count: int) -> None:
-        if not 0 <= count <= _MAX_INT_BYTES:
+    def _long(self, number: int) -> None:
+        if number.bit_length() > _MAX_INT_BITS:
             raise self.error("holds an integer of absurd size")
-        self._push(self._int(count, signed=True))
+        self._stack.append(number)
 
     def _pop_or_mark(self) -> None:
         if self._marks and self._marks[-1] == len(self._stack):
@@ -245,31 +245,32 @@ class PickleReader:
 
     def _tuple(self, count: int) -> None:
         values = [self._pop() for _ in range(count)]
-        self._push(tuple(reversed(values)))
+        self._stack.append(tuple(reversed(values)))
 
-    def _object_from_marked(self) -> None:
-        what, *args = self._since_mark()
-        self._push(self._stub(what if isinstance(what, Global) else Global("?", "object"), tuple(args)))
 
-    def _stack_global(self) -> None:
-        name, module = self._pop(), self._pop()
-        self._global(_text_of(module)[:1000], _text_of(name)[:1000])
+class _Window:
+    """A part of a buffer as the file that `pickletools` reads. What lies behind its end is neither read nor copied."""
 
-    def _dict_from_marked(self) -> None:
-        values = self._since_mark()
-        self._push({})
-        self._set_items(values)
+    __slots__ = ("_data", "_end", "_position")
 
-    def _newobj_ex(self) -> None:
-        self._pop()
-        self._new_object()
+    def __init__(self, data: Buffer, start: int, end: int) -> None:
+        self._data, self._position, self._end = data, start, end
 
-    def _text_line_int(self) -> None:
-        text = self._line()
-        self._push({"00": False, "01": True}[text] if text in ("00", "01") else int(text[:_MAX_INT_BYTES].rstrip("L")))
+    def tell(self) -> int:
+        return self._position
 
-    def _double(self) -> None:
-        self._push(struct.unpack(">d", bytes(self._take(8)))[0])
+    def read(self, count: int) -> bytes:
+        start = self._position
+        if count > self._end - start:
+            return b""
+        self._position = start + count
+        return bytes(self._data[start : self._position])
+
+    def readline(self) -> bytes:
+        start = self._position
+        line, found, _ = bytes(self._data[start : min(start + _LONGEST_LINE, self._end)]).partition(b"\n")
+        self._position = start + len(line) + len(found)
+        return line + found
 
 
 def _hashable(key: object) -> object:
@@ -398,77 +399,48 @@ def _call_plain(what: object, args: object) -> object:
     return reducer(args)
 
 
-_Handler: TypeAlias = Callable[[PickleReader], object]
-
-
-def _handlers() -> dict[int, _Handler]:
-    r = PickleReader
-    table: dict[str, _Handler] = {
-        "\x80": lambda p: p._take(1),
-        "\x95": lambda p: p._take(8),
-        "(": r._mark,
-        "0": r._pop_or_mark,
-        "1": lambda p: p._since_mark(),
-        "2": lambda p: p._push(p._top()),
-        "N": lambda p: p._push(None),
-        "\x88": lambda p: p._push(True),
-        "\x89": lambda p: p._push(False),
-        "I": r._text_line_int,
-        "L": r._text_line_int,
-        "F": lambda p: p._push(float(p._line())),
-        "J": lambda p: p._push(p._int(4, signed=True)),
-        "K": lambda p: p._push(p._int(1)),
-        "M": lambda p: p._push(p._int(2)),
-        "\x8a": lambda p: p._long(p._int(1)),
-        "\x8b": lambda p: p._long(p._int(4, signed=True)),
-        "G": r._double,
-        "X": lambda p: p._push(p._text(p._int(4))),
-        "\x8c": lambda p: p._push(p._text(p._int(1))),
-        "\x8d": lambda p: p._push(p._text(p._int(8))),
-        "V": lambda p: p._push(p._line()),
-        "S": lambda p: p._push(p._line().strip("'\"")),
-        "T": lambda p: p._push(p._text(p._int(4, signed=True))),
-        "U": lambda p: p._push(p._text(p._int(1))),
-        "B": lambda p: p._push(bytes(p._take(p._int(4)))),
-        "C": lambda p: p._push(bytes(p._take(p._int(1)))),
-        "\x8e": lambda p: p._push(bytes(p._take(p._int(8)))),
-        "\x96": lambda p: p._push(bytes(p._take(p._int(8)))),
-        ")": lambda p: p._push(()),
-        "\x85": lambda p: p._tuple(1),
-        "\x86": lambda p: p._tuple(2),
-        "\x87": lambda p: p._tuple(3),
-        "t": lambda p: p._push(tuple(p._since_mark())),
-        "]": lambda p: p._push([]),
-        "l": lambda p: p._push(p._since_mark()),
-        "a": lambda p: p._append([p._pop()]),
-        "e": lambda p: p._append(p._since_mark()),
-        "}": lambda p: p._push({}),
-        "d": r._dict_from_marked,
-        "s": lambda p: p._set_items(p._pop_pair()),
-        "u": lambda p: p._set_items(p._since_mark()),
-        "\x8f": lambda p: p._push([]),
-        "\x90": lambda p: p._append(p._since_mark()),
-        "\x91": lambda p: p._push(p._since_mark()),
-        "c": lambda p: p._global(p._line(), p._line()),
-        "\x93": r._stack_global,
-        "R": r._reduce,
-        "\x81": r._new_object,
-        "\x92": r._newobj_ex,
-        "o": r._object_from_marked,
-        "b": r._build,
-        "Q": r._persistent,
-        "g": lambda p: p._get(int(p._line())),
-        "h": lambda p: p._get(p._int(1)),
-        "j": lambda p: p._get(p._int(4)),
-        "p": lambda p: p._put(int(p._line())),
-        "q": lambda p: p._put(p._int(1)),
-        "r": lambda p: p._put(p._int(4)),
-        "\x94": lambda p: p._put(len(p._memo)),
-    }
-    return {ord(code): handler for code, handler in table.items()}
-
-
-_HANDLERS = _handlers()
+_Handler: TypeAlias = Callable[[PickleReader, Any], object]
+_PUSH_ARGUMENT = frozenset({
+    "INT", "BININT", "BININT1", "BININT2", "LONG1", "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE",
+    "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
+})  # fmt: skip
+_HANDLERS: dict[str, _Handler] = {
+    "PROTO": lambda p, _: None,
+    "FRAME": lambda p, _: None,
+    "MARK": lambda p, _: p._marks.append(len(p._stack)),
+    "POP": lambda p, _: p._pop_or_mark(),
+    "POP_MARK": lambda p, _: p._since_mark(),
+    "DUP": lambda p, _: p._stack.append(p._stack[-1]),
+    "NONE": lambda p, _: p._stack.append(None),
+    "NEWTRUE": lambda p, _: p._stack.append(True),
+    "NEWFALSE": lambda p, _: p._stack.append(False),
+    **dict.fromkeys(("LONG", "LONG4"), PickleReader._long),
+    "EMPTY_TUPLE": lambda p, _: p._stack.append(()),
+    "TUPLE1": lambda p, _: p._tuple(1),
+    "TUPLE2": lambda p, _: p._tuple(2),
+    "TUPLE3": lambda p, _: p._tuple(3),
+    "TUPLE": lambda p, _: p._stack.append(tuple(p._since_mark())),
+    **dict.fromkeys(("EMPTY_LIST", "EMPTY_SET"), lambda p, _: p._stack.append([])),
+    **dict.fromkeys(("LIST", "FROZENSET"), lambda p, _: p._stack.append(p._since_mark())),
+    "APPEND": lambda p, _: p._append([p._pop()]),
+    **dict.fromkeys(("APPENDS", "ADDITEMS"), lambda p, _: p._append(p._since_mark())),
+    "EMPTY_DICT": lambda p, _: p._stack.append({}),
+    "DICT": lambda p, _: p._dict_from_marked(),
+    "SETITEM": lambda p, _: p._set_item(),
+    "SETITEMS": lambda p, _: p._set_items(p._since_mark()),
+    "GLOBAL": PickleReader._global_in_line,
+    "STACK_GLOBAL": lambda p, _: p._stack_global(),
+    "REDUCE": lambda p, _: p._reduce(),
+    "NEWOBJ": lambda p, _: p._new_object(),
+    "NEWOBJ_EX": lambda p, _: p._new_object_with_names(),
+    "OBJ": lambda p, _: p._object_from_marked(),
+    "BUILD": lambda p, _: p._build(),
+    "BINPERSID": lambda p, _: p._stack.append(_described_storage(p._pop())),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), PickleReader._get),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), PickleReader._put),
+    "MEMOIZE": lambda p, _: p._put(len(p._memo)),
+}
+"""By the names that `pickletools` gives to opcodes; a pickle with any other is refused."""
 
 
 def read_pickle(data: Buffer, where: str, start: int = 0, limit: int | None = None) -> Unpickled:

@@ -70,9 +70,42 @@ def test_pickles_execute_nothing(protocol: int, tmp_path: Path) -> None:
 
 
 def test_plain_data_survives() -> None:
-    data = {"a": [1, -2, 3.5, None, True], "b": ("x", b"y", 2**70), 3: {"n": -(2**40)}}
+    data = {"a": [1, -2, 3.5, None, True], "b": ("x", b"y", 2**70), 3: {"n": -(2**40)}, "größe": "ü\n\\"}
     for protocol in range(6):
         assert read_pickle(pickle.dumps(data, protocol), "m").root == data
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x80\x02]q\x00.", ""),
+        (b"\x80\x02]q\x00", "cut off"),
+        (b"\x80\x02X\xff\xff\xff\x7fshort.", "cut off"),
+        (b"\x80\x02\x8b\x04\x20\x00\x00" + b"\x01" * 0x2004 + b".", "absurd size"),
+        (b"I" + b"9" * 5000 + b"\n.", "breaks the rules"),
+        (b"\x80\x02\x82\x01.", "uses the opcode EXT1"),
+        (b"Pid\n.", "uses the opcode PERSID"),
+        (b"\x80\x02h\x05.", "never made"),
+        (b"\x80\x02\xff.", "breaks the rules"),
+        (b"\x80\x020.", "takes more from its stack"),
+        (b"(lp0\n" + b"c" + b"x" * 20_000, "cut off"),
+    ],
+    ids=range(11),
+)
+@pytest.mark.parametrize("is_part", [False, True], ids=["whole", "part of a file"])
+def test_pickles_that_break_the_rules(data: bytes, said: str, is_part: bool) -> None:
+    def read() -> None:
+        if is_part:
+            read_pickle(memoryview(b"before" + data + b"..." + bytes(30_000)), "m", 6, len(data))
+        else:
+            read_pickle(data, "m")
+
+    if not said:
+        read()
+        return
+    with pytest.raises(LoadError, match=said) as caught:
+        read()
+    assert caught.value.code == "IRS133"
 
 
 @pytest.mark.parametrize(
