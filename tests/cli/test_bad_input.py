@@ -1,15 +1,26 @@
-"""Bad input of every kind: one clear line, a code that `explain` knows, the exit code of the table, no traceback, no half-written file."""
+"""Bad input and bad surroundings: one clear line, a code that `explain` knows, an exit code, no traceback, whatever lies beside a model."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from irscope.cli.main import main
+from irscope.cli.main import COMMANDS, main
 from irscope.codes import CODES
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.report.printable import LONGEST_LINE, display_width, one_line
+
+# Bad input of every kind: one clear line, a code that `explain` knows, the exit code of the table, no traceback, no half-written file.
 
 MODEL = """irscope 1
 symbol batch [1,*]
@@ -195,3 +206,264 @@ def test_what_no_device_holds_is_reported_and_no_failure(passes: str, tmp_path: 
     out = capsys.readouterr().out
     if "eager" in passes:
         assert re.search(r"fits +no", out)
+
+
+# What surrounds a run: reproducers from strangers, full disks, homes that cannot be written, plugins and scripts that fail.
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs limits, signals and shells of POSIX")
+RELU = "irscope 1\ngraph @main {\n  input %x: f32[2,8]\n  %y: f32[2,8] = nn.relu(%x)\n  return %y\n}\n"
+
+
+@pytest.fixture
+def relu(tmp_path: Path) -> Path:
+    path = tmp_path / "model.irs"
+    path.write_text(RELU)
+    return path
+
+
+@pytest.mark.parametrize("pipeline", ["EVIL", "stats,EVIL:Evil", "fixpoint(dce,EVIL)", '"EVIL"'])
+def test_a_reproducer_does_not_choose_what_runs(pipeline: str, relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evil = relu.parent / "evil.py"
+    evil.write_text(f"import pathlib\npathlib.Path({str(relu.parent / 'ran')!r}).touch()\n")
+    crash = relu.parent / "irscope-crash-1.irs"
+    crash.write_text(f"# RUN: {pipeline.replace('EVIL', str(evil))}\n{RELU}")
+    assert main(["repro", str(crash)]) == 2
+    err = capsys.readouterr().err
+    assert "IRS482" in err and "--trust" in err and not (relu.parent / "ran").exists()
+    assert main(["repro", "--passes", "stats", str(crash)]) == 0
+    main(["repro", "--trust", str(crash)])
+    assert (relu.parent / "ran").exists()
+
+
+WRITING = {
+    "run": "run --rows 0 --format json -o OUT MODEL",
+    "show": "show -o OUT MODEL",
+    "devices": "devices -o OUT",
+    "timeline": "export --kind csv -o OUT MODEL",
+    "snapshot": "export --kind pickle -o OUT MODEL",
+    "plan": "export --plan --kind svg -o OUT MODEL",
+}
+
+
+@posix
+@pytest.mark.parametrize("command", WRITING.values(), ids=WRITING)
+def test_a_full_disk_leaves_the_old_file(command: str, relu: Path) -> None:
+    out = relu.parent / "out"
+    out.write_text("old")
+    program = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20)); from irscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = command.replace("OUT", str(out)).replace("MODEL", str(relu)).split()
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment)
+    assert done.returncode == 2, done.stderr
+    assert "IRS610" in done.stderr and "Traceback" not in done.stderr
+    assert out.read_text() == "old"
+    assert sorted(path.name for path in relu.parent.iterdir()) == ["model.irs", "out"]
+
+
+def test_a_home_that_cannot_be_written(relu: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("IRSCOPE_HOME", "IRSCOPE_CRASH_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setattr("tempfile.tempdir", str(relu.parent))
+    assert main(["run", str(relu)]) == 0
+    crash = relu.parent / "crash.py"
+    crash.write_text("from irscope.api import analysis\n@analysis('crash')\ndef Crash(graph, ctx):\n    'Raises.'\n    return 1 / 0\n")
+    assert main(["run", "--passes", f"{crash}:Crash", str(relu)]) == 4
+    (written,) = relu.parent.glob("irscope-*/irscope-crash-*.irs")
+    assert str(written) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("body", ["raise SystemExit(0)", "raise ImportError('no')", "1/0", "raise Exception('\\x1b[2J' * 1000)"])
+def test_a_script_that_ends_the_process_is_an_error(body: str, relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = relu.parent / "script.py"
+    script.write_text(body + "\n")
+    assert main(["run", "--passes", str(script), str(relu)]) == 2
+    err = capsys.readouterr().err
+    assert "IRS609" in err and "\x1b" not in err and len(err) <= 401
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), ImportError("no"), RuntimeError("broken")])
+def test_a_plugin_that_fails_at_import(
+    error: BaseException, relu: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load() -> None:
+        raise error
+
+    point = SimpleNamespace(name="theirs", value="theirs:P", dist=SimpleNamespace(name="their-package"), load=load)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point] if group == "irscope.passes" else [])
+    assert main(["run", "--passes", "stats", str(relu)]) == 0
+    assert main(["run", "--passes", "theirs", str(relu)]) == 2
+    assert "their-package cannot be imported" in capsys.readouterr().err
+
+
+# Python files that lie beside a model are never imported, whatever they are called and whatever command runs there.
+
+MODELS = Path(__file__).parents[2] / "samples" / "models"
+PLANTED = (
+    "torch",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "textual",
+    "sitecustomize",
+    "usercustomize",
+    "frontends",
+    "passes",
+    "json",
+    "transformers",
+)
+COMMAND_LINES = {
+    "run": "run --passes default,params{values} cnn.onnx",
+    "show": "show net.pt2",
+    "tui": "tui cnn.onnx",
+    "passes": "passes liveness",
+    "ops": "ops --coverage cnn.onnx",
+    "compare": "compare cnn.onnx net.pt2",
+    "compare-flops": "compare-flops net.pt2",
+    "devices": "devices h200",
+    "fit": "fit --memory 1GiB --bind length=8 transformer.onnx",
+    "sweep": "sweep --over batch=1,2 --bind length=8 transformer.onnx",
+    "train-plan": "train-plan ./own/train.py:build",
+    "zoo": "zoo",
+    "calibrate": "calibrate --help",
+    "record": "record --trust --repeats 1 --warmup 0 net.pt2",
+    "export": "export -o timeline.csv --bind batch=1 cnn.onnx",
+    "explain": "explain IRS482",
+    "repro": "repro cnn.onnx",
+    "doctor": "doctor",
+}
+EXIT_CODES = {"tui": 2, "repro": 3}
+"""There is no terminal; an ONNX file is no reproducer."""
+STARTS = [("script", line) for line in COMMAND_LINES.values()] + [("module", COMMAND_LINES[name]) for name in ("run", "record")]
+TRAIN = """import torch
+def build():
+    return torch.nn.Linear(4, 4), (torch.zeros(2, 4),)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planted")
+    for name in ("cnn.onnx", "net.pt2", "transformer.onnx"):
+        if (MODELS / name).exists():
+            shutil.copy(MODELS / name, folder)
+    (folder / "own").mkdir()  # a script that the user names may import what lies beside it, as it may under python
+    (folder / "own" / "train.py").write_text(TRAIN)
+    for name in (*PLANTED, "irscope"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'a').write({name!r} + '\\n')\nraise SystemExit(99)\n")
+    return folder
+
+
+def test_every_command_has_its_line() -> None:
+    assert set(COMMAND_LINES) == set(COMMANDS)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("start", "command"), STARTS)
+def test_nothing_beside_the_model_is_imported(start: str, command: str, folder: Path) -> None:
+    program = Path(sys.executable).with_name("irscope")
+    words = [str(program)] if start == "script" else [sys.executable, "-m", "irscope"]
+    planted = folder / "irscope.py"
+    kept = planted.read_text()
+    if start == "module":  # Python itself looks for the module to run in the working folder: nothing of irscope has a say in that
+        planted.unlink()
+    try:
+        environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+        done = subprocess.run(
+            [*words, *command.split()], cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+    finally:
+        planted.write_text(kept)
+    assert not (folder / "imported").exists(), (folder / "imported").read_text()
+    assert done.returncode == EXIT_CODES.get(command.split()[0], 0), done.stderr
+
+
+# Standard streams that are closed or full, signals, and messages that stay one line.
+
+OPEN_RELU = "irscope 1\nsymbol batch [1,*]\ngraph @main {\n  input %x: f32[batch,8]\n  %y: f32[batch,8] = nn.relu(%x)\n  return %y\n}\n"
+ANSWERING = ("run MODEL", "show MODEL", "passes", "--help", "fit --memory 1GiB MODEL")
+
+
+@pytest.fixture
+def open_relu(tmp_path: Path) -> Path:
+    path = tmp_path / "model.irs"
+    path.write_text(OPEN_RELU)
+    return path
+
+
+def shell(command: str, open_relu: Path) -> subprocess.CompletedProcess[str]:
+    line = f"{sys.executable} -m irscope {command.replace('MODEL', str(open_relu))}"
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+
+
+@posix
+@pytest.mark.parametrize(("command", "where"), [*((one, ">/dev/full") for one in ANSWERING), ("run MODEL", ">&-"), ("--version", ">&-")])
+def test_an_answer_that_cannot_be_written_is_one_line(command: str, where: str, open_relu: Path) -> None:
+    done = shell(f"{command} {where}", open_relu)
+    assert done.returncode in (1, 2), done.stderr
+    assert "IRS610" in done.stderr.splitlines()[0] and "Traceback" not in done.stderr
+
+
+@posix
+@pytest.mark.parametrize("command", ["run MODEL", "run nothing.onnx"])
+def test_a_closed_stderr_changes_nothing_else(command: str, open_relu: Path) -> None:
+    whole, closed = shell(command, open_relu), shell(f"{command} 2>&-", open_relu)
+    assert (whole.returncode, whole.stdout) == (closed.returncode, closed.stdout)
+
+
+@posix
+def test_closed_input_and_output_do_not_hand_their_numbers_to_the_model(open_relu: Path) -> None:
+    before = open_relu.read_text(encoding="utf-8")
+    assert shell("run MODEL <&- >&- 2>&-", open_relu).returncode == 2
+    assert open_relu.read_text(encoding="utf-8") == before
+
+
+@posix
+def test_sigterm_cleans_up_as_an_interrupt_does(open_relu: Path) -> None:
+    script = open_relu.parent / "waits.py"
+    script.write_text(
+        "import time\nfrom pathlib import Path\nfrom irscope.api import analysis\n"
+        "@analysis('waits')\ndef Waits(graph, ctx):\n    'Waits.'\n"
+        f"    Path({str(open_relu.parent / 'started')!r}).touch()\n"
+        "    try:\n        time.sleep(60)\n    finally:\n"
+        f"        Path({str(open_relu.parent / 'cleaned')!r}).touch()\n"
+    )
+    command = [sys.executable, "-m", "irscope", "run", "--passes", f"{script}:Waits", str(open_relu)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (open_relu.parent / "started").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert err == "irscope: terminated\n"
+    assert (open_relu.parent / "cleaned").exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "\x1b[2J" * 30_000, "名" * 50_000, "a b " * 40_000])
+def test_a_message_is_one_short_line(name: str) -> None:
+    for text in (name, f"model.onnx: node {name} has no type (irscope explain IRS204)"):
+        line = one_line(text)
+        assert display_width(line) <= LONGEST_LINE and line.isprintable()
+    assert one_line("short words stay as they are " + "x" * 100).endswith("x" * 100)
+
+
+def test_a_long_message_keeps_its_ends() -> None:
+    text = str(Diagnostic(Severity.WARNING, "IRS204", "nothing is known about " + "y" * 5000, "n" * 5000, hint="irscope ops " + "z" * 5000))
+    line = one_line(text)
+    assert "warning IRS204: nothing is known about y" in line and "[irscope ops z" in line and line.endswith("]")
+
+
+def test_names_in_a_file_do_not_flood_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = "".join(f'  %v{number}: f32[batch,8] = "custom.{"o" * 3000}{number}"(%x)\n' for number in range(200))
+    path = tmp_path / "model.irs"
+    path.write_text(OPEN_RELU.replace("  return", f"{body}  return"))
+    main(["run", str(path)])
+    err = capsys.readouterr().err
+    assert len(err) < 21 * (LONGEST_LINE + 1)
+    main(["run", "--passes", "shapes", "--bind", "q" * 100_000 + "=1", str(path)])
+    assert all(len(line) <= LONGEST_LINE for line in capsys.readouterr().err.splitlines())

@@ -1,15 +1,27 @@
-"""The allocator under any sequence of calls: blocks never overlap, counters add up, and everything can be given back."""
+"""Allocators under any sequence of calls, PyTorch's and ONNX Runtime's; plans of arenas and of checkpointing."""
 
 from __future__ import annotations
 
+import itertools
+import random
+from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from irscope.memory import BfcArena
+from irscope.memory.arena import Chunk
 from irscope.memory.caching import Block, CachingAllocator, MemPool, OutOfMemory
 from irscope.memory.caching.blocks import SHIFT, FreeList
+from irscope.solvers.checkpoint.problem import Bounds
+from irscope.solvers.checkpoint.simulate import Simulator
+from irscope.solvers.checkpoint.solve import CheckpointPlanner, best_of_all
+from irscope.solvers.place import make_plan
 from tests.unit.memory.replay import play, step
+from tests.unit.memory.stepgraphs import STATES, random_step, slow_cost
+
+# The allocator under any sequence of calls: blocks never overlap, counters add up, and everything can be given back.
 
 MIB = 1 << 20
 
@@ -246,3 +258,198 @@ def test_memory_runs_out_exactly_where_the_device_ends(mebibytes: int, wanted: l
             segment = 2 * MIB if size <= MIB else 20 * MIB if -(-size // 512) * 512 < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
             assert before.reserved + segment > mebibytes * MIB
             assert allocator.counters().ooms == before.ooms + 1
+
+
+# ONNX Runtime's arena under any sequence of calls: chunks tile their regions, counters add up, and nothing is lost.
+
+KIB = 1 << 10
+SCALED: dict[str, Any] = {"first_region": KIB, "after_shrinking": 2 * KIB, "most_doubled": 1 << 20, "most_dead": 128 * KIB}
+ARENAS: list[dict[str, Any]] = [
+    {},
+    SCALED,
+    {"strategy": "same_as_requested"},
+    {**SCALED, "limit": 3 << 20},
+    {**SCALED, "device_memory": 2 << 20},
+    {"strategy": "same_as_requested", "limit": 1 << 20},
+]
+arena_sizes = st.one_of(st.integers(0, 3000), st.integers(0, 100_000), st.integers(0, 900_000))
+arena_operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("malloc"), arena_sizes),
+        st.tuples(st.just("reserve"), arena_sizes),
+        st.tuples(st.sampled_from(["free", "shrink"]), st.integers(0, 50)),
+    ),
+    max_size=120,
+)
+
+
+def check_arena(arena: BfcArena, live: list[Chunk]) -> None:
+    held = in_use = 0
+    for region in arena.regions():
+        chunks = region.chunks()
+        at = chunks[0].address
+        for before, after in pairwise(chunks):
+            assert before.key == 0 or after.key == 0, "free neighbours are joined"
+        for chunk in chunks:
+            assert chunk.address == at
+            assert chunk.size > 0 and chunk.size % 256 == 0
+            at += chunk.size
+            in_use += 0 if chunk.key else chunk.size
+        assert at - chunks[0].address == region.size
+        held += region.size
+    reserved = sum(chunk.size for chunk in live if chunk.key < 0)
+    assert arena.held == held + reserved
+    assert arena.in_use == in_use + reserved == sum(chunk.size for chunk in live)
+    assert arena.requested == sum(chunk.requested for chunk in live)
+    counters = arena.counters()
+    assert counters.in_use_peak >= arena.in_use
+    assert counters.held_peak >= arena.held
+    assert counters.requested <= counters.in_use <= counters.held
+
+
+@given(st.sampled_from(ARENAS), arena_operations)
+def test_any_sequence(configuration: dict[str, Any], plan: list[tuple[str, int]]) -> None:
+    arena = BfcArena(**configuration)
+    live: list[Chunk] = []
+    for name, number in plan:
+        if name == "free":
+            if live:
+                arena.free(live.pop(number % len(live)))
+        elif name == "shrink":
+            arena.shrink()
+        else:
+            before = arena.counters()
+            try:
+                made = arena.malloc(number) if name == "malloc" else arena.reserve(number)
+            except OutOfMemory:
+                assert (arena.requested, arena.in_use, arena.held) == (before.requested, before.in_use, before.held)
+            else:
+                if made is not None:
+                    assert made.requested == number <= made.size
+                    assert made.size < 2 * number + 512 or made.size - number < 128 << 20
+                    live.append(made)
+        check_arena(arena, live)
+    for chunk in live:
+        arena.free(chunk)
+    check_arena(arena, [])
+    arena.shrink()
+    assert all(region.number == 0 for region in arena.regions())
+
+
+@given(st.lists(arena_sizes, max_size=60))
+def test_what_is_freed_is_used_again(wanted: list[int]) -> None:
+    """The same requests a second time need no more from the device."""
+    arena = BfcArena()
+    chunks = [arena.malloc(size) for size in wanted]
+    held = arena.held
+    for chunk in chunks:
+        arena.free(chunk)
+    for size in sorted(wanted, reverse=True):
+        arena.malloc(size)
+    if len(arena.regions()) == 1:
+        assert arena.held == held
+
+
+# What holds for every plan: nobody shares a byte, offsets are aligned, and small ones are as low as can be.
+
+lives = st.tuples(st.integers(0, 12), st.integers(0, 8), st.integers(0, 40))
+Buffers = list[tuple[int, int, int]]
+
+
+def split(drawn: Buffers) -> tuple[list[int], list[int], list[int]]:
+    """Starts, ends and sizes of drawn starts, durations and sizes."""
+    return [start for start, _, _ in drawn], [start + long for start, long, _ in drawn], [size for _, _, size in drawn]
+
+
+@given(st.lists(lives, max_size=40), st.sampled_from([1, 4, 16]), st.sampled_from([0.0, 0.05]))
+def test_buffers_alive_together_share_no_byte(drawn: Buffers, alignment: int, seconds: float) -> None:
+    lower, upper, size = split(drawn)
+    plan = make_plan(lower, upper, size, alignment, seconds)
+    assert plan.max_live <= plan.height
+    assert all(offset % alignment == 0 and offset >= 0 for offset in plan.offsets)
+    for one in range(len(drawn)):
+        assert lower[one] == upper[one] or plan.offsets[one] + size[one] <= plan.height
+        for other in range(one):
+            if max(lower[one], lower[other]) < min(upper[one], upper[other]) and size[one] and size[other]:
+                assert plan.offsets[one] + size[one] <= plan.offsets[other] or plan.offsets[other] + size[other] <= plan.offsets[one]
+
+
+@given(st.lists(lives, max_size=5))
+def test_small_plans_are_as_low_as_any(drawn: Buffers) -> None:
+    lower, upper, size = split(drawn)
+    assert make_plan(lower, upper, size, seconds=5).height == lowest_by_trying_all(lower, upper, size)
+
+
+def lowest_by_trying_all(lower: list[int], upper: list[int], size: list[int]) -> int:
+    """The least height over all orders of putting each buffer as low as it goes: one of them is best."""
+    count = len(size)
+    best = sum(size)
+    for order in permutations(range(count)):
+        offsets: dict[int, int] = {}
+        for buffer in order:
+            others = [other for other in offsets if max(lower[buffer], lower[other]) < min(upper[buffer], upper[other])]
+            spots = [0, *(offsets[other] + size[other] for other in others)]
+            offsets[buffer] = min(
+                spot
+                for spot in spots
+                if all(spot + size[buffer] <= offsets[other] or offsets[other] + size[other] <= spot for other in others)
+            )
+        best = min(best, max((offsets[buffer] + size[buffer] for buffer in offsets if upper[buffer] > lower[buffer]), default=0))
+    return best
+
+
+# Plans of checkpointing against a slow simulator and against trying every plan.
+
+SEEDS = st.integers(0, 10**9)
+
+
+@given(SEEDS, st.integers(1, 9))
+@settings(max_examples=300, deadline=None)
+def test_costs_are_those_of_the_slow_simulator(seed: int, count: int) -> None:
+    problem = random_step(seed, count)
+    simulator = Simulator(problem)
+    plan = simulator.save_all()
+    draw = random.Random(seed)
+    for number in problem.choices:
+        plan[number] = draw.choice(STATES)
+    cost = simulator.cost(plan)
+    assert (cost.peak, round(cost.seconds, 6)) == slow_cost(problem, plan)
+
+
+@given(SEEDS, st.integers(2, 6))
+@settings(max_examples=60, deadline=None)
+def test_no_plan_is_better_than_the_bounds(seed: int, count: int) -> None:
+    problem = random_step(seed, count)
+    choices = problem.choices[:6]
+    simulator, bounds = Simulator(problem), Bounds(problem)
+    plan = simulator.save_all()
+    costs = []
+    for states in itertools.product(STATES, repeat=len(choices)):
+        for number, state in zip(choices, states, strict=True):
+            plan[number] = state
+        costs.append(simulator.cost(plan))
+    assert min(cost.peak for cost in costs) >= bounds.floor.bytes
+    for budget in sorted({cost.peak for cost in costs}):
+        least = bounds.seconds(budget)
+        assert least is not None
+        assert least <= min(cost.seconds for cost in costs if cost.peak <= budget) + 1e-6
+
+
+@given(SEEDS, st.integers(2, 5))
+@settings(max_examples=30, deadline=None)
+def test_local_search_finds_what_trying_every_plan_finds(seed: int, count: int) -> None:
+    problem = random_step(seed, count)
+    simulator = Simulator(problem)
+    if not 0 < len(problem.choices) <= 5:
+        return
+    full = simulator.cost(simulator.save_all()).peak
+    budget = max(Bounds(problem).floor.bytes, full * 8 // 10)
+    best = best_of_all(simulator, budget)
+    planner = CheckpointPlanner(problem)
+    planner.tries_all = False
+    found = planner.plan(budget, steps=2500)
+    if best is None:
+        assert not found.met
+    else:
+        assert found.met
+        assert abs(found.seconds - best[0].seconds) < 1e-9
