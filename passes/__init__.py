@@ -78,11 +78,11 @@ PASSES: dict[str, PassEntry] = {
     ),
     "ranges": PassEntry("irscope.passes.ranges:Ranges", "Compute the live range of each storage: its first and last step."),
     "recompute": PassEntry(
-        "irscope.passes.order.recompute:Recompute",
+        "irscope.passes.order.transforms:Recompute",
         "Rematerialization: recompute results instead of keeping them alive over the peak, within a budget of extra arithmetic.",
     ),
     "reorder": PassEntry(
-        "irscope.passes.order.reorder:Reorder",
+        "irscope.passes.order.transforms:Reorder",
         "Put the nodes into the topological order of least peak memory, if it is better than the present one.",
     ),
     "roofline": PassEntry(

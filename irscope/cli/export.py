@@ -29,8 +29,8 @@ from irscope.passes.exports.viewers import VIEWERS, viewer_json
 from irscope.passes.liveness import Liveness
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.order.plan import Plan
-from irscope.passes.order.reorder import Reorder
 from irscope.passes.order.schedule import Schedule, ScheduleModel
+from irscope.passes.order.transforms import Reorder
 from irscope.passes.ort.order import OrtOrder, verdict
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import default_registry

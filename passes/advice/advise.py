@@ -9,8 +9,8 @@ from typing import ClassVar
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph
-from irscope.passes.advice import running, stored
 from irscope.passes.advice.finding import SOURCES, Enquiry, Finding, Source, load_plugins
+from irscope.passes.advice.sources import BUILT_IN
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.liveness import Liveness
 from irscope.passes.sizes import CONVENTION, at_least, dim_cell, scale
@@ -225,22 +225,3 @@ def _for_ranking(value: Dim | float | None) -> float:
     if value is None:
         return 0.0
     return float(value) if isinstance(value, int | float) else float(scale(value))
-
-
-# ----------------------------------------------------------------------------------------------------
-# The sources that come with irscope, in the order in which they are asked.
-
-BUILT_IN = (
-    Source("memory", "Changes of the source that lower the peak.", running.peak_memory),
-    Source("fusion", "Groups of nodes that one kernel could do.", running.fusion),
-    Source("layout", "Nodes that only bring elements into another order.", running.copies),
-    Source("casts", "Conversions of element types that go forth and back.", running.casts),
-    Source("causal", "Products that a causal mask throws away.", running.masked_products),
-    Source("dead-code", "Nodes that no output depends on.", running.dead_nodes),
-    Source("half-width", "Floats of 32 bits as bf16.", running.half_width),
-    Source("unused", "Weights that nothing reads.", stored.unused),
-    Source("alignment", "Sizes that are no multiples of what matrix units take at once.", stored.alignment),
-    Source("duplicates", "Weights that are there more than once.", stored.duplicates, needs_values=True),
-    Source("precision", "Fewer bits for weights at a given signal to noise.", stored.precision, needs_values=True),
-    Source("pruning", "Channels that do nothing, and sparse groups of four.", stored.pruning, needs_values=True),
-)

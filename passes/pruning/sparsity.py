@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from irscope.ir.graph import Node, Role, Value
 from irscope.passes.weights.values import Look
 from irscope.passkit.base import PassContext
-from irscope.weights.pruned import METADATA_BITS, EnergyKept, Grouped, Grouping, energy_kept, grouped
+from irscope.weights.losses import METADATA_BITS, EnergyKept, Grouped, Grouping, energy_kept, grouped
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import Stored, stored_tensor
 

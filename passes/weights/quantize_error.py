@@ -17,7 +17,7 @@ from irscope.report.units import Kind
 
 if TYPE_CHECKING:
     from irscope.passes.weights.values import Look
-    from irscope.weights.rounding import Noise
+    from irscope.weights.losses import Noise
     from irscope.weights.scan import Pool
     from irscope.weights.source import WeightFiles
     from irscope.weights.tensors import Stored
@@ -111,7 +111,7 @@ class QuantizeError(Analysis[WeightErrors]):
         return result
 
     def _judge(self, weight: Value, tensor: Stored, noise: Noise) -> TensorError:
-        from irscope.weights.rounding import CHOICES
+        from irscope.weights.losses import CHOICES
 
         assert tensor.axes is not None
         decibels = noise.decibels()
@@ -125,7 +125,7 @@ class QuantizeError(Analysis[WeightErrors]):
         return TensorError(weight, tensor.count, {name: decibels[name] for name in sizes}, key, bits)
 
     def report(self, result: WeightErrors, ctx: PassContext) -> Report:
-        from irscope.weights.rounding import CHOICES
+        from irscope.weights.losses import CHOICES
 
         keys = [choice.key for choice in CHOICES if choice.format.name in self.formats]
         columns = [
@@ -187,7 +187,7 @@ def _in_rows(tensor: Stored) -> Stored:
 
 def _measured_noise(jobs: Sequence[tuple[Value, Stored, float]], files: WeightFiles, threads: int, ctx: PassContext) -> list[Noise | str]:
     """Noise of each tensor, or why there is none; rows are looked at in batches that threads share, and added up in order."""
-    from irscope.weights.rounding import Noise
+    from irscope.weights.losses import Noise
     from irscope.weights.scan import Pool
 
     pieces = list(_stretches_of_rows([tensor for _, tensor, _ in jobs]))
@@ -218,7 +218,7 @@ def _stretches_of_rows(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, in
 def _rounding_job(job: tuple[Value, Stored, float], first: int, last: int, files: WeightFiles, pool: Pool) -> Callable[[], Noise | str]:
     import numpy as np
 
-    from irscope.weights.rounding import Noise, measure_rounding
+    from irscope.weights.losses import Noise, measure_rounding
     from irscope.weights.source import Unreadable
     from irscope.weights.tensors import decode_elements
     from irscope.weights.window import Window

@@ -13,7 +13,7 @@ from irscope.ir.program import Program
 from irscope.ir.spelling import parse_type
 from irscope.passes.weights.quantize_error import QuantizeError, WeightErrors
 from irscope.passkit.manager import Manager
-from irscope.weights.rounding import Noise, measure_rounding
+from irscope.weights.losses import Noise, measure_rounding
 
 _RANDOM = np.random.default_rng(5)
 NORMAL = (_RANDOM.standard_normal((300, 700)) * 0.02).astype(np.float32)

@@ -22,10 +22,9 @@ from irscope.ir.types import tensor
 from irscope.passes.weights.params import Params
 from irscope.passkit.manager import Manager
 from irscope.report.values import Quantity
-from irscope.weights import pruned
-from irscope.weights.pruned import PRUNED, EnergyKept, Grouped, Grouping, energy_kept, grouped
+from irscope.weights import losses
+from irscope.weights.losses import CHOICES, FORMATS, PRUNED, EnergyKept, Grouped, Grouping, Noise, energy_kept, grouped, measure_rounding
 from irscope.weights.result import TensorStatistics
-from irscope.weights.rounding import CHOICES, FORMATS, Noise, measure_rounding
 from irscope.weights.scan import Options, scan
 from irscope.weights.source import Bytes, WeightFiles
 from irscope.weights.tensors import Stored, axes_of, stored_tensor
@@ -328,7 +327,7 @@ def test_tensors_of_zeros_keep_nothing_that_could_be_told() -> None:
 def test_pieces_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     array = stored(KINDS["normal"].astype(np.float32), DType.F32)
     whole = kept(array)
-    monkeypatch.setattr(pruned, "_JOB", 1000)
+    monkeypatch.setattr(losses, "_JOB", 1000)
     assert kept(array, threads=1) == kept(array, threads=3)
     assert kept(array)[0][0].kept == pytest.approx(whole[0][0].kept, rel=1e-12)  # type: ignore[union-attr]  # read
 
@@ -356,7 +355,7 @@ def of_four(array: Array, axis: int) -> tuple[int, int, float]:
 @pytest.mark.parametrize("shape", [(8, 12), (12, 8, 3, 3), (4, 4), (16, 400)])
 @pytest.mark.parametrize("along_rows", [True, False])
 def test_groups_of_four_are_counted_along_either_axis(shape: tuple[int, ...], along_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruned, "_GROUPS_STEP", 256)
+    monkeypatch.setattr(losses, "_GROUPS_STEP", 256)
     array: Any = (RANDOM.standard_normal(shape) * (RANDOM.random(shape) < 0.6)).astype(np.float32)
     with WeightFiles("") as files:
         (found,) = grouped([Grouping(stored(array, DType.F32), along_rows)], files, 2)

@@ -1,4 +1,4 @@
-"""Rematerialization in a forward pass: results recomputed instead of kept, with the extra arithmetic."""
+"""Transforms that lower the peak: another order of the nodes, and results recomputed instead of kept, with the extra arithmetic."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from irscope.passes.alias import Alias
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.remedies import size_hint
 from irscope.passes.order.draft import Draft, recipe_of
-from irscope.passes.order.schedule import Schedule, Scheduled, share_of
+from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel, share_of
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
-from irscope.passkit.base import Analysis, PassContext
+from irscope.passkit.base import Analysis, PassContext, Transform
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
@@ -154,3 +154,37 @@ def _recompute_verdict(result: Recomputed) -> str:
     if result.repeated.peak <= result.bound:
         return "no order needs less, whatever is recomputed"
     return "recomputing lowers the peak"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The order that `schedule` found, applied to the graph.
+
+
+@dataclass(frozen=True)
+class Reorder(Transform):
+    """Put the nodes into the topological order of least peak memory, if it is better than the present one."""
+
+    name: ClassVar[str] = "reorder"
+
+    model: ScheduleModel = "ssa"
+    """Lifetime model, as in schedule."""
+    seconds: Seconds = 10
+    """Time limit of the search."""
+    seed: int = 0
+    """Seed of the random part of the search."""
+    latency: str = ""
+    """By how much the time of overlapping nodes may grow, such as 5%."""
+    inputs: Literal["held", "freed"] = "held"
+    """Whether the caller keeps the model's inputs or gives them away."""
+
+    def apply(self, graph: Graph, ctx: PassContext) -> bool:
+        schedule = Schedule(model=self.model, seconds=self.seconds, seed=self.seed, latency=self.latency, inputs=self.inputs)
+        found = ctx.get(schedule)
+        if not found.is_new:
+            return False
+        order = found.nodes
+        moved = sum(old is not new for old, new in zip(graph, order, strict=True))
+        graph.reorder(order)
+        ctx.stat("moved", moved)
+        ctx.stat("bytes_saved", found.ordering.as_written - found.ordering.peak)
+        return True
