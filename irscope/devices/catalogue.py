@@ -111,11 +111,7 @@ def _add(found: dict[str, DeviceProfile], folder: Traversable, owner: str) -> No
 
 
 def _read_entry(entry: Traversable, owner: str) -> DeviceProfile:
-    where = f"{owner}:{entry.name}"
-    try:
-        return parse_profile(json.loads(entry.read_text(encoding="utf-8")), where)
-    except ValueError as error:
-        raise UsageError(f"is not JSON: {error}", code="IRS421", where=where) from error
+    return parse_profile(entry.read_bytes(), f"{owner}:{entry.name}")
 
 
 def _comparable_name(text: str) -> str:

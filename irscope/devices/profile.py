@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeVar
 
 from irscope.amounts import BYTES, FLOPS, SECONDS
 from irscope.errors import UsageError
+from irscope.jsoncodec import Misfit, decode, loads
+
+Name = TypeVar("Name", bound=str)
 
 Kind = Literal["gpu", "cpu", "accelerator"]
 KINDS: tuple[Kind, ...] = ("gpu", "cpu", "accelerator")
@@ -121,9 +123,7 @@ class DeviceProfile:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Reading one device's JSON record: checked field by field, so that a mistake is named with its place.
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+# Reading one device's JSON record: its form by the types below, so that a mistake is named with its place; then units and sources.
 
 RATES = {f"{unit}/s": float(FLOPS.units[unit]) for unit in ("GFLOP", "TFLOP", "PFLOP")}
 SPEEDS = {f"{unit}/s": float(BYTES.units[unit]) for unit in ("MB", "GB", "TB")}
@@ -133,12 +133,80 @@ POWERS = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
 COUNTS = {"Gelement/s": 1e9}
 COUNT = {"": 1.0}
 ELEMENT_TYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "f4", "i8", "i4", "i32")
-FIELDS = (
-    "name", "title", "vendor", "kind", "released", "aliases", "capability", "notes", "sources", "multiprocessors",
-    "threads_per_multiprocessor", "memory", "context", "matrix", "kernels", "vector", "bandwidth", "levels", "launch", "overheads", "power",
-    "idle_power", "functions", "calibrated", "workspaces", "slowdown",
-)  # fmt: skip
 MAX_BYTES = 1 << 20
+_HINT = "docs/roofline.md describes device files"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceJson:
+    """Where a figure comes from."""
+
+    text: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
+class FigureJson:
+    """A number, or an interval, in a unit."""
+
+    source: str
+    value: float | None = None
+    lo: float | None = None
+    hi: float | None = None
+    unit: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelJson:
+    """A level of memory."""
+
+    name: str
+    bandwidth: FigureJson
+    size: FigureJson | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceJson:
+    """Factors of a rule for workspaces."""
+
+    source: str
+    input: int = 0
+    filter: int = 0
+    output: int = 0
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceJson:
+    """A device file."""
+
+    name: str
+    title: str
+    kind: str
+    vendor: str = ""
+    released: str = ""
+    aliases: tuple[str, ...] = ()
+    capability: str = ""
+    notes: tuple[str, ...] = ()
+    sources: Mapping[str, SourceJson] = field(default_factory=dict)
+    multiprocessors: FigureJson | None = None
+    threads_per_multiprocessor: FigureJson | None = None
+    memory: FigureJson | None = None
+    context: FigureJson | None = None
+    matrix: Mapping[str, FigureJson] = field(default_factory=dict)
+    kernels: Mapping[str, Mapping[str, FigureJson]] = field(default_factory=dict)
+    vector: Mapping[str, FigureJson] = field(default_factory=dict)
+    bandwidth: FigureJson | None = None
+    levels: tuple[LevelJson, ...] = ()
+    launch: FigureJson | None = None
+    overheads: Mapping[str, FigureJson] = field(default_factory=dict)
+    power: FigureJson | None = None
+    idle_power: FigureJson | None = None
+    functions: FigureJson | None = None
+    calibrated: bool = False
+    workspaces: Mapping[str, Mapping[str, WorkspaceJson]] = field(default_factory=dict)
+    slowdown: FigureJson | None = None
 
 
 def read_profile(path: Path) -> DeviceProfile:
@@ -148,223 +216,127 @@ def read_profile(path: Path) -> DeviceProfile:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise UsageError("a device file has at most 1 MiB", code="IRS421", where=str(path))
-        data = json.loads(content)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", code="IRS421", where=str(path)) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"is not JSON: {error}", code="IRS421", where=str(path)) from error
-    return parse_profile(data, str(path))
+    return parse_profile(content, str(path))
 
 
-def parse_profile(data: object, where: str) -> DeviceProfile:
-    """The device that a JSON object describes; `where` names the object in errors."""
-    return _Reader(where, _object(data, where, "the file")).profile()
+def parse_profile(content: bytes | str, where: str) -> DeviceProfile:
+    """The device that a JSON text describes; `where` names the text in errors."""
+    try:
+        return _Reader(decode(DeviceJson, loads(content), closed=True)).profile()
+    except Misfit as misfit:
+        raise UsageError(str(misfit), code="IRS421", where=where, hint=_HINT) from misfit
 
 
 class _Reader:
-    """One record, with the place that errors name."""
+    """One record: its figures in base units, each with its source."""
 
-    def __init__(self, where: str, data: dict[str, Json]) -> None:
-        self.where = where
-        self.data = data
-        self.sources: dict[str, tuple[str, str]] = {}
+    def __init__(self, record: DeviceJson) -> None:
+        self.record = record
 
     def profile(self) -> DeviceProfile:
-        unknown = sorted(set(self.data) - set(FIELDS))
-        if unknown:
-            raise self.wrong(unknown[0], f"is no field of a device; fields are {', '.join(FIELDS)}")
-        self.read_sources()
-        kind = self.text("kind")
-        if kind not in KINDS:
-            raise self.wrong("kind", f"is {kind!r}, not one of {', '.join(KINDS)}")
+        record = self.record
+        for name in ("name", "title"):
+            if not getattr(record, name):
+                raise Misfit("some text is wanted", name)
+        for key, source in record.sources.items():
+            if not source.text or not source.date:
+                raise Misfit("a text and a date are wanted", f"sources.{key}")
         plain: dict[str, str] = {}
-        count = self.whole("multiprocessors", COUNT, plain)
-        threads = self.whole("threads_per_multiprocessor", COUNT, plain)
-        memory = self.whole("memory", SIZES, plain)
-        context = self.figure("context", SIZES)
+        context = self.figure("context", record.context, SIZES)
         if context is not None:
             plain["context"] = _source_text(context)
         return DeviceProfile(
-            name=self.text("name"),
-            title=self.text("title"),
-            kind=kind,
-            vendor=self.text("vendor", ""),
-            aliases=self.texts("aliases"),
-            capability=self.capability(),
-            multiprocessors=count,
-            threads_per_multiprocessor=threads,
-            memory_bytes=memory,
+            name=record.name,
+            title=record.title,
+            kind=_one_of(record.kind, KINDS, "kind"),
+            vendor=record.vendor,
+            aliases=record.aliases,
+            capability=_capability(record.capability),
+            multiprocessors=self.whole("multiprocessors", record.multiprocessors, COUNT, plain),
+            threads_per_multiprocessor=self.whole("threads_per_multiprocessor", record.threads_per_multiprocessor, COUNT, plain),
+            memory_bytes=self.whole("memory", record.memory, SIZES, plain),
             context_bytes=None if context is None else (round(context.lo), round(context.hi)),
-            matrix=self.by_element_type("matrix"),
-            kernels=self.kernels(),
-            vector=self.by_element_type("vector"),
-            functions=self.figure("functions", COUNTS),
-            bandwidth=self.figure("bandwidth", SPEEDS),
-            levels=self.levels(),
-            launch=self.figure("launch", TIMES),
-            overheads=self.times("overheads"),
-            power=self.figure("power", POWERS),
-            idle_power=self.figure("idle_power", POWERS),
-            released=self.text("released", ""),
+            matrix=self.rates("matrix", record.matrix),
+            kernels={_one_of(kind, KERNELS, "kernels"): self.rates(f"kernels.{kind}", rates) for kind, rates in record.kernels.items()},
+            vector=self.rates("vector", record.vector),
+            functions=self.figure("functions", record.functions, COUNTS),
+            bandwidth=self.figure("bandwidth", record.bandwidth, SPEEDS),
+            levels=tuple(self.level(f"levels[{place}]", level) for place, level in enumerate(record.levels)),
+            launch=self.figure("launch", record.launch, TIMES),
+            overheads={key: self.read("overheads." + key, figure, TIMES) for key, figure in record.overheads.items()},
+            power=self.figure("power", record.power, POWERS),
+            idle_power=self.figure("idle_power", record.idle_power, POWERS),
+            released=record.released,
             sources=plain,
-            notes=self.texts("notes"),
-            workspaces=self.workspaces(),
-            slowdown=self.figure("slowdown", COUNT),
-            calibrated=self.flag("calibrated"),
+            notes=record.notes,
+            workspaces={
+                _one_of(kind, KERNELS, "workspaces"): {key: self.workspace(f"workspaces.{kind}.{key}", rule) for key, rule in rules.items()}
+                for kind, rules in record.workspaces.items()
+            },
+            slowdown=self.figure("slowdown", record.slowdown, COUNT),
+            calibrated=record.calibrated,
         )
 
-    def wrong(self, field: str, problem: str) -> UsageError:
-        return UsageError(f"{field!r} {problem}", code="IRS421", where=self.where, hint="docs/roofline.md describes device files")
-
-    # -- simple fields -------------------------------------------------------------------------------------------
-
-    def text(self, field: str, default: str | None = None) -> str:
-        value = self.data.get(field, default)
-        if not isinstance(value, str) or (default is None and not value):
-            raise self.wrong(field, "must be a text")
-        return value
-
-    def texts(self, field: str) -> tuple[str, ...]:
-        value = self.data.get(field, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.wrong(field, "must be a list of texts")
-        return tuple(str(item) for item in value)
-
-    def flag(self, field: str) -> bool:
-        value = self.data.get(field, False)
-        if not isinstance(value, bool):
-            raise self.wrong(field, "must be true or false")
-        return value
-
-    def capability(self) -> tuple[int, int] | None:
-        text = self.text("capability", "")
-        if not text:
-            return None
-        major, dot, minor = text.partition(".")
-        if not (dot and major.isdigit() and minor.isdigit() and text.isascii()):
-            raise self.wrong("capability", f'is {text!r}, not a CUDA compute capability such as "9.0"')
-        return int(major), int(minor)
-
-    def read_sources(self) -> None:
-        for key, value in _object(self.data.get("sources", {}), self.where, "'sources'").items():
-            entry = _object(value, self.where, f"'sources.{key}'")
-            text, date = entry.get("text"), entry.get("date")
-            if not isinstance(text, str) or not isinstance(date, str) or not text or not date:
-                raise self.wrong(f"sources.{key}", 'must have a "text" and a "date"')
-            self.sources[key] = (text, date)
-
-    # -- figures -------------------------------------------------------------------------------------------------
-
-    def figure(self, field: str, units: Mapping[str, float]) -> Figure | None:
-        return self.read_figure(field, self.data[field], units) if field in self.data else None
-
-    def whole(self, field: str, units: Mapping[str, float], plain: dict[str, str]) -> int | None:
-        found = self.figure(field, units)
+    def whole(self, place: str, figure: FigureJson | None, units: Mapping[str, float], plain: dict[str, str]) -> int | None:
+        found = self.figure(place, figure, units)
         if found is None:
             return None
         if not found.exact:
-            raise self.wrong(field, "must be one number, not an interval")
-        plain[field] = _source_text(found)
+            raise Misfit("one number is wanted, not an interval", place)
+        plain[place] = _source_text(found)
         return int(found.lo)
 
-    def times(self, field: str) -> dict[str, Figure]:
-        named = _object(self.data.get(field, {}), self.where, repr(field))
-        return {key: self.read_figure(f"{field}.{key}", value, TIMES) for key, value in named.items()}
+    def rates(self, place: str, figures: Mapping[str, FigureJson]) -> dict[str, Figure]:
+        return {_one_of(dtype, ELEMENT_TYPES, place): self.read(f"{place}.{dtype}", figure, RATES) for dtype, figure in figures.items()}
 
-    def by_element_type(self, field: str) -> dict[str, Figure]:
-        return self.rates(field, self.data.get(field, {}))
-
-    def kernels(self) -> dict[str, dict[str, Figure]]:
-        found: dict[str, dict[str, Figure]] = {}
-        for kind, value in _object(self.data.get("kernels", {}), self.where, "'kernels'").items():
-            if kind not in KERNELS:
-                raise self.wrong(f"kernels.{kind}", f"is no kind of kernel; those are {', '.join(KERNELS)}")
-            found[kind] = self.rates(f"kernels.{kind}", value)
-        return found
-
-    def workspaces(self) -> dict[str, dict[str, WorkspaceRule]]:
-        found: dict[str, dict[str, WorkspaceRule]] = {}
-        for kind, value in _object(self.data.get("workspaces", {}), self.where, "'workspaces'").items():
-            if kind not in KERNELS:
-                raise self.wrong(f"workspaces.{kind}", f"is no kind of kernel; those are {', '.join(KERNELS)}")
-            rules = _object(value, self.where, f"'workspaces.{kind}'")
-            found[kind] = {dtype: self.workspace(f"workspaces.{kind}.{dtype}", rule) for dtype, rule in rules.items()}
-        return found
-
-    def workspace(self, place: str, value: Json) -> WorkspaceRule:
-        entry = _object(value, self.where, repr(place))
-        factors: dict[str, int] = {}
+    def workspace(self, place: str, rule: WorkspaceJson) -> WorkspaceRule:
         for name in ("input", "filter", "output"):
-            factor = entry.get(name, 0)
-            if not isinstance(factor, int) or isinstance(factor, bool) or not 0 <= factor <= 100:
-                raise self.wrong(f"{place}.{name}", "must be a whole number of at most 100")
-            factors[name] = factor
-        source, date = self.source_of(place, entry)
-        return WorkspaceRule(factors["input"], factors["filter"], factors["output"], source, date)
+            if not 0 <= getattr(rule, name) <= 100:
+                raise Misfit("0 to 100 is wanted", f"{place}.{name}")
+        return WorkspaceRule(rule.input, rule.filter, rule.output, *self.source_of(place, rule))
 
-    def rates(self, place: str, value: Json) -> dict[str, Figure]:
-        found: dict[str, Figure] = {}
-        for dtype, figure in _object(value, self.where, repr(place)).items():
-            if dtype not in ELEMENT_TYPES:
-                raise self.wrong(f"{place}.{dtype}", f"is no element type; those are {', '.join(ELEMENT_TYPES)}")
-            found[dtype] = self.read_figure(f"{place}.{dtype}", figure, RATES)
-        return found
+    def level(self, place: str, level: LevelJson) -> Level:
+        size = self.figure(f"{place}.size", level.size, SIZES)
+        return Level(level.name, None if size is None else int(size.lo), self.read(f"{place}.bandwidth", level.bandwidth, SPEEDS))
 
-    def levels(self) -> tuple[Level, ...]:
-        value = self.data.get("levels", [])
-        if not isinstance(value, list):
-            raise self.wrong("levels", "must be a list")
-        found = []
-        for position, item in enumerate(value):
-            place = f"levels[{position}]"
-            entry = _object(item, self.where, repr(place))
-            name = entry.get("name")
-            if not isinstance(name, str) or "bandwidth" not in entry:
-                raise self.wrong(place, 'must have a "name" and a "bandwidth"')
-            size = self.read_figure(f"{place}.size", entry["size"], SIZES) if "size" in entry else None
-            bandwidth = self.read_figure(f"{place}.bandwidth", entry["bandwidth"], SPEEDS)
-            found.append(Level(name, None if size is None else int(size.lo), bandwidth))
-        return tuple(found)
+    def figure(self, place: str, figure: FigureJson | None, units: Mapping[str, float]) -> Figure | None:
+        return None if figure is None else self.read(place, figure, units)
 
-    def read_figure(self, place: str, value: Json, units: Mapping[str, float]) -> Figure:
-        entry = _object(value, self.where, repr(place))
-        unit = entry.get("unit", "")
-        if not isinstance(unit, str) or unit not in units:
-            allowed = ", ".join(filter(None, units)) or "none"
-            raise self.wrong(f"{place}.unit", f"is {unit!r}; allowed: {allowed}")
-        lo, hi = entry.get("lo", entry.get("value")), entry.get("hi", entry.get("value"))
-        if not (_is_number(lo) and _is_number(hi)):
-            raise self.wrong(place, 'must have a "value", or "lo" and "hi", that are numbers')
-        try:
-            low, high = float(cast("float", lo)) * units[unit], float(cast("float", hi)) * units[unit]
-        except OverflowError:  # JSON has integers that no float holds
-            low, high = 0.0, float("inf")
-        if not 0 < low <= high < float("inf"):
-            raise self.wrong(place, "must be larger than zero, with lo at most hi, and no more than a number can be")
-        source, date = self.source_of(place, entry)
-        return Figure(low, high, source, date)
+    def read(self, place: str, figure: FigureJson, units: Mapping[str, float]) -> Figure:
+        if figure.unit not in units:
+            raise Misfit(f"no such unit: {figure.unit!r}; there are {', '.join(filter(None, units)) or 'none'}", f"{place}.unit")
+        low, high = (figure.value if end is None else end for end in (figure.lo, figure.hi))
+        if low is None or high is None:
+            raise Misfit("'value', or 'lo' and 'hi', are missing", place)
+        low, high = low * units[figure.unit], high * units[figure.unit]
+        if not 0 < low <= high:
+            raise Misfit("a number larger than zero is wanted, with lo at most hi", place)
+        return Figure(low, high, *self.source_of(place, figure))
 
-    def source_of(self, place: str, entry: Mapping[str, Json]) -> tuple[str, str]:
-        key = entry.get("source")
-        if not isinstance(key, str) or key not in self.sources:
-            known = ", ".join(self.sources) or "none yet"
-            raise self.wrong(f"{place}.source", f'must name one of "sources" ({known})')
-        text, date = self.sources[key]
-        how = entry.get("how", "")
-        if not isinstance(how, str):
-            raise self.wrong(f"{place}.how", "must be a text")
-        return (f"{text} ({how})" if how else text), date
+    def source_of(self, place: str, entry: FigureJson | WorkspaceJson) -> tuple[str, str]:
+        source = self.record.sources.get(entry.source)
+        if source is None:
+            raise Misfit(f"no such source: {entry.source!r}; there are {', '.join(self.record.sources) or 'none'}", f"{place}.source")
+        return (f"{source.text} ({entry.how})" if entry.how else source.text), source.date
+
+
+def _one_of(text: str, known: Sequence[Name], place: str) -> Name:
+    found = next((name for name in known if name == text), None)
+    if found is None:
+        raise Misfit(f"no such name: {text!r}; there are {', '.join(known)}", place)
+    return found
+
+
+def _capability(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    major, dot, minor = text.partition(".")
+    if not (dot and major.isdigit() and minor.isdigit() and text.isascii()):
+        raise Misfit(f'a CUDA compute capability such as "9.0" is wanted, not {text!r}', "capability")
+    return int(major), int(minor)
 
 
 def _source_text(figure: Figure) -> str:
     return f"{figure.source}, {figure.date}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _object(value: object, where: str, what: str) -> dict[str, Json]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{what} must be a JSON object", code="IRS421", where=where, hint="docs/roofline.md describes device files")
-    return value

@@ -200,9 +200,9 @@ def test_no_room_is_none_and_never_below_zero() -> None:
         "name": "tiny", "title": "Tiny", "kind": "gpu", "sources": {"here": {"text": "x", "date": "2026-01-01"}},
         "memory": {"value": 100, "unit": "MiB", **source}, "context": {"lo": 1, "hi": 2, "unit": "GiB", **source},
     }  # fmt: skip
-    assert parse_profile(json.loads(json.dumps(record)), "here").room_bytes == 0
+    assert parse_profile(json.dumps(record), "here").room_bytes == 0
     del record["memory"]
-    assert parse_profile(record, "here").room_bytes is None
+    assert parse_profile(json.dumps(record), "here").room_bytes is None
 
 
 def test_nothing_else_takes_the_context_off() -> None:

@@ -270,10 +270,11 @@ def record_of(engine: Engine, found: Measurement, date: str) -> dict[str, object
 def save(record: Mapping[str, object], path: Path | None = None) -> tuple[Path, DeviceProfile]:
     """Write the record where `find_device` looks for it (or elsewhere), and read it back."""
     target = path or calibration_file(str(record["name"]))
-    profile = parse_profile(dict(record), str(target))
+    text = json.dumps(record, indent=2) + "\n"
+    profile = parse_profile(text, str(target))
     with as_output_error(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-    write_text(target, [json.dumps(record, indent=2), "\n"])
+    write_text(target, [text])
     return target, profile
 
 

@@ -1,7 +1,8 @@
-"""Recording with PyTorch: files in the recording process, live modules in this one."""
+"""Recording with PyTorch: files in the recording process, live modules in this one, on a processor or on an NVIDIA GPU."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from irscope.measure.machine import environment, header, processor
+from irscope.errors import PassError, UsageError
+from irscope.measure.machine import LEAST_SECONDS, SAMPLING, driver_version, energy_counter, environment, header, processor
 from irscope.measure.record.request import Options, Request
-from irscope.measure.record.sink import Sink, problem_of
+from irscope.measure.record.sink import Sink, first_line, problem_of
 from irscope.measure.record.torchmodel import Runnable, of_module, runnable, type_text
-from irscope.measure.record.torchpasses import Failed, memory_run, plain_runs, result_count, timed_runs, typed_run
-from irscope.measure.record.trace import Material, Trace, memory_events, op_records, output_types, times_of, unstable
+from irscope.measure.record.torchpasses import Calls, Failed, memory_run, plain_runs, result_count, timed_runs, typed_run
+from irscope.measure.record.trace import Allocation, Material, Trace, grouped, memory_events, op_records, output_types, times_of, unstable
 from irscope.recording.files import read_recording
-from irscope.recording.records import Counters, DeviceRecord, Header, Input, Latency, Level, Line, ModelRecord, Recording, Setting
+from irscope.recording.records import Counters, DeviceRecord, Energy, Header, Input, Latency, Level, Line, ModelRecord, Recording, Setting
 
 OP_TIME = "PyTorch's profiler, each operator with those it calls"
 _SETTINGS = (
@@ -33,8 +35,6 @@ _SETTINGS = (
 def record_torch(request: Request, sink: Sink) -> None:
     """Run a model with PyTorch and tell the sink what was seen."""
     if request.options.device != "cpu":
-        from irscope.measure.record.cudarun import record_cuda
-
         record_cuda(request, sink)
         return
     if request.options.threads:
@@ -165,8 +165,6 @@ def record_module(
     model = of_module(module, tuple(arguments), named)
     sink = Sink(output)
     if device.type == "cuda":
-        from irscope.measure.record.cudarun import begin_on_cuda, record_on_cuda
-
         begin_on_cuda(request, device, sink)
         record_on_cuda(model, request, device, sink)
     else:
@@ -174,3 +172,208 @@ def record_module(
         record_on_cpu(model, request, sink)
     sink.finish()
     return read_recording(output)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Recording with PyTorch on an NVIDIA GPU: the caching allocator's own counters and history, and times of CUDA events.
+
+# ----------------------------------------------------------------------------------------------------
+# Joins the history of PyTorch's caching allocator (requested sizes) with the profiler's trace (operators that requested them).
+
+_COUNTED = ("alloc", "free_completed")
+
+
+def match_history(trace: Trace, events: Sequence[Mapping[str, Any]]) -> None:
+    """Give the run's blocks on the GPU their requested sizes; where both sources disagree, the history and its clock decide."""
+    wanted = [event for event in events if event["action"] in _COUNTED]
+    others = [one for one in trace.allocations if one.device != "cuda"]
+    seen = [one for one in trace.allocations if one.device == "cuda"]
+    # The history continues until the result is freed.
+    wanted = [event for event in wanted if event["time_us"] * 1000 <= trace.end]
+    if not _same(seen, wanted):
+        seen = [_made(event) for event in wanted]
+    blocks: dict[int, int] = {}
+    for number, (one, event) in enumerate(zip(seen, wanted, strict=True)):
+        size = int(event["size"])
+        if event["action"] == "alloc":
+            one.bytes, one.block = size, number
+            blocks[event["addr"]] = number
+        else:
+            one.bytes, one.block = -size, blocks.pop(event["addr"], -1 - number)
+    trace.allocations = [*others, *seen]
+    trace.settle()
+
+
+def _same(seen: Sequence[Allocation], wanted: Sequence[Mapping[str, Any]]) -> bool:
+    return len(seen) == len(wanted) and all(
+        one.address == event["addr"] and (one.bytes > 0) == (event["action"] == "alloc") for one, event in zip(seen, wanted, strict=True)
+    )
+
+
+def _made(event: Mapping[str, Any]) -> Allocation:
+    """A block that only the history knows: the operator is the one that ran at the time."""
+    return Allocation(int(event["time_us"]) * 1000, 0, 0, device="cuda", address=int(event["addr"]))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Recording with PyTorch on an NVIDIA GPU: the caching allocator's own counters and history, and times of CUDA events.
+
+_COUNTERS = ("requested", "allocated", "active", "reserved")
+_MOST_EVENTS = 1_000_000
+_OP_TIME = "CUDA events around each call below autograd; where the GPU waits for the processor, that is in it"
+
+
+def record_cuda(request: Request, sink: Sink) -> None:
+    """The runs on a GPU."""
+    device = cuda_device_of(request.options.device)
+    torch.cuda.set_device(device)
+    try:
+        model = runnable(request, device)
+    except torch.OutOfMemoryError as error:
+        raise PassError(f"the model alone does not fit: {first_line(error)}", code="IRS481", where=request.model.name) from None
+    begin_on_cuda(with_inputs(request, model), device, sink)
+    record_on_cuda(model, request, device, sink)
+
+
+def begin_on_cuda(request: Request, device: torch.device, sink: Sink) -> None:
+    """The first line, when the model and its inputs are on the device."""
+    torch.cuda.synchronize(device)
+    sink.begin(torch_header(request, _described(device), _OP_TIME))
+    sink.add(_cuda_counters("before", device))
+
+
+def record_on_cuda(model: Runnable, request: Request, device: torch.device, sink: Sink) -> None:
+    """The runs, cold and warm, and those that are timed."""
+    try:
+        cold = _memory_run("cold", model, device, sink)
+        sink.stage("warm-up")
+        _plain_runs(model, request.options.warmup, device)
+        sink.stage("memory")
+        warm = _memory_run("warm", model, device, sink)
+    except Failed as failed:
+        tell_failure(failed, model, sink, "cuda")
+        return
+    sink.stage("latency")
+    plain = _plain_runs(model, request.options.repeats, device)
+    energy = _energy(model, device)
+    if energy is not None:
+        sink.add(energy)
+    sink.stage("operators")
+    per_call, profiled = _timed_runs(model, request.options.repeats, device)
+    sink.stage("types")
+    typed, calls = typed_run(model)
+    times = grouped(typed, warm.names, per_call)
+    outputs = output_types(typed, calls.types, warm.names, result_count)
+    tell(Material(cold, warm, (), times, outputs, model.results, model.scopes, model.names, "cuda"), sink)
+    tell_latency(plain, profiled, sink)
+
+
+def cuda_device_of(text: str) -> torch.device:
+    """The GPU that is asked for. Raises UsageError with what is missing."""
+    number = int(text.partition(":")[2] or 0)
+    if torch.version.cuda is None:
+        hint = "install PyTorch's CUDA build, or record with `--device cpu`"
+        raise UsageError(f"this PyTorch ({torch.__version__}) has no CUDA build", code="IRS479", hint=hint)
+    try:
+        torch.cuda.init()
+        count = torch.cuda.device_count()
+    except Exception as error:
+        lines = str(error).splitlines()
+        raise UsageError(
+            f"CUDA cannot be used: {lines[0] if lines else type(error).__name__}",
+            code="IRS479",
+            hint="nvidia-smi tells the driver's version",
+        ) from None
+    if number >= count:
+        raise UsageError(f"there is no GPU {number}; PyTorch sees {count}", code="IRS479")
+    return torch.device("cuda", number)
+
+
+def _described(device: torch.device) -> DeviceRecord:
+    found = torch.cuda.get_device_properties(device)
+    return DeviceRecord("cuda", found.name, int(found.total_memory), None, f"{found.major}.{found.minor}", driver_version())
+
+
+def _cuda_counters(run: str, device: torch.device) -> Counters:
+    stats = torch.cuda.memory_stats(device)
+    levels = [Level(int(stats.get(f"{name}_bytes.all.current", 0)), int(stats.get(f"{name}_bytes.all.peak", 0))) for name in _COUNTERS]
+    return Counters(run, *levels)
+
+
+def _memory_run(run: str, model: Runnable, device: torch.device, sink: Sink) -> Trace:
+    """One run in which the requested size of every block is known."""
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    torch.cuda.memory._record_memory_history(max_entries=_MOST_EVENTS, context=None)
+    try:
+        trace = memory_run(model)
+    except Failed as failed:
+        _with_history(failed.trace, device)
+        sink.add(_cuda_counters(run, device))
+        raise
+    torch.cuda.synchronize(device)
+    sink.add(_cuda_counters(run, device))
+    _with_history(trace, device)
+    return trace
+
+
+def _with_history(trace: Trace, device: torch.device) -> None:
+    events: Sequence[Mapping[str, Any]] = torch.cuda.memory._snapshot()["device_traces"][device.index or 0]
+    torch.cuda.memory._record_memory_history(enabled=None)
+    match_history(trace, events)
+
+
+def _plain_runs(model: Runnable, repeats: int, device: torch.device) -> list[float]:
+    """What runs take by the GPU's own clock, in microseconds."""
+    taken: list[float] = []
+    begin, end = _event(), _event()
+    with torch.no_grad():
+        for _ in range(repeats):
+            begin.record()
+            model.plain()
+            end.record()
+            end.synchronize()
+            taken.append(float(begin.elapsed_time(end)) * 1e3)
+    return taken
+
+
+def _timed_runs(model: Runnable, repeats: int, device: torch.device) -> tuple[list[list[float]], list[float]]:
+    """Microseconds of each call below autograd over the runs, and of the whole runs."""
+    per_call: list[list[float]] = []
+    whole: list[float] = []
+    for _ in range(repeats):
+        stamps: list[Any] = []
+
+        def watch(stamps: list[Any] = stamps) -> None:
+            stamps.append(_event())
+            stamps[-1].record()
+
+        begin, end = _event(), _event()
+        with torch.no_grad(), Calls(watch):
+            begin.record()
+            model.marked()
+            end.record()
+        torch.cuda.synchronize(device)
+        whole.append(float(begin.elapsed_time(end)) * 1e3)
+        per_call.append([float(first.elapsed_time(second)) * 1e3 for first, second in zip(stamps[::2], stamps[1::2], strict=True)])
+    same = [run for run in per_call if len(run) == len(per_call[0])]
+    return [list(column) for column in zip(*same, strict=True)], whole
+
+
+def _energy(model: Runnable, device: torch.device) -> Energy | None:
+    read = energy_counter(str(device), str(getattr(torch.cuda.get_device_properties(device), "uuid", "")))
+    if read is None:
+        return None
+    runs = 0
+    torch.cuda.synchronize(device)
+    before, started = read(), time.perf_counter()
+    with torch.no_grad():
+        while time.perf_counter() - started < LEAST_SECONDS:
+            model.plain()
+            torch.cuda.synchronize(device)
+            runs += 1
+    return Energy((read() - before) / runs, runs, round(time.perf_counter() - started, 3), SAMPLING)
+
+
+def _event() -> Any:
+    return torch.cuda.Event(enable_timing=True)

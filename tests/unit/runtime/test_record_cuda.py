@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.torch]
 from torch import nn  # noqa: E402  # only where torch is installed
 
 from irscope.measure import machine  # noqa: E402
-from irscope.measure.record import cudarun  # noqa: E402
-from irscope.measure.record.cudarun import begin_on_cuda, record_on_cuda  # noqa: E402
+from irscope.measure.record import torchrun  # noqa: E402
 from irscope.measure.record.request import Options, Request  # noqa: E402
 from irscope.measure.record.sink import Sink  # noqa: E402
 from irscope.measure.record.torchmodel import of_module  # noqa: E402
+from irscope.measure.record.torchrun import begin_on_cuda, record_on_cuda  # noqa: E402
 from irscope.recording import ModelRecord, Recording, figures, peak_of, read_recording, without_workspaces  # noqa: E402
 
 
@@ -76,7 +76,7 @@ class Card:
             self.history = []
 
     def stats(self, _: object) -> dict[str, int]:
-        return {f"{name}_bytes.all.{what}": size for name in cudarun._COUNTERS for what, size in (("current", 1000), ("peak", 5160))}
+        return {f"{name}_bytes.all.{what}": size for name in torchrun._COUNTERS for what, size in (("current", 1000), ("peak", 5160))}
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ class Nvml(SimpleNamespace):
 
 def test_energy_is_read_where_there_is_a_counter(card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(__spec__=SimpleNamespace()))
-    monkeypatch.setattr(cudarun, "LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(torchrun, "LEAST_SECONDS", 0.01)
     found = recorded(card, tmp_path / "r.jsonl")
     assert found.header.device.driver == "580.65.06"
     assert found.energy is not None and found.energy.runs >= 1

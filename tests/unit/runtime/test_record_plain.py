@@ -11,10 +11,10 @@ import pytest
 
 from irscope.errors import PassError, UsageError
 from irscope.measure.record import process
-from irscope.measure.record.cudarun import match_history
 from irscope.measure.record.ortrun import OnnxNode, map_nodes, parse_profile
 from irscope.measure.record.request import Options, Request, type_bytes
 from irscope.measure.record.sink import Progress, is_out_of_memory, last_progress, new_progress, problem_of
+from irscope.measure.record.torchrun import match_history
 from irscope.measure.record.trace import Allocation, Material, Operator, Trace, categorise, grouped, memory_events, op_records, times_of
 from irscope.recording import DeviceRecord, Header, MemoryEvent, ModelRecord, OpRecord, RecordingWriter, read_recording
 

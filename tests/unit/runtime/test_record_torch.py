@@ -14,11 +14,10 @@ from torch import nn  # noqa: E402  # only where torch is installed
 
 from irscope.errors import UsageError  # noqa: E402
 from irscope.measure.record import torchmodel  # noqa: E402
-from irscope.measure.record.cudarun import cuda_device_of  # noqa: E402
 from irscope.measure.record.process import record  # noqa: E402
 from irscope.measure.record.request import InputSpec, Options, Request  # noqa: E402
 from irscope.measure.record.sink import Sink  # noqa: E402
-from irscope.measure.record.torchrun import record_module  # noqa: E402
+from irscope.measure.record.torchrun import cuda_device_of, record_module  # noqa: E402
 from irscope.recording import ModelRecord, Recording, alive_curve, figures, peak_of, read_recording, without_workspaces  # noqa: E402
 from tests.tools.oracle.storages import record_module as watch_storages  # noqa: E402
 
