@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from tests.conformance.inside import findings, reference
 from tests.conformance.test_conformance import sample, suite
 from tests.tools.conformance.grade import Grade
+from tests.tools.conformance.inside import findings, reference
 from tests.tools.conformance.modes import MODES
 from tests.tools.conformance.suite import Case
 

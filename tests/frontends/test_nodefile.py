@@ -119,7 +119,7 @@ def test_external_data_elsewhere_or_gone_are_refused(location: str, tmp_path: Pa
 def test_archives_keep_every_other_byte(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from tests.frontends.torch.helpers import save_exported
-    from tests.oracle.branching_models import Branches, picture
+    from tests.tools.oracle.branching_models import Branches, picture
 
     path = save_exported(tmp_path / "model.pt2", Branches().eval(), picture())
     nodes = open_nodes(path)

@@ -7,7 +7,7 @@ import pytest
 import irscope.ops.scratch.sdpa as sdpa
 from irscope.devices.catalogue import find_device
 from irscope.devices.target import Target
-from tests.oracle.op_events import Player, calls, more_recordings, recordings
+from tests.tools.oracle.op_events import Player, calls, more_recordings, recordings
 
 FILES = {
     "s_2.11.0.txt": ("h200", (2, 11)),

@@ -15,7 +15,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from irscope.memory import BfcArena
-from tests.oracle.ort_graphs import random_model
+from tests.tools.oracle.ort_graphs import random_model
 from tests.tools.oracle.ort_memory import compare, predict, sample_models, wheel_models
 from tests.tools.oracle.ort_profile import measure
 

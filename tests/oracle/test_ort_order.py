@@ -12,8 +12,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-from tests.oracle.ort_graphs import random_model
 from tests.oracle.test_ort_memory import has_memory_fields
+from tests.tools.oracle.ort_graphs import random_model
 from tests.tools.oracle.ort_memory import cached_exports, sample_models, wheel_models
 from tests.tools.oracle.ort_order import Compared, compare
 

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tests.tools.zoo.dialects import MODELS, differences, read
 from tests.tools.zoo.export import exported
 from tests.tools.zoo.models import catalogue
-from tests.zoo.dialects import MODELS, differences, read
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 

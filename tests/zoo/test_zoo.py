@@ -16,7 +16,7 @@ from irscope.ir.types import tensor
 from tests.tools.zoo.check import Correspondence, Verdict, check, recheck
 from tests.tools.zoo.export import exported
 from tests.tools.zoo.models import Entry, catalogue
-from tests.zoo.refused import NOT_FOLLOWED, REFUSED
+from tests.tools.zoo.refused import NOT_FOLLOWED, REFUSED
 
 pytestmark = [
     pytest.mark.torch,

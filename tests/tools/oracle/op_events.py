@@ -16,7 +16,7 @@ from irscope.passes.alias import Alias
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 
-DATA = Path(__file__).parent.parent / "data" / "op_temporaries"
+DATA = Path(__file__).parents[2] / "data" / "op_temporaries"
 _NAME = slice(0, 58)
 _CUT = 220
 """Recorded lines end here, even within a number."""
