@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from irscope.ir.dims import Dim
     from irscope.ops.cost import Cost
+    from irscope.ops.slices import Slices
     from irscope.passes.pruning.channels import Verdict
-    from irscope.passes.pruning.flow import Flow, Slices
+    from irscope.passes.pruning.flow import Flow
     from irscope.passes.pruning.savings import Savings
     from irscope.passes.pruning.sparsity import Sparsity, Thinned
     from irscope.passes.weights.storages import ParameterTotals
@@ -168,10 +169,9 @@ _SHARES = ("kept_50", "kept_75", "kept_90")
 def _flow(graph: Graph, ctx: PassContext, totals: ParameterTotals, look: Look, files: WeightFiles) -> Flow:
     """Slices of all values, followed from the weights to the outputs."""
     from irscope.passes.pruning.flow import Flow
-    from irscope.passes.pruning.rules import rules
     from irscope.passes.pruning.weightvalues import WeightConstants
 
-    flow = Flow(ctx.get(Shapes), ctx.get(Alias()), totals.tied_to, WeightConstants(look, files), rules())
+    flow = Flow(ctx.get(Shapes), ctx.get(Alias()), totals.tied_to, WeightConstants(look, files))
     for weight in totals.overlaps:
         flow.block(weight, "it shares a part of its storage")
     flow.run(graph)

@@ -10,6 +10,7 @@ import numpy as np
 
 from irscope.ir.dims import Dim, dim_max, floordiv, mod
 from irscope.ir.types import TensorType, Type
+from irscope.ops import slicing
 from irscope.ops.elementwise import each, on_first, result_type_of
 from irscope.ops.ort import halves, in_place
 from irscope.ops.promotion import result_dtype
@@ -226,6 +227,7 @@ _GATED = (
         cost=per_element(2),
         evaluate=_evaluate_prelu,
         summary="x, scaled where negative by a slope that broadcasts, or with `per_channel` belongs to axis 1.",
+        slices=slicing.prelu,
     ),
     op(
         "nn.glu(Tensor x, *, int axis=-1) -> Tensor",
@@ -233,6 +235,7 @@ _GATED = (
         infer=_infer_glu,
         cost=per_element(1, 1),
         summary="The first half of an axis times the sigmoid of the second.",
+        slices=slicing.needs_all,
     ),
     op(
         "nn.swiglu(Tensor x, Tensor gate, *, float alpha=1.0) -> Tensor",
@@ -240,6 +243,7 @@ _GATED = (
         infer=_infer_gated,
         cost=per_element(3, 1),
         summary="swish(x) times a gate.",
+        slices=slicing.needs_all,
     ),
 )
 

@@ -7,7 +7,7 @@ import numpy as np
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops import layouts
+from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.dimrules import is_not_equal
 from irscope.ops.layouts import suggests_channels_last
@@ -110,6 +110,7 @@ OPS = (
         ort=in_place("Cast"),
         strides=layouts.POINTWISE,
         roles=frozenset({OpRole.COPY, OpRole.CONVERT}),
+        slices=slicing.converted,
     ),
     op(
         "tensor.cast_like(Tensor x, Tensor target, *, bool saturate=True, str? round_mode) -> Tensor",
@@ -131,6 +132,7 @@ OPS = (
         summary="Converts to a type, device or memory format; the tensor itself where nothing changes.",
         strides=layouts.converted,
         roles=frozenset({OpRole.COPY, OpRole.CONVERT, OpRole.RETURNS_OPERAND, OpRole.HANDS_ON_MASK}),
+        slices=slicing.converted,
     ),
     op(
         "tensor.bitcast(Tensor x, *, dtype to) -> Tensor",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, Type, tensor
+from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.ort import FUSED_CONVOLUTION, copies_weight, packs, packs_quantized_filter, takes, takes_convolution
 from irscope.ops.rules import dtype_attr
 from irscope.ops.scratch.images import conv_rule
-from irscope.ops.spec import SIZES, Family, OpCall, OpRole, RuleError, numel, op, sizes
+from irscope.ops.spec import SIZES, CodedOperand, Family, OpCall, OpRole, RuleError, numel, op, sizes
 from irscope.ops.windows import Layout, image_layout, slid, spread, window_axes
 from irscope.ops.work import products
 
@@ -154,6 +155,7 @@ OPS = (
         temporaries=conv_rule,
         summary="Convolution over any number of spatial axes; weights are (outputs, inputs of a group, window), a batch axis is optional.",
         ort=takes(takes_convolution, "Conv"),
+        slices=slicing.convolution,
     ),
     op(
         f"nn.conv_transpose(Tensor x, Tensor w, Tensor? b, *, {_WINDOW}, int[] output_padding=[], int[] output_shape=[], "
@@ -164,7 +166,8 @@ OPS = (
         temporaries=conv_rule,
         summary="Transposed convolution; weights are (inputs, outputs of a group, window).",
         ort=packs(copies_weight, "ConvTranspose"),
-        roles=frozenset({OpRole.UPSAMPLE}),
+        roles=frozenset({OpRole.UPSAMPLE, OpRole.OVER_FIRST}),
+        slices=slicing.transposed_convolution,
     ),
     op(
         f"nn.fused_conv(Tensor x, Tensor w, Tensor? b, Tensor? z, *, {_WINDOW}, str activation='', float[] activation_params=[], "
@@ -197,6 +200,7 @@ OPS = (
         cost=_cost_quantized,
         summary="Convolution of quantized tensors with a quantized result.",
         ort=packs(packs_quantized_filter, "QLinearConv"),
+        codes=CodedOperand(3, 4, 5, axis=0),
     ),
     op(
         "nn.causal_conv(Tensor x, Tensor w, Tensor? b, Tensor? past_state, *, str activation='none') -> (Tensor y, Tensor? present_state)",

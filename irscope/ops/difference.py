@@ -7,6 +7,7 @@ import numpy as np
 from irscope.ir.dims import dim_max
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType
+from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.scratch.picking import diff_rule
 from irscope.ops.spec import Family, Known, OpCall, numel, op
@@ -51,5 +52,6 @@ OPS = (
         evaluate=_evaluate,
         temporaries=diff_rule,
         summary="Differences of neighbours along an axis, taken `n` times.",
+        slices=slicing.needs_all,
     ),
 )

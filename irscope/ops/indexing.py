@@ -11,6 +11,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.rules import broadcast_shapes, per_input, picked, total_bytes
 from irscope.ops.scratch.picking import bincount_rule, embedding_rule, index_rule, masked_select_rule, nonzero_parts_rule, nonzero_rule
@@ -338,6 +339,7 @@ OPS = (
         _evaluate_gather,
         "Takes whole slices of an axis; the axes of the indices replace it.",
         roles=frozenset({OpRole.LOOKUP}),
+        slices=slicing.looked_up,
     ),
     read(
         "tensor.take_along(Tensor x, Tensor indices, *, int axis=0, bool broadcast=False) -> Tensor",
@@ -402,6 +404,7 @@ OPS = (
         "Rows of a table; reads only these rows.",
         temporaries=embedding_rule,
         roles=frozenset({OpRole.LOOKUP}),
+        slices=slicing.looked_up,
     ),
     read(
         "nn.embedding_bag(Tensor weight, Tensor indices, Tensor? offsets, Tensor? per_sample_weights, *, str mode='mean',"

@@ -9,6 +9,7 @@ import numpy as np
 
 from irscope.ir.dims import Dim, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.ort import packs, packs_gemm, packs_matmul
 from irscope.ops.rules import dtype_attr
@@ -287,6 +288,7 @@ OPS = (
         ort=packs(packs_matmul, "MatMul"),
         roles=frozenset({OpRole.MATRIX_PRODUCT, OpRole.PROJECTION}),
         factors=Factors(over_first=True),
+        slices=slicing.matmul,
     ),
     op(
         "nn.linear(Tensor x, Tensor w, Tensor? b, *, dtype? dtype) -> Tensor",
@@ -299,6 +301,7 @@ OPS = (
         summary="Fully connected layer; weights are (outputs, inputs).",
         roles=frozenset({OpRole.LINEAR_LAYER, OpRole.PROJECTION}),
         factors=Factors(),
+        slices=slicing.linear,
     ),
     op(
         "math.gemm(Tensor a, Tensor b, Tensor? c, *, float alpha=1.0, float beta=1.0, bool trans_a=False, bool trans_b=False, "
@@ -311,6 +314,7 @@ OPS = (
         ort=packs(packs_gemm, "Gemm", "FusedGemm"),
         roles=frozenset({OpRole.PROJECTION}),
         factors=Factors(over_first=True),
+        slices=slicing.gemm,
     ),
     _product_op(
         "math.addmm(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",
@@ -318,6 +322,7 @@ OPS = (
         temporaries=addmm_rule,
         roles=frozenset({OpRole.PROJECTION}),
         factors=Factors(1, 2, over_first=True),
+        slices=slicing.addmm,
     ),
     _product_op(
         "math.addmv(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",

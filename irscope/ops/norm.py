@@ -8,7 +8,7 @@ from typing import Unpack
 from irscope.ir.dims import Dim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import layouts
+from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.ort import takes, takes_result
 from irscope.ops.rules import dtype_attr
@@ -243,6 +243,7 @@ OPS = (
         "`statistics='empty'` says that those results have no elements.",
         temporaries=batch_norm_rule,
         roles=frozenset({OpRole.FOLDABLE_NORM}),
+        slices=slicing.batch_norm,
     ),
     _norm(
         f"nn.batch_norm_training(Tensor x, Tensor? scale, Tensor? bias, Tensor(a!)? mean, Tensor(b!)? var, *, {_BATCH}) -> "
@@ -261,6 +262,7 @@ OPS = (
         temporaries=layer_norm_rule,
         intermediates=layer_statistics,
         strides=layouts.ROW_MAJOR,
+        slices=slicing.from_axis_on,
     ),
     _norm(
         "nn.rms_norm(Tensor x, Tensor? scale, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
@@ -270,6 +272,7 @@ OPS = (
         "Divides by the root of the mean square over the axes from `axis` to the last.",
         temporaries=rms_norm_rule,
         strides=layouts.ROW_MAJOR,
+        slices=slicing.from_axis_on,
     ),
     _norm(
         "nn.group_norm(Tensor x, Tensor? scale, Tensor? bias, *, int num_groups, float epsilon=1e-05, dtype? dtype) -> "
@@ -288,6 +291,7 @@ OPS = (
         temporaries=instance_norm_rule,
         intermediates=instance_statistics,
         strides=layouts.ROW_MAJOR,
+        slices=slicing.instance_norm,
     ),
     _norm(
         "nn.lrn(Tensor x, *, int size, float alpha=0.0001, float beta=0.75, float bias=1.0) -> Tensor",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from irscope.ir.dims import Dim, SymDim, exact_div, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.rules import moved
 from irscope.ops.scratch.composites import max_pool_indices
@@ -161,6 +162,7 @@ OPS = (
         temporaries=max_pool_rule,
         intermediates=max_pool_indices,
         summary="Largest element of each window, and optionally where it is.",
+        slices=slicing.pool,
     ),
     op(
         f"nn.avg_pool(Tensor x, *, {WINDOW}, bool count_include_pad=False, int? divisor, bool channels_last=False) -> Tensor",
@@ -169,6 +171,7 @@ OPS = (
         cost=window_cost(elementwise=1),
         temporaries=avg_pool_rule,
         summary="Mean of each window.",
+        slices=slicing.pool,
     ),
     op(
         f"nn.lp_pool(Tensor x, *, {WINDOW}, float p=2.0, bool channels_last=False) -> Tensor",
@@ -176,6 +179,7 @@ OPS = (
         infer=_infer_pool,
         cost=window_cost(transcendental=1, of_window=1),
         summary="p-norm of each window.",
+        slices=slicing.pool,
     ),
     op(
         "nn.global_max_pool(Tensor x, *, bool channels_last=False) -> Tensor",
@@ -183,6 +187,7 @@ OPS = (
         infer=infer_global,
         cost=_global_cost(),
         summary="Largest element of each channel.",
+        slices=slicing.pool,
     ),
     op(
         "nn.global_avg_pool(Tensor x, *, bool channels_last=False) -> Tensor",
@@ -190,6 +195,7 @@ OPS = (
         infer=infer_global,
         cost=_global_cost(elementwise=1),
         summary="Mean of each channel.",
+        slices=slicing.pool,
     ),
     op(
         "nn.global_lp_pool(Tensor x, *, float p=2.0, bool channels_last=False) -> Tensor",
@@ -197,6 +203,7 @@ OPS = (
         infer=infer_global,
         cost=_global_cost(transcendental=1, of_window=1),
         summary="p-norm of each channel.",
+        slices=slicing.pool,
     ),
     op(
         "nn.adaptive_avg_pool(Tensor x, Dims output_size, *, int? spatial) -> Tensor",
@@ -205,6 +212,7 @@ OPS = (
         cost=_adaptive_cost(elementwise=1),
         temporaries=adaptive_avg_pool_rule,
         summary="Means of windows spread so that the result has the wanted sizes; None keeps a size.",
+        slices=slicing.pool,
     ),
     op(
         "nn.adaptive_max_pool(Tensor x, Dims output_size, *, int? spatial) -> (Tensor y, Tensor? indices)",
@@ -213,6 +221,7 @@ OPS = (
         cost=_adaptive_cost(elementwise=0),
         temporaries=max_pool_rule,
         summary="Largest elements of windows spread so that the result has the wanted sizes, and optionally where they are.",
+        slices=slicing.pool,
     ),
     op(
         "nn.fractional_max_pool(Tensor x, Dims output_size, Tensor? samples, *, int[] kernel_shape, int? spatial) -> "

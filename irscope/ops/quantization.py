@@ -11,7 +11,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, plain
 from irscope.ops.pool import WINDOW, infer_global, pooled_shape, window_cost
 from irscope.ops.rules import broadcast_shapes, dtype_attr, moved, total_bytes
-from irscope.ops.spec import Family, Known, OpCall, RuleError, numel, op, sizes
+from irscope.ops.spec import CodedOperand, Family, Known, OpCall, Packing, RuleError, numel, op, sizes
 from irscope.ops.values import Array, numpy_dtype, round_to
 from irscope.ops.work import like, softmax_work
 
@@ -220,6 +220,7 @@ OPS = (
         cost=_cost_dequantize,
         evaluate=_evaluate_dequantize,
         summary="Shifts by a zero point and multiplies by a scale; for all elements, along an axis, or by blocks of it.",
+        codes=CodedOperand(0, 1, 2),
     ),
     op(
         "quant.dynamic_quantize(Tensor x, *, dtype? dtype) -> (Tensor y, Tensor scale, Tensor zero_point)",
@@ -298,5 +299,6 @@ OPS = (
         infer=_infer_gather,
         cost=_cost_gather,
         summary="Looks up slices of a table quantized by blocks, and dequantizes them.",
+        codes=CodedOperand(0, 2, 3, packing=Packing.BLOCKS),
     ),
 )

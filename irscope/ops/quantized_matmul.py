@@ -12,7 +12,23 @@ from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, inner_size, matmul_shape, plain, swapped
 from irscope.ops.ort import packs, packs_integers
 from irscope.ops.rules import dtype_attr
-from irscope.ops.spec import CostRule, Factors, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op, sizes
+from irscope.ops.spec import (
+    CodedOperand,
+    CostRule,
+    Factors,
+    Facts,
+    Family,
+    Infer,
+    Known,
+    OpCall,
+    OpRole,
+    OpSpec,
+    Packing,
+    RuleError,
+    numel,
+    op,
+    sizes,
+)
 from irscope.ops.work import products
 
 
@@ -114,6 +130,7 @@ OPS = (
         _cost_of(1),
         "Matrix product of 8-bit integers, scaled to floats.",
         ort=packs(packs_integers(1), "MatMulIntegerToFloat"),
+        codes=CodedOperand(1, 3, 5, axis=-1),
     ),
     _record(
         "quant.dynamic_quantize_matmul(Tensor a, Tensor b, Tensor b_scale, Tensor? b_zero_point, Tensor? bias) -> Tensor",
@@ -121,6 +138,7 @@ OPS = (
         _cost_dynamic,
         "Quantizes the left side, multiplies with quantized weights and scales to floats.",
         ort=packs(packs_integers(1), "DynamicQuantizeMatMul"),
+        codes=CodedOperand(1, 2, 3, axis=-1),
     ),
     _record(
         "quant.qlinear_matmul(Tensor a, Tensor a_scale, Tensor a_zero_point, Tensor b, Tensor b_scale, Tensor b_zero_point, "
@@ -129,6 +147,7 @@ OPS = (
         _cost_of(2),
         "Matrix product of quantized tensors with a quantized result.",
         ort=packs(packs_integers(3), "QLinearMatMul"),
+        codes=CodedOperand(3, 4, 5, axis=-1),
     ),
     _record(
         "quant.qgemm(Tensor a, Tensor a_scale, Tensor a_zero_point, Tensor b, Tensor b_scale, Tensor b_zero_point, Tensor? c, "
@@ -136,6 +155,7 @@ OPS = (
         _infer_gemm,
         _cost_gemm,
         "alpha * A * B + C for quantized matrices; floats where no scale of the result is given.",
+        codes=CodedOperand(3, 4, 5, axis=-1),
     ),
     _record(
         "quant.matmul_nbits(Tensor a, Tensor b, Tensor? scales, Tensor? zero_points, Tensor? group_index, Tensor? bias, *, int k, int n, "
@@ -143,6 +163,7 @@ OPS = (
         _infer_few_bits,
         _cost_few_bits,
         "Matrix product with (n, k) weights packed in blocks of few bits each.",
+        codes=CodedOperand(1, 2, 3, packing=Packing.ROWS),
     ),
     _record(
         "math.scaled_matmul(Tensor a, Tensor b, Tensor? a_scale, Tensor? b_scale, Tensor? bias, *, dtype? dtype) -> Tensor",

@@ -10,7 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops import layouts
+from irscope.ops import layouts, slicing
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.creation import device_attr
 from irscope.ops.promotion import DEFAULT_FLOAT
@@ -161,5 +161,6 @@ OPS = (
         summary="Zeroes random elements in training and scales the others; else the tensor itself.",
         strides=layouts.as_operand,
         roles=frozenset({OpRole.COPY, OpRole.RETURNS_OPERAND, OpRole.DROPOUT}),
+        slices=slicing.without_dropout,
     ),
 )

@@ -12,6 +12,7 @@ import numpy as np
 from irscope.ir.dims import Dim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, tensor
+from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.promotion import to_float
 from irscope.ops.rules import dtype_attr
@@ -213,27 +214,57 @@ def _reduce(
 
 
 _PLAIN = (
-    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b),
+    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b, slices=slicing.reduced_to_zero),
     _reduce(
-        "prod", "sum", _costs(0, 1), lambda call, x, axes: _wide(x).prod(axis=axes, keepdims=_keep(call)), "Product.", lambda a, b: a * b
+        "prod",
+        "sum",
+        _costs(0, 1),
+        lambda call, x, axes: _wide(x).prod(axis=axes, keepdims=_keep(call)),
+        "Product.",
+        lambda a, b: a * b,
+        slices=slicing.reduced,
     ),
-    _reduce("mean", "float", _costs(0, 1, (1, 0)), _mean, "Mean.", roles=frozenset({OpRole.MOMENT})),
-    _reduce("max", "same", _costs(0, 1), _maximum, "Largest element.", dim_max),
-    _reduce("min", "same", _costs(0, 1), _minimum, "Smallest element.", dim_min),
+    _reduce("mean", "float", _costs(0, 1, (1, 0)), _mean, "Mean.", roles=frozenset({OpRole.MOMENT}), slices=slicing.reduced_to_same),
+    _reduce("max", "same", _costs(0, 1), _maximum, "Largest element.", dim_max, slices=slicing.reduced_to_same),
+    _reduce("min", "same", _costs(0, 1), _minimum, "Smallest element.", dim_min, slices=slicing.reduced_to_same),
     _reduce("any", "bool", _costs(0, 1), lambda call, x, axes: np.any(x, axis=axes, keepdims=_keep(call)), "Whether some element holds."),
     _reduce("all", "bool", _costs(0, 1), lambda call, x, axes: np.all(x, axis=axes, keepdims=_keep(call)), "Whether every element holds."),
-    _reduce("l1", "same", _costs(1, 1), lambda call, x, axes: _sum(call, np.abs(x), axes), "Sum of absolute values."),
+    _reduce(
+        "l1",
+        "same",
+        _costs(1, 1),
+        lambda call, x, axes: _sum(call, np.abs(x), axes),
+        "Sum of absolute values.",
+        slices=slicing.reduced_to_zero,
+    ),
     _reduce(
         "l2",
         "same",
         _costs(1, 1, (0, 1)),
         lambda call, x, axes: np.sqrt(_sum(call, _wide(x) ** 2, axes)),
         "Square root of the sum of squares.",
+        slices=slicing.reduced_to_zero,
     ),
-    _reduce("sum_square", "same", _costs(1, 1), lambda call, x, axes: _sum(call, _wide(x) ** 2, axes), "Sum of squares."),
+    _reduce(
+        "sum_square",
+        "same",
+        _costs(1, 1),
+        lambda call, x, axes: _sum(call, _wide(x) ** 2, axes),
+        "Sum of squares.",
+        slices=slicing.reduced_to_zero,
+    ),
     _reduce("log_sum", "float", _costs(0, 1, (0, 1)), lambda call, x, axes: np.log(_sum(call, x, axes)), "Logarithm of the sum."),
     _reduce("log_sum_exp", "float", _costs(1, 2, (1, 1), 1), _log_sum_exp, "Logarithm of the sum of exponentials."),
-    _reduce("var", "float", _costs(2, 2, (1, 0)), _variance, "Variance.", extra="any correction=1, ", roles=frozenset({OpRole.MOMENT})),
+    _reduce(
+        "var",
+        "float",
+        _costs(2, 2, (1, 0)),
+        _variance,
+        "Variance.",
+        extra="any correction=1, ",
+        roles=frozenset({OpRole.MOMENT}),
+        slices=slicing.reduced,
+    ),
     _reduce(
         "std",
         "float",
@@ -241,6 +272,7 @@ _PLAIN = (
         lambda call, x, axes: np.sqrt(_variance(call, x, axes)),
         "Standard deviation.",
         extra="any correction=1, ",
+        slices=slicing.reduced,
     ),
     _reduce("norm", "float", _costs(1, 1, (0, 1)), _norm, "Vector norm of order `p`.", extra="any p=2, "),
     _reduce(

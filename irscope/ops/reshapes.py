@@ -8,7 +8,7 @@ from typing import Unpack
 
 from irscope.ir.dims import Dim, SymDim, bounds, equal, exact_div, floordiv, mod, product
 from irscope.ir.types import Shape, TensorType, Type
-from irscope.ops import layouts
+from irscope.ops import layouts, slicing
 from irscope.ops.layouts import has_memory_format, is_viewable
 from irscope.ops.ort import alias
 from irscope.ops.rules import free, moved
@@ -247,6 +247,7 @@ OPS = (
         ort=alias("Reshape"),
         strides=layouts.reshaped,
         roles=frozenset({OpRole.LAYS_OUT, OpRole.RESHAPE, OpRole.UNIT_STRIDES}),
+        slices=slicing.regrouped,
     ),
     _view(
         "view.flatten(Tensor(a?) x, *, int start=0, int end=-1) -> Tensor(a?)",
@@ -255,6 +256,7 @@ OPS = (
         copies=True,
         strides=layouts.reshaped,
         roles=frozenset({OpRole.LAYS_OUT, OpRole.RESHAPE, OpRole.UNIT_STRIDES}),
+        slices=slicing.regrouped,
     ),
     _view(
         "view.flatten_2d(Tensor(a?) x, *, int axis=1) -> Tensor(a?)",
@@ -264,6 +266,7 @@ OPS = (
         ort=alias("Flatten"),
         strides=layouts.reshaped,
         roles=frozenset({OpRole.RESHAPE}),
+        slices=slicing.regrouped,
     ),
     _view(
         "view.unflatten(Tensor(a) x, Dims sizes, *, int axis) -> Tensor(a)",
@@ -271,6 +274,7 @@ OPS = (
         "Cuts one axis into several.",
         strides=layouts.reshaped,
         roles=frozenset({OpRole.RESHAPE}),
+        slices=slicing.regrouped,
     ),
     _view(
         "view.squeeze(Tensor(a) x, Dims? axes, *, bool strict=False) -> Tensor(a)",
@@ -279,6 +283,7 @@ OPS = (
         ort=alias("Squeeze"),
         strides=layouts.reshaped,
         roles=frozenset({OpRole.RESHAPE}),
+        slices=slicing.regrouped,
     ),
     _view(
         "view.unsqueeze(Tensor(a) x, Dims axes) -> Tensor(a)",
@@ -287,6 +292,7 @@ OPS = (
         ort=alias("Unsqueeze"),
         strides=layouts.reshaped,
         roles=frozenset({OpRole.RESHAPE, OpRole.HANDS_ON_MASK}),
+        slices=slicing.regrouped,
     ),
     _view(
         "view.align(Tensor(a) x, Tensor like, *, int axis) -> Tensor(a)",
@@ -305,6 +311,7 @@ OPS = (
         strides=layouts.as_operand,
         items=handed_on,
         roles=frozenset({OpRole.RETURNS_OPERAND, OpRole.HANDS_ON_MASK}),
+        slices=slicing.same,
     ),
     op(
         "view.contiguous(Tensor(a?) x, *, str memory_format='contiguous_format') -> Tensor(a?)",
@@ -316,5 +323,6 @@ OPS = (
         summary="The same elements in a memory format; the tensor itself where it already has it.",
         strides=layouts.contiguous,
         roles=frozenset({OpRole.COPY, OpRole.RETURNS_OPERAND, OpRole.LAYS_OUT}),
+        slices=slicing.same,
     ),
 )

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from irscope.ir.types import Type, tensor
+from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import result_element
 from irscope.ops.ort import in_place, takes_two
@@ -119,9 +120,17 @@ OPS = (
         _SOFTMAX_COST,
         ort=in_place("Softmax", takes=takes_two),
         roles=frozenset({OpRole.SOFTMAX}),
+        slices=slicing.along_axis,
     ),
     _soft("softmin", "Softmax of the negated elements.", lambda x, axes: _softmax(-x, axes), _SOFTMAX_COST),
-    _soft("log_softmax", "Logarithm of the softmax.", _log_softmax, _SOFTMAX_COST, ort=in_place("LogSoftmax", takes=takes_two)),
+    _soft(
+        "log_softmax",
+        "Logarithm of the softmax.",
+        _log_softmax,
+        _SOFTMAX_COST,
+        ort=in_place("LogSoftmax", takes=takes_two),
+        slices=slicing.along_axis,
+    ),
     _soft("hardmax", "One where the first largest element stands, zero elsewhere.", _hardmax, per_input(reduction=1)),
     op(
         "nn.lp_normalize(Tensor x, *, int axis=-1, int p=2, float eps=0.0) -> Tensor",

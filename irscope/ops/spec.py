@@ -14,6 +14,7 @@ from irscope.ir.graph import Attr
 from irscope.ir.types import Layout, Shape, TensorType, Type
 from irscope.ops.cost import Cost
 from irscope.ops.schema import AliasMark, Schema, parse_schema
+from irscope.ops.slices import SliceRule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -420,6 +421,8 @@ class OpRole(enum.Enum):
     """Makes of places what goes where."""
     BOXES = "boxes"
     """Suppresses boxes, or pools what is in them."""
+    OVER_FIRST = "over first"
+    """Sums over the first axis of its weights, where its kind sums over the second."""
     LAYOUT_BY_DEVICE = "layout by device"
     """How the result lies depends on the kernel that the device has."""
 
@@ -534,6 +537,33 @@ class Lists(Protocol):
 
 
 ListRule: TypeAlias = Callable[[Lists], None]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Quantized weights.
+
+
+class Packing(enum.Enum):
+    """How the codes of a quantized weight lie in its tensor."""
+
+    PLAIN = "plain"
+    """One element of the tensor each."""
+    ROWS = "rows"
+    """Attributes `n` and `k` are rows and columns; each row is cut into blocks of `block_size` codes of `bits` bits."""
+    BLOCKS = "blocks"
+    """Of the tensor's own shape, several codes of `bits` bits in a byte, blocks along `quantize_axis`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodedOperand:
+    """A weight that the operator takes as codes, shifted by zero points and multiplied by scales."""
+
+    weight: int
+    scale: int
+    zero: int
+    axis: int | None = None
+    """The axis that several scales go along, 0 with `trans_b`; None: the attribute `axis` says it."""
+    packing: Packing = Packing.PLAIN
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -658,6 +688,10 @@ class OpSpec:
     """For operators that do a whole attention: which operands are queries, keys and mask."""
     gated_unit: str = ""
     """For activation functions: the name of the gated unit that has it; empty: no unit is known."""
+    slices: SliceRule | None = None
+    """How slices of operands become slices of results. None: as the family does (`irscope.ops.slicing`), else operands are needed whole."""
+    codes: CodedOperand | None = None
+    """The operand that is a quantized weight; None: it takes none, or only as numbers."""
     operand_index: dict[str, int] = field(init=False)
     defaults: dict[str, Attr] = field(init=False)
     aliases: tuple[AliasRule, ...] = field(init=False)
@@ -755,6 +789,8 @@ class Facts(TypedDict, total=False):
     factors: Factors
     attention: FusedAttention
     gated_unit: str
+    slices: SliceRule
+    codes: CodedOperand
 
 
 def op(

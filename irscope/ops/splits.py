@@ -10,7 +10,7 @@ import numpy as np
 from irscope.budget import claim
 from irscope.ir.dims import Dim, SymDim, ceildiv, dim_max, dim_min, floordiv, mod
 from irscope.ir.types import TensorType
-from irscope.ops import layouts
+from irscope.ops import layouts, slicing
 from irscope.ops.rules import free
 from irscope.ops.sizes import as_size, axis_attr, length_of, replaced
 from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, RuleError, op
@@ -172,18 +172,21 @@ OPS = (
         _infer_split,
         "Cuts an axis into parts of the given `sizes`, of one `size`, or into as many equal parts as there are results.",
         strides=layouts.as_operand,
+        slices=slicing.split,
     ),
     _cut(
         "view.chunk(Tensor(a) x, *, int chunks, int axis=0) -> Tensor(a)[]",
         _infer_chunk,
         "Cuts an axis into at most `chunks` equal parts.",
         strides=layouts.as_operand,
+        slices=slicing.split,
     ),
     _cut(
         "view.tensor_split(Tensor(a) x, *, int sections, int axis=0) -> Tensor(a)[]",
         _infer_tensor_split,
         "Cuts an axis into `sections` parts whose sizes differ by at most one.",
         strides=layouts.as_operand,
+        slices=slicing.split,
     ),
     _cut(
         "view.unbind(Tensor(a) x, *, int axis=0) -> Tensor(a)[]",

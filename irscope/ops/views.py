@@ -10,7 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, floordiv
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type
-from irscope.ops import layouts
+from irscope.ops import layouts, slicing
 from irscope.ops.rules import broadcast_dim, free
 from irscope.ops.sizes import as_size, at_least, axis_attr, given_axes, given_shape, length_of, replaced, unknown_sizes
 from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
@@ -312,6 +312,7 @@ OPS = (
         "Reorders axes; without `perm` it reverses them.",
         strides=layouts.permuted,
         roles=frozenset({OpRole.TRANSPOSE}),
+        slices=slicing.permuted,
     ),
     _reordering(
         "view.transpose(Tensor(a) x, *, int axis0, int axis1) -> Tensor(a)",
@@ -319,6 +320,7 @@ OPS = (
         "Swaps two axes.",
         strides=layouts.transposed,
         roles=frozenset({OpRole.TRANSPOSE}),
+        slices=slicing.transposed,
     ),
     _reordering(
         "view.movedim(Tensor(a) x, *, int[] source, int[] destination) -> Tensor(a)",
@@ -333,6 +335,7 @@ OPS = (
         "Repeats axes of size 1 without a copy: mode 'broadcast' goes both ways, 'keep' leaves an axis given as -1.",
         strides=layouts.expanded,
         roles=frozenset({OpRole.EXPAND, OpRole.HANDS_ON_MASK}),
+        slices=slicing.expanded,
     ),
     _view(
         "view.slice(Tensor(a) x, Dims starts, Dims ends, Dims? axes, Dims? steps) -> Tensor(a)",
@@ -340,6 +343,7 @@ OPS = (
         _evaluate_slice,
         "Takes a range of some axes; limits may count from the back and lie outside.",
         strides=layouts.sliced,
+        slices=slicing.part,
     ),
     _view(
         "view.select(Tensor(a) x, Dim index, *, int axis) -> Tensor(a)",
@@ -347,6 +351,7 @@ OPS = (
         _evaluate_select,
         "Takes one position of an axis.",
         strides=layouts.without_axis,
+        slices=slicing.without_axis,
     ),
     _view(
         "view.narrow(Tensor(a) x, Dim start, Dim length, *, int axis) -> Tensor(a)",
@@ -354,6 +359,7 @@ OPS = (
         _evaluate_narrow,
         "Takes a number of positions of an axis.",
         strides=layouts.as_operand,
+        slices=slicing.part,
     ),
     _view(
         "view.diagonal(Tensor(a) x, *, int offset=0, int axis0=0, int axis1=1) -> Tensor(a)",

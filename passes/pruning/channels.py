@@ -9,7 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Ids: TypeAlias = npt.NDArray[np.int64]
+from irscope.ops.slices import Ids
+
 Mask: TypeAlias = npt.NDArray[np.bool_]
 _FREE = -1
 _MOST_SLICES = 1 << 25

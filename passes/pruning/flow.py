@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.types import TensorType
+from irscope.ir.types import Shape, TensorType
 from irscope.ops.registry import find_op
+from irscope.ops.slices import Floats, Ids, Slices
+from irscope.ops.slicing import slice_rule
+from irscope.ops.spec import Known
 from irscope.passes.alias import Aliases, written_operand
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.pruning.channels import Channels, Ids
+from irscope.passes.pruning.channels import Channels
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 _DECLARED = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
-
-
-@dataclass(frozen=True, slots=True)
-class Slices:
-    """A tensor by axis: its slices where they can be told apart, and the number that each slice holds everywhere (NaN: several)."""
-
-    ids: tuple[Ids | None, ...]
-    held: tuple[Floats | None, ...]
-    whole: float = math.nan
-    """The number in a tensor of one element, where it is known."""
-
-    @classmethod
-    def unknown(cls, rank: int) -> Slices:
-        return cls((None,) * rank, (None,) * rank)
-
-    @property
-    def rank(self) -> int:
-        return len(self.ids)
-
-
-Rule: TypeAlias = "Callable[[Flow, Node], Slices | Sequence[Slices] | None]"
-"""Slices of the results (of the first, or of all); None where the operator cannot do with smaller operands."""
 
 
 class Constants(Protocol):
@@ -59,9 +37,7 @@ class Constants(Protocol):
 class Flow:
     """Slices of every value of a graph."""
 
-    def __init__(
-        self, types: Inferred, aliases: Aliases, first_of: Mapping[Value, Value], constants: Constants, rules: Mapping[str, Rule]
-    ) -> None:
+    def __init__(self, types: Inferred, aliases: Aliases, first_of: Mapping[Value, Value], constants: Constants) -> None:
         self.types = types
         self.channels = Channels()
         self.found: dict[Value, Slices] = {}
@@ -69,7 +45,6 @@ class Flow:
         self._first_of = first_of
         self._constants = constants
         self._overwritten: dict[Value, str] = {}
-        self._rules = rules
 
     # -- what rules ask ----------------------------------------------------------------------------------------
 
@@ -77,6 +52,14 @@ class Flow:
         """The type of a tensor whose number of axes is known."""
         type_ = self.types.type_of(value)
         return type_ if isinstance(type_, TensorType) and type_.shape is not None else None
+
+    def shape(self, value: Value | None) -> Shape:
+        """Sizes of a value; None where the number of axes is unknown, or there are none."""
+        return self.types.type_of(value).shape
+
+    def known(self, value: Value) -> Known | None:
+        """Values of a small tensor, where they are known."""
+        return self.types.values.get(value)
 
     def of(self, value: Value | None) -> Slices | None:
         """Slices of an operand; None where it is absent or its number of axes unknown."""
@@ -131,7 +114,8 @@ class Flow:
             self.block(value, f"{name} writes over it")
 
     def _node(self, node: Node) -> None:
-        rule = self._rules.get(node.op)
+        spec = find_op(node.op)
+        rule = None if spec is None else slice_rule(spec)
         # Rules are for operands that fit the operator; where they do not, nobody knows what comes out.
         fits = all(self.type(output) is not None for output in node.outputs)
         made = rule(self, node) if rule is not None and fits and not node.regions else None

@@ -12,10 +12,11 @@ from irscope.ir.graph import Attr, Node, Value
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
+from irscope.ops.slices import Ids
 from irscope.ops.spec import OpCall
 from irscope.passes.cost.count import Costs
 from irscope.passes.cost.entries import Entry
-from irscope.passes.pruning.channels import Ids, Mask, Verdict
+from irscope.passes.pruning.channels import Mask, Verdict
 from irscope.passes.pruning.flow import Flow
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from irscope.ir.graph import Node, Role, Value
+from irscope.ops.registry import factors_of, plays
+from irscope.ops.spec import OpRole
 from irscope.passes.weights.values import Look
 from irscope.passkit.base import PassContext
 from irscope.weights.losses import METADATA_BITS, EnergyKept, Grouped, Grouping, energy_kept, grouped
@@ -14,10 +16,7 @@ from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import Stored, stored_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_SECOND_OPERAND = frozenset({"math.matmul", "math.gemm"})
-_THIRD_OPERAND = frozenset({"math.addmm"})
+    pass
 
 
 @dataclass(frozen=True)
@@ -87,16 +86,15 @@ def _sums_over_second(weight: Value) -> bool:
         user = next((one for one in value.users or () if isinstance(one, Node)), None)
         if user is None:
             return is_second
-        if user.op in ("view.permute", "view.transpose") and len(value.users or ()) == 1:
+        if plays(user, OpRole.TRANSPOSE) and len(value.users or ()) == 1:
             value, is_second = user.outputs[0], not is_second
             continue
-        return is_second != _takes_columns(user.op, user.inputs, user.attrs, value)
+        return is_second != _sums_over_first(user, value)
 
 
-def _takes_columns(op: str, inputs: tuple[Value | None, ...], attrs: Mapping[str, object], value: Value) -> bool:
+def _sums_over_first(node: Node, value: Value) -> bool:
     """Whether an operator sums over the first axis of this operand."""
-    place = inputs.index(value)
-    if op in _THIRD_OPERAND:
-        return place == 2
-    is_right = op in _SECOND_OPERAND and place == 1
-    return op == "nn.conv_transpose" or (is_right and not attrs.get("trans_b"))
+    factors = factors_of(node)
+    if factors is None:
+        return plays(node, OpRole.OVER_FIRST)
+    return factors.over_first and node.inputs.index(value) == factors.right and not node.attrs.get("trans_b")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from irscope.ir.graph import Value
-from irscope.passes.pruning.flow import Floats
+from irscope.ops.slices import Floats
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import read_all, stored_tensor
 

@@ -12,6 +12,8 @@ import numpy as np
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
 from irscope.ir.program import Program
+from irscope.ops.registry import find_op
+from irscope.ops.spec import CodedOperand, Packing
 from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
@@ -114,16 +116,6 @@ def _warn(look: Look, ctx: PassContext) -> None:
 # ----------------------------------------------------------------------------------------------------
 # Finds quantized weights: codes that a node of the graph shifts and scales.
 
-_OPERANDS: Mapping[str, tuple[int, int, int, int | None]] = {
-    "quant.dequantize": (0, 1, 2, None),
-    "nn.qlinear_conv": (3, 4, 5, 0),
-    "quant.qlinear_matmul": (3, 4, 5, -1),
-    "quant.matmul_integer_to_float": (1, 3, 5, -1),
-    "quant.dynamic_quantize_matmul": (1, 2, 3, -1),
-    "quant.qgemm": (3, 4, 5, -1),
-}
-"""Positions of weight, scale and zero point, and the axis that several scales go along (None: an attribute says it)."""
-
 _DECLARED = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
 _FEW_BITS = {2: DType.U2, 4: DType.U4, 8: DType.U8}
 
@@ -156,9 +148,14 @@ def logical_weights(program: Program, files: WeightFiles) -> list[Logical]:
 
 def _quantized_operand(node: Node) -> Value | None:
     """The weight that a node takes as codes."""
-    place = _OPERANDS[node.op][0] if node.op in _OPERANDS else {"quant.matmul_nbits": 1, "quant.gather_block_quantized": 0}.get(node.op)
-    value = node.inputs[place] if place is not None and place < len(node.inputs) else None
+    codes = _codes(node)
+    value = node.inputs[codes.weight] if codes is not None and codes.weight < len(node.inputs) else None
     return value if value is not None and value.role in _DECLARED else None
+
+
+def _codes(node: Node) -> CodedOperand | None:
+    spec = find_op(node.op)
+    return None if spec is None else spec.codes
 
 
 def _scheme(quantized: Quantized) -> str:
@@ -168,17 +165,17 @@ def _scheme(quantized: Quantized) -> str:
 
 
 def _quantized(node: Node, weight: Value, files: WeightFiles) -> Quantized:
-    if node.op == "quant.matmul_nbits":
-        return _matmul_nbits(node, weight, files)
-    if node.op == "quant.gather_block_quantized":
-        return _gathered_blocks(node, weight, files)
-    _, scale_at, zero_at, axis = _OPERANDS[node.op]
-    if node.op == "quant.qgemm" and node.attrs.get("trans_b"):
-        axis = 0
+    coded = _codes(node)
+    assert coded is not None
+    if coded.packing is Packing.ROWS:
+        return _rows_of_blocks(node, coded, weight, files)
+    if coded.packing is Packing.BLOCKS:
+        return _gathered_blocks(node, coded, weight, files)
+    axis = 0 if node.attrs.get("trans_b") else coded.axis
     codes = stored_tensor(weight, files)
     block = _integer(node.attrs, "block_size", 0)
     axis = _integer(node.attrs, "axis", 1) if axis is None else axis
-    scale, zero = _operand_values(node, scale_at, files), _operand_values(node, zero_at, files)
+    scale, zero = _operand_values(node, coded.scale, files, "scale_value"), _operand_values(node, coded.zero, files)
     if scale is None:
         raise Unreadable("its scale is computed, or not in the file")
     shape = _static_sizes(weight)
@@ -190,7 +187,7 @@ def _quantized(node: Node, weight: Value, files: WeightFiles) -> Quantized:
     return checked(shape, codes.dtype, codes.source, scale, zero, axis, block)
 
 
-def _matmul_nbits(node: Node, weight: Value, files: WeightFiles) -> Quantized:
+def _rows_of_blocks(node: Node, coded: CodedOperand, weight: Value, files: WeightFiles) -> Quantized:
     """Rows of blocks, the first code in the lowest bits; without zero points the middle of the range stands for zero."""
     rows, inner = _integer(node.attrs, "n", 0), _integer(node.attrs, "k", 0)
     bits, block = _integer(node.attrs, "bits", 4), _integer(node.attrs, "block_size", 32)
@@ -199,10 +196,10 @@ def _matmul_nbits(node: Node, weight: Value, files: WeightFiles) -> Quantized:
     if bits not in _FEW_BITS or block <= 0 or rows <= 0 or inner <= 0:
         raise Unreadable(f"weights of {bits} bits in blocks of {block} are not unpacked")
     blocks = -(-inner // block)
-    scale = _operand_values(node, 2, files)
+    scale = _operand_values(node, coded.scale, files)
     if scale is None or scale.size != rows * blocks:
         raise Unreadable("its scales are computed, or do not fit its shape")
-    zero = _zero_points(node, 3, rows, blocks, bits, files)
+    zero = _zero_points(node, coded.zero, rows, blocks, bits, files)
     source = stored_tensor(weight, files).source
     return checked((rows, inner), _FEW_BITS[bits], source, scale.reshape(rows, blocks), zero, 1, block, blocks * block)
 
@@ -226,7 +223,7 @@ def _zero_points(node: Node, place: int, rows: int, blocks: int, bits: int, file
     return np.stack(unpacked) if unpacked else np.zeros((0, blocks), np.float32)
 
 
-def _gathered_blocks(node: Node, weight: Value, files: WeightFiles) -> Quantized:
+def _gathered_blocks(node: Node, coded: CodedOperand, weight: Value, files: WeightFiles) -> Quantized:
     bits, block = _integer(node.attrs, "bits", 4), _integer(node.attrs, "block_size", 128)
     codes, shape = stored_tensor(weight, files), _static_sizes(weight)
     dtype = codes.dtype
@@ -235,22 +232,22 @@ def _gathered_blocks(node: Node, weight: Value, files: WeightFiles) -> Quantized
         dtype = _FEW_BITS[bits]
         shape = (*shape[:-1], shape[-1] * (8 // bits))
     axis = _integer(node.attrs, "quantize_axis", 1) % len(shape)
-    scale = _operand_values(node, 2, files)
+    scale = _operand_values(node, coded.scale, files)
     if scale is None:
         raise Unreadable("its scales are computed, or not in the file")
     if packs:
-        zero: Array | None = _zero_points(node, 3, math.prod(scale.shape[:-1]), scale.shape[-1], bits, files)
+        zero: Array | None = _zero_points(node, coded.zero, math.prod(scale.shape[:-1]), scale.shape[-1], bits, files)
         zero = zero if zero is None or zero.size == 1 else zero.reshape(scale.shape)
     else:
-        zero = _operand_values(node, 3, files)
+        zero = _operand_values(node, coded.zero, files)
     return checked(shape, dtype, codes.source, scale, zero, axis, block)
 
 
-def _operand_values(node: Node, place: int, files: WeightFiles) -> Array | None:
-    """The values of an operand in its own shape; None where there is none, or where it is computed."""
+def _operand_values(node: Node, place: int, files: WeightFiles, attr: str = "zero_point_value") -> Array | None:
+    """The values of an operand, or the number in an attribute; None where there is none, or where it is computed."""
     value = node.inputs[place] if place < len(node.inputs) else None
     if value is None:
-        given = node.attrs.get("scale_value" if place == 1 else "zero_point_value")
+        given = node.attrs.get(attr)
         return np.array([float(given)], np.float32) if isinstance(given, int | float) else None
     if value.role not in _DECLARED:
         return None

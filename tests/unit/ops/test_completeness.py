@@ -106,6 +106,13 @@ def test_operands_of_patterns_exist(spec: OpSpec) -> None:
     assert max(places) < len(spec.schema.operands) or spec.schema.operands[-1].variadic
 
 
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.codes], ids=lambda spec: spec.name)
+def test_operands_of_quantized_weights_exist(spec: OpSpec) -> None:
+    assert spec.codes is not None
+    names = [spec.schema.operands[place].name for place in (spec.codes.weight, spec.codes.scale, spec.codes.zero)]
+    assert "scale" in names[1] and "zero" in names[2], names
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_what_takes_values_without_operands_says_so(spec: OpSpec) -> None:
     if spec.evaluate is not None and not spec.schema.operands:
