@@ -75,9 +75,9 @@ class Analyses:
         return self.manager.get(subject), self.manager.diagnostics_of(subject)
 
     def flops(self) -> Update:
-        from irscope.passes.cost.count import NodeCosts
+        from irscope.passes.cost.flops import Flops
 
-        costs, diagnostics = self.found(NodeCosts())
+        costs, diagnostics = self.found(Flops())
         by_node = costs.by_node
 
         def known_flops(node: Node) -> Dim | None:

@@ -10,11 +10,9 @@ from shlex import join
 from typing import ClassVar
 
 import numpy as np
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.message import Message
 
 from irscope.errors import IrscopeError
 from irscope.report.report import Report
@@ -26,14 +24,15 @@ from irscope.tools.compare.model_report import timelines
 from irscope.tui.actions import Action, bindings
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.outline import Mask
-from irscope.tui.charts import LEAST_BARS, BothLines
+from irscope.tui.charts import BothLines
 from irscope.tui.command import Source
 from irscope.tui.reports import ReportTable
 from irscope.tui.rows import TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Line, Span, Symbols, cut_line, filled, wrap
-from irscope.tui.widgets.paint import Drawn, Prompt
+from irscope.tui.widgets.charts import BothPane
+from irscope.tui.widgets.paint import Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 # ----------------------------------------------------------------------------------------------------
@@ -41,6 +40,8 @@ from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 _MOST_HEADLINE = 4
 _OFF = 0.01
+_LEAST_CHART = 6
+"""Lines that the chart keeps for marks, bars, axis and legend."""
 _SHORT = 12
 """Lines below which headline and legend give way to the chart."""
 _ASK = (
@@ -189,11 +190,16 @@ class Compare:
         if self.filter_text:
             self.set_filter(self.filter_text)
         if found.lines is not None:
-            self.go_to(found.lines.peak(0) if first else self.place)
+            self.go_to(found.lines.peak_of(0) if first else self.place)
 
     def fail(self, error: IrscopeError) -> None:
         """The computation failed."""
         self.error, self.found = error, None
+
+    @property
+    def lines(self) -> BothLines | None:
+        """Both timelines, where they are known."""
+        return None if self.found is None else self.found.lines
 
     # -- tables ------------------------------------------------------------------------------------------------
 
@@ -257,7 +263,7 @@ class Compare:
 
     def go_to(self, place: int) -> None:
         """Put the cursor at a place of the axis; the table of nodes follows."""
-        lines = None if self.found is None else self.found.lines
+        lines = self.lines
         if self.found is None or lines is None:
             return
         self.place = min(max(place, 0), len(lines) - 1)
@@ -267,9 +273,9 @@ class Compare:
 
     def go_to_peak(self, side: int) -> bool:
         """Go to the peak of one side; False where it is unknown."""
-        if self.found is None or self.found.lines is None:
+        if self.lines is None:
             return False
-        self.go_to(self.found.lines.peak(side))
+        self.go_to(self.lines.peak_of(side))
         return True
 
     def follow_row(self) -> None:
@@ -316,7 +322,7 @@ class Compare:
 
     def cursor_text(self) -> str:
         """What both sides have at the cursor."""
-        lines = None if self.found is None else self.found.lines
+        lines = self.lines
         if lines is None:
             return ""
         values = [humanise(int(height[self.place]), Kind.BYTES) for height in lines.heights]
@@ -341,7 +347,7 @@ class Compare:
                 else "No timelines: sizes or events are missing."
             )
             return filled([*head, (), (Span(why, "faint"),)], height)
-        head = head[: max(0, height - LEAST_BARS - 3)]
+        head = head[: max(0, height - _LEAST_CHART)]
         cursor, legend = Span(clean(self.cursor_text())), lines.legend(self.symbols)
         below = [(*legend, Span("   "), cursor)] if height < _SHORT else [legend, (cursor,)]
         below = [cut_line(line, width, self.symbols) for line in below]
@@ -365,48 +371,6 @@ class Compare:
 
 # ----------------------------------------------------------------------------------------------------
 # The compare screen: two models, or a model and a recording of a real run, side by side.
-
-
-class BothPane(Drawn, can_focus=True):
-    """Draws both timelines and moves the cursor along them."""
-
-    PANE = "both"
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("both", "step(-1)", ("left", "h"), "Step back", "Go to the place before."),
-        Action("both", "step(1)", ("right", "l"), "Step", "Go to the next place.", footer=True),
-        Action("both", "step(-10)", ("shift+left", "H"), "10 back", "Go back by ten places."),
-        Action("both", "step(10)", ("shift+right", "L"), "10 on", "Go on by ten places."),
-        Action("both", "first", ("home",), "First place", "Go to the first place."),
-        Action("both", "last", ("end",), "Last place", "Go to the last place."),
-    )
-    BINDINGS: ClassVar[list[BindingType]] = bindings("both", ACTIONS)
-
-    class Moved(Message):
-        """The cursor is at another place."""
-
-    def __init__(self, compare: Compare, *, id: str | None = None) -> None:
-        super().__init__(compare.chart_lines, id=id)
-        self.compare = compare
-
-    def _go_to(self, place: int) -> None:
-        self.compare.go_to(place)
-        self.post_message(self.Moved())
-
-    def action_step(self, by: int) -> None:
-        self._go_to(self.compare.place + by)
-
-    def action_first(self) -> None:
-        self._go_to(0)
-
-    def action_last(self) -> None:
-        found = self.compare.found
-        self._go_to(len(found.lines) - 1 if found is not None and found.lines is not None else 0)
-
-    def on_click(self, event: events.Click) -> None:
-        found, offset = self.compare.found, event.get_content_offset(self)
-        lines = None if found is None else found.lines
-        if lines is not None and offset is not None and offset.x >= lines.margin():
-            self._go_to(lines.place_of(offset.x - lines.margin(), self.size.width - lines.margin()))
 
 
 class CompareScreen(ModelScreen):
@@ -448,7 +412,8 @@ class CompareScreen(ModelScreen):
 
     def panes(self) -> ComposeResult:
         with Container(id="compare-panes"):
-            both = BothPane(self.compare, id="both")
+            compare = self.compare
+            both = BothPane(compare.chart_lines, lambda: compare.lines, lambda: compare.place, compare.go_to, id="both")
             both.add_class("frame")
             yield both
             with RowsPane(id="differences-pane", classes="frame"):
@@ -493,7 +458,7 @@ class CompareScreen(ModelScreen):
     def show_progress(self) -> None:
         self.title_of("differences-pane", self.symbols.clean(self.compare.table_title()), progress=True)
 
-    def on_both_pane_moved(self) -> None:
+    def on_chart_pane_moved(self) -> None:
         self._show_place()
 
     def on_rows_view_selected(self) -> None:

@@ -147,10 +147,6 @@ class Symbols:
     has_braille: bool
     unknown: str = "?"
 
-    def braille(self, bits: int, plain: str = "*") -> str:
-        """A character with these dots of a braille cell, or the plain one where there is no braille."""
-        return chr(0x2800 | bits) if self.has_braille else plain
-
     def clean(self, text: str) -> str:
         """Text from a model made safe to show."""
         return legible(text, self.encoding)

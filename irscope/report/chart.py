@@ -121,7 +121,7 @@ def _draw(
     for line in _mark_lines(marks, places, count, glyphs, encoding):
         yield " " * (margin + 2) + line
     for row in range(_HEIGHT):
-        cells = "".join(_block(bar, base, top, _HEIGHT - 1 - row, glyphs.blocks) for bar in bars)
+        cells = "".join(bar_character(bar, base, top, _HEIGHT - 1 - row, _HEIGHT, glyphs.blocks) for bar in bars)
         yield f"{pad(labels.get(row, ''), margin, right=True)} {glyphs.axis}{cells}".rstrip()
     yield f"{pad(labels[_HEIGHT], margin, right=True)} {glyphs.corner}{glyphs.rule * count}"
     ends = series.cells(series.x.key)
@@ -129,12 +129,12 @@ def _draw(
     yield " " * (margin + 2) + printable(span, encoding)
 
 
-def _block(bar: Number | None, base: Number, top: Number, row: int, blocks: str) -> str:
+def bar_character(bar: Number | None, base: Number, top: Number, row: int, rows: int, blocks: str) -> str:
     """One character of a bar, `row` counted from the bottom; what is above the base by anything at all shows."""
     if bar is None:
         return "?" if row == 0 else blocks[0]
     steps = len(blocks) - 1
-    filled = int((bar - base) * steps * _HEIGHT // (top - base))
+    filled = int((bar - base) * steps * rows // (top - base)) if top > base else 0
     if bar > base:
         filled = max(1, filled)
     return blocks[max(0, min(steps, filled - row * steps))]
@@ -205,10 +205,13 @@ class Canvas:
         down = 4 * len(self._bits) - 1 - up
         self._bits[down // 4][across // 2] |= _DOTS[down % 4][across % 2]
 
-    def rows(self, sign: str = "*") -> Iterator[str]:
+    def cells(self, sign: str = "*") -> list[list[str]]:
+        """The characters of each line from the top; a blank where there is no dot."""
+        return [[(chr(_EMPTY | bits) if self._has_braille else sign) if bits else " " for bits in row] for row in self._bits]
+
+    def rows(self) -> Iterator[str]:
         """Lines of text, from the top."""
-        for row in self._bits:
-            yield "".join((chr(_EMPTY | bits) if self._has_braille else sign) if bits else " " for bits in row).rstrip()
+        return ("".join(row).rstrip() for row in self.cells())
 
 
 def _line(points: Sequence[tuple[float, float]], across: int, up: int) -> Iterator[tuple[int, int]]:

@@ -75,7 +75,7 @@ def test_a_step_of_the_chart_is_a_node_of_the_graph() -> None:
 
 def test_phases_follow_one_another() -> None:
     made = stack()
-    runs = list(made.runs())
+    runs = list(made.stretches())
     assert [phase for _, _, phase in runs] == ["forward", "backward", "optimizer"]
     assert [end for _, end, _ in runs[:-1]] == [first for first, _, _ in runs[1:]]
     assert runs[0][0] == 0
@@ -86,7 +86,7 @@ def test_the_phases_are_written_below_the_axis_where_they_begin() -> None:
     made = stack()
     lines = made.lines(120, 20, 3, UNICODE)
     below, margin = text_of(lines[-1]), made.margin()
-    for first, _, phase in made.runs():
+    for first, _, phase in made.stretches():
         at = margin + made.column_of(first, 120 - margin)
         assert below[at:].startswith(f"│ {phase[:5]}")
 

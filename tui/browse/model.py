@@ -239,7 +239,7 @@ class Browse:
         timeline, step = self.results.timeline, self.step
         title = "Live bytes"
         if timeline is not None and step is not None:
-            title += f"{self.symbols.glyphs.separator}{timeline.text_at(step, self.symbols)} at step {step:,}"
+            title += f"{self.symbols.glyphs.separator}{timeline.text_at(step)} at step {step:,}"
         live = self.results.live
         if live is not None and live.unsized:
             title += f"{self.symbols.glyphs.separator}{len(live.unsized):,} tensors of unknown size not counted"
@@ -354,7 +354,7 @@ class TreeTable(Rows):
         return TableColumn(title, width, text, right=True, role=role, rank=rank, least=least)
 
     def heading(self, width: int) -> Line:
-        return (Span(text_of(super().heading(width)), "heading"),)
+        return (Span(text_of(super().heading(width)).removesuffix(" "), "heading"),)
 
     def tree_cell(self, row: int, width: int) -> Line:
         """Indentation, sign, and the module's name, or operator and name of a node."""
@@ -486,7 +486,7 @@ def _peak(results: Results, assumed: str, symbols: Symbols) -> Span:
         return Span(f"{found.found.of} peak {peak_text(found.found, sign, symbols.at_least)} at step {timeline.peak:,}")
     sign = f"{symbols.at_least if live.unsized else ''}{assumed}"
     if timeline.peak is not None and not results.assumed and not timeline.has_unknown:
-        return Span(f"tensor peak {sign}{timeline.text_at(timeline.peak, symbols)} at step {timeline.peak:,}")
+        return Span(f"tensor peak {sign}{timeline.text_at(timeline.peak)} at step {timeline.peak:,}")
     text = _short(_bound_peak(results), Kind.BYTES, symbols)
     return Span(f"tensor peak {sign}{text}" if text is not None else f"tensor peak depends on {_names(results, symbols)}")
 

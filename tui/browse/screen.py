@@ -61,7 +61,10 @@ class BrowseScreen(ModelScreen):
                 yield OutlineTree(self.browse.table, id="tree")
                 yield from self.prompts()
             yield DetailPane(id="detail")
-        yield TimelinePane(self.browse, id="timeline")
+        browse = self.browse
+        yield TimelinePane(
+            browse.timeline_lines, lambda: browse.results.timeline, lambda: browse.step or 0, browse.reveal_step, id="timeline"
+        )
 
     def on_mount(self) -> None:
         self._settled: Timer | None = None
@@ -98,8 +101,7 @@ class BrowseScreen(ModelScreen):
             self.session.moved(self.NAME)
             self._show_selection()
 
-    def on_timeline_pane_step_chosen(self, message: TimelinePane.StepChosen) -> None:
-        self.browse.reveal_step(message.step)
+    def on_chart_pane_moved(self) -> None:
         self.session.moved(self.NAME)
         self.show()
 

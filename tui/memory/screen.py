@@ -76,7 +76,10 @@ class MemoryScreen(ModelScreen):
 
     def panes(self) -> ComposeResult:
         with Container(id="memory-panes"):
-            yield StackPane(self.memory, id="stack")
+            memory = self.memory
+            stack = StackPane(memory.chart_lines, lambda: memory.shown, lambda: memory.step, memory.go_to, id="stack")
+            stack.mark = memory.toggle_mark
+            yield stack
             with RowsPane(id="alive"):
                 yield VirtualTable(self.memory.table, id="living")
                 yield from self.prompts()
@@ -189,11 +192,11 @@ class MemoryScreen(ModelScreen):
     def show_progress(self) -> None:
         self._show_titles()
 
-    def on_stack_pane_moved(self) -> None:
+    def on_chart_pane_moved(self) -> None:
         self.session.moved(self.NAME)
         self._show_step()
 
-    def on_stack_pane_opened(self) -> None:
+    def on_chart_pane_opened(self) -> None:
         if not self.browse.is_empty:
             self.open_node(self.browse.selected)
 

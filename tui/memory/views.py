@@ -20,8 +20,8 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Quantity, as_assumed, bare, plain
 from irscope.tui.amounts import numbers_of
 from irscope.tui.browse.outline import Ints
-from irscope.tui.charts import Floats, Stack, fill_of
-from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, text_of
+from irscope.tui.charts import Floats, Stack, fill_of, runs
+from irscope.tui.text import Line, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, text_of
 
 if TYPE_CHECKING:
     from irscope.passes.memory.cuda import Counter, DeviceMemory
@@ -180,13 +180,13 @@ class AddressMap(Stack):
         self._look[order] = 1 + np.arange(len(order)) % _LOOKS
         self._look[buffers.resident] = 0
 
-    def _top_text(self) -> str:
+    def top_text(self) -> str:
         return humanise(self.top, self.kind)
 
     def legend(self, symbols: Symbols) -> Line:
         spans = [Span(self.title)]
         if len(self.buffers.resident):
-            spans += [Span("   "), Span(fill_of(0, symbols), PARTS[0]), Span(" weights and inputs")]
+            spans += [Span("   "), fill_of(0, symbols), Span(" weights and inputs")]
         if self.chosen_name:
             spans += [Span("   "), Span(symbols.fills[0], "mark"), Span(f" {symbols.clean(self.chosen_name)}")]
         return tuple(spans)
@@ -212,23 +212,13 @@ class AddressMap(Stack):
             found[:, column] = np.where(inside, held, -1)
         return found
 
-    def _bar_lines(self, margin: int, count: int, rows: int, symbols: Symbols) -> list[Line]:
-        owners = self.owners(self.chosen(count), rows)
+    def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         marked = np.array([name == self.chosen_name for name in self.buffers.names], dtype=np.bool_)
-        lines: list[Line] = []
-        for row in range(rows):
-            cells = owners[rows - 1 - row]
-            label = self._top_text() if row == 0 else ""
-            spans = [Span(f"{label.rjust(margin - 2)} {symbols.glyphs.axis}", "faint")]
-            edges = np.concatenate(([0], np.flatnonzero(np.diff(cells)) + 1, [len(cells)]))
-            for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-                owner = int(cells[start])
-                look = int(self._look[owner]) if owner >= 0 else 0
-                role: Role = "mark" if owner >= 0 and marked[owner] else PARTS[look]
-                fill = " " if owner < 0 else symbols.fills[0] if role == "mark" else fill_of(look, symbols)
-                spans.append(Span(fill * (stop - start), role))
-            lines.append(cut_line(spans, margin + count, symbols))
-        return lines
+
+        def look(owner: int) -> Span:
+            return Span(symbols.fills[0], "mark") if marked[owner] else fill_of(int(self._look[owner]), symbols)
+
+        return [runs(cells, look) for cells in self.owners(self.chosen(count), rows)[::-1]]
 
 
 def planned(report: Report, steps: int) -> AddressMap:
@@ -338,7 +328,7 @@ class StepStack(Stack):
         super().__init__(parts)
         self.phases = phases
 
-    def runs(self) -> Iterator[tuple[int, int, str]]:
+    def stretches(self) -> Iterator[tuple[int, int, str]]:
         """Stretches of steps that belong to one phase: the first step, the one behind the last, and the phase."""
         start = 0
         for step in range(1, len(self.phases) + 1):
@@ -348,15 +338,15 @@ class StepStack(Stack):
 
     def _begins(self, count: int) -> set[int]:
         """The columns in which a phase begins, the first one left out."""
-        return {self.column_of(first, count) for first, _, _ in self.runs() if first > self.start}
+        return {self.column_of(first, count) for first, _, _ in self.stretches() if first > self.start}
 
-    def _bar_lines(self, margin: int, count: int, rows: int, symbols: Symbols) -> list[Line]:
+    def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         begins = self._begins(count)
-        return [_ruled(line, margin, begins, symbols) for line in super()._bar_lines(margin, count, rows, symbols)]
+        return [_ruled(line, begins, symbols) for line in super().bars(count, rows, symbols)]
 
-    def _text_line(self, margin: int, count: int, symbols: Symbols) -> Line:
-        spans = [Span(" " * margin)]
-        for first, end, phase in self.runs():
+    def window_line(self, count: int, symbols: Symbols) -> Line:
+        spans: list[Span] = []
+        for first, end, phase in self.stretches():
             width = min(self.column_of(end, count), count) - max(self.column_of(first, count), 0)
             text = f"{symbols.glyphs.axis} {phase}" if width >= _LEAST_TEXT else symbols.glyphs.axis
             if width > 0:
@@ -375,13 +365,13 @@ class StepStack(Stack):
         return [cut_line(row, width, symbols) for row in rows]
 
 
-def _ruled(line: Line, margin: int, begins: set[int], symbols: Symbols) -> Line:
+def _ruled(line: Line, begins: set[int], symbols: Symbols) -> Line:
     """The line with a rule in those of its empty cells in which a phase begins."""
     spans: list[Span] = []
-    at = -margin
-    for number, span in enumerate(line):
+    at = 0
+    for span in line:
         start, at = at, at + len(span.text)
-        inside = [column - start for column in sorted(begins) if start <= column < at] if number and not span.text.strip() else []
+        inside = [column - start for column in sorted(begins) if start <= column < at] if not span.text.strip() else []
         done = 0
         for column in inside:
             spans += [Span(" " * (column - done)), Span(symbols.glyphs.axis, "faint")]
