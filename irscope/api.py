@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError
-from irscope.fitting import Fit, fit
 from irscope.frontends.base import LoadOptions
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.spelling import parse_type
@@ -23,8 +22,9 @@ from irscope.recording.records import Recording
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
 from irscope.session import Model, Results, capture_model, check_target, open_model
+from irscope.tools.capture import capture_training
+from irscope.tools.fit import Fit, fit
 from irscope.tools.reorder import scheduled
-from irscope.trainingcapture import capture_training
 
 if TYPE_CHECKING:
     from torch import nn
@@ -134,7 +134,7 @@ def plan_checkpoints(
     instead of `seconds` the plan is the same every time. `device` is where the step will run, "cpu" or "cuda". Nothing is computed.
     """
     from irscope.frontends.eager.checkpointing import plan_module
-    from irscope.passes.checkpoint import budget_of
+    from irscope.passes.training.checkpoint import budget_of
 
     wanted: int | Callable[[int], int] = budget if isinstance(budget, int) else lambda peak: budget_of(budget, peak)
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)

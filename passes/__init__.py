@@ -6,7 +6,7 @@ from irscope.passkit.registry import PassEntry
 
 PASSES: dict[str, PassEntry] = {
     "activations": PassEntry(
-        "irscope.passes.activations:Activations",
+        "irscope.passes.training.activations:Activations",
         "List the tensors saved for the backward: how long each is unused, and the cost of recomputing or offloading it.",
     ),
     "advise": PassEntry(
@@ -28,16 +28,18 @@ PASSES: dict[str, PassEntry] = {
         "Predict the counters of PyTorch's CUDA allocator for loading a model and running it twice.",
     ),
     "checkpoint": PassEntry(
-        "irscope.passes.checkpoint:Checkpoint",
+        "irscope.passes.training.checkpoint:Checkpoint",
         "Choose the activations that a training step recomputes (checkpointing), under a memory budget or as a curve of peak against time.",
     ),
-    "curve": PassEntry("irscope.passes.curve:Curve", "Compute peak memory as a function of the sizes of symbols, from one analysis."),
+    "curve": PassEntry(
+        "irscope.passes.memory.curve:Curve", "Compute peak memory as a function of the sizes of symbols, from one analysis."
+    ),
     "dce": PassEntry(
         "irscope.passes.graph.transforms:DeadCode", "Dead code elimination: remove nodes and weights that no output depends on."
     ),
     "effects": PassEntry("irscope.passes.order.effects:Effects", "Find ordering constraints between nodes that use the same storage."),
     "explain-peak": PassEntry(
-        "irscope.passes.explain_peak:ExplainPeak",
+        "irscope.passes.memory.explain_peak:ExplainPeak",
         "List the changes of the model's source that lower the memory peak most, with the computed peak of each.",
     ),
     "energy": PassEntry(
@@ -55,7 +57,7 @@ PASSES: dict[str, PassEntry] = {
     "fusion": PassEntry(
         "irscope.passes.fusion:Fusion", "Find groups of nodes that could be fused into one kernel, with the bytes and launches saved."
     ),
-    "liveness": PassEntry("irscope.passes.liveness:Liveness", "Compute the bytes alive at each step, and the peak."),
+    "liveness": PassEntry("irscope.passes.memory.liveness:Liveness", "Compute the bytes alive at each step, and the peak."),
     "ort-memory": PassEntry(
         "irscope.passes.ort.memory:OrtMemory",
         "Predict the memory fields of ONNX Runtime's profile: bytes in use after every kernel, in the first and the second run.",
@@ -95,9 +97,9 @@ PASSES: dict[str, PassEntry] = {
     ),
     "shapes": PassEntry("irscope.passes.shapes:Shapes", "Infer the type of every value, with reasons for what stays unknown."),
     "stats": PassEntry("irscope.passes.graph.stats:Stats", "Count operators by kind and module, depth and widest point."),
-    "sweep": PassEntry("irscope.passes.sweep:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
+    "sweep": PassEntry("irscope.passes.memory.sweep:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
     "training": PassEntry(
-        "irscope.passes.memory.steps:TrainingMemory",
+        "irscope.passes.training.memory:TrainingMemory",
         "Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases.",
     ),
     "verify": PassEntry("irscope.passes.graph.transforms:Verify", "Check the graph against the rules of the IR."),

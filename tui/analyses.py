@@ -88,7 +88,7 @@ class Analyses:
         return Counted(costs, column, diagnostics)
 
     def liveness(self) -> Update:
-        from irscope.passes.liveness import Liveness
+        from irscope.passes.memory.liveness import Liveness
 
         live, diagnostics = self.found(Liveness())
         return Alive(Lives(live, self.outline), diagnostics, measured(live))

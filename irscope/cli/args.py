@@ -228,7 +228,7 @@ def open_from(
 
 def step_from(args: argparse.Namespace, batch: int | None = None) -> Model:
     """The captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
-    from irscope.trainingcapture import Training, open_training
+    from irscope.tools.capture import Training, open_training
 
     if args.accumulate < 1:
         raise UsageError("--accumulate must be at least 1", code="IRS373")

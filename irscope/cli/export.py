@@ -19,15 +19,11 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
-from irscope.passes.exports.arena import address_map, minimalloc_csv, plan_json
-from irscope.passes.exports.plain import record_requests
-from irscope.passes.exports.recording import Recording, record
-from irscope.passes.exports.snapshot import snapshot_bytes
-from irscope.passes.exports.steps import steps_table
-from irscope.passes.exports.trace import chrome_trace
-from irscope.passes.exports.viewers import VIEWERS, viewer_json
-from irscope.passes.liveness import Liveness
+from irscope.passes.exports.plans import VIEWERS, address_map, minimalloc_csv, plan_json, viewer_json
+from irscope.passes.exports.recording import Recording, record, record_requests
+from irscope.passes.exports.timeline import chrome_trace, snapshot_bytes, steps_table
 from irscope.passes.memory.cuda import CudaMemory
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.plan import Plan
 from irscope.passes.order.schedule import Schedule, ScheduleModel
 from irscope.passes.order.transforms import Reorder

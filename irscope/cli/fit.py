@@ -9,10 +9,9 @@ from dataclasses import replace
 from irscope.cli.args import add_model_arguments, add_output_arguments, open_from, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
-from irscope.fitting import COUNTERS, Search
-from irscope.passes.curves.points import find_symbol
+from irscope.passes.memory.points import find_symbol
 from irscope.report.printable import printable
-from irscope.tools.fit import best_of, fit_document, frontier_document, unfit_lines
+from irscope.tools.fit import COUNTERS, Search, best_of, fit_document, frontier_document, unfit_lines
 
 
 class Command:

@@ -119,7 +119,7 @@ def _sizes_in(sweep: list[str]) -> dict[str, list[int]]:
     """The sizes that --sweep gives, by the names that it has for symbols."""
     if not sweep:
         return {}
-    from irscope.passes.curves.points import sizes_in
+    from irscope.passes.memory.points import sizes_in
 
     return sizes_in([",".join(sweep)])
 
@@ -128,8 +128,8 @@ def _sweeps(sweep: list[str], passes: str, registry: PassRegistry) -> tuple[Pass
     """The pass that --sweep adds; it has the lifetimes of the liveness that runs with it."""
     if not sweep:
         return ()
-    from irscope.passes.curve import Curve
-    from irscope.passes.liveness import Liveness
+    from irscope.passes.memory.curve import Curve
+    from irscope.passes.memory.liveness import Liveness
 
     models = [one.model for one in parse_pipeline(passes, registry) if isinstance(one, Liveness)]
     return (Curve(over=",".join(sweep), model=models[-1] if models else "auto"),)

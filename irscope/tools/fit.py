@@ -1,15 +1,537 @@
-"""Reports of the largest sizes at which a model fits into memory."""
+"""The largest sizes at which a model fits into memory: the search, and its reports."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, TypeAlias
 
+from irscope.amounts import parse_bytes
+from irscope.devices import target_of
 from irscope.devices.catalogue import all_devices
-from irscope.fitting import SCHEMA, Fit, Need
-from irscope.report.report import Document, ModelInfo, Report
+from irscope.errors import PassError, UsageError
+from irscope.ir.bind import bind_option, typed
+from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.program import Assumed
+from irscope.memory.caching import BOUNDLESS, OutOfMemory
+from irscope.passes.lifetimes.changes import user_line
+from irscope.passes.lifetimes.timeline import Timeline
+from irscope.passes.memory.cuda import CudaMemory, DeviceMemory, bracketed
+from irscope.passes.memory.curve import Simulator, simulator
+from irscope.passes.memory.liveness import Liveness
+from irscope.passes.memory.points import (
+    Heights,
+    Largest,
+    Points,
+    check_known,
+    find_symbol,
+    largest_by_formula,
+    largest_by_measuring,
+    peaks_at,
+)
+from irscope.passkit.settings import Settings
+from irscope.report.report import Document, ModelInfo, Report, assumed_json
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
+from irscope.session import Model, check_target
+
+COUNTERS = ("reserved", "allocated", "requested", "activation")
+"""What may have to fit: what PyTorch's allocator takes from the device, what it hands out, what is asked for, or activations alone."""
+SCHEMA = "irscope.fit/1"
+_ANALYSES = 50
+_LEAST_LOOKS = 60
+_EVENTS = 400_000
+"""Replayed in one search: some seconds."""
+_DOUBLINGS = 62
+_UNBOUNDED = 1 << 62
+_COMPUTED = (
+    *("largest", "peak_bytes", "limited_by", "limited_by_scope", "limited_by_location", "limit", "headroom_bytes", "lowest_peak_bytes"),
+    *("highest_peak_bytes", "largest_surely", "surely_peak_bytes", "largest_before_oom", "next_peak_bytes", "next_runs", "next_retries"),
+    *("failing", "exhaustive"),
+)
+"""What an answer has from the sizes that were searched."""
+_End: TypeAlias = Literal["bytes", "most"]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the model needs at one binding."""
+
+    bytes: int
+    node: str
+    """The node at the peak."""
+    scope: str
+    location: str
+    least: int | None = None
+    """Bytes where everything of which the size is not known or modelled takes the least that it may."""
+    most: int | None = None
+    """Bytes where it takes the most; None where nothing bounds that."""
+    unbounded: str = ""
+    """Why nothing bounds it."""
+    is_modelled: bool = False
+    """Whether some size in it is not known, or comes from a model."""
+    device_peak: Quantity | None = None
+    """What liveness calls the device's peak at this binding; None where no allocator's is known."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The largest size that fits, and what stops larger ones."""
+
+    model: str
+    free: str
+    """The symbol as the user calls it."""
+    symbol: str
+    memory: int
+    counter: str
+    largest: int | None
+    """0 where not even the smallest size fits, None where nothing stops it."""
+    smallest: int
+    limit: str
+    """"memory"; "range" where the model itself allows no larger size, "nothing" where nothing would stop it."""
+    peak: Need
+    """At the largest size; at the smallest where nothing fits."""
+    following: Need | None
+    """One size further."""
+    following_retries: tuple[int, ...] | None
+    """How often PyTorch empties its cache in the first and in the second forward at that size and then goes on; None where it runs out of
+    memory, or that is no question."""
+    surely: int | None
+    """The largest size that fits even where everything takes the most that it may; 0 for none, None where nothing stops it."""
+    surely_peak: Need | None
+    """At that size; None where there is none."""
+    failing: tuple[int, ...]
+    """Sizes below the largest that were seen not to fit: what is reserved may fall where sizes grow."""
+    formula: str
+    """Bytes as they are asked for."""
+    exhaustive: bool
+    """Whether every larger size is known not to fit."""
+    bound: int | None
+    """The largest size at which what is asked for fits: no larger one can. None where nothing bounds it."""
+    before_oom: int | None
+    """The largest size that PyTorch can run if it may free its cache and retry; None where no allocator is simulated."""
+    runs_between: bool
+    """Whether no size between the largest and that one was seen to run out of memory."""
+    context: tuple[int, int] | None
+    """What a CUDA context takes besides, which is not in these numbers."""
+    target: str
+    bind: Mapping[str, int] = field(default_factory=dict)
+    assumed: tuple[Assumed, ...] = ()
+    """Assumptions about the run: what was not specified, and the value that was assumed."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether any size fits."""
+        return self.largest != 0
+
+    @property
+    def following_runs(self) -> bool | None:
+        """Whether one size further PyTorch goes on by emptying its cache; None where that is no question."""
+        return None if self.before_oom is None or self.following is None else self.following_retries is not None
+
+    @property
+    def headroom(self) -> int:
+        """Bytes that are left at the largest size; negative where nothing fits."""
+        return self.memory - self.peak.bytes
+
+    @property
+    def limited_by(self) -> Need:
+        """What needs most where it no longer fits."""
+        return self.following if self.following is not None and self.fits else self.peak
+
+    def to_json(self) -> dict[str, object]:
+        """The document that `irscope fit --format json` prints."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "free": self.free,
+            "symbol": self.symbol,
+            "largest": self.largest,
+            "peak_bytes": self.peak.bytes,
+            "device_peak_bytes": None if self.peak.device_peak is None else self.peak.device_peak.value,
+            "limited_by": self.limited_by.node,
+            "limited_by_scope": self.limited_by.scope,
+            "limited_by_location": self.limited_by.location,
+            "limit": self.limit,
+            "formula": self.formula,
+            "memory_bytes": self.memory,
+            "headroom_bytes": self.headroom,
+            "counter": self.counter,
+            "is_modelled": self.peak.is_modelled,
+            "lowest_peak_bytes": self.peak.least,
+            "highest_peak_bytes": self.peak.most,
+            "unbounded": self.peak.unbounded,
+            "largest_surely": self.surely,
+            "surely_peak_bytes": None if self.surely_peak is None else self.surely_peak.most,
+            "largest_before_oom": self.before_oom,
+            "runs_between": self.runs_between,
+            "next_peak_bytes": None if self.following is None else self.following.bytes,
+            "next_runs": self.following_runs,
+            "next_retries": None if self.following_retries is None else list(self.following_retries),
+            "failing": list(self.failing),
+            "exhaustive": self.exhaustive,
+            "largest_possible": self.bound,
+            "context_bytes": None if self.context is None else list(self.context),
+            "target": self.target,
+            "bind": dict(self.bind),
+            "assumed": assumed_json(self.assumed),
+            "provenance": self.provenance,
+        }
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """Which parts of the document are modelled."""
+        found = dict.fromkeys(_COMPUTED, Provenance.MODELLED.value) if self.is_modelled else {}
+        device_peak = self.peak.device_peak
+        if device_peak is not None and device_peak.provenance is not Provenance.EXACT:
+            found["device_peak_bytes"] = device_peak.provenance.value
+        return found
+
+    @property
+    def is_modelled(self) -> bool:
+        """Whether the answer hangs on a size that is not exact."""
+        return any(need is not None and need.is_modelled for need in (self.peak, self.following, self.surely_peak))
+
+
+def fit(
+    model: Model,
+    memory: int | str | None = None,
+    free: str = "batch",
+    counter: str = "auto",
+    device: str = "",
+    torch: str = "",
+    alloc_conf: str = "",
+) -> Fit:
+    """The largest size of a symbol at which a model fits into so much memory, such as "24GiB"; None is what the device has.
+
+    `counter` says what has to fit: "reserved", "allocated" or "requested" as torch.cuda.memory_stats() counts them in the worse of
+    the first two forward passes, or "activation" for what is alive beyond weights and inputs. "auto" is the first that is known.
+    """
+    settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf) if device or torch or alloc_conf else model.manager.settings
+    check_target(settings)
+    with model.manager.using(settings):
+        search = Search(model, counter)
+        return search.largest(search.budget(memory), free, {})
+
+
+class Search:
+    """Looks for sizes that fit; what was computed for one question serves the next."""
+
+    def __init__(self, model: Model, counter: str = "auto") -> None:
+        if counter not in ("auto", *COUNTERS):
+            raise UsageError(f"there is no counter {counter!r}", code="IRS337", hint=f"counters: auto, {', '.join(COUNTERS)}")
+        self.model = model
+        self.target = target_of(model.manager.settings)
+        self._wanted = counter
+        self._needs: dict[tuple[tuple[str, int], ...], Need] = {}
+        self._looks_done = 0
+        self._is_faithful = True
+        """Whether replays find what analyses at numbers find, as far as that was seen."""
+        self._memories: dict[tuple[tuple[str, int], ...], DeviceMemory] = {}
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The timeline with open symbols, from which all formulas come."""
+        found = self.model.manager.get(Liveness())
+        check_known(found)
+        return found
+
+    @cached_property
+    def counter(self) -> str:
+        """What has to fit."""
+        if self._wanted in ("reserved", "allocated") and self.simulator is None:
+            reason = self.model.manager.get(CudaMemory()).reason
+            raise UsageError(f"what is {self._wanted} is not known: {reason}", code="IRS337", hint="`--counter requested` is")
+        if self._wanted != "auto":
+            return self._wanted
+        return "reserved" if self.simulator is not None else "requested"
+
+    @cached_property
+    def simulator(self) -> Simulator | None:
+        """What replays PyTorch's allocator at any size; None for models that it does not run."""
+        return simulator(self.model.manager, "auto")
+
+    def budget(self, memory: int | str | None) -> int:
+        """Bytes that the model may take: as given, or what the device has besides a CUDA context."""
+        if isinstance(memory, str):
+            return parse_bytes(memory)
+        if memory is not None:
+            return memory
+        device = self.target.device
+        if device.room_bytes is None:
+            hint = "say how much: `--memory 24GiB`"
+            raise UsageError(f"the profile of {device.title} does not say how much memory it has", code="IRS336", hint=hint)
+        return device.room_bytes
+
+    def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
+        """The largest size of one symbol that fits, with sizes for others."""
+        try:
+            return self._largest(memory, free, others)
+        finally:
+            self.model.manager.ended()
+
+    def _largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
+        symbol = find_symbol(self.model.program, free)
+        self._check_bound(symbol, others)
+        span = _Span(symbol, others, *self.model.program.symbols[symbol].bounds)
+        bound = largest_by_formula(self._heights(symbol, others), memory, span.low, span.high, self._is_rising)
+        unlimited = bound.limit == "range" and span.high is None
+        found = sure = bound
+        if bound.size is not None:
+            # The formula counts tensors as they are asked for; what has to fit is more than that.
+            found = self._settled(memory, span, bound, "bytes")
+            sure = self._sure(memory, span, found)
+        size = found.size
+        at = span.low if size is None else size
+        following = self.need(symbol, at + 1, others) if size is not None and (span.high is None or size < span.high) else None
+        asks_device = self._is_replayed and self.counter == "reserved" and not (size is None and span.high is None)
+        retries = self._retries(memory, span, at + 1) if asks_device and following is not None else None
+        last = self._before_oom(memory, span, bound) if asks_device else None
+        return Fit(
+            model=self.model.program.path,
+            free=free,
+            symbol=symbol,
+            memory=memory,
+            counter=self.counter,
+            largest=None if unlimited else size or 0,
+            smallest=span.low,
+            limit="nothing" if unlimited else found.limit,
+            peak=self.need(symbol, at, others),
+            following=following,
+            following_retries=retries,
+            surely=None if unlimited else sure.size or 0,
+            surely_peak=None if not sure.size else self.need(symbol, sure.size, others),
+            failing=found.failing,
+            formula=self.formula(others),
+            exhaustive=found.exhaustive,
+            bound=bound.size,
+            before_oom=None if last is None else max(last.size or 0, size or 0),
+            runs_between=last is not None and retries is not None and all(one <= (size or 0) for one in last.failing),
+            context=self.target.device.context_bytes,
+            target=self.target.text,
+            bind={**self.model.options.bind, **others},
+            assumed=tuple(self.model.program.assumed),
+        )
+
+    def frontier(self, memory: int, free: Sequence[str], others: Mapping[str, int]) -> list[Fit]:
+        """For ever larger sizes of the second symbol, the largest of the first; the last row has the largest second that fits at all."""
+        first, second = (find_symbol(self.model.program, name) for name in free)
+        if first == second:
+            raise UsageError(
+                f"{free[0]!r} and {free[1]!r} are one symbol", code="IRS337", hint=f"symbols: {', '.join(self.model.program.symbols)}"
+            )
+        low = max(1, self.model.program.symbols[first].bounds[0] or 0)
+        most = self.largest(memory, free[1], {**others, first: low})
+        if not most.largest:
+            return [self.largest(memory, free[0], {**others, second: most.smallest})]
+        sizes = [size for power in range(_DOUBLINGS) if (size := most.smallest << power) < most.largest]
+        return [self.largest(memory, free[0], {**others, second: size}) for size in (*sizes, most.largest)]
+
+    def formula(self, others: Mapping[str, int]) -> str:
+        """Bytes as they are asked for: weights, inputs and the activation peak."""
+        total: Dim = self.timeline.peak
+        if self.counter != "activation":
+            for size in self.timeline.resident.values():
+                total = total + (0 if size is None else size)
+        return str(bind(total, others))
+
+    def formula_bytes(self, symbol: str, sizes: Sequence[int], others: Mapping[str, int] | None = None) -> Sequence[int]:
+        """Bytes as they are asked for at some sizes: what is needed is never less."""
+        return self._heights(symbol, others or {})(sizes)
+
+    def need(self, symbol: str, size: int, others: Mapping[str, int]) -> Need:
+        """What the model needs at one size, from an analysis of its own at exactly that size."""
+        sizes = {**others, symbol: size}
+        key = _key(sizes)
+        found = self._needs.get(key)
+        if found is None:
+            found = self._needs[key] = self._measured(sizes)
+        return found
+
+    def _settled(self, memory: int, span: _Span, bound: Largest, end: _End) -> Largest:
+        """The largest size by replaying requests that were found once; by analyses of their own where these find something else."""
+        assert bound.size is not None
+        replayed, analysed = self._measures(span, end)
+        for measure in (replayed, analysed) if self._is_replayed else (analysed,):
+            looks = self._looks if measure is replayed else _ANALYSES
+            found = largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks)
+            if measure is analysed or all(measure(size) == analysed(size) for size in span.around(found.size)):
+                break
+            self._is_faithful = False
+        return replace(found, exhaustive=found.exhaustive and bound.exhaustive)
+
+    def _sure(self, memory: int, span: _Span, found: Largest) -> Largest:
+        """The largest size that fits where everything takes the most that it may: none above that which fits as it is predicted."""
+        if found.size is None or not self._is_replayed:
+            return found
+        at = self.need(span.symbol, found.size, span.others)
+        if not at.is_modelled or (at.most is not None and at.most <= memory):
+            return found
+        if at.most is None and self.need(span.symbol, span.low, span.others).most is None:
+            return Largest(None, "memory")
+        return self._settled(memory, span, found, "most")
+
+    def _measures(self, span: _Span, end: _End) -> tuple[Callable[[int], int], Callable[[int], int]]:
+        """What is needed at a size, by replaying and by an analysis of its own."""
+        found: dict[int, int] = {}
+
+        def replayed(size: int) -> int:
+            if size not in found:
+                self._tick()
+                assert self.simulator is not None
+                point = span.at(size)
+                found[size] = self.simulator.needed(point)[0].worst(self.counter)
+                if end == "most":
+                    (highest,) = self.simulator.most(point)
+                    found[size] = _UNBOUNDED if highest is None else max(found[size], highest.worst(self.counter))
+            return found[size]
+
+        def analysed(size: int) -> int:
+            self._tick()
+            need = self.need(span.symbol, size, span.others)
+            return need.bytes if end == "bytes" else _UNBOUNDED if need.most is None else need.most
+
+        return replayed, analysed
+
+    def _tick(self) -> None:
+        """Say that another size is looked at: how many there will be depends on what is found."""
+        self._looks_done += 1
+        self.model.manager.tick(self._looks_done, None, "sizes looked at:")
+
+    @property
+    def _is_replayed(self) -> bool:
+        return self.simulator is not None and self.counter != "activation"
+
+    @cached_property
+    def _looks(self) -> int:
+        """How many sizes may be replayed in reasonable time."""
+        assert self.simulator is not None
+        return max(_LEAST_LOOKS, _EVENTS // (self.simulator.events + 1))
+
+    def _retries(self, memory: int, span: _Span, size: int) -> tuple[int, ...] | None:
+        """How often PyTorch empties its cache with just so much memory; None where it runs out."""
+        assert self.simulator is not None
+        self._tick()
+        if self._is_faithful:
+            (counted,) = self.simulator.under(span.at(size), memory)
+            return None if counted is None else counted.retries
+        self.need(span.symbol, size, span.others)
+        found = self._memories[_key({**span.others, span.symbol: size})]
+        try:
+            return found.replay(memory).retries
+        except OutOfMemory:
+            return None
+
+    def _before_oom(self, memory: int, span: _Span, bound: Largest) -> Largest:
+        """Where PyTorch itself runs out of memory: not before what fits without emptying the cache."""
+        if bound.size is None:
+            return bound
+
+        def overflow(size: int) -> int:
+            return memory if self._retries(memory, span, size) is not None else memory + 1
+
+        looks = self._looks if self._is_faithful else _ANALYSES
+        return largest_by_measuring(overflow, memory, bound.size, span.low, span.high, looks)
+
+    def _heights(self, symbol: str, others: Mapping[str, int]) -> Heights:
+        def heights(sizes: Sequence[int]) -> Sequence[int]:
+            columns = {symbol: sizes, **{name: [size] * len(sizes) for name, size in others.items()}}
+            peaks = peaks_at(self.timeline, Points(columns, {}))
+            return peaks.activation if self.counter == "activation" else peaks.total
+
+        return heights
+
+    @cached_property
+    def _is_rising(self) -> bool:
+        """Whether larger sizes certainly never need less."""
+        timeline = self.timeline
+        sizes = (*(one.size for one in timeline.ranges), *timeline.inside.values(), *timeline.resident.values())
+        return all(size.rising for size in sizes if isinstance(size, SymDim))
+
+    def _check_bound(self, symbol: str, others: Mapping[str, int]) -> None:
+        """Raise UsageError where another symbol decides as well."""
+        timeline = self.timeline
+        sizes = (*timeline.alive, *timeline.resident.values())
+        found = {str(one): one for size in sizes if isinstance(size, SymDim) for one in size.symbols()}
+        open_ = {name: one for name, one in found.items() if name not in (symbol, *others)}
+        if open_:
+            names = ", ".join(sorted(open_))
+            frontier = typed(f"--free {symbol},{sorted(open_)[0]}")
+            hint = f"{typed(bind_option(open_.values()))} gives sizes, {frontier} looks for the largest {symbol} at each of them"
+            raise UsageError(f"the peak also depends on {names}", code="IRS338", hint=hint)
+
+    def _measured(self, sizes: Mapping[str, int]) -> Need:
+        rebound = self.model.rebound(sizes)
+        timeline = rebound.manager.get(Liveness())
+        check_known(timeline)
+        peak = timeline.peak
+        if not isinstance(peak, int):
+            raise PassError(f"the peak is no number but {peak}", code="IRS333")
+        cuda = rebound.manager.get(CudaMemory()) if self._is_replayed else None
+        found = timeline.footprint
+        device_peak = found.peak if found is not None and found.of == "device" else None
+        node = timeline.steps[timeline.peak_step] if timeline.steps else None
+        if cuda is not None and found is not None:
+            node = found.peak_node
+        location = "" if node is None or node.loc is None else str(user_line(node.loc))
+        place = (node.name, node.scope.path, location) if node is not None else ("", "", "")
+        if cuda is not None:
+            self._memories[_key(sizes)] = cuda
+            return replace(_device_need(cuda, self.counter, place), device_peak=device_peak)
+        if self.counter == "activation":
+            return Need(peak, *place, least=peak, most=peak)
+        total = peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
+        return Need(total, *place, least=total, most=total, device_peak=device_peak)
+
+
+def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(sizes.items()))
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Sizes of one symbol, with those of others."""
+
+    symbol: str
+    others: Mapping[str, int]
+    least: int | None
+    high: int | None
+
+    @property
+    def low(self) -> int:
+        return max(1, self.least or 0)
+
+    def at(self, size: int) -> Points:
+        return Points({name: [number] for name, number in {**self.others, self.symbol: size}.items()}, {})
+
+    def around(self, size: int | None) -> list[int]:
+        """A size and the next, as far as the model allows them."""
+        first = self.low - 1 if size is None else size
+        return [one for one in (first, first + 1) if one >= self.low and (self.high is None or one <= self.high)]
+
+
+def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]) -> Need:
+    """What the allocator of a device counts in the worse of the first two forward passes."""
+    if memory.central is None or memory.is_open:
+        raise PassError(
+            f"what is {counter} is not known: {memory.reason}", code="IRS333", hint="choose another counter: `--counter activation`"
+        )
+    outcome = memory.central
+    if any(outcome.retries):
+        # What is needed is asked, not what there is after the cache was given back.
+        outcome = memory.replay(BOUNDLESS)
+    central = outcome.worst(counter)
+    if memory.low is None:
+        return Need(central, *place, least=central, most=central)
+    least, most = min(central, memory.low.worst(counter)), None if memory.high is None else max(central, memory.high.worst(counter))
+    found = bracketed(counter, central, (least, most), memory.unbounded)
+    return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=found.provenance is not Provenance.EXACT)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Reports of the largest sizes at which a model fits into memory.
 
 _FEW = 6
 _TIMES = {1: "once", 2: "twice"}

@@ -12,13 +12,10 @@ from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.files import write_text
 from irscope.memory.moments import ROUNDING
-from irscope.passes.activations import ActivationList, Activations
-from irscope.passes.checkpoint import Checkpoint, Checkpointed, budget_of, curve_of
 from irscope.passes.memory.cuda import Counter
-from irscope.passes.memory.steps import StepMemory, TrainingMemory
-from irscope.passes.training.exports import activations_csv, nodes_csv
-from irscope.passes.training.needed import trace_in
-from irscope.passes.training.recompute import step_problem
+from irscope.passes.training.activations import ActivationList, Activations, activations_csv, nodes_csv
+from irscope.passes.training.checkpoint import Checkpoint, Checkpointed, budget_of, curve_of, step_problem
+from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
 from irscope.passes.training.times import StepTimes
 from irscope.report.celltext import signed
 from irscope.report.chart import line_chart

@@ -12,7 +12,7 @@ from irscope.ir.graph import Facet, Graph
 from irscope.passes.advice.finding import SOURCES, Enquiry, Finding, Source, load_plugins
 from irscope.passes.advice.sources import BUILT_IN
 from irscope.passes.cost.count import NodeCosts
-from irscope.passes.liveness import Liveness
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.sizes import CONVENTION, at_least, dim_cell, scale
 from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext

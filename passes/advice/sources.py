@@ -16,9 +16,9 @@ from irscope.ops.spec import OpRole
 from irscope.passes.advice.finding import Enquiry, Finding, Source
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.flops import needless
-from irscope.passes.explain_peak import ExplainPeak
 from irscope.passes.fusion import Fusion, Group
 from irscope.passes.lifetimes.changes import NARROW
+from irscope.passes.memory.explain_peak import ExplainPeak
 from irscope.passes.prune_report import PruneReport, Pruning
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes

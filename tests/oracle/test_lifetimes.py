@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from irscope.ir.program import Program  # noqa: E402
 from irscope.passes.alias import Alias  # noqa: E402
 from irscope.passes.lifetimes.timeline import Timeline, measure  # noqa: E402
-from irscope.passes.liveness import Liveness  # noqa: E402
+from irscope.passes.memory.liveness import Liveness  # noqa: E402
 from irscope.passes.ranges import Ranges  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.frontends.torch.helpers import read, save_exported, save_traced  # noqa: E402

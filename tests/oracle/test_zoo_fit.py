@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from irscope.fitting import Search
 from irscope.ir.bind import symbol_named
 from irscope.session import open_model
+from irscope.tools.fit import Search
 from tests.tools.zoo.export import exported
 from tests.tools.zoo.models import catalogue
 

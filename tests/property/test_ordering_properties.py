@@ -14,7 +14,7 @@ from irscope.ir.bind import bind_program
 from irscope.ir.program import EXPORTED, TORCHSCRIPT, Program, Traits
 from irscope.ir.verify import verify
 from irscope.passes.lifetimes.lives import read_values
-from irscope.passes.liveness import Liveness
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.effects import Effects
 from irscope.passes.order.plan import Plan
 from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel

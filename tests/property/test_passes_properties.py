@@ -23,7 +23,7 @@ from irscope.ir.types import TensorType, Type
 from irscope.passes import PASSES
 from irscope.passes.cost.flops import Flops
 from irscope.passes.graph.transforms import Annotate, DeadCode, Fold
-from irscope.passes.liveness import Liveness
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.shapes import Shapes
 from irscope.passkit.base import Pass
 from irscope.passkit.manager import Manager

@@ -21,19 +21,19 @@ from irscope.devices.catalogue import all_devices
 from irscope.devices.profile import parse_profile
 from irscope.errors import OutputError, UsageError
 from irscope.files import cache_folder, open_fresh, private_file, private_folder, staged, write_binary, write_text
-from irscope.fitting import Search
 from irscope.frontends.base import LoadOptions
 from irscope.ir.parser import parse_program
 from irscope.measure.record.sink import problem_of
-from irscope.passes.checkpoint import budget_of
-from irscope.passes.curves.points import parse_points
-from irscope.passes.liveness import Liveness
+from irscope.passes.memory.liveness import Liveness
+from irscope.passes.memory.points import parse_points
 from irscope.passes.order.plan import Plan
 from irscope.passes.order.schedule import share_of
+from irscope.passes.training.checkpoint import budget_of
 from irscope.passkit.options import build
 from irscope.report.select import parse_filter as parse_table_filter
 from irscope.session import open_model
 from irscope.tools.compare.document import parse_thresholds
+from irscope.tools.fit import Search
 from irscope.tools.train import read_batches
 from irscope.tui.amounts import parse_binding
 from irscope.tui.browse.filter import parse_filter as parse_tree_filter

@@ -25,7 +25,7 @@ from irscope.tui.text import Line, Span, Symbols, cut_end, cut_line, failure_lin
 
 if TYPE_CHECKING:
     from irscope.passes.memory.cuda import Counter, DeviceMemory
-    from irscope.passes.memory.steps import StepMemory
+    from irscope.passes.training.memory import StepMemory
 
 
 # ----------------------------------------------------------------------------------------------------

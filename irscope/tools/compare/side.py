@@ -11,8 +11,8 @@ from irscope.ir.places import Scope
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Certainty
 from irscope.passes.lifetimes.timeline import Timeline
-from irscope.passes.liveness import Liveness
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.session import Model
 

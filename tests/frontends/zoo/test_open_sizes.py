@@ -20,10 +20,10 @@ from irscope.frontends.zoo.names import Name  # noqa: E402
 from irscope.frontends.zoo.recipes import Recipe, Wanted  # noqa: E402
 from irscope.ir.dims import bind  # noqa: E402
 from irscope.ir.dtypes import DType  # noqa: E402
-from irscope.passes.curves.points import Points  # noqa: E402
-from irscope.passes.liveness import Liveness  # noqa: E402
 from irscope.passes.memory.cuda import CudaMemory  # noqa: E402
-from irscope.passes.memory.sizes import simulator  # noqa: E402
+from irscope.passes.memory.curve import simulator  # noqa: E402
+from irscope.passes.memory.liveness import Liveness  # noqa: E402
+from irscope.passes.memory.points import Points  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from irscope.memory.tape import Bytes
-from irscope.passes.memory.steps import StepMemory, TrainingMemory
+from irscope.passes.training.memory import StepMemory, TrainingMemory
 from tests.tools.oracle.eager_cuda import on_one_stream
 from tests.tools.oracle.training_truth import expand
 

@@ -10,7 +10,7 @@ from torch import nn  # noqa: E402
 
 import irscope  # noqa: E402
 from irscope.errors import UsageError  # noqa: E402
-from irscope.passes.checkpoint import budget_of  # noqa: E402
+from irscope.passes.training.checkpoint import budget_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -9,8 +9,8 @@ from irscope.errors import UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.memory.kernels import workspace_policy
-from irscope.passes.liveness import Liveness
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.tapes import moved_weights
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings

@@ -12,9 +12,9 @@ from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.parser import parse_program
 from irscope.ir.program import FORMAT_TRAITS, Program, Traits
 from irscope.passes.alias import Alias
-from irscope.passes.explain_peak import ExplainPeak, PeakAdvice
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, Finder, Heights
-from irscope.passes.liveness import Liveness
+from irscope.passes.memory.explain_peak import ExplainPeak, PeakAdvice
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager

@@ -14,12 +14,10 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.ir.parser import parse_program
-from irscope.passes.exports.plain import record_requests
-from irscope.passes.exports.recording import Recording, record
-from irscope.passes.exports.snapshot import snapshot
-from irscope.passes.exports.trace import chrome_trace
-from irscope.passes.liveness import Liveness
+from irscope.passes.exports.recording import Recording, record, record_requests
+from irscope.passes.exports.timeline import chrome_trace, snapshot
 from irscope.passes.memory.cuda import CudaMemory
+from irscope.passes.memory.liveness import Liveness
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 

@@ -13,20 +13,18 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.errors import UsageError
-from irscope.fitting import Search, fit
 from irscope.ir.bind import symbol_named
 from irscope.ir.parser import parse_program
 from irscope.memory.caching import OutOfMemory
 from irscope.memory.tape import Replayed
-from irscope.passes.curves.largest import largest_by_formula, largest_by_measuring
-from irscope.passes.curves.peaks import peaks_at
-from irscope.passes.curves.points import Points, parse_points
-from irscope.passes.liveness import Liveness
 from irscope.passes.memory.cuda import CudaMemory
-from irscope.passes.memory.sizes import Simulator, simulator
+from irscope.passes.memory.curve import Simulator, simulator
+from irscope.passes.memory.liveness import Liveness
+from irscope.passes.memory.points import Points, largest_by_formula, largest_by_measuring, parse_points, peaks_at
 from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.settings import Settings
 from irscope.session import Model, open_model
+from irscope.tools.fit import Search, fit
 
 ROOT = Path(__file__).parents[3]
 MLP = ROOT / "samples" / "mlp.irs"

@@ -12,7 +12,7 @@ from irscope.ir.spelling import parse_type
 from irscope.passes.alias import Alias, Aliases
 from irscope.passes.lifetimes.statements import targets_of
 from irscope.passes.lifetimes.timeline import Timeline
-from irscope.passes.liveness import Liveness
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.effects import EFFECT, READ_AFTER_WRITE, WRITE_AFTER_READ, WRITE_AFTER_WRITE, Effects
 from irscope.passes.ranges import Ranges
 from irscope.passes.weights.params import Params

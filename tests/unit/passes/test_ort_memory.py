@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from irscope.errors import UsageError
 from irscope.frontends.onnx import load_model
 from irscope.ir.program import Program
-from irscope.passes.liveness import Liveness
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.ort import OrtPlan
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ort.order import OrtOrder, verdict

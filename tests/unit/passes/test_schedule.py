@@ -16,8 +16,7 @@ from irscope.errors import IrscopeError, PassError, UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.passes.alias import Alias
-from irscope.passes.exports.arena import address_map, minimalloc_csv
-from irscope.passes.exports.viewers import VIEWERS, model_explorer, netron, perfetto, speedscope
+from irscope.passes.exports.plans import VIEWERS, address_map, minimalloc_csv, model_explorer, netron, perfetto, speedscope
 from irscope.passes.order.draft import draft
 from irscope.passes.order.effects import Edge, Order
 from irscope.passes.order.plan import Plan, Planned

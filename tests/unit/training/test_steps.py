@@ -22,9 +22,8 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Drop, MemoryEvent, OpCall, Result, Take, Workspace, memory_events
-from irscope.passes.activations import Activations
-from irscope.passes.memory.steps import StepMemory, TrainingMemory
-from irscope.passes.training.exports import ACTIVATIONS, NODES, activations_csv, nodes_csv
+from irscope.passes.training.activations import ACTIVATIONS, NODES, Activations, activations_csv, nodes_csv
+from irscope.passes.training.memory import StepMemory, TrainingMemory
 from irscope.passes.training.times import StepTimes
 from irscope.report.values import (
     Provenance,
@@ -447,7 +446,7 @@ class TestSteps:
         torch = pytest.importorskip("torch")
         import irscope
         from irscope.passes.memory.cuda import CudaMemory
-        from irscope.passes.memory.steps import TrainingMemory
+        from irscope.passes.training.memory import TrainingMemory
 
         trained = self.model(device)
         step = trained.manager.get(TrainingMemory()).tape

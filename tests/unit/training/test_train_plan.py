@@ -14,12 +14,12 @@ import pytest
 from irscope.cli.main import main
 from irscope.errors import ExitCode
 from irscope.frontends.base import LoadOptions
-from irscope.passes.training.needed import trace_in
+from irscope.passes.training.memory import trace_in
 from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, Style
 from irscope.report.plot import write_plot
 from irscope.solvers.checkpoint import solve
-from irscope.trainingcapture import Training, open_training
+from irscope.tools.capture import Training, open_training
 
 # `irscope train-plan` with a script of the user's.
 

@@ -13,13 +13,13 @@ from irscope.passes.inference.remedies import size_hint
 from irscope.passes.lifetimes.footprint import as_far_as_known, of_tensors, unsized_tables
 from irscope.passes.lifetimes.timeline import Timeline, measure
 from irscope.passes.memory.cuda import COUNTERS, UNITS, CudaMemory, DeviceMemory, counters_notes, counters_summary, peak_summary
-from irscope.passes.memory.steps import StepMemory, TrainingMemory, step_footprint
 from irscope.passes.ort import present as ort
 from irscope.passes.ort.alive import arena
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, dim_cell, largest_size, scale
+from irscope.passes.training.memory import StepMemory, TrainingMemory, step_footprint
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import PassError
 from irscope.ir.graph import Facet, Graph, Node, paused_gc
+from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, shown_size
 from irscope.memory.tape import Bytes, Outcome, Replayed
@@ -21,13 +23,29 @@ from irscope.passes.lifetimes.footprint import INSIDE, Footprint, Held
 from irscope.passes.memory.cuda import Counter, bracketed, fitting
 from irscope.passes.memory.tapes import StepTape, step_tape
 from irscope.passes.sizes import CONVENTION
-from irscope.passes.training.needed import trace_in
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Quantity, derived, largest, quantity
 from irscope.training import CATEGORIES, PHASES, Phase, Piece, StepOp, Trace
+
+
+def trace_in(program: Program) -> Trace:
+    """The captured training of a program; PassError where there is none."""
+    found = program.training
+    if isinstance(found, Trace):
+        return found
+    raise PassError(
+        "the model holds no training step, only a forward",
+        code="IRS381",
+        where=program.path,
+        hint="`irscope train-plan MODEL` for a model by name or a script, irscope.capture_training(module, ...) from Python",
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a training step needs: the allocator's counters for the first and for later steps, and bytes by category over the phases.
 
 When: TypeAlias = Literal["peak", "after"]
 

@@ -11,11 +11,11 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import Runtime
 from irscope.passes.alias import Alias
-from irscope.passes.curves.peaks import check_known
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, RELEASE, UNWRAP, Change, Finder, Heights, user_line
 from irscope.passes.lifetimes.footprint import Footprint
-from irscope.passes.liveness import Liveness
-from irscope.passes.memory.sizes import LifetimeModel
+from irscope.passes.memory.curve import LifetimeModel
+from irscope.passes.memory.liveness import Liveness
+from irscope.passes.memory.points import check_known
 from irscope.passes.ranges import Ranges
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import typical

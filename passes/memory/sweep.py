@@ -16,10 +16,9 @@ from irscope.passes.cost.bounds import Bounder, Bounds, Rates
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.cost.roofline import element_type
 from irscope.passes.cost.tables import cell
-from irscope.passes.curves.peaks import Peaks, peaks_at
-from irscope.passes.curves.points import Points, parse_points
-from irscope.passes.liveness import Liveness
-from irscope.passes.memory.sizes import LifetimeModel
+from irscope.passes.memory.curve import LifetimeModel
+from irscope.passes.memory.liveness import Liveness
+from irscope.passes.memory.points import Peaks, Points, parse_points, peaks_at
 from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least
 from irscope.passkit.base import Analysis, PassContext
