@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Facet, Graph, Node
 from irscope.passes.alias import Alias
 from irscope.passes.cost.count import Costs, NodeCosts
@@ -103,7 +103,7 @@ class Fusion(Analysis[Fusions]):
                 name,
                 len(found),
                 sum(len(one.nodes) for one in found),
-                dim_cell(_sum(one.saved for one in found)),
+                dim_cell(total_of(one.saved for one in found)),
                 sum(one.launches for one in found),
             )
             for name, found in sorted(patterns.items())
@@ -117,7 +117,7 @@ class Fusion(Analysis[Fusions]):
             options=self.text,
             summary={
                 "group_count": at_least(len(groups), complete),
-                "saved_bytes": at_least(_sum(one.saved for one in groups), complete),
+                "saved_bytes": at_least(total_of(one.saved for one in groups), complete),
                 "saved_launches": at_least(sum(one.launches for one in groups), complete),
                 "moved_bytes": cell(costs.tally.moved, costs.tally.moved_limits),
                 "not_legal": at_least(len(result.refused), complete),
@@ -141,17 +141,8 @@ def _group(pattern: str, nodes: list[Node], types: Inferred, costs: Costs, why: 
     inside = {value for node in nodes for value in node.outputs}
     outside = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None and value not in inside)
     results = [value for value in nodes[-1].outputs if value.users]
-    fused = _sum(types.type_of(value).tensor_bytes for value in (*outside, *results))
+    fused = total_of(types.type_of(value).tensor_bytes for value in (*outside, *results))
     return Group(pattern, tuple(nodes), unfused, fused, max(launches, 0), why)
-
-
-def _sum(parts: Iterable[Dim | None]) -> Dim | None:
-    total: Dim = 0
-    for part in parts:
-        if part is None:
-            return None
-        total = total + part
-    return total
 
 
 def _table(title: str, groups: Iterable[Group], *, legal: bool = True) -> Table:

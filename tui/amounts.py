@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from irscope.amounts import read_size
 from irscope.errors import UsageError
-from irscope.ir.dims import Dim, SymDim, bind
+from irscope.ir.dims import Dim, SymDim, bind, total_of
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import ScalarType, TensorType, Type
 from irscope.report.units import Kind, humanise
@@ -255,13 +255,7 @@ class ByteSizes:
 
     def of_results(self, node: Node) -> Dim | None:
         """Bytes of all results of a node; None where the size of one is unknown."""
-        total: Dim = 0
-        for output in node.outputs:
-            size = self.of(output)
-            if size is None:
-                return None
-            total = total + size
-        return total
+        return total_of(map(self.of, node.outputs))
 
 
 def type_bytes(type_: Type) -> Dim | None:

@@ -26,16 +26,12 @@ MAX_SYMBOLS = 6
 
 def sample_points(symbols: Iterable[Atom]) -> list[Point]:
     """One corner of what is possible, then pairs of a near and a far point: all symbols together, and one by one."""
-    ordered = sorted(symbols, key=_rank_of_atom)
+    ordered = sorted(symbols, key=_atom_rank)
     groups = [ordered, *([symbol] for symbol in ordered[:MAX_SYMBOLS] if len(ordered) > 1)]
     points = [_point(ordered, [], 0)]
     for group in groups:
         points += [_point(ordered, group, NEAR), _point(ordered, group, FAR)]
     return points
-
-
-def _rank_of_atom(atom: Atom) -> tuple[str, int]:
-    return atom.rank
 
 
 def _point(symbols: Sequence[Atom], moved: Sequence[Atom], distance: int) -> Point:
@@ -366,7 +362,7 @@ def _raw_product(a: Raw, b: Raw) -> Raw:
     result: Raw = {}
     for left, coeff in a.items():
         for right, other in b.items():
-            mono = tuple(sorted(left + right, key=_rank_of_atom)) if left and right else left or right
+            mono = tuple(sorted(left + right, key=_atom_rank)) if left and right else left or right
             _accumulate(result, mono, coeff * other)
     return result
 

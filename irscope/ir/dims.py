@@ -49,7 +49,9 @@ __all__ = [
     "parse_dim",
     "product",
     "ratio",
+    "round_up",
     "symbol",
+    "total_of",
     "unknown",
 ]
 
@@ -69,6 +71,21 @@ def product(dims: Iterable[Dim]) -> Dim:
         else:
             number *= dim
     return formula * as_dim(number)
+
+
+def total_of(sizes: Iterable[Dim | None]) -> Dim | None:
+    """All sizes added up; None where one of them is unknown."""
+    found: Dim = 0
+    for size in sizes:
+        if size is None:
+            return None
+        found = found + size
+    return found
+
+
+def round_up(size: int, multiple: int) -> int:
+    """The least multiple that is not smaller."""
+    return -(-size // multiple) * multiple
 
 
 def int_or_zero(size: Dim | None) -> int:

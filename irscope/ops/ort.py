@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
+from irscope.ir.dims import round_up
 from irscope.ir.dtypes import DType
 from irscope.ops.spec import OpCall, OrtKernel, Packs, Takes
 
@@ -56,11 +57,7 @@ def _shape(call: OpCall, operand: int, *dtypes: DType) -> tuple[int, ...] | None
 
 def _panels(rows: int, columns: int) -> int:
     """Bytes of a float matrix in panels."""
-    return 4 * rows * _round_up(columns, _COLUMNS)
-
-
-def _round_up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
+    return 4 * rows * round_up(columns, _COLUMNS)
 
 
 def _float_matrix(call: OpCall, weights: Sequence[bool], transposed: bool) -> int:
@@ -86,7 +83,7 @@ def packs_integers(operand: int) -> Packs:
         shape = _shape(call, operand, DType.I8, DType.U8)
         if shape is None or len(shape) != 2 or not weights[operand]:
             return 0
-        return _round_up(shape[1], _COLUMNS) * (_round_up(shape[0], 4) + 4)
+        return round_up(shape[1], _COLUMNS) * (round_up(shape[0], 4) + 4)
 
     return rule
 
@@ -127,7 +124,7 @@ def packs_quantized_filter(call: OpCall, weights: Sequence[bool]) -> int:
     shape = _shape(call, 3, DType.I8)
     if shape is None or len(shape) < 3 or not weights[3] or call.attr("groups") != 1:
         return 0
-    return _round_up(shape[0], _COLUMNS) * prod(shape[1:])
+    return round_up(shape[0], _COLUMNS) * prod(shape[1:])
 
 
 def takes_convolution(call: OpCall, threads: int) -> int:
@@ -151,7 +148,7 @@ def takes_two(call: OpCall, threads: int) -> int:
     shape, axis = _shape(call, 0, DType.F32, DType.F64), call.attr("axis")
     if shape is None or not shape or not isinstance(axis, int) or call.attrs.get("from_axis") or axis % len(shape) == len(shape) - 1:
         return 0
-    return 2 * _round_up(4 * prod(shape), _GRAIN)
+    return 2 * round_up(4 * prod(shape), _GRAIN)
 
 
 def takes_result(call: OpCall, threads: int) -> int:

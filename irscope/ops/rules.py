@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irscope.ir.dims import Dim, SymDim, bounds, broadcast, equal
+from irscope.ir.dims import Dim, SymDim, bounds, broadcast, equal, total_of
 from irscope.ir.dtypes import DType
 from irscope.ir.types import ScalarType, Shape, TensorType, Type, scalar, tensor
 from irscope.ops.cost import FREE, Cost
@@ -146,10 +146,7 @@ def picked(call: OpCall) -> Cost:
 
 def total_bytes(types: Sequence[Type | None]) -> Dim:
     """Bytes of all tensors among these types; raises UnknownCost where a size is unknown."""
-    result: Dim = 0
-    for type_ in types:
-        size = 0 if type_ is None else type_.tensor_bytes
-        if size is None:
-            raise UnknownCost
-        result = result + size
-    return result
+    found = total_of(0 if type_ is None else type_.tensor_bytes for type_ in types)
+    if found is None:
+        raise UnknownCost
+    return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Unpack
 
 from irscope.devices.target import Target
-from irscope.ir.dims import Dim, SymDim, bounds, equal, unknown
+from irscope.ir.dims import Dim, SymDim, bounds, equal, total_of, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import Layout, Shape, TensorType, Type
@@ -769,13 +769,7 @@ def sizes(type_: Type | None) -> tuple[Dim, ...]:
 
 
 def _traffic(types: Sequence[Type | None]) -> Dim | None:
-    total: Dim = 0
-    for type_ in types:
-        size = 0 if type_ is None else type_.tensor_bytes
-        if size is None:
-            return None
-        total = total + size
-    return total
+    return total_of(0 if type_ is None else type_.tensor_bytes for type_ in types)
 
 
 class Facts(TypedDict, total=False):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from irscope.errors import IrscopeError
-from irscope.ir.dims import Dim
+from irscope.ir.dims import Dim, total_of
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.program import Runtime
@@ -42,16 +42,6 @@ def several(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def total(parts: Iterable[Dim | None]) -> Dim | None:
-    """A sum; None where a part is not known."""
-    found: Dim = 0
-    for part in parts:
-        if part is None:
-            return None
-        found = found + part
-    return found
-
-
 def peak_memory(ask: Enquiry) -> Iterator[Finding]:
     """Changes of the source that lower the peak of activations, each by itself."""
     if not len(ask.ctx.program.graph):
@@ -84,14 +74,14 @@ def fusion(ask: Enquiry) -> Iterator[Finding]:
         for group in groups:
             changed.update(_fused(group, costs))
         nodes = tuple(node for group in groups for node in group.nodes)
-        before, after = total(group.unfused for group in groups), total(group.fused for group in groups)
+        before, after = total_of(group.unfused for group in groups), total_of(group.fused for group in groups)
         yield Finding(
             what=f"fuse {pattern}, {several(len(groups), 'time', 'times')}",
             evidence=f"{len(nodes)} nodes move {shown(before)} one by one, {shown(after)} in one kernel each; "
             f"{several(sum(group.launches for group in groups), 'launch', 'launches')} fewer; whether a backend has it is not checked",
             sure="modelled",
             nodes=nodes,
-            moved=total(group.saved for group in groups),
+            moved=total_of(group.saved for group in groups),
             seconds=ask.clock.saved(changed),
         )
 
@@ -119,7 +109,7 @@ def copies(ask: Enquiry) -> Iterator[Finding]:
         if read is not None and written is not None:
             by_op.setdefault(node.op, {})[node] = Cost(read=read, written=written)
     for op, costs in by_op.items():
-        moved = total(_traffic_of(cost, 1) for cost in costs.values())
+        moved = total_of(_traffic_of(cost, 1) for cost in costs.values())
         yield Finding(
             what=f"avoid {several(len(costs), 'copy', 'copies')} by {op}",
             evidence=f"they read and write {shown(moved)} and compute nothing; if what comes before can leave the order that is wanted",
@@ -157,7 +147,7 @@ def casts(ask: Enquiry) -> Iterator[Finding]:
                 nodes.update((one, None) for one in (source.node, node) if one in costs.by_node)
     if nodes:
         runs = {entry.node: entry.runs for entry in costs.entries}
-        moved = total(_traffic_of(costs.by_node[node], runs.get(node, 1)) for node in nodes)
+        moved = total_of(_traffic_of(costs.by_node[node], runs.get(node, 1)) for node in nodes)
         yield Finding(
             what=f"avoid {several(len(nodes), 'cast that goes', 'casts that go')} forth and back",
             evidence=f"they read and write {shown(moved)} and compute nothing; if nothing else needs the type in between, or its rounding",
@@ -179,8 +169,8 @@ def masked_products(ask: Enquiry) -> Iterator[Finding]:
     found = {node: flops for node, flops in needless(entries, costs, ask.ctx.get(Shapes)).items() if flops != 0}
     if not found:
         return
-    saved = total(flops * entries[node].runs for node, flops in found.items())
-    counted = total(entries[node].cost.matmul * entries[node].runs for node in found)
+    saved = total_of(flops * entries[node].runs for node, flops in found.items())
+    counted = total_of(entries[node].cost.matmul * entries[node].runs for node in found)
     changed = {node: _without_flops(entries[node].cost, flops) for node, flops in found.items()}
     yield Finding(
         what="leave out what the causal mask throws away",
@@ -213,13 +203,13 @@ def dead_nodes(ask: Enquiry) -> Iterator[Finding]:
     entries = [entry for entry in costs.entries if entry.node in gone]
     if not entries:
         return
-    flops = total(entry.cost.flops * entry.runs for entry in entries)
+    flops = total_of(entry.cost.flops * entry.runs for entry in entries)
     yield Finding(
         what=f"remove {several(len(dead), 'node', 'nodes')} that no output depends on",
         evidence="nothing reads their results, and they have no other effect; the pass dce removes them",
         sure="exact",
         nodes=tuple(reversed(dead)),
-        moved=total(_traffic_of(entry.cost, entry.runs) for entry in entries),
+        moved=total_of(_traffic_of(entry.cost, entry.runs) for entry in entries),
         flops=flops,
         seconds=ask.clock.without(dead),
     )
@@ -228,7 +218,7 @@ def dead_nodes(ask: Enquiry) -> Iterator[Finding]:
 def half_width(ask: Enquiry) -> Iterator[Finding]:
     """Weights and activations of 32 bits as bf16."""
     weights = [weight for weight in ask.ctx.program.weights() if weight.type.dtype is DType.F32 and weight.users]
-    size = total(weight.type.nbytes for weight in weights)
+    size = total_of(weight.type.nbytes for weight in weights)
     if not weights or not isinstance(size, int):
         return
     activations, known = _activations_in_half(ask)

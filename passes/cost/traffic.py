@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from irscope.ir.dims import Dim
+from irscope.ir.dims import Dim, total_of
 from irscope.ir.graph import Facet, Graph, Value
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Entry
@@ -64,13 +64,7 @@ class Traffic(Analysis[Moved]):
         tied = [owner for weight, owner in totals.tied_to.items() if weight.users and not owner.users]
 
         def size(values: list[Value]) -> Dim | None:
-            found: Dim = 0
-            for value in dict.fromkeys(values):
-                each = types.type_of(value).tensor_bytes
-                if each is None:
-                    return None
-                found = found + each
-            return found
+            return total_of(types.type_of(value).tensor_bytes for value in dict.fromkeys(values))
 
         compulsory = Compulsory(size([value for value in graph.inputs if value.users]), size([*weights, *tied]), size(list(graph.outputs)))
         return Moved(ctx.get(NodeCosts()), compulsory)

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from irscope.errors import PassError
 from irscope.ir.bind import bind_option, typed
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim, SymDim, int_or_zero
 from irscope.ir.graph import Node
 from irscope.memory.caching import BOUNDLESS, OutOfMemory, Segment
 from irscope.memory.caching.blocks import BlockState
@@ -193,7 +193,7 @@ class _RequestRecorder:
 
     def run(self) -> Recording:
         for role, size in self._timeline.resident.items():
-            self._take(_number(size), Owner(f"all {role}s", role, None), 0, LOADING)
+            self._take(int_or_zero(size), Owner(f"all {role}s", role, None), 0, LOADING)
         dying: dict[int, list[tuple[int, Owner]]] = {}
         births: dict[int, list[LiveRange]] = {}
         for one in self._timeline.ranges:
@@ -201,8 +201,8 @@ class _RequestRecorder:
         for step, node in enumerate(self._timeline.steps):
             for one in births.get(step, ()):
                 owner = Owner(_tensors_of(one), "output" if one.is_output else "activation", one.value.node)
-                dying.setdefault(one.dies, []).append((self._take(_number(one.size), owner, 1, step), owner))
-            inside = _number(self._timeline.inside.get(step))
+                dying.setdefault(one.dies, []).append((self._take(int_or_zero(one.size), owner, 1, step), owner))
+            inside = int_or_zero(self._timeline.inside.get(step))
             if inside:
                 owner = Owner("inside", "temporary", node)
                 self._drop(self._take(inside, owner, 1, step), owner, step)
@@ -232,10 +232,6 @@ def _tensors_of(one: LiveRange) -> str:
     names = [label_of(tensor.value) for tensor in one.tenants] or [label_of(one.value)]
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"{', then '.join(names[:_MOST_NAMES])}{more}"
-
-
-def _number(size: Dim | None) -> int:
-    return size if isinstance(size, int) else 0
 
 
 def _segment(address: int, size: int, block: int) -> Segment:

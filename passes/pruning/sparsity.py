@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from irscope.ir.graph import Node, Role, Value
+from irscope.ir.graph import Node, Value
 from irscope.ops.registry import factors_of, plays
 from irscope.ops.spec import OpRole
+from irscope.passes.weights.storages import is_matrix
 from irscope.passes.weights.values import Look
 from irscope.passkit.base import PassContext
 from irscope.weights.losses import METADATA_BITS, EnergyKept, Grouped, Grouping, energy_kept, grouped
@@ -43,14 +44,6 @@ class Sparsity:
     tensors: list[Thinned] = field(default_factory=list)
     total: EnergyKept | None = None
     unread: dict[Value, str] = field(default_factory=dict)
-
-
-def is_matrix(weight: Value) -> bool:
-    """Parameters of at least two axes that hold floats: what is pruned."""
-    type_ = weight.type
-    if weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
-        return False
-    return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16
 
 
 def thin_out(weights: Iterable[Value], look: Look, files: WeightFiles, threads: int, ctx: PassContext) -> Sparsity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from irscope.devices import DeviceProfile
+from irscope.ir.dims import int_or_zero
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
@@ -49,7 +50,7 @@ class StepTimes:
         cost = self.cost(op)
         if cost is None:
             return self._seconds(0.0, sum(piece.size for piece in (*op.reads, *op.writes)))
-        return self._seconds(self._arithmetic(op, cost), _whole(cost.read) + _whole(cost.written))
+        return self._seconds(self._arithmetic(op, cost), int_or_zero(cost.read) + int_or_zero(cost.written))
 
     def _seconds(self, arithmetic: float, moved: int) -> float:
         launch = self.device.launch.lo if self.device.launch is not None else 0.0
@@ -60,14 +61,14 @@ class StepTimes:
         assert op.call is not None
         name = rate_name(_element_type(op))
         parts: list[float] = []
-        if _whole(cost.matmul):
+        if int_or_zero(cost.matmul):
             is_convolution = op.call.spec.family is Family.CONVOLUTION or OpRole.CONVOLUTION in op.call.spec.roles
             rate = self._rates.product(name, "convolution" if is_convolution else "")
             if rate is not None:
-                parts.append(_whole(cost.matmul) / rate[1].hi)
+                parts.append(int_or_zero(cost.matmul) / rate[1].hi)
         for amount, speed in (
-            (_whole(cost.elementwise) + _whole(cost.reduction), self._rates.vector(name)),
-            (_whole(cost.transcendental), self._rates.functions(name)),
+            (int_or_zero(cost.elementwise) + int_or_zero(cost.reduction), self._rates.vector(name)),
+            (int_or_zero(cost.transcendental), self._rates.functions(name)),
         ):
             if amount and speed is not None:
                 parts.append(amount / speed)
@@ -81,7 +82,3 @@ def _element_type(op: StepOp) -> DType:
         type_.dtype for type_ in (*op.call.types, *op.call.results) if isinstance(type_, TensorType) and type_.dtype.kind is DTypeKind.FLOAT
     ]
     return min(floats, key=lambda dtype: dtype.bits or 64, default=DType.F32)
-
-
-def _whole(amount: object) -> int:
-    return amount if isinstance(amount, int) else 0

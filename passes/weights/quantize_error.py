@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from irscope.ir.dims import int_or_zero
-from irscope.ir.graph import Facet, Graph, Role, Value
+from irscope.ir.graph import Facet, Graph, Value
 from irscope.passes.sizes import at_least, within
+from irscope.passes.weights.storages import is_matrix
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
@@ -90,7 +91,7 @@ class QuantizeError(Analysis[WeightErrors]):
         with open_weights(ctx, self.allow) as files:
             seen: set[int] = set()
             for weight in ctx.program.weights():
-                if not _is_matrix(weight) or id(look.statistics.get(weight)) in seen:
+                if not is_matrix(weight) or id(look.statistics.get(weight)) in seen:
                     result.skipped += 1
                     continue
                 try:
@@ -166,13 +167,6 @@ class QuantizeError(Analysis[WeightErrors]):
 def _head(one: TensorError) -> tuple[object, ...]:
     type_ = one.weight.type
     return one.weight.name, type_.dtype.text, type_.shape, int_or_zero(one.weight.type.nbytes), one.smallest, one.bits, one.bytes
-
-
-def _is_matrix(weight: Value) -> bool:
-    type_ = weight.type
-    if weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
-        return False
-    return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16
 
 
 def _in_rows(tensor: Stored) -> Stored:

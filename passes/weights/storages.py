@@ -123,3 +123,11 @@ def _byte_range(weight: Value) -> tuple[str, int, int] | None:
     if isinstance(data, FileRegion):
         return f"{data.path}:{data.storage}", data.offset, data.offset + data.length
     return (f"blob:{data.storage}", 0, len(data.data)) if isinstance(data, Blob) and data.storage else None
+
+
+def is_matrix(weight: Value) -> bool:
+    """Parameters of at least two axes that hold floats: what is pruned."""
+    type_ = weight.type
+    if weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
+        return False
+    return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16

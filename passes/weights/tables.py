@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from irscope.ir.dims import Dim, SymDim, int_or_zero
+from irscope.ir.dims import Dim, SymDim, int_or_zero, round_up
 from irscope.ir.graph import Value
 from irscope.ir.types import TensorType, Type
 from irscope.passes.sizes import at_least, share_of, within
@@ -201,7 +201,7 @@ def alignment_table(weights: Iterable[Value]) -> Table:
             size = int_or_zero(weight.type.nbytes)
             # Elements behind the matrix, such as those of a kernel, and their bits follow from the size as it is.
             inner = size * 8 // bits // (rows_ * columns)
-            padded = (_up(rows_, multiple) * _up(columns, multiple) * inner * bits + 7) // 8
+            padded = (round_up(rows_, multiple) * round_up(columns, multiple) * inner * bits + 7) // 8
             aligned += rows_ % multiple == 0 and columns % multiple == 0
             waste += padded - size
             held += size
@@ -209,10 +209,6 @@ def alignment_table(weights: Iterable[Value]) -> Table:
         rows.append((multiple, *counts, at_least(waste, not open_ended), waste / held if held and not open_ended else None))
     columns_ = ["multiple_of:count", "aligned:count", "not_aligned:count", "padding_bytes:bytes", "padding:ratio"]
     return Table.of(rows, columns_, "alignment")
-
-
-def _up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
 
 
 def _matrix(type_: Type) -> tuple[int, int] | None:

@@ -42,10 +42,6 @@ def parts(blocks: int, processors: int, columns: int) -> int:
     return next((number for number, use in candidates if use >= _GOOD * best), 1)
 
 
-def round_up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
-
-
 def _single(value: float) -> float:
     """A number in the single precision in which the original computes."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from irscope.ir.dims import product
+from irscope.ir.dims import product, round_up
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.scratch.flash import round_up
 from irscope.ops.scratch.recorder import (
     Scratch,
     count,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from irscope.ir.dims import Dim, product
+from irscope.ir.dims import Dim, product, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.scratch.flash import round_up, splits
+from irscope.ops.scratch.flash import splits
 from irscope.ops.scratch.gemm import matmul
 from irscope.ops.scratch.recorder import (
     Scratch,

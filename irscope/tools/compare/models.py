@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 from irscope.ir.bind import substitute_symbols
 from irscope.ir.dim_poly import Interval
-from irscope.ir.dims import Dim, SymDim, ratio
+from irscope.ir.dims import Dim, SymDim, ratio, total_of
 from irscope.ir.graph import Attr, Node, Role, Value, paused_gc
 from irscope.ir.program import Program
 from irscope.ir.spelling import attr_text
@@ -579,13 +579,7 @@ def _behind(found: Matching, number: int) -> int:
 
 
 def _sum(read: Callable[[Node], Dim | None], side: Side, numbers: Iterable[int]) -> Dim | None:
-    total: Dim = 0
-    for number in numbers:
-        part = read(side.nodes[number])
-        if part is None:
-            return None
-        total = total + part
-    return total
+    return total_of(read(side.nodes[number]) for number in numbers)
 
 
 def _alive(side: Side, numbers: Sequence[int]) -> Dim | None:
@@ -597,13 +591,8 @@ def _alive(side: Side, numbers: Sequence[int]) -> Dim | None:
 
 
 def _weight_bytes(side: Side, numbers: Iterable[int]) -> Dim | None:
-    total: Dim = 0
-    for weight in dict.fromkeys(weight for number in numbers for weight in weights_of(side.nodes[number])):
-        size = weight.type.nbytes
-        if size is None:
-            return None
-        total = total + size
-    return total
+    weights = dict.fromkeys(weight for number in numbers for weight in weights_of(side.nodes[number]))
+    return total_of(weight.type.nbytes for weight in weights)
 
 
 def _sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]:
