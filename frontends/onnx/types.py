@@ -17,6 +17,7 @@ from irscope.errors import UsageError
 from irscope.frontends.onnx.reader import BAD_DIM, BAD_TENSOR, refuse, short
 from irscope.ir.dims import Dim, SymDim, parse_dim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.graph import Names
 from irscope.ir.places import Scalar
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, sequence, tensor
 from irscope.weights.elements import pattern_values
@@ -241,6 +242,7 @@ class Symbols:
         self._by_text: dict[str, Dim | None] = {}
         self._moved: dict[str, str] = {}
         self._sink = sink
+        self._names = Names("_", 2)
         self._nameless = 0
 
     def of_input(self, text: str) -> Dim | None:
@@ -269,7 +271,7 @@ class Symbols:
         self._nameless += 1
         if self._nameless > _MOST_NAMELESS:
             return None
-        return self._symbol(self._free(_identifier(prefix)[:100])) if prefix else unknown(f"file.{self._nameless}")
+        return self._symbol(self._names.unique(_identifier(prefix)[:100], self.named)) if prefix else unknown(f"file.{self._nameless}")
 
     def adopt(self, type_: Type) -> None:
         """Make the symbols of a type that a user gave symbols of the program."""
@@ -286,7 +288,7 @@ class Symbols:
         """The symbol of a name as the file has it, which may be taken by another one's replacement."""
         if name in self.spelling:
             if name not in self._moved:
-                self._moved[name] = self._free(name)
+                self._moved[name] = self._names.unique(name, self.named)
                 self.spelling[self._moved[name]] = name
             name = self._moved[name]
         return self._symbol(name)
@@ -307,17 +309,10 @@ class Symbols:
             except UsageError:
                 for name in [name for name in self.named if name not in before]:
                     del self.named[name]
-        name = self._free(_identifier(text)[:100])
+        name = self._names.unique(_identifier(text)[:100], self.named)
         self.spelling[name] = text
         self._sink.note(BAD_DIM, f"the size '{short(text)}' is neither a name nor a formula; it is called {name} here", about=text)
         return self._symbol(name)
-
-    def _free(self, name: str) -> str:
-        number, made = 1, name
-        while made in self.named:
-            number += 1
-            made = f"{name}_{number}"
-        return made
 
 
 def _identifier(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
 import re
@@ -14,12 +13,13 @@ from typing import TypeAlias
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
-from irscope.ops.schema import split_arguments
+from irscope.ops.schema import read_declaration, read_default, split_arguments
 
 Argument: TypeAlias = object
 """A Value, a number (a Dim where it is an integer), a string, a DType, None, or a tuple of these."""
 
 _MISSING = object()
+_NOTE, _LENGTH = re.compile(r"\(.*?\)"), re.compile(r"\[\d+\]")
 
 _REGIONS = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
 _OTHER_PACKAGES: dict[str, list[str]] = {
@@ -96,26 +96,17 @@ class Signature:
         return bound if len(positional) <= allowed and used == len(named) else None
 
 
-_PARAM = re.compile(
-    r"^(?P<kind>[A-Za-z]+)(?:\((?P<alias>[^)]*)\))?(?P<rest>(?:\[\d*\]|\?|\([^)]*\))*)\s+(?P<name>\w+)(?:=(?P<default>.*))?$", re.S
-)
-
-
 def _default(text: str | None) -> object:
     if text is None:
         return _MISSING
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    return tuple(value) if isinstance(value, list) else value
+        return read_default(text)
+    except ValueError:
+        return text  # the name of a constant, such as contiguous_format
 
 
-def _plain_kind(base: str, rest: str) -> str:
-    return ("int" if base == "SymInt" else base) + re.sub(r"\(.*?\)", "", re.sub(r"\[\d+\]", "[]", rest))
-
-
-def _parse(name: str, text: str) -> Signature:
+def parse_signature(name: str, text: str) -> Signature:
+    """A signature from "overload(Tensor self, ...) -> Tensor"."""
     overload, _, tail = text.partition("(")
     end = _closing(tail)
     params: list[Param] = []
@@ -124,19 +115,13 @@ def _parse(name: str, text: str) -> Signature:
         if part == "*":
             keyword_only = True
             continue
-        match = _PARAM.match(part)
-        if match is None:
-            continue
-        kind = _plain_kind(match["kind"], match["rest"])
-        params.append(Param(match["name"], kind, _default(match["default"]), keyword_only, "!" in (match["alias"] or "")))
+        found = read_declaration(part)
+        if found is not None and found.name:
+            kind = ("int" if found.kind == "SymInt" else found.kind) + _NOTE.sub("", _LENGTH.sub("[]", found.form))
+            params.append(Param(found.name, kind, _default(found.default), keyword_only, "!" in found.alias))
     results = tail[end + 1 :].partition("->")[2].strip()
     inner = results[1:-1] if results.startswith("(") and results.endswith(")") else results
     return Signature(name, overload, tuple(params), tuple(_result_kind(part) for part in split_arguments(inner)))
-
-
-def parse_signature(name: str, text: str) -> Signature:
-    """A signature from "overload(Tensor self, ...) -> Tensor"."""
-    return _parse(name, text)
 
 
 def _closing(text: str) -> int:
@@ -150,8 +135,8 @@ def _closing(text: str) -> int:
 
 
 def _result_kind(part: str) -> str:
-    words = re.sub(r"\(.*?\)", "", part).split()
-    return words[0] if words else "any"
+    found = read_declaration(part)
+    return found.kind + _NOTE.sub("", found.form) if found is not None else "any"
 
 
 @functools.cache
@@ -164,7 +149,7 @@ def _texts() -> dict[str, list[str]]:
 @functools.cache
 def overloads(name: str) -> tuple[Signature, ...]:
     """Every known overload of an operator, in the order in which PyTorch tries them."""
-    return tuple(_parse(name, text) for text in _texts().get(name, ()))
+    return tuple(parse_signature(name, text) for text in _texts().get(name, ()))
 
 
 def find(name: str, overload: str) -> Signature | None:

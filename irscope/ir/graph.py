@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -780,18 +780,20 @@ def paused_gc() -> Iterator[None]:
 class Names:
     """Hands out names, with a number behind those that are taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, joint: str = ".", first: int = 1) -> None:
+        self._joint, self._first = joint, first
         self._next: dict[str, int] = {}
 
-    def unique(self, name: str) -> str:
-        """The name itself where it is free, else with a number."""
+    def unique(self, name: str, taken: Container[str] = ()) -> str:
+        """The name itself where it is free, else with a number; `taken` are names that were not handed out here."""
         if name not in self._next:
-            self._next[name] = 1
-            return name
+            self._next[name] = self._first
+            if name not in taken:
+                return name
         while True:
             number = self._next[name]
             self._next[name] = number + 1
-            candidate = f"{name}.{number}"
-            if candidate not in self._next:
-                self._next[candidate] = 1
+            candidate = f"{name}{self._joint}{number}"
+            if candidate not in self._next and candidate not in taken:
+                self._next[candidate] = self._first
                 return candidate

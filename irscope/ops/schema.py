@@ -56,7 +56,12 @@ class Schema:
 
 
 _HEAD = re.compile(r"^([a-z_][\w.]*)\((.*)\) -> (.+)$", re.S)
-_PARAM = re.compile(r"^([A-Za-z]\w*)(?:\(([a-z])([!?]?)\))?(\[\])?(\?)?(?:\s+([A-Za-z_]\w*))?(?:\s*=\s*(.+))?$")
+_PARAM = re.compile(
+    r"(?P<kind>[A-Za-z]\w*)(?:\((?P<alias>[^)]*)\))?(?P<form>(?:\[\d*\]|\?|\([^)]*\))*)"
+    r"(?:\s+(?P<name>[A-Za-z_]\w*))?(?:\s*=\s*(?P<default>.*))?",
+    re.S,
+)
+_ALIAS = re.compile(r"([a-z])([!?]?)")
 _OPERAND_KINDS = frozenset({"Tensor", "Dims", "Dim"})
 _ATTR_KINDS = frozenset({"int", "int[]", "float", "float[]", "bool", "str", "str[]", "dtype", "Dim", "Dims", "Type", "any"})
 
@@ -100,29 +105,55 @@ def _parse_results(text: str, schema: str) -> tuple[Param, ...]:
 
 
 def _parse_param(part: str, schema: str) -> Param:
-    match = _PARAM.match(part)
-    if match is None:
+    found = read_declaration(part)
+    alias = _ALIAS.fullmatch(found.alias or "a") if found is not None else None
+    if found is None or alias is None or found.form not in ("", "[]", "?", "[]?"):
         raise SchemaError(f"cannot read {part!r} in {schema!r}")
-    kind, alias, mark, brackets, question, name, default = match.groups()
-    is_list = bool(brackets)
-    variadic = is_list and kind == "Tensor"
+    is_list, optional = found.form.startswith("[]"), found.form.endswith("?")
+    variadic = is_list and found.kind == "Tensor"
+    try:
+        default = read_default(found.default) if found.default is not None else None
+    except ValueError as error:
+        raise SchemaError(f"the default in {part!r} is no literal") from error
     return Param(
-        name=name or "",
-        kind=f"{kind}[]" if is_list and not variadic else kind,
-        optional=bool(question),
+        name=found.name,
+        kind=f"{found.kind}[]" if is_list and not variadic else found.kind,
+        optional=optional,
         variadic=variadic,
-        default=_literal(default, part) if default is not None else None,
-        required=default is None and not question,
-        alias=alias or "",
-        mark=AliasMark(mark or ""),
+        default=default,
+        required=found.default is None and not optional,
+        alias=alias[1] if found.alias else "",
+        mark=AliasMark(alias[2] if found.alias else ""),
     )
 
 
-def _literal(text: str, part: str) -> object:
+# -- what signatures of ATen share with these ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One argument or result as it is written: `Tensor(a!)[]? name=default`."""
+
+    kind: str
+    alias: str
+    form: str
+    """Brackets and question marks behind the kind."""
+    name: str
+    default: str | None
+
+
+def read_declaration(part: str) -> Declaration | None:
+    """An argument or result of a signature; None for what has not that form."""
+    match = _PARAM.fullmatch(part)
+    return None if match is None else Declaration(match["kind"], match["alias"] or "", match["form"], match["name"] or "", match["default"])
+
+
+def read_default(text: str) -> object:
+    """The value of a default, lists as tuples; ValueError where it is no literal."""
     try:
         value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError) as error:
-        raise SchemaError(f"the default in {part!r} is no literal") from error
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is no literal") from error
     return tuple(value) if isinstance(value, list) else value
 
 
