@@ -173,12 +173,30 @@ def _rnn_backward(
     return x.new_empty(x.shape), hx.new_empty(hx.shape), cell, [one.new_empty(one.shape) for one in weight]
 
 
+_GRU_PARTS = 5
+"""Parts of the workspace of a GRU's step that are as wide as its state (GRU_WORKSPACE_MULTIPLIER in ATen's RNN.cu)."""
+
+
+def _gru_cell(
+    input_gates: torch.Tensor, hidden_gates: torch.Tensor, hx: torch.Tensor, *biases: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return hx.new_empty(hx.shape), hx.new_empty((hx.shape[0], _GRU_PARTS * hx.shape[1]))
+
+
+def _gru_cell_backward(gradient: torch.Tensor, workspace: torch.Tensor, has_bias: bool) -> tuple[torch.Tensor | None, ...]:
+    rows, gates = workspace.shape[0], 3 * (workspace.shape[1] // _GRU_PARTS)
+    biases = [workspace.new_empty((gates,)) if has_bias else None for _ in range(2)]
+    return workspace.new_empty((rows, gates)), workspace.new_empty((rows, gates)), gradient.new_empty(gradient.shape), *biases
+
+
 _FUNCTIONS = {
     "cudnn_grid_sampler": _grid_sampler,
     "cudnn_grid_sampler_backward": _grid_sampler_backward,
     "cudnn_affine_grid_generator": _affine_grid,
     "cudnn_affine_grid_generator_backward": _affine_grid_backward,
     "_cudnn_rnn_backward": _rnn_backward,
+    "_thnn_fused_gru_cell": _gru_cell,
+    "_thnn_fused_gru_cell_backward": _gru_cell_backward,
 }
 
 

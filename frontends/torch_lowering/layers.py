@@ -355,6 +355,8 @@ TRAINING: dict[str, str] = {
     "embedding_dense_backward": "grad.embedding grad_output indices ; rows=num_weights padding=padding_idx scaled=scale_grad_by_freq",
     "_thnn_fused_lstm_cell": "rnn.lstm_gates input_gates hidden_gates cx input_bias hidden_bias",
     "_thnn_fused_lstm_cell_backward_impl": "grad.lstm_cell grad_hy grad_cy cx cy workspace ; has_bias",
+    "_thnn_fused_gru_cell": "rnn.gru_gates input_gates hidden_gates hx input_bias hidden_bias",
+    "_thnn_fused_gru_cell_backward": "grad.gru_cell grad_hy workspace ; has_bias",
     "_scaled_dot_product_efficient_attention_backward": (
         "grad.sdpa grad_out_ query key value attn_bias out logsumexp ; is_causal dropout_p"
     ),

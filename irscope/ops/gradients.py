@@ -14,6 +14,8 @@ from irscope.ops.scratch.gradients import (
     conv_gradient_rule,
     embedding_gradient_rule,
     group_norm_gradient_rule,
+    gru_cell_gradient_rule,
+    gru_gates_rule,
     layer_norm_gradient_rule,
     lstm_cell_gradient_rule,
     lstm_gates_rule,
@@ -153,6 +155,10 @@ def _cost_norm(call: OpCall) -> Cost:
 
 
 # -- recurrent cells, embeddings -----------------------------------------------------------------------------------------
+
+
+_GRU_STEP = 13
+"""Additions and products for an element of the state: 3 for each of the two gates, 4 for the candidate, 3 for the mean of both states."""
 
 
 def _cost_cell(call: OpCall) -> Cost:
@@ -373,6 +379,24 @@ OPS = (
         cost=_cost_cell,
         temporaries=lstm_cell_gradient_rule,
         summary="Gradients of one step of an LSTM.",
+    ),
+    op(
+        "rnn.gru_gates(Tensor input_gates, Tensor hidden_gates, Tensor h, Tensor? input_bias, Tensor? hidden_bias) -> "
+        "(Tensor h, Tensor workspace)",
+        Family.RECURRENT,
+        infer=_results,
+        cost=lambda call: Cost(elementwise=numel(call.types[2]) * _GRU_STEP, transcendental=numel(call.types[0])),
+        temporaries=gru_gates_rule,
+        summary="What follows the matrix products in one step of a GRU; the workspace is kept for the backward.",
+    ),
+    op(
+        "grad.gru_cell(Tensor dh, Tensor workspace, *, bool has_bias=False) -> "
+        "(Tensor dinput_gates, Tensor dhidden_gates, Tensor dh, Tensor? dinput_bias, Tensor? dhidden_bias)",
+        Family.RECURRENT,
+        infer=_results,
+        cost=_cost_cell,
+        temporaries=gru_cell_gradient_rule,
+        summary="Gradients of one step of a GRU.",
     ),
     op(
         "train.many(Tensor[] tensors, *, str function, int lists=1) -> Tensor[]",

@@ -348,6 +348,25 @@ def lstm_gates_rule(scratch: Scratch) -> None:
 
 
 @rule
+def gru_gates_rule(scratch: Scratch) -> None:
+    """The workspace comes first."""
+    for index in (1, 0):
+        scratch.result(index)
+
+
+@rule
+def gru_cell_gradient_rule(scratch: Scratch) -> None:
+    """Each bias's gradient is a sum over the batch."""
+    for index in range(3):
+        scratch.result(index)
+    for gates, bias in ((0, 3), (1, 4)):
+        type_ = _wanted(scratch, gates)
+        if type_ is not None and _wanted(scratch, bias) is not None:
+            scratch.result(bias)
+            reduce_in(scratch, type_, {0}, accumulator(type_.dtype))
+
+
+@rule
 def many_rule(scratch: Scratch) -> None:
     """One kernel over many tensors needs nothing but its results; norms come as sums of pieces of each tensor first."""
     for index in range(len(scratch.call.results)):

@@ -76,3 +76,11 @@ def test_without_the_device_the_model_is_captured_on_the_cpu(monkeypatch: pytest
         memory = irscope.run(found, "cuda-memory", device="h200")["cuda-memory"].value
         assert [node.op for node in found.graph] == ["nn.sdpa"]
         assert "logsumexp" in memory.tape.labels
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_recurrent_layers_are_trained_without_a_card(kind: type[nn.RNNBase]) -> None:
+    model = irscope.capture_training(kind(8, 16, batch_first=True), torch.randn(4, 5, 8), loss="mean")
+    for report in model.run("training,flops").reports:
+        assert report.coverage is not None
+        assert report.coverage.known == report.coverage.total
