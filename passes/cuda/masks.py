@@ -12,9 +12,10 @@ import numpy as np
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Loc, Scope
 from irscope.ops.registry import attention_of, find_op, plays
-from irscope.ops.spec import Known, OpCall, OpRole
+from irscope.ops.spec import Family, Known, OpCall, OpRole
 from irscope.passes.cuda.changes import Changes
 from irscope.passes.inference.engine import Inferred
+from irscope.passes.patterns.walk import family
 
 _MAKES_MASK = re.compile(r"create_\w*mask\w*\(").search
 _LIBRARY = "/transformers/"
@@ -31,7 +32,7 @@ def leave_out_masks(graph: Graph, types: Inferred, changes: Changes) -> None:
         if statement is not None:
             statements.setdefault((node.scope, statement), []).append(node)
     for nodes in statements.values():
-        masks = [node.outputs[0] for node in nodes if node.op.startswith("compare.") and len(node.outputs) == 1]
+        masks = [node.outputs[0] for node in nodes if family(node) is Family.COMPARISON and len(node.outputs) == 1]
         if any([_leave_out(mask, types, changes) for mask in masks]):
             changes.may_go.update(nodes)
 

@@ -17,6 +17,7 @@ from irscope.ops.spec import Family, OpRole
 from irscope.passes.alias import written_operand
 from irscope.passes.lifetimes.calls import Call, Run, calls_of, common_call
 from irscope.passes.lifetimes.holds import Facts, Hold
+from irscope.passes.patterns.walk import family
 
 _MOST_LINES = 3
 """Lines from a statement to the body of a loop that follows it."""
@@ -301,7 +302,7 @@ class TracedLocals:
         if any(other is not variable and _kind(other.value) == kind for other in self._read_by.get(made, ())):
             return True
         # Inputs of the model do not count: the first operand is the data of an operator, the others may be weights.
-        working = (node for node in self._facts.steps[made.first : made.last + 1] if not node.op.startswith("view."))
+        working = (node for node in self._facts.steps[made.first : made.last + 1] if family(node) is not Family.VIEW)
         firsts = (node.inputs[0] for node in working if node.inputs)
         return any(first is not None and first.role is Role.INPUT and _kind(first) == kind for first in firsts)
 
