@@ -6,16 +6,20 @@ import contextlib
 import importlib
 import importlib.util
 import io
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 
-import onnx
-
 from irscope.errors import IrscopeError, UsageError
+from irscope.ir.bind import bind_option, typed
+from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node
 from irscope.ops.cost import Cost
-from irscope.passes.cost.count import Costs
+from irscope.passes.cost.count import Costs, NodeCosts
+from irscope.passes.cost.tables import cell
+from irscope.report.report import Coverage, Document, Report
+from irscope.report.table import Table
+from irscope.report.units import Kind
 from irscope.session import Model
 
 
@@ -239,6 +243,7 @@ def _leaves(costs: Costs) -> Iterator[tuple[Node, Cost]]:
 def count_onnx_tool(model: Model) -> Counted:
     """Its numbers for each node, which it calls multiply-adds."""
     import numpy as np
+    import onnx  # only this counter needs it
 
     onnx_tool = importlib.import_module("onnx_tool")
     inputs = {}
@@ -261,3 +266,115 @@ def count_onnx_tool(model: Model) -> Counted:
 
 
 _NAMES = {"f16": "FLOAT16", "f32": "FLOAT", "f64": "DOUBLE", "i64": "INT64", "i32": "INT32", "i8": "INT8", "u8": "UINT8", "bool": "BOOL"}
+
+
+# ----------------------------------------------------------------------------------------------------
+# What counters say of a model, as a report.
+
+_NOTES = (
+    "all numbers are FLOPs, a multiply-add as 2; what a counter prints in multiply-adds is doubled for matrix products and convolutions",
+    "nothing in a file is executed: counters of PyTorch are given the ATen calls that the model is made of, one by one, without its data",
+    "difference in percent: of what the counter counted",
+)
+
+
+@dataclass
+class CountedModel:
+    """What counters said of one model."""
+
+    model: Model
+    costs: Costs
+    rows: list[tuple[object, ...]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    is_complete: bool = True
+    """Whether every counter counted it, and nothing is left unexplained."""
+
+    @property
+    def report(self) -> Report:
+        """The same as a report."""
+        costs = self.costs
+        report = Report(
+            "compare-flops",
+            summary={f"{key}_flops": cell(costs.tally.value(measure), costs.tally.limits(measure)) for key, measure in _SUMMED.items()},
+            tables=tuple(self.tables),
+            coverage=Coverage(costs.counted - costs.missing, costs.counted, tuple(sorted(costs.unknown))),
+            notes=(*_NOTES, *self.problems),
+        )
+        return self.model.marked(report)
+
+
+def counters_document(counted: Sequence[CountedModel]) -> Document:
+    """What counters said, in one table, and what explains their differences, operator by operator."""
+    reports = [one.report for one in counted]
+    if len(counted) == 1:
+        ((one,), (whole,)) = counted, reports
+        totals = Table.of(one.rows, columns=_TOTALS, title="counters")
+        return Document(model=one.model.info(), reports=(replace(whole, tables=(totals, *whole.tables)),))
+    rows = [(one.model.program.path, *row) for one in counted for row in one.rows]
+    totals = Table.of(rows, columns=("model:text", *_TOTALS), title="counters")
+    first = Report("compare-flops", summary={"models": len(counted)}, units={"models": Kind.COUNT}, tables=(totals,), notes=_NOTES)
+    own = [replace(report, options=one.model.program.path, notes=tuple(one.problems)) for one, report in zip(counted, reports, strict=True)]
+    return Document(reports=(first, *own))
+
+
+def count_with(model: Model, names: str = "") -> CountedModel:
+    """What each counter says of a model: those of these names, or those that are installed and can read it."""
+    peers = find_peers(names)
+    if not names:
+        peers = [peer for peer in peers if model.program.format in peer.formats]
+    if not peers:
+        hint = f"there are {', '.join(PEERS)}"
+        raise UsageError(f"none of the counters that are installed reads {model.program.format} files", code="IRS404", hint=hint)
+    costs = model.manager.get(NodeCosts())
+    ours = costs.total.flops
+    if isinstance(ours, SymDim):
+        raise UsageError(f"the sizes of the model are open: {ours} FLOPs", hint=f"{typed(bind_option(ours.symbols()))} gives them")
+    asked, labels = CountedModel(model, costs), labels_of(model.graph)
+    for peer in peers:
+        version = peer.version or ""
+        try:
+            counted = peer.count(model)
+        except IrscopeError as error:
+            if names and not isinstance(error, CannotCount):
+                raise
+            asked.problems.append(f"{peer.name}: {error}")
+            asked.rows.append((peer.name, version, None, "", None, ours, None, None, None, ""))
+            asked.is_complete = False
+            continue
+        found = reconcile(costs, counted, peer.name, labels)
+        difference = found.total - found.theirs
+        share = difference / found.theirs if found.theirs else None
+        failed = f"{len(counted.failed)} calls failed or were not made" if counted.failed else ""
+        numbers = (_whole(found.theirs), found.total, _whole(difference), share, _whole(found.rest))
+        asked.rows.append((peer.name, version, _whole(counted.printed), counted.unit, *numbers, failed))
+        asked.tables.append(_explained(peer, found))
+        asked.problems += [f"{peer.name} at {node}: {why}" for node, why in list(counted.failed.items())[:3]]
+        asked.is_complete = asked.is_complete and found.rest == 0
+    return asked
+
+
+_SUMMED = {"total": "flops", "matmul": "matmul"}
+_TOTALS = (
+    "counter:text",
+    "version:text",
+    "printed:count",
+    "unit:text",
+    "counted:flops",
+    "irscope:flops",
+    "difference:count",
+    "difference_share:ratio",
+    "unexplained:count",
+    "remark:text",
+)
+
+
+def _explained(peer: Peer, found: Reconciled) -> Table:
+    rows = [(row.operator, row.nodes, row.ours, _whole(row.theirs), _whole(row.difference), row.reason) for row in found.rows]
+    rows.append(("(rest)", 0, 0, 0, _whole(found.rest), "what no line above explains"))
+    columns = ["operator:text", "nodes:count", "irscope:count", "counter:count", "difference:count", "reason:text"]
+    return Table.of(rows, columns=columns, title=f"{peer.name}, operator by operator")
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if float(number).is_integer() else number

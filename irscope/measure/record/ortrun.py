@@ -367,10 +367,10 @@ class Profile:
 
 def read_profile(path: Path) -> Profile:
     """Read the file that ending the profiling wrote."""
-    return parse_profile(json.loads(path.read_text(encoding="utf-8")))
+    return parse_ort_profile(json.loads(path.read_text(encoding="utf-8")))
 
 
-def parse_profile(events: Iterable[Mapping[str, Any]]) -> Profile:
+def parse_ort_profile(events: Iterable[Mapping[str, Any]]) -> Profile:
     """Kernels of the main graph by run; those of graphs inside a node run while that node runs."""
     runs: list[tuple[Kernel, ...]] = []
     pending: list[Mapping[str, Any]] = []

@@ -11,7 +11,7 @@ import pytest
 
 from irscope.errors import PassError, UsageError
 from irscope.measure.record import process
-from irscope.measure.record.ortrun import OnnxNode, map_nodes, parse_profile
+from irscope.measure.record.ortrun import OnnxNode, map_nodes, parse_ort_profile
 from irscope.measure.record.request import Options, Request, type_bytes
 from irscope.measure.record.sink import Progress, is_out_of_memory, last_progress, new_progress, problem_of
 from irscope.measure.record.torchrun import match_history
@@ -225,20 +225,20 @@ def test_a_profile_has_runs_of_kernels_without_those_inside_of_others() -> None:
         run,
         kernel_event("inner", 52, 3),
     ]
-    found = parse_profile(events)
+    found = parse_ort_profile(events)
     assert [[kernel.name for kernel in one] for one in found.runs] == [["if", "after"]]
     assert [kernel.name for kernel in found.unfinished] == ["inner"]
     after = found.runs[0][1]
     assert (after.inputs, after.outputs, after.microseconds) == (("i64[]",), ("f32[1,4]",), 5.0)
     assert after.memory is not None and (after.memory.requested, after.memory.held, after.memory.change) == (130, 1024, 10)
     assert not found.has_device_times
-    assert parse_profile([{"cat": "Kernel", "name": "k", "ts": 0, "dur": 1, "args": {}}, run]).has_device_times
+    assert parse_ort_profile([{"cat": "Kernel", "name": "k", "ts": 0, "dur": 1, "args": {}}, run]).has_device_times
 
 
 def test_older_profiles_tell_no_memory() -> None:
     event = kernel_event("k", 0, 1)
     event["args"] = {"op_name": "Relu", "provider": "CPUExecutionProvider"}
-    assert parse_profile([event]).unfinished[0].memory is None
+    assert parse_ort_profile([event]).unfinished[0].memory is None
 
 
 def test_bytes_of_types() -> None:

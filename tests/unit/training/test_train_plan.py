@@ -99,6 +99,29 @@ def test_document_and_files(script: Path, tmp_path: Path, capsys: pytest.Capture
     assert picture.read_text("utf-8").startswith("<svg xmlns=")
 
 
+def test_scripts_search_over_batches() -> None:
+    import torch
+    from torch import nn
+
+    from irscope.tools.train import sweep_batches
+    from irscope.trainingcapture import capture_training
+
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(6)], nn.Linear(64, 10))
+    captured: list[int] = []
+
+    def capture(batch: int) -> Any:
+        captured.append(batch)
+        return capture_training(net, torch.zeros(batch, 64))
+
+    found = sweep_batches(capture, [8, 4], memory=48 << 20, seconds=0.3)
+    (plans, peaks), summary = found.report.tables, found.report.summary
+    assert list(found.models) == [4, 8] and peaks.cells("batch") == [4, 8] and found.model is found.models[4]
+    assert len(captured) == len(set(captured))
+    most, recomputing = (summary[key].value for key in ("largest_batch", "largest_batch_recomputing"))  # type: ignore[attr-defined]
+    assert 8 < most < recomputing and recomputing in plans.cells("batch")
+    assert found.report.headline == (f"batch {most:,} is the largest that fits 48.00 MiB, {recomputing:,} with recomputing",)
+
+
 def test_largest_batch_with_and_without_recomputing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     memory = 48 << 20
     arguments = ["train-plan", f"{script}:blocks", "--memory", str(memory), "--bind", "batch=4096", "--seconds", "0.3", "--format", "json"]
