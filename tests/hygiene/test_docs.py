@@ -18,7 +18,7 @@ from irscope.errors import ExitCode
 from tests.tools.pages import GENERATED
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 _CONSOLE = re.compile(r"```console\n(.*?)```", re.S)
 _PYTHON = re.compile(r"```python\n(.*?)```", re.S)
 
@@ -86,6 +86,17 @@ def test_the_exit_codes_are_documented() -> None:
 def test_the_commands_are_documented() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `irscope ([\w-]+)", page, re.M)) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    """Links to files, and the scripts of the tests."""
+    text = page.read_text(encoding="utf-8")
+    links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith(("http", "#"))}
+    assert not [link for link in links if not (page.parent / link).exists()]
+    scripts = [name.replace(".", "/") for name in re.findall(r"(?:-m )(tests\.tools[.\w]*\w)", text) if not name.endswith("NAME")]
+    scripts += [name for name in re.findall(r"\b(tests/[\w/]+\.py)\b", text) if "NAME" not in name]
+    assert not [name for name in scripts if not (ROOT / name).exists() and not (ROOT / f"{name}.py").exists()]
 
 
 @pytest.mark.parametrize("page", GENERATED)
