@@ -168,11 +168,7 @@ def test_no_time_gives_a_valid_order(seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("before", "words"),
-    [
-        ([(), (2,), (1,), (2,)], "operators 1, 2 form a cycle"),
-        ([(0,)], "operators 0 form a cycle"),
-        ([(1,), ()], "numbered"),
-    ],
+    [([(), (2,), (1,), (2,)], "operators 1, 2 form a cycle"), ([(0,)], "operators 0 form a cycle"), ([(1,), ()], "numbered")],
 )
 def test_what_has_no_order_is_refused(before: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(UsageError, match=words) as refused:

@@ -586,8 +586,7 @@ def test_binding_numbers_and_formulas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "limits"),
-    [(0, "from 1 to 64"), (65, "from 1 to 64"), (-batch, "from 1 to 64"), (batch + 64, "from 1 to 64")],
+    ("value", "limits"), [(0, "from 1 to 64"), (65, "from 1 to 64"), (-batch, "from 1 to 64"), (batch + 64, "from 1 to 64")]
 )
 def test_binding_respects_the_limits(value: Dim, limits: str) -> None:
     with pytest.raises(UsageError) as caught:

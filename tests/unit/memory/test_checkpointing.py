@@ -53,10 +53,7 @@ def test_once_and_anew_for_each_use_differ() -> None:
 
 def _random_step(repeat: Repeat, replay: bool) -> Simulator:
     storages = [StepStorage("x", 10, True, True), StepStorage("dropped out", 50), StepStorage("g", 5, False, True)]
-    operators = [
-        StepOperator("dropout", (0,), (1,), 1.0, repeat=repeat),
-        StepOperator("backward", (1,), (2,), 1.0, Phase.BACKWARD),
-    ]
+    operators = [StepOperator("dropout", (0,), (1,), 1.0, repeat=repeat), StepOperator("backward", (1,), (2,), 1.0, Phase.BACKWARD)]
     return Simulator(make_problem(operators, storages, replay_random=replay))
 
 

@@ -106,11 +106,7 @@ CASES = {
     "fused gemm": Case("FusedGemm", [f(3, 4), f(4, 5), f(5)], "math.gemm", {"activation": "Relu"}, {"activation": "relu"}),
     "fused conv": Case("FusedConv", [f(1, 3, 8, 8), f(4, 3, 3, 3), f(4)], "nn.fused_conv", {"activation": "Relu"}, {"activation": "relu"}),
     "few bits": Case(
-        "MatMulNBits",
-        [f(2, 5, 32), u8(6, 2, 8), f(12)],
-        "quant.matmul_nbits",
-        {"K": 32, "N": 6, **FEW_BITS},
-        {"k": 32, "n": 6, **FEW_BITS},
+        "MatMulNBits", [f(2, 5, 32), u8(6, 2, 8), f(12)], "quant.matmul_nbits", {"K": 32, "N": 6, **FEW_BITS}, {"k": 32, "n": 6, **FEW_BITS}
     ),
     "integers to float": Case("MatMulIntegerToFloat", [u8(4, 8), u8(8, 3), S, S, Z, Z, f(3)], "quant.matmul_integer_to_float"),
     "dynamic matmul": Case("DynamicQuantizeMatMul", [f(2, 4, 8), u8(8, 3), S, Z], "quant.dynamic_quantize_matmul"),

@@ -33,12 +33,7 @@ CASES: dict[str, Case] = {
     "dot": ("math.matmul", (f32(64), f32(64)), {}, 64),
     "outer": ("math.outer", (f32(64), f32(32)), {}, 64 * 32),
     "einsum": ("math.einsum", (f32(2, 3, 8, 64), f32(2, 3, 9, 64)), {"equation": "bhqd,bhkd->bhqk"}, 6 * 8 * 9 * 64),
-    "einsum of three": (
-        "math.einsum",
-        (f32(8, 16), f32(16, 32), f32(32, 64)),
-        {"equation": "ij,jk,kl->il"},
-        8 * 16 * 32 + 8 * 32 * 64,
-    ),
+    "einsum of three": ("math.einsum", (f32(8, 16), f32(16, 32), f32(32, 64)), {"equation": "ij,jk,kl->il"}, 8 * 16 * 32 + 8 * 32 * 64),
     "addmm": ("math.addmm", (f32(32), f32(8, 64), f32(64, 32)), {}, 8 * 64 * 32),
     "baddbmm": ("math.baddbmm", (f32(2, 8, 16), f32(2, 8, 64), f32(2, 64, 16)), {}, 2 * 8 * 64 * 16),
     "bilinear": ("nn.bilinear", (f32(4, 16), f32(4, 16), f32(8, 16, 16), f32(8)), {}, 4 * 8 * 16 * 16 + 4 * 8 * 16),
@@ -90,35 +85,15 @@ CASES: dict[str, Case] = {
     "lstm layer": ("rnn.lstm", (f32(10, 2, 32), f32(1, 256, 32), f32(1, 256, 64)), {}, 2 * 10 * 4 * 64 * (32 + 64)),
     "lstm cell": ("rnn.lstm_cell", (f32(2, 32), f32(2, 64), f32(2, 64), f32(256, 32), f32(256, 64)), {}, 2 * 4 * 64 * (32 + 64)),
     "lstm of two layers": ("rnn.lstm_stack", (f32(128, 1, 512),), {"hidden_size": 512, "num_layers": 2}, 2 * 128 * 4 * 512 * 1024),
-    "grouped_mm": (
-        "math.grouped_matmul",
-        (tensor(BF16, (32, 64)), tensor(BF16, (4, 64, 32)), tensor(DType.I32, (4,))),
-        {},
-        32 * 64 * 32,
-    ),
+    "grouped_mm": ("math.grouped_matmul", (tensor(BF16, (32, 64)), tensor(BF16, (4, 64, 32)), tensor(DType.I32, (4,))), {}, 32 * 64 * 32),
     "8-bit integers": ("math.matmul_integer", (tensor(I8, (32, 64)), tensor(I8, (64, 32))), {}, 32 * 64 * 32),
     "dynamically quantized": ("quant.dynamic_quantize_matmul", (f32(8, 64), tensor(I8, (64, 32)), f32()), {}, 8 * 64 * 32),
-    "few bits": (
-        "quant.matmul_nbits",
-        (f32(2, 7, 128), tensor(DType.U8, (48, 4, 16)), f32(48, 4)),
-        {"k": 128, "n": 48},
-        2 * 7 * 128 * 48,
-    ),
+    "few bits": ("quant.matmul_nbits", (f32(2, 7, 128), tensor(DType.U8, (48, 4, 16)), f32(48, 4)), {"k": 128, "n": 48}, 2 * 7 * 128 * 48),
     "cdist by matrix product": ("linalg.cdist", (f32(32, 16), f32(40, 16)), {"compute_mode": "use_mm_for_euclid_dist"}, 32 * 40 * 18),
     "rfft": ("fft.transform", (f32(1, 1024),), {"axes": (1,), "kind": "r2c"}, int(1.25 * 1024 * 10)),
     "solve": ("linalg.solve", (f32(32, 32), f32(32, 32)), {"vectors": False}, int(32**3 / 3 + 32**3)),
-    "deformable": (
-        "nn.deform_conv",
-        (f32(2, 8, 16, 16), f32(16, 8, 3, 3), f32(2, 18, 14, 14)),
-        {},
-        2 * 16 * 14 * 14 * 8 * 9,
-    ),
-    "experts": (
-        "nn.moe",
-        (f32(10, 32), f32(10, 4), f32(4, 32, 64), None, f32(4, 64, 32)),
-        {"k": 2},
-        10 * 2 * (32 * 64 + 64 * 32),
-    ),
+    "deformable": ("nn.deform_conv", (f32(2, 8, 16, 16), f32(16, 8, 3, 3), f32(2, 18, 14, 14)), {}, 2 * 16 * 14 * 14 * 8 * 9),
+    "experts": ("nn.moe", (f32(10, 32), f32(10, 4), f32(4, 32, 64), None, f32(4, 64, 32)), {"k": 2}, 10 * 2 * (32 * 64 + 64 * 32)),
     "onnx attention with a cache": (
         "nn.attention",
         (f32(2, 3, 4, 8), f32(2, 3, 6, 8), f32(2, 3, 6, 10), None, f32(2, 3, 12, 8), f32(2, 3, 12, 10)),
@@ -129,12 +104,7 @@ CASES: dict[str, Case] = {
     "layer_norm": ("nn.layer_norm", (f32(8, 64), f32(64), f32(64)), {}, 0),
     "avg_pool2d": ("nn.avg_pool", (f32(2, 8, 16, 16),), {"kernel_shape": (2, 2), "strides": (2, 2)}, 0),
     "max_pool2d": ("nn.max_pool", (f32(2, 8, 16, 16),), {"kernel_shape": (2, 2), "strides": (2, 2)}, 0),
-    "bilinear interpolation": (
-        "vision.resize",
-        (f32(2, 8, 16, 16),),
-        {"axes": (2, 3), "scale_factors": (2.0, 2.0), "mode": "bilinear"},
-        0,
-    ),
+    "bilinear interpolation": ("vision.resize", (f32(2, 8, 16, 16),), {"axes": (2, 3), "scale_factors": (2.0, 2.0), "mode": "bilinear"}, 0),
 }
 
 

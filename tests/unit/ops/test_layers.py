@@ -166,11 +166,7 @@ def test_stacks_are_those_of_torch(seed: int) -> None:
 
     chance = random.Random(seed)
     cell = chance.choice(("lstm", "gru", "rnn"))
-    settings = {
-        "num_layers": chance.randint(1, 3),
-        "bidirectional": chance.random() < 0.5,
-        "batch_first": chance.random() < 0.5,
-    }
+    settings = {"num_layers": chance.randint(1, 3), "bidirectional": chance.random() < 0.5, "batch_first": chance.random() < 0.5}
     projected = chance.choice((0, 3)) if cell == "lstm" else 0
     module = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[cell]
     layer = module(4, 5, **settings, **({"proj_size": projected} if cell == "lstm" else {}))

@@ -323,12 +323,7 @@ def rows(report: Report) -> dict[object, tuple[object, object]]:
 
 def test_reads_and_writes_of_every_node() -> None:
     report = moved(LINEAR)
-    assert rows(report) == {
-        "a": (4 * (128 + 512), 4 * 256),
-        "t": (0, 0),
-        "b": (4 * (128 + 512), 4 * 256),
-        "c": (4 * 512, 4 * 256),
-    }
+    assert rows(report) == {"a": (4 * (128 + 512), 4 * 256), "t": (0, 0), "b": (4 * (128 + 512), 4 * 256), "c": (4 * 512, 4 * 256)}
     assert report.summary["moved_bytes"] == 2 * 4 * (640 + 256) + 4 * 768
 
 

@@ -204,11 +204,7 @@ def test_parts_of_a_whole_are_one_panel_with_its_peak() -> None:
 
 def test_lines_share_a_panel_and_a_legend_that_tells_their_peaks() -> None:
     [panel] = panels_of(timeline(stacked=False))
-    assert [curve.name for curve in panel.curves] == [
-        "weights, peak 40.00 MiB",
-        "activation, peak 230.00 MiB",
-        "temporary, peak 5.00 MiB",
-    ]
+    assert [curve.name for curve in panel.curves] == ["weights, peak 40.00 MiB", "activation, peak 230.00 MiB", "temporary, peak 5.00 MiB"]
     assert {curve.style for curve in panel.curves} == {Style.STEPS}
     assert [mark.label for mark in panel.marks] == ["backward"]
 

@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 
 import irscope
-from irscope.devices import (
-    Target,
-    find_device,
-)
+from irscope.devices import Target, find_device
 from irscope.devices.profile import WorkspaceRule
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
@@ -25,10 +22,7 @@ from irscope.ops.spec import Drop, MemoryEvent, OpCall, Result, Take, Workspace,
 from irscope.passes.training.activations import ACTIVATIONS, NODES, Activations, activations_csv, nodes_csv
 from irscope.passes.training.memory import StepMemory, TrainingMemory
 from irscope.passes.training.times import StepTimes
-from irscope.report.values import (
-    Provenance,
-    Quantity,
-)
+from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.training import PHASES, Trace
 from tests.tools.oracle.training import cases, predict

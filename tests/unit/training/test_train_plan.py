@@ -353,11 +353,7 @@ def test_a_forward_alone_is_refused(exported: Any, tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize(
     ("option", "code"),
-    [
-        (["--batches", "4,8"], "IRS625"),
-        (["--memory", "1GiB"], "IRS625"),
-        (["--budget", "90%", "--plan-out", "plan.json"], "IRS394"),
-    ],
+    [(["--batches", "4,8"], "IRS625"), (["--memory", "1GiB"], "IRS625"), (["--budget", "90%", "--plan-out", "plan.json"], "IRS394")],
 )
 def test_what_needs_a_live_module(joint: Path, option: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train-plan", str(joint), "--passes", "training", "--seconds", "1", *option]) == ExitCode.USAGE
