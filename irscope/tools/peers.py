@@ -287,6 +287,8 @@ class CountedModel:
     rows: list[tuple[object, ...]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """What each counter says, in a line."""
     is_complete: bool = True
     """Whether every counter counted it, and nothing is left unexplained."""
 
@@ -296,6 +298,7 @@ class CountedModel:
         costs = self.costs
         report = Report(
             "compare-flops",
+            headline=tuple(self.said),
             summary={f"{key}_flops": cell(costs.tally.value(measure), costs.tally.limits(measure)) for key, measure in _SUMMED.items()},
             tables=tuple(self.tables),
             coverage=Coverage(costs.counted - costs.missing, costs.counted, tuple(sorted(costs.unknown))),
@@ -350,8 +353,19 @@ def count_with(model: Model, names: str = "") -> CountedModel:
         asked.rows.append((peer.name, version, _whole(counted.printed), counted.unit, *numbers, failed))
         asked.tables.append(_explained(peer, found))
         asked.problems += [f"{peer.name} at {node}: {why}" for node, why in list(counted.failed.items())[:3]]
+        asked.said.append(_said(peer, found, share))
         asked.is_complete = asked.is_complete and found.rest == 0
     return asked
+
+
+def _said(peer: Peer, found: Reconciled, share: float | None) -> str:
+    difference = (
+        "the same" if found.total == found.theirs else "more" if share is None else f"{abs(share):.1%} {'more' if share > 0 else 'less'}"
+    )
+    if found.total == found.theirs and not found.rest:
+        return f"irscope counts {difference} as {peer.name}"
+    explained = f"{abs(found.rest):,.0f} of it unexplained" if found.rest else "all of it explained"
+    return f"irscope counts {difference}{' as' if difference == 'the same' else ' than'} {peer.name}, {explained}"
 
 
 _SUMMED = {"total": "flops", "matmul": "matmul"}

@@ -103,8 +103,8 @@ def test_scripts_search_over_batches() -> None:
     import torch
     from torch import nn
 
+    from irscope.tools.capture import capture_training
     from irscope.tools.train import sweep_batches
-    from irscope.trainingcapture import capture_training
 
     net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(6)], nn.Linear(64, 10))
     captured: list[int] = []
