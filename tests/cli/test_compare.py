@@ -11,8 +11,8 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.recording import write_recording
-from tests.unit.comparing.test_runs import recording
-from tests.unit.comparing.texts import MLP, renamed
+from tests.unit.tools.test_compare_runs import recording
+from tests.unit.tools.texts import MLP, renamed
 
 WIDER = MLP.replace("[16,8]", "[32,8]").replace("f32[16]", "f32[32]").replace("[8,16]", "[8,32]").replace("[4,16]", "[4,32]")
 

@@ -17,9 +17,9 @@ from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from irscope.tui.widgets.paint import Prompt
 from tests.tui.driving import HUGE, SMALL, drive, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
-from tests.unit.comparing.test_runs import HIDDEN, events, recording
-from tests.unit.comparing.texts import MLP
-from tests.unit.comparing.texts import model as small_model
+from tests.unit.tools.test_compare_runs import HIDDEN, events, recording
+from tests.unit.tools.texts import MLP
+from tests.unit.tools.texts import model as small_model
 
 GELU = TWO_LAYERS.replace("nn.relu", "nn.gelu")
 

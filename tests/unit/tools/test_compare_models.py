@@ -17,7 +17,7 @@ from irscope.tools.compare import compare_models, model_comparison
 from irscope.tools.compare.matching import How, align, common_axis, match, rising
 from irscope.tools.compare.models import ModelComparison, totals
 from irscope.tools.compare.side import Side
-from tests.unit.comparing.texts import HEAD, MLP, model, renamed
+from tests.unit.tools.texts import HEAD, MLP, model, renamed
 
 # Two models: what is matched by what, and what is told of the rest.
 

@@ -28,7 +28,7 @@ from irscope.tools.compare import compare_recording, run_comparison
 from irscope.tools.compare.matching import How
 from irscope.tools.compare.runs import RunComparison, catalogued, settings_of
 from tests.tools.pages import compare_schema
-from tests.unit.comparing.texts import MLP, model
+from tests.unit.tools.texts import MLP, model
 
 HIDDEN, BACK = 4 * 16 * 4, 4 * 8 * 4
 WEIGHTS = (16 * 8 + 16 + 8 * 16) * 4
