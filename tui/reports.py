@@ -529,7 +529,7 @@ class ReportsScreen(ModelScreen):
             if index is not None:
                 key, about = columns[index].key, f"{table.title}: {columns[index].heading}"
                 column = BrowseColumn(about, lambda source: column_of_table(source.outline, table, key))
-                self.session.columns = [*(one for one in self.session.columns if one.about != about), column]
+                self.session.report_columns = [*(one for one in self.session.report_columns if one.about != about), column]
                 self.session.show_column(column)
                 self.open_node(self.browse.selected)
 

@@ -265,8 +265,8 @@ class Session:
         self.queue = Queue(self.manager.cancelled)
         self.history = History(Place(FIRST_SCREEN, 0))
         self.bookmarks = Bookmarks()
-        self.columns: list[BrowseColumn] = list(COLUMNS)
-        """What can stand at the end of the tree, with columns of reports that were put there."""
+        self.report_columns: list[BrowseColumn] = []
+        """Columns of reports that were put into the tree."""
         self.column = COLUMNS[0]
         """What stands there."""
         self.progress = ""

@@ -80,7 +80,7 @@ def test_more_columns_for_the_tree(number: int, title: str, share: str) -> None:
 
 def test_a_column_of_a_report_can_be_chosen_again() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        app.session.columns.append(BrowseColumn("mine: made up", lambda source: None))
+        app.session.report_columns.append(BrowseColumn("mine: made up", lambda source: None))
         await press(app, pilot, "o")
         assert "mine: made up" in screen_text(app)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from irscope.report.units import Kind
 from irscope.session import open_model
 from irscope.tui.amounts import Binding, Column, sum_up
 from irscope.tui.app import IrscopeApp
-from irscope.tui.browse.columns import COLUMNS, BrowseColumn, ColumnSource, column_of_table, node_rows
+from irscope.tui.browse.columns import COLUMNS, BrowseColumn, ColumnSource, column_choices, column_of_table, node_rows
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.screen import BrowseScreen
 from irscope.tui.text import ASCII, UNICODE
@@ -23,9 +25,8 @@ from tests.tui.test_app import drive, screen_text, settle
 
 def made(shown: Browse, about: str) -> Column:
     """A column that can be chosen."""
-    manager = model(TWO_LAYERS).manager
     record = next(one for one in COLUMNS if one.about == about)
-    column = record.make(ColumnSource(shown.outline, shown.results, lambda: manager))
+    column = record.make(replace(ColumnSource.of(model(TWO_LAYERS)), outline=shown.outline, results=shown.results))
     assert column is not None
     return column
 
@@ -126,13 +127,42 @@ def test_a_column_is_one_record() -> None:
     mine = BrowseColumn("mine: made up", lambda source: sum_up(source.outline, "made up", Kind.COUNT, lambda node: len(node.inputs)))
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        app.session.columns.append(mine)
+        app.session.report_columns.append(mine)
         await pilot.press("o", "7")
         await settle(app, pilot)
         assert "made up" in screen_text(app)
         assert app.browse.export().cells("made_up")[0] == 3 + 1 + 2
 
     drive(model(TWO_LAYERS), steps, size=(120, 40))
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("return source.sum_up('operands', Kind.COUNT, lambda node: len(node.inputs))", ""),
+        ("return 3", "column 'operands' of acme-columns is no Column"),
+        ("raise SystemExit('never')", "columns 'operands' of acme-columns cannot be imported: SystemExit"),
+    ],
+)
+def test_a_column_of_a_package(body: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "acme_columns-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-columns\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[irscope.columns]\noperands = acme_columns:operands\n")
+    function = "" if "raise" in body else "def operands(source):\n    "
+    (tmp_path / "acme_columns.py").write_text(f"from irscope.report import Kind\n{function}{body}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "acme_columns", raising=False)
+    column = column_choices()[-1]
+    assert column.about == "operands, of acme-columns"
+    source = ColumnSource.of(model(TWO_LAYERS))
+    if problem:
+        with pytest.raises(UsageError, match=problem):
+            column.make(source)
+    else:
+        found = column.make(source)
+        assert found is not None
+        assert found.values[0] == 3 + 1 + 2
 
 
 def test_a_column_is_made_anew_for_other_sizes(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_each_package_works_as_it_stands(title: str, tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": str(package), "COLUMNS": "120"}
     [block] = _COMMANDS.findall(text)
     for command, shown in outputs(block):
-        arguments = [sys.executable, "-m", *shlex.split(command)]
+        arguments = [sys.executable, "-m", *shlex.split(command.removeprefix("python -m "))]
         done = subprocess.run(arguments, cwd=here, env=environ, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         if os.environ.get("IRSCOPE_UPDATE_DOCS") and not agree(shown, done.stdout):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -11,11 +13,13 @@ from irscope.errors import UsageError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
 from irscope.passkit.manager import Manager
+from irscope.plugins import Plugin, plugins
 from irscope.report.table import Table
 from irscope.report.units import Kind
 from irscope.report.values import bare
+from irscope.session import Model
 from irscope.tui.amounts import Amount, Column, sum_up
-from irscope.tui.browse.outline import Mask, Outline
+from irscope.tui.browse.outline import Mask, Outline, build_outline
 from irscope.tui.results import Results
 
 
@@ -27,6 +31,15 @@ class ColumnSource:
     results: Results
     manager: Callable[[], Manager]
     """The passes of the model with the sizes that were put in; reads it again where there are any."""
+
+    @classmethod
+    def of(cls, model: Model) -> ColumnSource:
+        """What there is of a model before anything was analysed, for tests of a column."""
+        return cls(build_outline(model.program), Results(model.program.symbols), lambda: model.manager)
+
+    def sum_up(self, title: str, kind: Kind, value_of: Callable[[Node], Amount | None]) -> Column:
+        """A column with a number for each node, None where it is unknown; modules have the sum where numbers of this kind have one."""
+        return sum_up(self.outline, title, kind, value_of)
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ def _live_at_peak(source: ColumnSource) -> Column:
         node = one.at(timeline.peak).value.node
         if node is not None:
             found[node] = found.get(node, 0) + one.size
-    return sum_up(source.outline, "live at peak", Kind.BYTES, lambda node: found.get(node, 0))
+    return source.sum_up("live at peak", Kind.BYTES, lambda node: found.get(node, 0))
 
 
 def _least_times(source: ColumnSource) -> Column:
@@ -63,14 +76,14 @@ def _least_times(source: ColumnSource) -> Column:
 
     times = source.manager().get(Roofline(top=0))
     seconds = {one.node.name: times.seconds_of(one) for one in times.nodes}
-    return sum_up(source.outline, "least time", Kind.SECONDS, lambda node: seconds.get(node.name, 0.0))
+    return source.sum_up("least time", Kind.SECONDS, lambda node: seconds.get(node.name, 0.0))
 
 
 def _unknown_nodes(source: ColumnSource) -> Column:
     """For each row how many of its nodes lack a number; regions count for themselves."""
     outline = source.outline
     lacking = _lacking(source).tolist()
-    return sum_up(outline, "unknown nodes", Kind.COUNT, lambda node: int(lacking[outline.row_of[node]]))
+    return source.sum_up("unknown nodes", Kind.COUNT, lambda node: int(lacking[outline.row_of[node]]))
 
 
 def _coverage(source: ColumnSource) -> Column:
@@ -113,6 +126,24 @@ COLUMNS: tuple[BrowseColumn, ...] = (
     BrowseColumn("share of all FLOPs", _shares),
 )
 """What can be chosen, in the order of the list; Reports adds columns of tables that are about nodes."""
+
+
+def column_choices() -> list[BrowseColumn]:
+    """Those of irscope, then those of installed packages: entry points of the group `irscope.columns`, each a function of a ColumnSource.
+
+    Nothing of a package is imported before its column is chosen.
+    """
+    return [
+        *COLUMNS,
+        *(BrowseColumn(f"{plugin.name}, of {plugin.owner}", partial(_of_package, plugin)) for plugin in plugins("irscope.columns")),
+    ]
+
+
+def _of_package(plugin: Plugin, source: ColumnSource) -> Column:
+    made = cast("Callable[[ColumnSource], Column]", plugin.load())(source)
+    if not isinstance(made, Column):
+        raise UsageError(f"column {plugin.name!r} of {plugin.owner} is no Column", hint="ColumnSource.sum_up makes one")
+    return made
 
 
 def column_of_table(outline: Outline, table: Table, key: str) -> Column | None:

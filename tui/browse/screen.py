@@ -17,6 +17,7 @@ from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import report_of
+from irscope.tui.browse.columns import column_choices
 from irscope.tui.browse.detail import formulas
 from irscope.tui.screen import ModelScreen
 from irscope.tui.widgets.charts import TimelinePane
@@ -156,7 +157,7 @@ class BrowseScreen(ModelScreen):
             self.say("The peak is not known yet.")
 
     def action_column(self) -> None:
-        columns = self.session.columns
+        columns = [*column_choices(), *self.session.report_columns]
 
         def show(index: int | None) -> None:
             if index is not None:
