@@ -13,10 +13,10 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.advice.advise:Advise",
         "Rank possible improvements by the memory, time or arithmetic that each saves, with evidence and confidence.",
     ),
-    "alias": PassEntry("irscope.passes.alias:Alias", "Find which values share a storage."),
+    "alias": PassEntry("irscope.passes.graph.alias:Alias", "Find which values share a storage."),
     "annotate": PassEntry("irscope.passes.graph.transforms:Annotate", "Write inferred types onto the values of the graph."),
     "arch": PassEntry(
-        "irscope.passes.arch:Arch",
+        "irscope.passes.patterns.arch:Arch",
         "Classify the model (attention, convolution, recurrence, mixture of experts, scan) and list the evidence.",
     ),
     "bytes": PassEntry(
@@ -55,7 +55,8 @@ PASSES: dict[str, PassEntry] = {
         "List FLOPs, memory traffic, arithmetic intensity and bottleneck of every operator: --format layers-json writes them.",
     ),
     "fusion": PassEntry(
-        "irscope.passes.fusion:Fusion", "Find groups of nodes that could be fused into one kernel, with the bytes and launches saved."
+        "irscope.passes.patterns.fusion:Fusion",
+        "Find groups of nodes that could be fused into one kernel, with the bytes and launches saved.",
     ),
     "liveness": PassEntry("irscope.passes.memory.liveness:Liveness", "Compute the bytes alive at each step, and the peak."),
     "ort-memory": PassEntry(
@@ -71,14 +72,14 @@ PASSES: dict[str, PassEntry] = {
     ),
     "plan": PassEntry("irscope.passes.order.plan:Plan", "Assign every tensor an offset in one arena of minimal size."),
     "prune-report": PassEntry(
-        "irscope.passes.prune_report:PruneReport",
+        "irscope.passes.pruning.prune_report:PruneReport",
         "Report dead channels, the model's cost without them, and how much energy pruned sparse matrices keep.",
     ),
     "quantize-error": PassEntry(
         "irscope.passes.weights.quantize_error:QuantizeError",
         "Compute the error of quantizing each matrix to 8 or 4 bits, and the smallest format that reaches a target in dB.",
     ),
-    "ranges": PassEntry("irscope.passes.ranges:Ranges", "Compute the live range of each storage: its first and last step."),
+    "ranges": PassEntry("irscope.passes.lifetimes.ranges:Ranges", "Compute the live range of each storage: its first and last step."),
     "recompute": PassEntry(
         "irscope.passes.order.transforms:Recompute",
         "Rematerialization: recompute results instead of keeping them alive over the peak, within a budget of extra arithmetic.",
@@ -95,7 +96,7 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.order.schedule:Schedule",
         "Find the topological order of least peak memory, and a proven lower bound for every order.",
     ),
-    "shapes": PassEntry("irscope.passes.shapes:Shapes", "Infer the type of every value, with reasons for what stays unknown."),
+    "shapes": PassEntry("irscope.passes.inference.shapes:Shapes", "Infer the type of every value, with reasons for what stays unknown."),
     "stats": PassEntry("irscope.passes.graph.stats:Stats", "Count operators by kind and module, depth and widest point."),
     "sweep": PassEntry("irscope.passes.memory.sweep:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
     "training": PassEntry(

@@ -94,12 +94,12 @@ class Analyses:
         return Alive(Lives(live, self.outline), diagnostics, measured(live))
 
     def shapes(self) -> Update:
-        from irscope.passes.shapes import Shapes
+        from irscope.passes.inference.shapes import Shapes
 
         return Explained(*self.found(Shapes()))
 
     def alias(self) -> Update:
-        from irscope.passes.alias import Alias
+        from irscope.passes.graph.alias import Alias
 
         self.matcher.aliases = AliasSets(self.outline, self.manager.get(Alias()))
         return Shared(self.matcher.aliases)

@@ -26,7 +26,7 @@ from irscope.ir.graph import Value
 from irscope.ir.program import Called
 from irscope.ir.types import TensorType
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.session import Model, open_model
 from irscope.tools.peers import CannotCount, Counted, labels_of
 

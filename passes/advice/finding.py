@@ -17,11 +17,11 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
 from irscope.ops.cost import FREE, Cost
-from irscope.passes.alias import Alias
 from irscope.passes.cost.bounds import UNKNOWN, Bounder, Rates
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.cost.entries import Certainty, Entry
-from irscope.passes.shapes import Shapes
+from irscope.passes.graph.alias import Alias
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.sizes import typical
 from irscope.plugins import plugins
 
@@ -69,8 +69,6 @@ class Enquiry:
     @cached_property
     def clock(self) -> Clock:
         """The least time on the device, with and without a change."""
-        from irscope.passes.advice.finding import Clock
-
         return Clock.of(self.ctx, self.device)
 
 

@@ -16,12 +16,12 @@ from irscope.ops.spec import OpRole
 from irscope.passes.advice.finding import Enquiry, Finding, Source
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.flops import needless
-from irscope.passes.fusion import Fusion, Group
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import NARROW
+from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.memory.explain_peak import ExplainPeak
-from irscope.passes.prune_report import PruneReport, Pruning
-from irscope.passes.ranges import Ranges
-from irscope.passes.shapes import Shapes
+from irscope.passes.patterns.fusion import Fusion, Group
+from irscope.passes.pruning.prune_report import PruneReport, Pruning
 from irscope.passes.sizes import dim_cell
 from irscope.passes.weights.quantize_error import QuantizeError, TensorError
 from irscope.passes.weights.storages import count_parameters

@@ -15,8 +15,8 @@ from irscope.ir.types import UNKNOWN_TYPE, TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
-from irscope.passes.alias import Aliases
 from irscope.passes.cost.entries import MEASURES, Certainty, Entry
+from irscope.passes.graph.alias import Aliases
 from irscope.passes.inference.engine import Inferred
 
 COMPUTE, MEMORY, BALANCED, LAUNCH, FREE, UNKNOWN = "compute", "memory", "balanced", "launch", "free", "unknown"

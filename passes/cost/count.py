@@ -33,7 +33,7 @@ from irscope.passes.cost.entries import (
     within,
 )
 from irscope.passes.inference.engine import Inference, Inferred
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.base import Analysis, PassContext
 
 Answer: TypeAlias = "tuple[Certainty, Cost, Arithmetic, Dim, Bounds | None, str]"

@@ -23,9 +23,9 @@ from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import MEASURES, Arithmetic, Sum, Tally
 from irscope.passes.cost.tables import cell, certainties, modules_table, nodes_table, operators_table, share, top_table, unknown_table
 from irscope.passes.inference.engine import Inferred
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.patterns.attention import Attention, attentions
 from irscope.passes.patterns.walk import is_product
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least, dim_cell
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report

@@ -12,10 +12,10 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Facet, Graph
-from irscope.passes.alias import Alias
 from irscope.passes.cost.bounds import BALANCE, BINDINGS, FREE, UNKNOWN, Bounder, Bounds, NodeBound, Rates, Tf32
 from irscope.passes.cost.count import NodeCosts
-from irscope.passes.shapes import Shapes
+from irscope.passes.graph.alias import Alias
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least, known_share
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report

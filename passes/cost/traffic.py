@@ -10,7 +10,7 @@ from irscope.ir.graph import Facet, Graph, Value
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Entry
 from irscope.passes.cost.tables import cell, entries_table
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, dim_cell, scale
 from irscope.passes.weights.params import count_parameters
 from irscope.passkit.base import Analysis, PassContext

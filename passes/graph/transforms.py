@@ -16,7 +16,7 @@ from irscope.ir.verify import verify
 from irscope.ops.registry import control_of, find_op
 from irscope.ops.spec import Control
 from irscope.ops.values import is_symbolic
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.pipeline import pipeline_text
 from irscope.report.report import Report

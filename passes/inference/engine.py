@@ -96,6 +96,18 @@ class Inferred:
         return UNKNOWN_TYPE if value is None else self.types.get(value, value.type)
 
 
+_CONTROLS: dict[Control, Callable[[Inference, Node], list[Type]]] = {}
+_LISTS: list[Callable[[Inference, Node, OpCall, list[Type]], Lists]] = []
+
+
+def define_regions(
+    controls: Mapping[Control, Callable[[Inference, Node], list[Type]]], lists: Callable[[Inference, Node, OpCall, list[Type]], Lists]
+) -> None:
+    """How control flow and lists are inferred. Their rules run bodies in an inference: their module calls this when it is imported."""
+    _CONTROLS.update(controls)
+    _LISTS.append(lists)
+
+
 class Inference(RuleContext):
     """One run over a program."""
 
@@ -113,15 +125,9 @@ class Inference(RuleContext):
         self._possible: dict[TensorType, bool] = {}
         self.after_body: Callable[[Node, int], None] | None = None
         """Called after each inference of a body that a control node runs, with the node and the number of the step."""
-        self._controls: Mapping[Control, Callable[[Inference, Node], list[Type]]] = {}
-        self._lists: Callable[[Inference, Node, OpCall, list[Type]], Lists] | None = None
 
     def run(self, nodes: Callable[[Graph], Iterable[Node]] = iter) -> Inferred:
         """Infer the main graph and every function."""
-        from irscope.passes.inference.lists import KnownLists
-        from irscope.passes.inference.regions import CONTROLS
-
-        self._controls, self._lists = CONTROLS, KnownLists
         for value, elements in bindable_elements(self.program).items() if self.program.given else ():
             if any(str(element) in self.program.given for element in elements) and self.may_be_symbolic(value):
                 self.symbolic_value(value)
@@ -158,7 +164,7 @@ class Inference(RuleContext):
         if spec is None:
             types = self._foreign(node)
         elif spec.control is not None:
-            types = self._control(self._controls[spec.control], node)
+            types = self._control(_CONTROLS[spec.control], node)
         else:
             types = self._infer(node, spec)
         if any(type(one) is TensorType and not self._is_possible(one) for one in types):
@@ -202,8 +208,8 @@ class Inference(RuleContext):
                 inferred.extend([UNKNOWN_TENSOR] * (len(node.outputs) - len(inferred)))
             if spec.evaluate is not None and not spec.random:
                 self._evaluate(node, spec, call, inferred)
-            if spec.items is not None and self._lists is not None:
-                spec.items(self._lists(self, node, call, inferred))
+            if spec.items is not None:
+                spec.items(_LISTS[0](self, node, call, inferred))
         except RuleError as error:
             return self._give_up(node, str(error), "model")
         except OverBudget:

@@ -7,14 +7,25 @@ from functools import reduce
 
 import numpy as np
 
-from irscope.ir.dims import Dim, SymDim, bounds, dim_max, equal
+from irscope.ir.dims import Dim, SymDim, bind, bounds, dim_max, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.types import UNKNOWN_TENSOR, SequenceType, TensorType, Type, sequence, tensor
-from irscope.ops.spec import Control, Item, Known, RuleError
+from irscope.ir.types import (
+    UNKNOWN_TENSOR,
+    UNKNOWN_TYPE,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    optional,
+    sequence,
+    tensor,
+    tuple_of,
+)
+from irscope.ops.spec import Control, Item, Known, OpCall, RuleError
 from irscope.ops.values import is_symbolic
-from irscope.passes.inference.engine import NO_FACT, DecidedBy, Fact, Inference
-from irscope.passes.inference.join import join, renewed
+from irscope.passes.inference.engine import NO_FACT, DecidedBy, Fact, Inference, define_regions
 
 UNROLL_LIMIT = 64
 """A loop of known trip count up to this is run step by step, so that state whose shape changes stays exact."""
@@ -344,3 +355,136 @@ CONTROLS: dict[Control, Callable[[Inference, Node], list[Type]]] = {
     Control.SCAN: infer_scan,
     Control.MAP: infer_map,
 }
+
+
+# ----------------------------------------------------------------------------------------------------
+# The most precise type that covers several: for branches, steps of a loop, and elements of a list.
+
+
+def join(engine: Inference, left: Type, right: Type, why: str, widened: set[Dim] | None = None, decided_by: DecidedBy = "") -> Type:
+    """The most precise type that covers both. With `widened`, sizes made unknown once stay as they are: a loop's fixpoint ends."""
+    if left is right:
+        return left
+    if isinstance(left, TensorType) and isinstance(right, TensorType):
+        dtype = left.dtype if left.dtype is right.dtype else DType.UNKNOWN
+        if left.shape is None or right.shape is None or len(left.shape) != len(right.shape):
+            engine.explain(why, decided_by)
+            return tensor(dtype, None, left.device)
+        return tensor(
+            dtype, [_join_dim(engine, a, b, why, widened, decided_by) for a, b in zip(left.shape, right.shape, strict=True)], left.device
+        )
+    if isinstance(left, SequenceType) and isinstance(right, SequenceType):
+        return sequence(join(engine, left.element, right.element, why, widened, decided_by))
+    if isinstance(left, OptionalType) and isinstance(right, OptionalType):
+        return optional(join(engine, left.element, right.element, why, widened, decided_by))
+    if isinstance(left, TupleType) and isinstance(right, TupleType) and len(left.elements) == len(right.elements):
+        return tuple_of(join(engine, a, b, why, widened, decided_by) for a, b in zip(left.elements, right.elements, strict=True))
+    engine.explain(why, decided_by)
+    return UNKNOWN_TYPE
+
+
+def _join_dim(engine: Inference, left: Dim, right: Dim, why: str, widened: set[Dim] | None, decided_by: DecidedBy) -> Dim:
+    if left == right:
+        return left
+    if widened is not None:
+        if left not in widened:
+            left = engine.fresh(why, decided_by, 0, None)
+            widened.add(left)
+        return left
+    (low, high), (other_low, other_high) = bounds(left), bounds(right)
+    lo = min(low, other_low) if low is not None and other_low is not None else 0
+    hi = max(high, other_high) if high is not None and other_high is not None else None
+    return engine.fresh(why, decided_by, max(lo, 0), hi)
+
+
+def renewed(engine: Inference, types: Sequence[Type], since: int = 0) -> list[Type]:
+    """The types with new unknowns in place of those made after the first `since`: what was the same within one step of a loop,
+    or for one element of a list, need not be the same for another."""
+    names: dict[str, Dim] = {}
+    return [_renewed(engine, type_, since, names) for type_ in types]
+
+
+def _renewed(engine: Inference, type_: Type, since: int, names: dict[str, Dim]) -> Type:
+    if isinstance(type_, TensorType):
+        if type_.shape is None or type_.is_static:
+            return type_
+        return type_.with_shape([_renewed_dim(engine, dim, since, names) for dim in type_.shape])
+    if isinstance(type_, SequenceType):
+        return sequence(_renewed(engine, type_.element, since, names))
+    if isinstance(type_, OptionalType):
+        return optional(_renewed(engine, type_.element, since, names))
+    if isinstance(type_, TupleType):
+        return tuple_of([_renewed(engine, member, since, names) for member in type_.elements])
+    return type_
+
+
+def _renewed_dim(engine: Inference, dim: Dim, since: int, names: dict[str, Dim]) -> Dim:
+    if not isinstance(dim, SymDim) or not dim.is_unknown:
+        return dim
+    for old in dim.symbols():
+        name = str(old)
+        if name not in names and old.is_unknown and engine.is_made_since(name, since):
+            reason = engine.found.reasons.get(name)
+            made = engine.fresh(reason.text if reason else "", "", *bounds(old))
+            if reason is not None:
+                engine.found.reasons[str(made)] = reason
+            names[name] = made
+    return bind(dim, names)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Lists whose elements are known one by one: the types of all of them, not only what they have in common.
+
+MOST_ITEMS = 256
+"""Longer lists are known only by what their elements have in common."""
+
+
+class KnownLists:
+    """What an operator's rule for lists asks and says, for one node (`irscope.ops.spec.Lists`)."""
+
+    def __init__(self, engine: Inference, node: Node, call: OpCall, inferred: list[Type]) -> None:
+        call.results = inferred
+        self.call = call
+        self._engine = engine
+        self._node = node
+        self._inferred = inferred
+
+    @property
+    def items(self) -> tuple[Item, ...] | None:
+        """Elements of the first operand; None where they are not known one by one."""
+        first = self._node.inputs[0] if self._node.inputs else None
+        return None if first is None else self._engine.found.lists.get(first)
+
+    def operand(self, index: int) -> Item | None:
+        """An operand as the element of a list; None where it is absent."""
+        value = self._node.inputs[index] if index < len(self._node.inputs) else None
+        return None if value is None else Item(self._engine.found.type_of(value), self._engine.found.values.get(value))
+
+    def join(self, types: Sequence[Type]) -> Type:
+        """What the types of several elements have in common."""
+        return reduce(lambda a, b: join(self._engine, a, b, "elements of the list differ"), types)
+
+    def is_list(self, items: tuple[Item, ...]) -> None:
+        """Let the first result be the list of these elements."""
+        if len(items) > MOST_ITEMS:
+            return
+        self._engine.learn(self._node.outputs[0], Fact(items=items))
+        if items:
+            self._inferred[0] = sequence(self.join([item.type for item in items]))
+
+    def is_operand(self) -> None:
+        """Let the first result be the list that the first operand is."""
+        if self.items is not None:
+            self._engine.learn(self._node.outputs[0], Fact(items=self.items))
+
+    def is_item(self, index: int, item: Item) -> None:
+        """Let a result be that element."""
+        self._inferred[index] = item.type
+        self._engine.learn(self._node.outputs[index], Fact(item.known))
+
+    def is_any(self, index: int) -> None:
+        """Let a result be one element of which nobody knows which: its unknown sizes are its own."""
+        self._inferred[index : index + 1] = renewed(self._engine, self._inferred[index : index + 1])
+
+
+define_regions(CONTROLS, KnownLists)

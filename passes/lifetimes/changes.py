@@ -14,10 +14,9 @@ from irscope.ir.places import Loc
 from irscope.ir.types import TensorType
 from irscope.ops.registry import factors_of, find_op, plays
 from irscope.ops.spec import Family, OpRole
-from irscope.passes.alias import Aliases, written_operand
+from irscope.passes.graph.alias import Aliases, written_operand
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.holds import Hold
-from irscope.passes.lifetimes.lives import LiveRange
+from irscope.passes.lifetimes.lives import Hold, LiveRange
 
 IN_PLACE, RELEASE, UNWRAP, COPY, SCRATCH, NARROW = "in place", "del", "unwrap", "copy", "scratch", "element type"
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate
 from operator import add
 
-from irscope.ir.dims import Dim, SymDim, unknown
-from irscope.ir.graph import Node, Value
+from irscope.ir.dims import Dim, SymDim, dim_max, unknown
+from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.program import Life, Observed, Program
 from irscope.ir.types import TensorType
-from irscope.passes.alias import Aliases
+from irscope.ops.registry import callee_of, control_of
+from irscope.passes.graph.alias import Aliases
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.holds import Facts, Hold
+from irscope.passes.sizes import largest_size
 
 OUTPUT = "output"
 UNUSED = "nothing"
@@ -187,3 +190,163 @@ def read_values(node: Node) -> list[Value]:
         for body in region.graphs():
             values.extend(body.outputs)
     return values
+
+
+# ----------------------------------------------------------------------------------------------------
+# References that keep storages alive after their last use, and def-use information about storages.
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A reference that keeps a storage alive after its last use."""
+
+    until: int
+    """The last step at whose end it is still held."""
+    kind: str
+    """call or local."""
+    by: str
+    """The path of the module that is called, or the variable with its place, in words."""
+
+
+@dataclass
+class Facts:
+    """Def-use information about storages, before Python frames are considered."""
+
+    steps: Sequence[Node]
+    aliases: Aliases
+    born: Mapping[Value, int]
+    """The step that makes each storage."""
+    last_read: Mapping[Value, int]
+    """The last step that reads each value; the number of steps for what the model returns."""
+    uses: Mapping[Value, Sequence[tuple[int, Value]]]
+    """Steps that read each storage, each with the value that is read."""
+
+    def last_use(self, storage: Value) -> int:
+        """The last use of a storage; its definition where it has no use."""
+        uses = self.uses[storage]
+        return uses[-1][0] if uses else self.born[storage]
+
+
+class Holds:
+    """The longest-lived reference to each storage."""
+
+    def __init__(self) -> None:
+        self.found: dict[Value, Hold] = {}
+
+    def add(self, storage: Value, until: int, kind: str, by: str) -> None:
+        known = self.found.get(storage)
+        if known is None or known.until < until:
+            self.found[storage] = Hold(until, kind, by)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Lifetimes as observed in a run, instead of those derived by rules.
+
+OUTLIVES = "Python beyond the end of the run"
+
+
+def as_observed(ranges: Iterable[LiveRange], watched: Observed, steps: Sequence[Node]) -> list[LiveRange]:
+    """The same storages with observed live ranges; storages that the run did not allocate keep theirs."""
+    found = []
+    for one in ranges:
+        life = watched.lives.get(one.value)
+        if life is None:
+            found.append(one)
+        elif one.size != 0:
+            found.append(_observed(one, life, steps))
+    return found
+
+
+def _observed(one: LiveRange, life: Life, steps: Sequence[Node]) -> LiveRange:
+    last = len(steps) - 1
+    size = max(one.size, life.size) if isinstance(one.size, int) else one.size
+    if life.died is None:
+        dies, by = (len(steps), OUTPUT) if one.is_output else (last, OUTLIVES)
+    else:
+        dies, by = life.died, _holder(one, life.died, steps)
+    holds = tuple([hold for hold in one.holds if hold.until == dies])
+    return LiveRange(one.value, size, one.born, dies, by, min(one.last_use, dies), one.uses, holds, life.rank)
+
+
+def _holder(one: LiveRange, died: int, steps: Sequence[Node]) -> str:
+    """What kept a storage alive until it was freed: a use, a call or a variable that ends there, else Python for an unknown reason."""
+    if one.last_use == died or one.is_output:
+        return steps[died].name if one.uses and not one.is_output else one.held_by
+    for hold in one.holds:
+        if hold.until == died:
+            return f"the call of module {hold.by}" if hold.kind == "call" else hold.by
+    return f"Python until {steps[died].name} had run"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Peak bytes inside a node: of its regions, or of the function it calls.
+
+
+def inner_peaks(program: Program, aliases: Aliases, types: Inferred, unsized: list[Value]) -> dict[Node, Dim]:
+    """For each node with regions, or that calls a function, the bytes alive inside it besides its results."""
+    finder = _Inside(aliases, types, unsized)
+    for body in _callees_first(program):
+        finder.visit(body, body is program.graph)
+    return finder.extra
+
+
+def _callees_first(program: Program) -> Iterator[Graph]:
+    """Callees before callers, the main graph last; a recursive function comes before its own call."""
+    done: set[str] = set()
+    for first in program.functions:
+        pending = [(first, False)]
+        while pending:
+            name, ready = pending.pop()
+            if ready:
+                yield program.functions[name]
+            elif name not in done and name in program.functions:
+                done.add(name)
+                pending.append((name, True))
+                pending.extend((callee, False) for callee in _callees(program.functions[name]))
+    yield program.graph
+
+
+def _callees(body: Graph) -> list[str]:
+    return list(dict.fromkeys(callee for node in body.walk() if (callee := callee_of(node)) is not None))
+
+
+class _Inside:
+    def __init__(self, aliases: Aliases, types: Inferred, unsized: list[Value]) -> None:
+        self.aliases = aliases
+        self.types = types
+        self.unsized = unsized
+        self.extra: dict[Node, Dim] = {}
+        self.called: dict[str, Dim] = {}
+
+    def visit(self, body: Graph, is_main: bool) -> None:
+        """Regions of a body from the innermost out, then the body itself where it is a function."""
+        for graph in reversed(list(body.graphs())):
+            for node in graph:
+                callee = callee_of(node)
+                if callee is not None:
+                    self._add(node, self.called.get(callee, 0))
+            if graph.owner is not None:
+                self._add(graph.owner, self._peak(graph))
+        if not is_main:
+            self.called[body.name] = self._peak(body)
+
+    def _peak(self, graph: Graph) -> Dim:
+        """The peak of the bytes that a graph's nodes allocate."""
+        body = Body(list(graph), self.aliases, self.types, self.unsized)
+        body.read(graph.outputs)
+        inside = {step: self.extra[node] for step, node in enumerate(body.steps) if node in self.extra}
+        return largest_size(alive_bytes(body.ranges([]), inside, len(body.steps)))[0]
+
+    def _add(self, node: Node, peak: Dim) -> None:
+        kind = control_of(node)
+        beyond = peak if kind is not None and kind.repeats else self._beyond_results(node, peak)
+        known = self.extra.get(node, 0)
+        found = dim_max(known, beyond)
+        if found != 0:
+            self.extra[node] = found
+
+    def _beyond_results(self, node: Node, peak: Dim) -> Dim:
+        """The peak inside less the node's results, which are counted outside; in a loop the previous iteration's state remains."""
+        types = (self.types.type_of(output) for output in node.outputs if self.aliases.storage(output) is output)
+        sizes = [size for type_ in types if (size := type_.nbytes) is not None]
+        return dim_max(peak - reduce(add, sizes, 0), 0)

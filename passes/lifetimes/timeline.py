@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import add
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
 from irscope.ir.dims import Dim, bounds, dim_max
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
-from irscope.passes.alias import Aliases
+from irscope.passes.graph.alias import Aliases
 from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
-from irscope.passes.lifetimes.windows import Windows, windows
-from irscope.passes.ranges import Lifetimes
-from irscope.passes.sizes import largest_size
-
-if TYPE_CHECKING:
-    from irscope.passes.lifetimes.footprint import Footprint
+from irscope.passes.lifetimes.ranges import Lifetimes
+from irscope.passes.sizes import at_least, dim_cell, largest_size, scale, size_cell
+from irscope.report.table import Column, Mark, Series, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity, derived, least_sure
 
 
 @dataclass
@@ -204,3 +203,322 @@ def _resident(graph: Graph) -> dict[str, Dim | None]:
         before = totals.get(role, 0)
         totals[role] = None if size is None or before is None else before + size
     return totals
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which storages are alive at a step, found in logarithmic time plus the size of the answer.
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Intervals of steps, each with all storages that are alive anywhere in it, in order of birth.
+
+    An interval ends before it holds more than twice as many storages as its emptiest step has alive (at least one). So a step's own
+    interval holds little besides what is alive there, and all intervals together hold at most four entries for each storage.
+    """
+
+    starts: list[int]
+    """The first step of each interval."""
+    members: list[list[LiveRange]]
+
+    def living(self, step: int) -> list[LiveRange]:
+        """Storages alive at a step, in order of birth."""
+        at = bisect_right(self.starts, step) - 1
+        if at < 0:
+            return []
+        return [one for one in self.members[at] if one.born <= step <= one.dies]
+
+
+def windows(ranges: Sequence[LiveRange], steps: int) -> Windows:
+    """The intervals of a timeline."""
+    births: list[list[LiveRange]] = [[] for _ in range(steps)]
+    deaths = [0] * (steps + 1)
+    for one in ranges:
+        births[one.born].append(one)
+        deaths[min(one.dies + 1, steps)] += 1
+    found = Windows([], [])
+    inside: list[LiveRange] = []
+    alive = emptiest = 0
+    for step in range(steps):
+        alive += len(births[step]) - deaths[step]
+        emptiest = max(1, min(emptiest, alive))
+        if not found.starts or len(inside) + len(births[step]) > 2 * emptiest:
+            inside = [one for one in inside if one.dies >= step]
+            found.starts.append(step)
+            found.members.append(inside)
+            emptiest = max(1, alive)
+        inside.extend(births[step])
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# The peak of a model's memory as a sum that adds up, the same over the steps of a run, and what is alive at each of them.
+
+Of: TypeAlias = Literal["device", "tensor"]
+"""Which peak it is: a device allocator's, or that of tensors alone where no allocator's is known."""
+INSIDE = "only exists while the node runs"
+_MOST_POINTS = 10_000
+_RUNNERS_UP = 5
+_MADE = ("output", "activation", "temporary")
+"""Categories of memory allocated during a run."""
+_WHY_RESIDENT = {"input": "given by the caller", "constant": "stored in the model"}
+ROLES = {"param": "parameter", "const": "constant"}
+"""Categories of what a graph declares, where they are called otherwise than its role."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Memory that is in use at a step: a tensor, a kernel's temporary memory, or weights and inputs."""
+
+    name: str
+    category: str
+    size: Dim
+    """What it contributes to the total of the step."""
+    born: int
+    dies: int
+    """The last step of its live range; the number of steps for what outlives the run."""
+    reason: str | Callable[[], str]
+    """Why it is alive; worked out when asked for where there may be very many."""
+    held_by: str = ""
+    node: Node | None = None
+    """The node that allocates it."""
+    value: Value | None = None
+    shown: Quantity | None = None
+    """The size where it is not exact."""
+
+    @property
+    def why(self) -> str:
+        """Why it is alive."""
+        return self.reason if isinstance(self.reason, str) else self.reason()
+
+    @property
+    def cell(self) -> object:
+        """The size as a report holds it."""
+        return dim_cell(self.size) if self.shown is None else self.shown
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Memory over the steps of one run: at each step parts that add up to the total, and the largest total is the peak."""
+
+    of: Of
+    what: str
+    """The quantity in words: whose counter, in which run."""
+    run: str
+    """Such as "second forward"; empty where there is but one."""
+    steps: Sequence[Node]
+    parts: Mapping[str, Sequence[object]]
+    """Cells by category, one for each step."""
+    heights: Sequence[Dim]
+    peak: Quantity
+    """The largest total over all steps of all runs."""
+    peak_step: int
+    living: Callable[[int], list[Held]]
+    """What is in use at a step: sizes add up to its total."""
+    is_sure: bool = True
+    """Whether the peak is at this step whatever those sizes are that are not exact."""
+    lacking: Container[int] = ()
+    """Steps at which something of unknown size is alive, so that their total is a lower bound."""
+
+    @property
+    def peak_node(self) -> Node | None:
+        """The node that runs at the peak."""
+        return self.steps[self.peak_step] if self.steps else None
+
+    @property
+    def note(self) -> str:
+        """The quantity whose peak it is."""
+        return f"{self.of} peak: {self.what}"
+
+    @cached_property
+    def at_peak(self) -> list[Held]:
+        """What is alive at the peak, the largest first."""
+        return sorted(self.living(self.peak_step), key=lambda one: -scale(one.size))
+
+    def summary(self) -> dict[str, object]:
+        """The peak, its parts and where it is, under names that say whose it is."""
+        node = self.peak_node
+        parts = {category: self._part(column) for category, column in self.parts.items()}
+        is_unknown = self.peak.shown is None and self.peak.interval is not None
+        if is_unknown:
+            # The highest of the known steps need not be the peak: only what is there all the time is known of that.
+            parts.update((category, Quantity(None, Provenance.UNKNOWN)) for category in _MADE if category in parts)
+        found: dict[str, object] = {f"{self.of}_peak_bytes": self.peak, f"{self.of}_peak": parts}
+        where = self.peak.provenance if self.peak.provenance is not Provenance.UNKNOWN else Provenance.EXACT
+        for key, text in (("node", "" if node is None else node.name), ("run", self.run)):
+            if text:
+                exact = as_far_as_known(text) if is_unknown else text
+                found[f"{self.of}_peak_{key}"] = exact if where is Provenance.EXACT else Quantity(text, where)
+        return found
+
+    def _part(self, column: Sequence[object]) -> object:
+        """A part at the peak: where the peak's step is modelled, parts that differ between the possible steps are modelled too."""
+        cell = column[self.peak_step] if len(column) else 0
+        if self.is_sure or isinstance(cell, Quantity) or all(one == cell for one in column):
+            return cell
+        return derived(cell, self.peak)
+
+    def alive(self, top: int) -> Table:
+        """Everything that adds up to the peak; the last row sums up what has no row of its own."""
+        rows = [(one.name, one.cell, one.category, one.born, one.dies, one.why, one.held_by) for one in self.at_peak]
+        columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "why:text", "held_by:text"]
+        return Table.of(rows, columns=columns, title="alive at the peak", whole="size").first(top)
+
+    def by_module(self, top: int) -> Table:
+        """Bytes alive at the peak by the module call that allocated them; calls that allocate nothing themselves are left out."""
+        made = shares((one.node.scope, one.size) for one in self.at_peak if one.node is not None)
+        found = [share for share in made if share.own != 0]
+        found.sort(key=lambda share: -scale(share.total))
+        complete = self.peak_step not in self.lacking
+        rows = [
+            (share.scope.path or "(model)", share.scope.cls, at_least(share.own, complete), at_least(share.total, complete), share.storages)
+            for share in found[: top or None]
+        ]
+        where = Provenance.EXACT if self.is_sure else self.peak.provenance
+        kinds = (("own", Kind.BYTES), ("with_inner", Kind.BYTES), ("storages", Kind.COUNT))
+        columns = [Column("module"), Column("class"), *(Column(key, kind, provenance=where) for key, kind in kinds)]
+        return Table.of(rows, columns=columns, title="at the peak by module")
+
+    def runners_up(self) -> Table:
+        """The highest local maxima over the steps."""
+        heights = [scale(size) for size in self.heights]
+        hills = [
+            step
+            for step, height in enumerate(heights)
+            if (step == 0 or heights[step - 1] < height) and (step + 1 == len(heights) or _falls_after(heights, step))
+        ]
+        hills.sort(key=lambda step: (-heights[step], step))
+        rows = [(self.steps[step].name, step, self.height(step)) for step in hills[:_RUNNERS_UP]]
+        return Table.of(rows, columns=["node", "step:index", "bytes"], title="highest steps")
+
+    def height(self, step: int) -> object:
+        """The total of a step, with the least certain provenance of its parts."""
+        cells = (column[step] for column in self.parts.values())
+        where = least_sure(cell.provenance for cell in cells if isinstance(cell, Quantity))
+        return at_least(self.heights[step], step not in self.lacking, where)
+
+    def series(self) -> tuple[Series, ...]:
+        """The parts over the steps, stacked; nothing where sizes are symbolic."""
+        numbers = [size for size in self.heights if isinstance(size, int)]
+        if not numbers or len(numbers) < len(self.heights):
+            return ()
+        steps = shown_steps(numbers)
+        data: dict[str, Sequence[object]] = {"step": steps}
+        data.update({category: [column[step] for step in steps] for category, column in self.parts.items()})
+        columns = tuple(Column(category, Kind.BYTES) for category in self.parts)
+        title = f"{self.of} memory by category{f', {self.run}' if self.run else ''}"
+        return (Series(title, Column("step", Kind.COUNT), columns, data, marks=(Mark(self.peak_step, "peak"),)),)
+
+
+def as_far_as_known(step: str) -> Quantity:
+    """The name of the highest step where others have parts of unknown size."""
+    return Quantity(step, Provenance.UNKNOWN, note="the highest step as far as sizes are known")
+
+
+def shown_steps(heights: Sequence[int]) -> list[int]:
+    """All steps, or of many the highest in each interval."""
+    count = len(heights)
+    if count <= _MOST_POINTS:
+        return list(range(count))
+    width = -(-count // _MOST_POINTS)
+    return [max(range(first, min(first + width, count)), key=heights.__getitem__) for first in range(0, count, width)]
+
+
+def _falls_after(heights: list[int], step: int) -> bool:
+    # By index: a slice would copy the rest of the timeline for every rise.
+    for later in range(step + 1, len(heights)):
+        if heights[later] != heights[step]:
+            return heights[later] < heights[step]
+    return True
+
+
+def tensor_row(steps: Sequence[Node], one: LiveRange, step: int, size: Dim, shown: Quantity | None = None) -> Held:
+    """A tensor that is alive at a step."""
+    tenant = one.at(step)
+    held_by = tenant.held_by.removeprefix("the ").replace("call of module ", "call of ").removeprefix("local variable ")
+    category = "output" if one.is_output else "activation"
+    why = partial(why_alive, steps, one, step)
+    return Held(label_of(tenant.value), category, size, tenant.born, tenant.dies, why, held_by, tenant.value.node, tenant.value, shown)
+
+
+def resident_row(category: str, names: Sequence[str], size: Dim | None, steps: int) -> Held:
+    """What is resident during the whole run, of one category."""
+    name = names[0] if len(names) == 1 else f"{len(names):,} {category}s"
+    shown = Quantity(None, Provenance.UNKNOWN) if size is None else None
+    return Held(name, category, 0 if size is None else size, 0, steps, _WHY_RESIDENT.get(category, "loaded with the model"), shown=shown)
+
+
+def unsized_tables(timeline: Timeline, top: int) -> Iterator[Table]:
+    """Tensors of unknown size, where there are any: their live ranges, and bounds of their sizes."""
+    if not timeline.unsized_ranges:
+        return
+    found = [unsized_row(timeline.steps, one, one.born) for one in timeline.unsized_ranges]
+    rows = [(one.name, one.cell, one.category, one.born, one.dies, one.held_by) for one in found[: top or None]]
+    columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "held_by:text"]
+    yield Table.of(rows, columns=columns, title="of unknown size")
+
+
+def unsized_row(steps: Sequence[Node], one: LiveRange, step: int) -> Held:
+    """A tensor of unknown size that is alive at a step: no sum counts it."""
+    return tensor_row(steps, one, step, 0, size_cell(one.size))
+
+
+def of_tensors(timeline: Timeline, why: str) -> Footprint:
+    """Weights, inputs and activations as they are asked for, where no allocator's peak is known."""
+    steps, count = timeline.steps, len(timeline.steps)
+    resident = {ROLES.get(role, role): size for role, size in timeline.resident.items()}
+    names = {ROLES.get(role, role): given for role, given in timeline.declared.items()}
+    there: Dim = reduce(add, (size for size in resident.values() if size is not None), 0)
+    outputs = _outputs(timeline)
+    inside = [timeline.inside.get(step, 0) for step in range(count)]
+    activations = [alive - out - within for alive, out, within in zip(timeline.alive, outputs, inside, strict=True)]
+    # A model without steps has its weights all the same.
+    parts: dict[str, Sequence[object]] = {role: [dim_cell(size)] * max(count, 1) for role, size in resident.items()}
+    parts["output"] = _cells(timeline, outputs, outputs=True)
+    parts["activation"] = _cells(timeline, activations, outputs=False)
+    parts["temporary"] = [dim_cell(size) for size in inside]
+    heights = [there + alive for alive in timeline.alive]
+
+    def living(step: int) -> list[Held]:
+        rows = [resident_row(category, names.get(category, ()), size, count) for category, size in resident.items() if size != 0]
+        rows += [tensor_row(steps, one, step, one.size) for one in timeline.living(step)] if count else []
+        rows += [unsized_row(steps, one, step) for one in timeline.unsized_at(step)]
+        if timeline.inside.get(step, 0) != 0:
+            node = steps[step]
+            rows.append(Held("", "temporary", timeline.inside[step], step, step, INSIDE, node.name, node))
+        return rows
+
+    total, at = largest_size(heights) if heights else (there, 0)
+    lacking: Container[int] = range(count) if None in resident.values() else _unsized_steps(timeline)
+    is_open = bool(timeline.unsized) or None in resident.values()
+    peak = Quantity(None, Provenance.UNKNOWN, lo=dim_cell(total)) if is_open else Quantity(dim_cell(total))
+    what = f"weights, inputs and activations as asked for, without an allocator: {why}" if why else "tensors as asked for"
+    return Footprint("tensor", what, "", steps, parts, heights, peak, at, living, lacking=lacking)
+
+
+def _unsized_steps(timeline: Timeline, outputs: bool | None = None) -> set[int]:
+    """Steps at which something of unknown size is alive, of the model's results or of others where that is asked."""
+    last = len(timeline.steps) - 1
+    chosen = (one for one in timeline.unsized_ranges if outputs is None or one.is_output is outputs)
+    return {step for one in chosen for step in range(one.born, min(one.dies, last) + 1)}
+
+
+def _cells(timeline: Timeline, amounts: Sequence[Dim], *, outputs: bool) -> list[object]:
+    """Bytes at each step as a report holds them: a lower bound where something of unknown size belongs to them."""
+    lacking = _unsized_steps(timeline, outputs)
+    return [at_least(amount, step not in lacking) for step, amount in enumerate(amounts)]
+
+
+def _outputs(timeline: Timeline) -> list[Dim]:
+    """Bytes of results of the model at each step."""
+    count = len(timeline.steps)
+    change: list[Dim] = [0] * (count + 1)
+    for one in timeline.ranges:
+        if one.is_output:
+            change[one.born] = change[one.born] + one.size
+    found: list[Dim] = []
+    alive: Dim = 0
+    for step in range(count):
+        alive = alive + change[step]
+        found.append(alive)
+    return found

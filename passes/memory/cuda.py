@@ -19,13 +19,13 @@ from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import CATEGORIES, RESIDENT, ROUNDED, ROUNDING, Moments, moments, shown_size
 from irscope.memory.tape import End, Replayed, Unbounded
 from irscope.ops.spec import MemoryEvent
-from irscope.passes.alias import Alias, Aliases
-from irscope.passes.cuda.as_run import as_run
+from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.footprint import INSIDE, Footprint, Held, resident_row, shown_steps, tensor_row, unsized_row
+from irscope.passes.inference.shapes import Shapes
+from irscope.passes.lifetimes.ranges import Lifetimes, Ranges
+from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, resident_row, shown_steps, tensor_row, unsized_row
+from irscope.passes.memory.as_run import as_run
 from irscope.passes.memory.tapes import COLD, WARM, ForwardTape, Load, forward_tape, loaded
-from irscope.passes.ranges import Lifetimes, Ranges
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, scale
 from irscope.passkit.base import Analysis, Pass, PassContext
 from irscope.passkit.manager import Manager

@@ -20,8 +20,8 @@ from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.tape import End, Replayed, Unbounded
 from irscope.ops.registry import find_op
 from irscope.ops.spec import MemoryEvent, memory_events
+from irscope.passes.graph.alias import Strides
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.strides import Strides
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.memory.cuda import Basis, CudaMemory
 from irscope.passes.memory.liveness import Liveness

@@ -10,14 +10,14 @@ from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import Runtime
-from irscope.passes.alias import Alias
+from irscope.passes.graph.alias import Alias
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, RELEASE, UNWRAP, Change, Finder, Heights, user_line
-from irscope.passes.lifetimes.footprint import Footprint
+from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.timeline import Footprint
 from irscope.passes.memory.curve import LifetimeModel
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import check_known
-from irscope.passes.ranges import Ranges
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import typical
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report

@@ -8,16 +8,15 @@ from typing import ClassVar, Literal
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import LocalNames
-from irscope.passes.alias import Alias
+from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.remedies import size_hint
-from irscope.passes.lifetimes.footprint import as_far_as_known, of_tensors, unsized_tables
-from irscope.passes.lifetimes.timeline import Timeline, measure
+from irscope.passes.inference.shapes import Shapes
+from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.timeline import Timeline, as_far_as_known, measure, of_tensors, unsized_tables
 from irscope.passes.memory.cuda import COUNTERS, UNITS, CudaMemory, DeviceMemory, counters_notes, counters_summary, peak_summary
 from irscope.passes.ort import present as ort
 from irscope.passes.ort.alive import arena
 from irscope.passes.ort.memory import OrtMemory
-from irscope.passes.ranges import Ranges
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, dim_cell, largest_size, scale
 from irscope.passes.training.memory import StepMemory, TrainingMemory, step_footprint
 from irscope.passkit.base import Analysis, PassContext

@@ -11,15 +11,15 @@ from irscope.devices.profile import DeviceProfile
 from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
-from irscope.passes.alias import Alias
 from irscope.passes.cost.bounds import Bounder, Bounds, Rates
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.cost.roofline import element_type
 from irscope.passes.cost.tables import cell
+from irscope.passes.graph.alias import Alias
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.memory.curve import LifetimeModel
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import Peaks, Points, parse_points, peaks_at
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report

@@ -15,11 +15,10 @@ from irscope.memory.kernels import KernelWriter
 from irscope.memory.tape import ACTIVATION, OUTPUT, TEMPORARY, Span, Tape
 from irscope.ops.registry import find_op, runs_bodies
 from irscope.ops.spec import MemoryEvent, OpCall, OpSpec, memory_events
-from irscope.passes.alias import Aliases
+from irscope.passes.graph.alias import Aliases, Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import LiveRange
-from irscope.passes.lifetimes.strides import Strides
-from irscope.passes.ranges import Lifetimes
+from irscope.passes.lifetimes.ranges import Lifetimes
 from irscope.training import Piece, StepOp, Trace
 
 COLD: Final = "cold"

@@ -10,11 +10,11 @@ from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ops.registry import find_op
-from irscope.passes.alias import Aliases, written_operand
 from irscope.passes.cost.count import Costs
+from irscope.passes.graph.alias import Aliases, written_operand
 from irscope.passes.lifetimes.lives import is_unknown, read_values
+from irscope.passes.lifetimes.ranges import Lifetimes
 from irscope.passes.order.effects import Order
-from irscope.passes.ranges import Lifetimes
 from irscope.solvers.order.problem import OrderProblem, Storage, make_problem, waiting_for_one_another
 from irscope.solvers.order.recompute import Recipe
 

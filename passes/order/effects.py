@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.registry import find_op
-from irscope.passes.alias import Alias, Aliases, written_operand
+from irscope.passes.graph.alias import Alias, Aliases, written_operand
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Table

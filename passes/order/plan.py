@@ -9,14 +9,14 @@ from typing import ClassVar, Literal
 from irscope.amounts import Bytes, Seconds
 from irscope.errors import PassError, UsageError
 from irscope.ir.graph import Facet, Graph
-from irscope.passes.alias import Alias
+from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.remedies import size_hint
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import label_of
+from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.order.draft import Draft, draft
 from irscope.passes.order.effects import Effects
 from irscope.passes.order.schedule import Schedule, ScheduleModel
-from irscope.passes.ranges import Ranges
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report

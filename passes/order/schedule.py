@@ -14,16 +14,16 @@ from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.registry import find_op, plays
 from irscope.ops.spec import Family, OpRole
-from irscope.passes.alias import Alias, Aliases, written_operand
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.roofline import Roofline
+from irscope.passes.graph.alias import Alias, Aliases, written_operand
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.remedies import size_hint
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import label_of
+from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.order.draft import Draft, draft, recipe_of
 from irscope.passes.order.effects import Effects
-from irscope.passes.ranges import Ranges
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from irscope.passes.lifetimes.footprint import INSIDE, ROLES, Footprint, Held, resident_row, tensor_row
 from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
-from irscope.passes.lifetimes.timeline import Timeline
-from irscope.passes.lifetimes.windows import windows
+from irscope.passes.lifetimes.timeline import INSIDE, ROLES, Footprint, Held, Timeline, resident_row, tensor_row, windows
 from irscope.passes.ort.model import OrtPlan
 from irscope.passes.sizes import scale
 from irscope.report.values import Quantity

@@ -10,12 +10,12 @@ from irscope.errors import UsageError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ops.registry import runs_bodies
-from irscope.passes.alias import Alias
+from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.inside import inner_peaks
+from irscope.passes.inference.shapes import Shapes
+from irscope.passes.lifetimes.lives import inner_peaks
 from irscope.passes.ort import OrtOptions, OrtPlan, plan_ort
 from irscope.passes.ort.present import report
-from irscope.passes.shapes import Shapes
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 

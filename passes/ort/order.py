@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from irscope.amounts import Seconds
 from irscope.ir.graph import Facet, Graph, paused_gc
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.passes.ort.kernels import Launches
 from irscope.passes.ort.memory import bytes_inside
@@ -23,7 +24,6 @@ from irscope.passes.ort.model import (
     plan_launches,
 )
 from irscope.passes.ort.present import RUNTIME
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from irscope.ir.graph import Node, Value
 from irscope.ops.registry import attention_of, factors_of, plays
 from irscope.ops.spec import Family, FusedAttention, OpRole
-from irscope.passes.patterns.triangles import Triangles
-from irscope.passes.patterns.walk import ancestors, back, family, is_constant, is_product, is_view, producer, source, users
+from irscope.passes.patterns.walk import Triangles, ancestors, back, family, is_constant, is_product, is_view, producer, source, users
 
 _ARITHMETIC = (OpRole.ADD, OpRole.SUBTRACT, OpRole.MULTIPLY, OpRole.DIVIDE)
 _SCALES = (*_ARITHMETIC, OpRole.SELECT, OpRole.FILL, OpRole.LIMIT)

@@ -19,7 +19,7 @@ from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, shown_size
 from irscope.memory.tape import Bytes, Outcome, Replayed
-from irscope.passes.lifetimes.footprint import INSIDE, Footprint, Held
+from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held
 from irscope.passes.memory.cuda import Counter, bracketed, fitting
 from irscope.passes.memory.tapes import StepTape, step_tape
 from irscope.passes.sizes import CONVENTION

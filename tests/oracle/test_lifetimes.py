@@ -10,10 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from irscope.ir.program import Program  # noqa: E402
-from irscope.passes.alias import Alias  # noqa: E402
+from irscope.passes.graph.alias import Alias  # noqa: E402
+from irscope.passes.lifetimes.ranges import Ranges  # noqa: E402
 from irscope.passes.lifetimes.timeline import Timeline, measure  # noqa: E402
 from irscope.passes.memory.liveness import Liveness  # noqa: E402
-from irscope.passes.ranges import Ranges  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.frontends.torch.helpers import read, save_exported, save_traced  # noqa: E402
 from tests.tools.oracle.models import MODELS, Locals  # noqa: E402

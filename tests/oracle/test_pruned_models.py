@@ -11,7 +11,7 @@ import pytest
 
 from irscope.api import load
 from irscope.passes.cost.count import NodeCosts
-from irscope.passes.prune_report import PruneReport, Pruning
+from irscope.passes.pruning.prune_report import PruneReport, Pruning
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,7 @@ from torch.nn import functional  # noqa: E402
 from irscope.ir.graph import Value  # noqa: E402
 from irscope.ir.types import TensorType  # noqa: E402
 from irscope.ops.layouts import strides_of  # noqa: E402
-from irscope.passes.alias import Alias  # noqa: E402
+from irscope.passes.graph.alias import Alias  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.frontends.torch.helpers import read  # noqa: E402
 
@@ -200,7 +200,7 @@ def differences(seed: int, path: Path) -> list[str]:
 
 
 def _shares(aliases: object, a: Value, b: Value) -> bool:
-    from irscope.passes.alias import Aliases
+    from irscope.passes.graph.alias import Aliases
 
     assert isinstance(aliases, Aliases)
     return aliases.storage(a) is aliases.storage(b)

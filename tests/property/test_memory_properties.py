@@ -18,14 +18,14 @@ from irscope.ir.dims import bind
 from irscope.ir.graph import Graph
 from irscope.ir.program import EXPORTED, FORMAT_TRAITS, Program, Traits
 from irscope.ir.types import UNKNOWN_TENSOR
-from irscope.passes.alias import Alias
 from irscope.passes.exports.timeline import steps_table
+from irscope.passes.graph.alias import Alias
 from irscope.passes.lifetimes.lives import LiveRange
-from irscope.passes.lifetimes.windows import windows
+from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.timeline import windows
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.effects import Effects
-from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.report.report import Report

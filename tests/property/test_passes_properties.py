@@ -23,8 +23,8 @@ from irscope.ir.types import TensorType, Type
 from irscope.passes import PASSES
 from irscope.passes.cost.flops import Flops
 from irscope.passes.graph.transforms import Annotate, DeadCode, Fold
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.memory.liveness import Liveness
-from irscope.passes.shapes import Shapes
 from irscope.passkit.base import Pass
 from irscope.passkit.manager import Manager
 from irscope.passkit.options import option_types

@@ -9,8 +9,7 @@ pytest.importorskip("torch")
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
-from irscope.passes.arch import Arch
-from irscope.passes.patterns.families import Verdict
+from irscope.passes.patterns.arch import Arch, Verdict
 from irscope.passkit.manager import Manager
 from tests.tools.zoo.export import exported
 from tests.tools.zoo.models import Entry, catalogue

@@ -15,7 +15,7 @@ from irscope.ir.places import Scope
 from irscope.ir.program import Program
 
 if TYPE_CHECKING:
-    from irscope.passes.alias import Aliases
+    from irscope.passes.graph.alias import Aliases
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from irscope.tui.amounts import Amounts, Binding, Floats, numbers_of
 from irscope.tui.browse.outline import Ints, Mask, Outline, Rows, Steps
 
 if TYPE_CHECKING:
-    from irscope.passes.lifetimes.footprint import Footprint, Held
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
-    from irscope.passes.lifetimes.timeline import Timeline
+    from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
 
 
 # ----------------------------------------------------------------------------------------------------

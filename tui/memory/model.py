@@ -27,9 +27,8 @@ from irscope.tui.rows import RowTexts, TableColumn, TableModel
 from irscope.tui.text import Line, cut_line, failure_lines, note_lines
 
 if TYPE_CHECKING:
-    from irscope.passes.lifetimes.footprint import Held
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
-    from irscope.passes.lifetimes.timeline import Timeline
+    from irscope.passes.lifetimes.timeline import Held, Timeline
 
 LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
 """Lifetime models; auto follows the file."""

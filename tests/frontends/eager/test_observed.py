@@ -13,8 +13,8 @@ from torch import Tensor, nn  # noqa: E402
 
 import irscope  # noqa: E402
 from irscope.ir.types import TensorType  # noqa: E402
-from irscope.passes.ranges import Ranges  # noqa: E402
-from irscope.passes.shapes import Shapes  # noqa: E402
+from irscope.passes.inference.shapes import Shapes  # noqa: E402
+from irscope.passes.lifetimes.ranges import Ranges  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.tools.oracle.held_models import HELD  # noqa: E402
 from tests.tools.oracle.models import MODELS, image, sequence  # noqa: E402

@@ -9,7 +9,7 @@ import pytest
 
 from irscope.frontends.onnx import load_model
 from irscope.ir.types import TensorType
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.tools.bench.onnx_big import write_model
 

@@ -14,8 +14,8 @@ from onnx import helper, numpy_helper
 
 from irscope.frontends.onnx.model import channel_block
 from irscope.ir.program import Program
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.ort.memory import OrtMemory
-from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.frontends.onnx.build import graph, load, model, value
 

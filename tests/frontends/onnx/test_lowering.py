@@ -16,7 +16,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node
 from irscope.ir.types import TensorType
 from irscope.ops.registry import find_op
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.frontends.onnx.build import INT64, graph, ints, load, lowered, model, value
 

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from irscope.errors import LoadError
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.session import open_model
 from tests.conftest import FULL
 from tests.frontends.onnx.build import BOOL, FLOAT, INT64, graph, ints, model, value

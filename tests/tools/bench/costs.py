@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from irscope.ir.program import Program
 from irscope.passes.cost.flops import Flops
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.tools.bench import clock, ir
 from tests.tools.oracle.flops_figures import Figure

@@ -146,7 +146,7 @@ def peak_mb() -> int:
 
 
 def _irscope() -> Callable[[Path], float]:
-    from irscope.passes.shapes import Shapes, is_known
+    from irscope.passes.inference.shapes import Shapes, is_known
     from irscope.session import open_model
 
     def work(path: Path) -> float:

@@ -275,7 +275,7 @@ def gpt2(folder: Path) -> float | None:
     model = GPT2Model(GPT2Config(use_cache=False)).eval()
     torch.export.save(torch.export.export(model, (torch.zeros(1, 128, dtype=torch.int64),)), path)
     code = (
-        "import sys, time, irscope.frontends.exported, irscope.passes.shapes; from pathlib import Path\n"
+        "import sys, time, irscope.frontends.exported, irscope.passes.inference.shapes; from pathlib import Path\n"
         "from irscope.session import open_model; from irscope.ops.registry import find_op; find_op('nn.linear')\n"
         "started = time.process_time(); model = open_model(Path(sys.argv[1])); print(time.process_time() - started)"
     )

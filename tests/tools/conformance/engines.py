@@ -10,7 +10,7 @@ from irscope.frontends.onnx import load_model
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.dtypes import DType
 from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.tools.conformance.grade import Answer, ListAnswer, OtherAnswer, TensorAnswer
 from tests.tools.conformance.modes import symbol_value

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from irscope.frontends.onnx import load_model
 from irscope.ir.types import TensorType
 from irscope.ops.values import Array
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.tools.conformance.engines import bound_size
 from tests.tools.conformance.grade import Grade, TensorAnswer, grade

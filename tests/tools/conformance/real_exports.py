@@ -27,7 +27,7 @@ from irscope.ir.dims import Dim, SymDim, bind, parse_dim
 from irscope.ir.program import Program
 from irscope.ir.types import SequenceType, TensorType, Type
 from irscope.passes.cost.flops import Flops
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.tools.conformance.engines import DTYPE_NUMBERS
 from tests.tools.conformance.grade import Answer, Grade, ListAnswer, TensorAnswer, grade, worst

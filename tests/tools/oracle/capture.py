@@ -20,8 +20,8 @@ import torch
 from irscope.errors import IrscopeError
 from irscope.frontends.eager.record import Op, Tensor
 from irscope.frontends.eager.values import Values
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
-from irscope.passes.shapes import Shapes
 from irscope.session import Model, capture_model
 from tests.tools.oracle.eager_cuda import COUNTERS, MOMENTS, Case, asked, built, cases, errors, further_cases
 from tests.tools.zoo.models import catalogue

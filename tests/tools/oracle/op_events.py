@@ -12,8 +12,8 @@ from irscope.ir.program import Program
 from irscope.memory.kernels import workspace_policy
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Drop, Gemm, OpCall, Result, Take, Unknown, memory_events
-from irscope.passes.alias import Alias
-from irscope.passes.shapes import Shapes
+from irscope.passes.graph.alias import Alias
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 
 DATA = Path(__file__).parents[2] / "data" / "op_temporaries"

@@ -16,7 +16,7 @@ from irscope.ir.graph import Value
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, TensorType, Type, tensor
 from irscope.ops.registry import find_op
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.tools.zoo.export import Exported
 

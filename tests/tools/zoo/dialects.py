@@ -17,7 +17,7 @@ from irscope.ir.graph import Node, Role, Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type
 from irscope.passes.cost.flops import Flops
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.weights.params import count_parameters
 from irscope.passkit.manager import Manager
 from tests.tools.zoo.export import Exported

@@ -13,7 +13,7 @@ from irscope.ir.parser import parse_program
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.spec import AliasRule
 from irscope.passes.cost.flops import Flops
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.unit.ops.calling import Operand, cost, f32, infer, make_call, spec_of
 

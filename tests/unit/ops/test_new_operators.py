@@ -14,9 +14,9 @@ from irscope.ops.registry import default_registry
 from irscope.ops.rules import free
 from irscope.ops.sequence import handed_on
 from irscope.ops.spec import Absent, Control, Factors, Family, FusedAttention, OpRole, op
-from irscope.passes.alias import Alias
-from irscope.passes.arch import Arch
-from irscope.passes.shapes import Shapes
+from irscope.passes.graph.alias import Alias
+from irscope.passes.inference.shapes import Shapes
+from irscope.passes.patterns.arch import Arch
 from irscope.passkit.manager import Manager
 from tests.unit.passes.pruned_models import built, normal, pruned, shapes
 

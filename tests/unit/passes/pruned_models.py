@@ -13,7 +13,7 @@ from irscope.ir.parser import parse_program
 from irscope.ir.places import Blob
 from irscope.ir.types import TensorType
 from irscope.passes.cost.count import NodeCosts
-from irscope.passes.prune_report import PruneReport, Pruning
+from irscope.passes.pruning.prune_report import PruneReport, Pruning
 from irscope.passkit.manager import Manager
 
 Array = npt.NDArray[Any]

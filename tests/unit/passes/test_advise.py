@@ -13,8 +13,8 @@ from irscope.passes.advice import finding as findings
 from irscope.passes.advice.advise import AdviceList, Advise
 from irscope.passes.advice.finding import Enquiry, Finding, Source, add_source
 from irscope.passes.cost.roofline import Roofline
-from irscope.passes.fusion import Fusion
-from irscope.passes.prune_report import PruneReport
+from irscope.passes.patterns.fusion import Fusion
+from irscope.passes.pruning.prune_report import PruneReport
 from irscope.passes.weights.quantize_error import QuantizeError
 from irscope.passkit.manager import Manager
 from tests.unit.passes.pruned_models import built, normal, program

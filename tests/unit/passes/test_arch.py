@@ -11,7 +11,7 @@ import pytest
 import irscope
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.arch import Arch, Kind
+from irscope.passes.patterns.arch import Arch, Kind
 from irscope.passkit.manager import Manager
 
 CONV = "kernel_shape=[{k}, {k}], strides=[{s}, {s}], pads=[{p}, {p}, {p}, {p}], dilations=[1, 1], groups={g}"

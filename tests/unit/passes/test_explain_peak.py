@@ -11,12 +11,12 @@ from irscope.ir.bind import bind_program
 from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.parser import parse_program
 from irscope.ir.program import FORMAT_TRAITS, Program, Traits
-from irscope.passes.alias import Alias
+from irscope.passes.graph.alias import Alias
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, Finder, Heights
+from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.memory.explain_peak import ExplainPeak, PeakAdvice
 from irscope.passes.memory.liveness import Liveness
-from irscope.passes.ranges import Ranges
-from irscope.passes.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.property.symbolic_models import symbolic_models
 

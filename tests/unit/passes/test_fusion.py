@@ -6,7 +6,7 @@ import pytest
 
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.fusion import Fusion, Fusions, Group
+from irscope.passes.patterns.fusion import Fusion, Fusions, Group
 from irscope.passkit.manager import Manager
 from tests.unit.passes.test_arch import WEIGHTS, attention
 

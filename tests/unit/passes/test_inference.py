@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from irscope.frontends.onnx import load_model
 from irscope.ir.dims import SymDim
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.frontends.onnx.build import BOOL, FLOAT, INT64, graph, ints, model, value
 

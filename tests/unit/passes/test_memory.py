@@ -9,12 +9,12 @@ from irscope.ir.parser import parse_program
 from irscope.ir.places import Blob, FileRegion
 from irscope.ir.program import Program
 from irscope.ir.spelling import parse_type
-from irscope.passes.alias import Alias, Aliases
-from irscope.passes.lifetimes.statements import targets_of
+from irscope.passes.graph.alias import Alias, Aliases
+from irscope.passes.lifetimes.frames import targets_of
+from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.effects import EFFECT, READ_AFTER_WRITE, WRITE_AFTER_READ, WRITE_AFTER_WRITE, Effects
-from irscope.passes.ranges import Ranges
 from irscope.passes.weights.params import Params
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.passkit.manager import Manager

@@ -15,12 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 from irscope.errors import UsageError
 from irscope.frontends.onnx import load_model
 from irscope.ir.program import Program
+from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.ort import OrtPlan
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ort.order import OrtOrder, verdict
 from irscope.passes.ort.plan import Buffers, pattern_bytes
-from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 

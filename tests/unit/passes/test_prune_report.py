@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from irscope.passes.prune_report import PruneReport
+from irscope.passes.pruning.prune_report import PruneReport
 from tests.unit.passes.pruned_models import built, check_costs, normal, program, pruned, reasons, shapes
 
 CONV = "{{kernel_shape=[{k}, {k}], strides=[1, 1], pads=[{p}, {p}, {p}, {p}], dilations=[1, 1], groups={g}}}"

@@ -15,13 +15,13 @@ from irscope.cli.main import main
 from irscope.errors import IrscopeError, PassError, UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.alias import Alias
 from irscope.passes.exports.plans import VIEWERS, address_map, minimalloc_csv, model_explorer, netron, perfetto, speedscope
+from irscope.passes.graph.alias import Alias
+from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.order.draft import draft
 from irscope.passes.order.effects import Edge, Order
 from irscope.passes.order.plan import Plan, Planned
 from irscope.passes.order.schedule import Schedule
-from irscope.passes.ranges import Ranges
 from irscope.passkit.manager import Manager
 from irscope.solvers.order.problem import OrderProblem, Storage, make_problem, sorted_by
 from irscope.tools.reorder import Groups, contracted, group_order

@@ -10,18 +10,14 @@ from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import LocalNames, Traits
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
-from irscope.passes.alias import Alias
+from irscope.passes.graph.alias import Alias, Strides
 from irscope.passes.inference.engine import Inferred
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.frames import Locals, held_by_calls
-from irscope.passes.lifetimes.holds import Hold
-from irscope.passes.lifetimes.inside import inner_peaks
-from irscope.passes.lifetimes.lives import Body, LiveRange, alive_bytes, label_of
-from irscope.passes.lifetimes.observed import as_observed
-from irscope.passes.lifetimes.strides import Strides
+from irscope.passes.lifetimes.lives import Body, Hold, LiveRange, alive_bytes, as_observed, inner_peaks, label_of
 from irscope.passes.lifetimes.traced import TracedLocals
 from irscope.passes.ort import OrtPlan
 from irscope.passes.ort.memory import OrtMemory
-from irscope.passes.shapes import Shapes
 from irscope.passes.sizes import size_cell
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
