@@ -106,11 +106,11 @@ class Stretch:
     blocks: list[int] = field(default_factory=list)
     """By how many bytes `allocated` changed at each event."""
     addresses: list[int] = field(default_factory=list)
-    """Of the block that each event takes or gives back; 0 where it has no size."""
+    """Of the block that each event takes or gives back, 0 where it has no size; where addresses are asked for."""
     reserved: list[tuple[int, int]] = field(default_factory=list)
     """Events at which `reserved` changed, with the new value; the first entry is the initial value."""
     segments: list[tuple[int, list[Segment]]] = field(default_factory=list)
-    """The same with the segments as they were then, where these are asked for."""
+    """The same with the segments as they were then, where addresses are asked for."""
 
 
 @dataclass
@@ -143,7 +143,7 @@ class Replayed:
     held: dict[int, Block] = field(default_factory=dict)
     """What is in use at the end, by slot."""
     segments: list[Segment] = field(default_factory=list)
-    """The allocator's segments at the end, where changes of segments are noted."""
+    """The allocator's segments at the end, where addresses are noted."""
 
     def __getitem__(self, name: str) -> Outcome:
         return next(one for one in self.outcomes if one.name == name)
@@ -261,15 +261,16 @@ class Tape(Generic[Owner]):
         sizes: Sequence[int],
         watch: Collection[str] | Literal["all"] = (),
         *,
-        segments: bool = False,
+        addresses: bool = False,
         loaded: int = 0,
     ) -> Replayed:
         """Make all requests of a device's allocator, with a number for each slot; raises OutOfMemory where PyTorch would.
 
-        Spans whose names are in `watch` are noted request by request, with the segments whenever these change where `segments` says so.
+        Spans whose names are in `watch` are noted request by request; with `addresses` also where each block lies, and the segments
+        whenever these change.
         The first `loaded` residents are on the device already.
         """
-        return _Replay(self, device, sizes, watch, segments).run(loaded)
+        return _Replay(self, device, sizes, watch, addresses).run(loaded)
 
 
 def _as_number(size: Dim, end: End) -> int:
@@ -286,13 +287,13 @@ def _as_number(size: Dim, end: End) -> int:
 
 class _Replay:
     def __init__(
-        self, tape: Tape[Owner], gpu: CachingAllocator, sizes: Sequence[int], watch: Collection[str] | Literal["all"], segments: bool
+        self, tape: Tape[Owner], gpu: CachingAllocator, sizes: Sequence[int], watch: Collection[str] | Literal["all"], addresses: bool
     ) -> None:
         self._tape = tape
         self._gpu = gpu
         self._sizes = sizes
         self._watch = watch
-        self._with_segments = segments
+        self._with_addresses = addresses
         self._blocks: dict[int, Block] = {}
         self._pools: dict[int, MemPool] = {}
 
@@ -319,7 +320,7 @@ class _Replay:
                 if stretch is not None:
                     outcome.inactive_split, outcome.segments = now.inactive_split, gpu.segments()
                 found.outcomes.append(outcome)
-        if self._with_segments:
+        if self._with_addresses:
             found.segments = gpu.segments()
         return found
 
@@ -377,29 +378,28 @@ class _Replay:
 
     def _note(self, events: Sequence[int], found: Stretch) -> None:
         gpu, sizes, blocks, streams = self._gpu, self._sizes, self._blocks, self._tape.streams
-        malloc, free, changes, addresses = gpu.malloc, gpu.free, found.blocks, found.addresses
+        malloc, free, changes = gpu.malloc, gpu.free, found.blocks
+        note_address = found.addresses.append if self._with_addresses else None
         reserved = found.reserved[-1][1]
         for event in events:
             if event >= 0:
                 size = sizes[event]
-                if not size:
-                    changes.append(0)
-                    addresses.append(0)
-                    continue
-                block = blocks[event] = malloc(size, streams[event]) if event in streams else malloc(size)
-                changes.append(block.size)
-                addresses.append(block.address)
-                if gpu.reserved != reserved:
-                    reserved = gpu.reserved
-                    found.reserved.append((len(changes) - 1, reserved))
-                    if self._with_segments:
-                        found.segments.append((len(changes) - 1, gpu.segments()))
+                block = (malloc(size, streams[event]) if event in streams else malloc(size)) if size else None
+                if block is not None:
+                    blocks[event] = block
+                    if gpu.reserved != reserved:
+                        reserved = gpu.reserved
+                        found.reserved.append((len(changes), reserved))
+                        if note_address is not None:
+                            found.segments.append((len(changes), gpu.segments()))
+                changes.append(0 if block is None else block.size)
             else:
-                taken = blocks.pop(~event, None)
-                changes.append(0 if taken is None else -taken.size)
-                addresses.append(0 if taken is None else taken.address)
-                if taken is not None:
-                    free(taken)
+                block = blocks.pop(~event, None)
+                changes.append(0 if block is None else -block.size)
+                if block is not None:
+                    free(block)
+            if note_address is not None:
+                note_address(0 if block is None else block.address)
 
     def _act(self, action: Action) -> None:
         gpu, what = self._gpu, action.what

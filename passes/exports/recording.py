@@ -81,9 +81,9 @@ def record(memory: DeviceMemory) -> Recording:
         hint = f"{typed(fix)} makes it known" if fix else "a table of the timeline can be written: a name that ends in .csv"
         raise PassError(f"there are no addresses to write: {memory.reason}", code="IRS339", hint=hint)
     try:
-        replayed = memory.replay(None if memory.shortage is not None else memory.target.device.room_bytes, "all", segments=True)
+        replayed = memory.replay(None if memory.shortage is not None else memory.target.device.room_bytes, "all", addresses=True)
     except OutOfMemory:
-        replayed = memory.replay(BOUNDLESS, "all", segments=True)
+        replayed = memory.replay(BOUNDLESS, "all", addresses=True)
     return _Recorder(memory, memory.tape, memory.sizes, replayed).run()
 
 

@@ -145,10 +145,10 @@ class DeviceMemory:
         spreads = self.tape.spreads if self.tape is not None else {}
         return next((spread.reason for spread in spreads.values()), "some results are either views or copies of their operand")
 
-    def replay(self, total_memory: int | None, watch: Collection[str] | Literal["all"] = (), *, segments: bool = False) -> Replayed:
+    def replay(self, total_memory: int | None, watch: Collection[str] | Literal["all"] = (), *, addresses: bool = False) -> Replayed:
         """The prediction once more, on a device with so much memory; raises OutOfMemory where PyTorch would."""
         assert self.tape is not None and self.sizes is not None
-        return self.tape.replay(CachingAllocator.of(self.target, total_memory), self.sizes, watch, segments=segments)
+        return self.tape.replay(CachingAllocator.of(self.target, total_memory), self.sizes, watch, addresses=addresses)
 
     @property
     def run(self) -> Run:

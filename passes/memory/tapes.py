@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from irscope.devices import Target
 from irscope.ir.dims import Dim
@@ -112,8 +112,7 @@ def _storage(graph: Graph, value: Value) -> str:
 # A forward pass.
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """A tensor that is on the device before the first forward."""
 
     size: Dim
@@ -127,9 +126,11 @@ def loaded(graph: Graph) -> list[Load] | None:
     for value in (*moved_weights(graph), *graph.inputs):
         if not isinstance(value.type, TensorType) or (value.type.device and is_on_host(value.type, graph)):
             continue
-        if value.type.nbytes is None:
+        size = value.type.nbytes
+        if size is None:
             return None
-        found.append(Load(value.type.nbytes, {"param": "parameter"}.get(value.role.value, value.role.value), value.name or ""))
+        kind = "parameter" if value.role is Role.PARAMETER else value.role.value
+        found.append(Load(size, kind, value.name or ""))
     return found
 
 

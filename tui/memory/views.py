@@ -243,7 +243,7 @@ def planned(report: Report, steps: int) -> AddressMap:
 def allocated(found: DeviceMemory) -> AddressMap:
     """Addresses that PyTorch's allocator assigns in the first forward."""
     assert found.tape is not None
-    replayed = found.replay(BOUNDLESS, (LOADING, "cold"))
+    replayed = found.replay(BOUNDLESS, (LOADING, "cold"), addresses=True)
     loaded, forward = replayed.stretches
     end = len(found.steps)
     weights = [(address, size) for address, size in zip(loaded.addresses, loaded.blocks, strict=True) if size]

@@ -41,7 +41,7 @@ def test_spans_have_peaks_of_their_own_and_what_is_kept_is_taken_once() -> None:
 
 def test_a_watched_span_is_noted_request_by_request() -> None:
     tape = two_forwards()
-    found = tape.replay(CachingAllocator(), tape.numbers("central"), "all", segments=True)
+    found = tape.replay(CachingAllocator(), tape.numbers("central"), "all", addresses=True)
     loading, cold, warm = found.stretches
     assert (loading.span.name, loading.blocks) == (LOADING, [3 * MIB])
     assert cold.blocks == [2 * MIB, MIB // 2, 0, 0, -2 * MIB]
@@ -70,7 +70,7 @@ def test_streams_events_and_pools_are_part_of_the_tape() -> None:
     tape.starts = [0, len(tape.events)]
     tape.spans = [Span("step", 0, 1)]
     gpu = CachingAllocator(pending_frees="synchronize")
-    found = tape.replay(gpu, tape.numbers("central"), "all")
+    found = tape.replay(gpu, tape.numbers("central"), "all", addresses=True)
     assert [(one.stream, one.pool) for one in gpu.segments()] == [(0, 0), (1, 0), (0, 1)]
     _, step = found.stretches
     first, _, _, _, last = step.addresses
