@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from irscope.report.options import RenderOptions
 from irscope.report.printable import legible
-from irscope.report.table import provenance_of
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind, humanise, provenance_of
 from irscope.report.values import Cell, Provenance, Quantity, raw_text
 
 UNKNOWN = "?"

@@ -13,8 +13,8 @@ from itertools import chain
 from irscope.report.options import RenderOptions
 from irscope.report.printable import escaped, printable
 from irscope.report.report import Document, Report
-from irscope.report.table import Column, Table, provenance_of
-from irscope.report.units import Kind
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind, provenance_of
 from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
 
 _DETAILS: dict[str, Callable[[Quantity], object]] = {

@@ -59,15 +59,10 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
     yield f'<p class="quiet">Written by irscope {svg_text(document.version)}.</p>\n</body>\n</html>\n'
 
 
-def fragment(report: Report) -> str:
-    """One report as a part of somebody else's page, a notebook's: its style holds for it alone."""
-    return _within(_report(report, _NOTEBOOK))
-
-
-def table_fragment(table: Table) -> str:
-    """One table as a part of somebody else's page."""
-    writer = CellWriter(_NOTEBOOK)
-    return _within(_table(table, writer, _NOTEBOOK))
+def alone(part: Report | Table) -> str:
+    """One report or table as a part of somebody else's page, a notebook's: its style holds for it alone."""
+    parts = _report(part, _NOTEBOOK) if isinstance(part, Report) else _table(part, CellWriter(_NOTEBOOK), _NOTEBOOK)
+    return _within(parts)
 
 
 def _within(parts: Iterator[str]) -> str:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from irscope.report.printable import well_formed
-from irscope.report.table import Column, Entry, Series, Table, column_cells, is_group, provenance_of, stated_kind
-from irscope.report.units import Kind
+from irscope.report.table import Column, Entry, Series, Table, column_cells, is_group, stated_kind
+from irscope.report.units import Kind, provenance_of
 from irscope.report.values import Cell, Json, Provenance, Quantity, compact_json, json_value, plain
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,3 +77,12 @@ def is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:  # a closed stream
         return False
+
+
+def shown_alone(part: object, how: str) -> str:
+    """One report or one table for somebody who looks at it in Python: as "text", or as "html" that may stand in a notebook.
+
+    By name: what writes them imports reports and tables, which are shown by this.
+    """
+    module = {"text": "irscope.report.text", "html": "irscope.report.htmlout"}[how]
+    return str(importlib.import_module(module).alone(part))

@@ -10,6 +10,7 @@ from irscope._version import __version__
 from irscope.diagnostics import Diagnostic
 from irscope.errors import UsageError
 from irscope.ir.program import Assumed
+from irscope.report.celltext import CellWriter
 from irscope.report.jsonout import (
     formulas_json,
     intervals_json,
@@ -20,6 +21,7 @@ from irscope.report.jsonout import (
     table_json,
     units_json,
 )
+from irscope.report.options import RenderOptions, shown_alone
 from irscope.report.printable import well_formed
 from irscope.report.table import Entry, Series, Table, entries, unknown_summary
 from irscope.report.units import Kind, humanise
@@ -87,16 +89,10 @@ class Report:
 
     def __str__(self) -> str:
         """The report as `irscope run` prints it."""
-        from irscope.report.options import RenderOptions
-        from irscope.report.text import render
-
-        return "".join(render(Document("", ModelInfo("", ""), (self,)), RenderOptions())).rstrip()
+        return shown_alone(self, "text")
 
     def __repr__(self) -> str:
         """A line a person can use: the first numbers of the summary, and which tables there are."""
-        from irscope.report.celltext import CellWriter
-        from irscope.report.options import RenderOptions
-
         writer = CellWriter(RenderOptions())
         found = self.entries()
         shown = [f"{entry.key} {writer.write(entry.cell, entry.kind, Provenance.EXACT)}" for entry in found[:_IN_REPR]]
@@ -106,9 +102,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from irscope.report.htmlout import fragment
-
-        return fragment(self)
+        return shown_alone(self, "html")
 
     def entries(self) -> list[Entry]:
         """The summary as a flat list."""

@@ -10,6 +10,7 @@ from operator import add
 from typing import Any, TypeGuard
 
 from irscope.errors import PassError, UsageError
+from irscope.report.options import shown_alone
 from irscope.report.units import Kind
 from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, bare, largest, least_sure, plain, quantity
 
@@ -127,16 +128,11 @@ class Table:
 
     def __str__(self) -> str:
         """The table as `irscope run` prints it."""
-        from irscope.report.options import RenderOptions
-        from irscope.report.text import table_lines
-
-        return "\n".join(table_lines(self, RenderOptions()))
+        return shown_alone(self, "text")
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from irscope.report.htmlout import table_fragment
-
-        return table_fragment(self)
+        return shown_alone(self, "html")
 
     def first(self, limit: int | None) -> Table:
         """At most so many rows, all for 0 or None. Where rows add up to a whole, the last one stands for all that are left out."""
@@ -315,15 +311,6 @@ def unknown_summary(
         else:
             found[str(key)] = Quantity(None, Provenance.UNKNOWN)
     return found
-
-
-def provenance_of(cell: Cell, kind: Kind, default: Provenance = Provenance.EXACT) -> Provenance:
-    """Where a cell's number comes from; a number that is missing is unknown."""
-    if isinstance(cell, Quantity):
-        return Provenance.UNKNOWN if cell.shown is None else cell.provenance
-    if cell is None:
-        return Provenance.UNKNOWN if kind.is_number else Provenance.EXACT
-    return default
 
 
 def is_group(value: object, stated: Kind | None) -> TypeGuard[Mapping[str, object]]:

@@ -189,6 +189,13 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
         yield line.rstrip() + "\n"
 
 
+def alone(part: Report | Table) -> str:
+    """One report or table, as somebody sees it who prints it in Python."""
+    if isinstance(part, Report):
+        return "".join(render(Document(reports=(part,)), RenderOptions())).rstrip()
+    return "\n".join(table_lines(part, RenderOptions()))
+
+
 def table_lines(table: Table, options: RenderOptions) -> Iterator[str]:
     """One table alone, and what its signs mean."""
     writer = CellWriter(options)

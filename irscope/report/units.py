@@ -6,7 +6,7 @@ import enum
 import math
 from collections.abc import Callable
 
-from irscope.report.values import Cell, Number, Plain, Quantity
+from irscope.report.values import Cell, Number, Plain, Provenance, Quantity
 
 
 class Kind(enum.Enum):
@@ -185,3 +185,12 @@ def type_text(value: Plain) -> str:
     if isinstance(value, tuple):
         return f"[{','.join(map(type_text, value))}]"
     return "?" if value is None else str(value)
+
+
+def provenance_of(cell: Cell, kind: Kind, default: Provenance = Provenance.EXACT) -> Provenance:
+    """Where a cell's number comes from; a number that is missing is unknown."""
+    if isinstance(cell, Quantity):
+        return Provenance.UNKNOWN if cell.shown is None else cell.provenance
+    if cell is None:
+        return Provenance.UNKNOWN if kind.is_number else Provenance.EXACT
+    return default
