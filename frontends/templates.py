@@ -4,7 +4,8 @@
 
 Operands are words that the frontend gives a meaning. An attribute is `ours=theirs` (only `name` where both are called the same), with
 `?literal` behind it for what stands where the file has none, or `!` where it must be there; `ours=[theirs]` makes a list of a single
-one, and `ours:literal` is a value that the rule itself gives.
+one, `ours=(one,two)` a tuple of several, `ours=theirs{zero,one,two}` takes the word that a number or flag counts to, and `ours:literal`
+is a value that the rule itself gives.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from dataclasses import dataclass
 from irscope.ir.dtypes import DTYPES_BY_TEXT
 from irscope.ir.graph import Attr
 
-_ATTRIBUTE = re.compile(r"(?P<ours>\w+)(?:=(?P<list>\[)?(?P<theirs>\w+)\]?)?(?:(?P<required>!)|(?P<mark>[?:])(?P<literal>\S+))?")
+_ATTRIBUTE = re.compile(
+    r"(?P<ours>\w+)(?:=(?P<list>\[)?(?P<theirs>\w+|\([\w,]+\))\]?(?:\{(?P<words>[\w,]+)\})?)?"
+    r"(?:(?P<required>!)|(?P<mark>[?:])(?P<literal>\S+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Attribute:
     required: bool = False
     as_list: bool = False
     """Whether a single value counts as a list."""
+    words: tuple[str, ...] = ()
+    """What a number or flag stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,10 @@ def _attribute(part: str) -> Attribute:
     value = None if match["literal"] is None else _literal(match["literal"])
     if match["mark"] == ":":
         return Attribute(match["ours"], None, value)
-    return Attribute(match["ours"], match["theirs"] or match["ours"], value, match["required"] is not None, match["list"] is not None)
+    words = tuple(match["words"].split(",")) if match["words"] else ()
+    return Attribute(
+        match["ours"], match["theirs"] or match["ours"], value, match["required"] is not None, match["list"] is not None, words
+    )
 
 
 _WORDS: dict[str, Attr] = {"true": True, "false": False, **DTYPES_BY_TEXT}

@@ -10,6 +10,24 @@ from irscope.ops.gradients import FUNCTIONS
 LAYERS: dict[str, str] = {
     "group_norm": "nn.group_norm input weight bias ; num_groups epsilon=eps",
     "scaled_dot_product_attention": "nn.sdpa query key value attn_mask ; dropout_p is_causal scale enable_gqa",
+    # What they save for the backward has the types that the file says.
+    "_scaled_dot_product_efficient_attention": "nn.sdpa query key value attn_bias? ; is_causal scale dropout_p",
+    "_scaled_dot_product_flash_attention": "nn.sdpa query key value ; is_causal scale dropout_p",
+    "_scaled_dot_product_flash_attention_for_cpu": "nn.sdpa query key value attn_mask? ; is_causal scale dropout_p",
+    "native_group_norm": "nn.group_norm input weight bias ; num_groups=group epsilon=eps",
+    **{
+        name: "nn.embedding_bag weight indices offsets per_sample_weights ; mode=mode{sum,mean,max} include_last_offset"
+        for name in ("embedding_bag", "_embedding_bag")
+    },
+    **{
+        name: "vision.grid_sample input grid ; mode=interpolation_mode{linear,nearest,cubic} "
+        "padding_mode=padding_mode{zeros,border,reflection} align_corners"
+        for name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+    },
+    "_transformer_encoder_layer_fwd": (
+        "nn.transformer_encoder_layer src qkv_weight qkv_bias proj_weight proj_bias norm_weight_1 norm_bias_1 norm_weight_2 norm_bias_2 "
+        "ffn_weight_1 ffn_bias_1 ffn_weight_2 ffn_bias_2 mask ; num_heads activation=use_gelu{relu,gelu} norm_first"
+    ),
     "_weight_norm": "nn.weight_norm v g ; axis=dim",
     "_weight_norm_interface": "nn.weight_norm v g ; axis=dim",
     "affine_grid_generator": "vision.affine_grid theta ; size=[size] align_corners",
@@ -117,11 +135,6 @@ def _layer_norm(op: str) -> Rule:
     return rule
 
 
-def _native_group_norm(call: AtenCall) -> Lowered:
-    inputs = (call.tensor("input"), call.maybe("weight"), call.maybe("bias"))
-    return Lowered("nn.group_norm", inputs, {"num_groups": call["group"], "epsilon": call["eps"]})
-
-
 def _instance_norm(call: AtenCall) -> Lowered:
     if not call.flag("use_input_stats"):
         inputs = [call.tensor("input"), call.maybe("weight"), call.maybe("bias"), call.maybe("running_mean"), call.maybe("running_var")]
@@ -188,12 +201,6 @@ def _interpolate(mode: str, spatial: int) -> Rule:
     return rule
 
 
-def _embedding_bag(call: AtenCall) -> Lowered:
-    mode = {0: "sum", 1: "mean", 2: "max"}.get(call["mode"] if isinstance(call["mode"], int) else 0, "sum")
-    inputs = (call.tensor("weight"), call.tensor("indices"), call.maybe("offsets"), call.maybe("per_sample_weights"))
-    return Lowered("nn.embedding_bag", inputs, {"mode": mode, "include_last_offset": call.flag("include_last_offset")})
-
-
 def _deform_conv(call: AtenCall) -> Lowered:
     attrs: dict[str, Attr] = {
         "strides": (call["stride_h"], call["stride_w"]),
@@ -220,46 +227,12 @@ def _roi(op: str) -> Rule:
     return rule
 
 
-def _grid_sample(call: AtenCall) -> Lowered:
-    modes, paddings = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
-    mode, padding = call["interpolation_mode"], call["padding_mode"]
-    if mode not in (0, 1, 2) or padding not in (0, 1, 2):
-        raise CannotLower("an unknown mode")
-    attrs: dict[str, Attr] = {
-        "mode": modes[int(str(mode))],
-        "padding_mode": paddings[int(str(padding))],
-        "align_corners": call.flag("align_corners"),
-    }
-    return Lowered("vision.grid_sample", (call.tensor("input"), call.tensor("grid")), attrs)
-
-
 def _multi_head(call: AtenCall) -> Lowered:
     """The fused attention of nn.MultiheadAttention in inference."""
     names = ("query", "key", "value", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias", "mask")
     attrs: dict[str, Attr] = {"num_heads": call["num_head"], "average_weights": call.flag("average_attn_weights")}
     results = (0, 1) if call.flag("need_weights") else (0, None)
     return Lowered("nn.multi_head_attention", [call.maybe(name) for name in names], attrs, results)
-
-
-def _encoder_layer(call: AtenCall) -> Lowered:
-    """The fused layer of nn.TransformerEncoder in inference."""
-    names = "src qkv_weight qkv_bias proj_weight proj_bias norm_weight_1 norm_bias_1 norm_weight_2 norm_bias_2"
-    inputs = [call.tensor(name) for name in f"{names} ffn_weight_1 ffn_bias_1 ffn_weight_2 ffn_bias_2".split()]
-    activation = "gelu" if call.flag("use_gelu") else "relu"
-    attrs: dict[str, Attr] = {"num_heads": call["num_heads"], "activation": activation, "norm_first": call.flag("norm_first")}
-    return Lowered("nn.transformer_encoder_layer", [*inputs, call.maybe("mask")], attrs)
-
-
-def _fused_attention(call: AtenCall) -> Lowered:
-    """Fused attention kernels; what they save for the backward has the types that the file says."""
-    attrs: dict[str, Attr] = {"is_causal": call.flag("is_causal")}
-    if call.has("scale"):
-        attrs["scale"] = call["scale"]
-    inputs = [call.tensor("query"), call.tensor("key"), call.tensor("value")]
-    mask = call.maybe("attn_bias") or call.maybe("attn_mask")
-    if call.has("dropout_p"):
-        attrs["dropout_p"] = call["dropout_p"]
-    return Lowered("nn.sdpa", [*inputs, mask] if mask is not None else inputs, attrs)
 
 
 _BY_AXES: dict[str, Rule] = {
@@ -287,7 +260,6 @@ LAYER_RULES: dict[str, Rule] = {
     "native_layer_norm": _layer_norm("nn.layer_norm"),
     "rms_norm": _layer_norm("nn.rms_norm"),
     "_fused_rms_norm": _layer_norm("nn.rms_norm"),
-    "native_group_norm": _native_group_norm,
     "instance_norm": _instance_norm,
     "lstm": _recurrent_stack("rnn.lstm_stack"),
     "gru": _recurrent_stack("rnn.gru_stack"),
@@ -303,20 +275,11 @@ LAYER_RULES: dict[str, Rule] = {
     "upsample_bicubic2d": _interpolate("cubic", 2),
     "_upsample_bilinear2d_aa": _interpolate("linear", 2),
     "_upsample_bicubic2d_aa": _interpolate("cubic", 2),
-    "embedding_bag": _embedding_bag,
-    "_embedding_bag": _embedding_bag,
-    "grid_sampler": _grid_sample,
-    "grid_sampler_2d": _grid_sample,
-    "grid_sampler_3d": _grid_sample,
     "_native_multi_head_attention": _multi_head,
-    "_transformer_encoder_layer_fwd": _encoder_layer,
     "torchvision::roi_align": _roi("vision.roi_align"),
     "torchvision::roi_pool": _roi("vision.roi_pool"),
     "torchvision::ps_roi_align": _roi("vision.ps_roi_align"),
     "torchvision::deform_conv2d": _deform_conv,
-    "_scaled_dot_product_flash_attention": _fused_attention,
-    "_scaled_dot_product_flash_attention_for_cpu": _fused_attention,
-    "_scaled_dot_product_efficient_attention": _fused_attention,
 }
 
 
@@ -352,6 +315,10 @@ TRAINING: dict[str, str] = {
     "native_batch_norm_backward": "grad.batch_norm grad_out input weight save_mean save_invstd",
     "cudnn_batch_norm_backward": "grad.batch_norm grad_output input weight save_mean save_var",
     "native_group_norm_backward": "grad.group_norm grad_out input mean rstd weight ; num_groups=group",
+    "convolution_backward": (
+        "grad.conv grad_output input weight ; transposed groups strides=[stride] pads=[padding] dilations=[dilation] "
+        "output_padding=[output_padding]"
+    ),
     "embedding_dense_backward": "grad.embedding grad_output indices ; rows=num_weights padding=padding_idx scaled=scale_grad_by_freq",
     "_thnn_fused_lstm_cell": "rnn.lstm_gates input_gates hidden_gates cx input_bias hidden_bias",
     "_thnn_fused_lstm_cell_backward_impl": "grad.lstm_cell grad_hy grad_cy cx cy workspace ; has_bias",
@@ -366,13 +333,6 @@ TRAINING: dict[str, str] = {
     "nll_loss_forward": "loss.nll self target weight",
     "nll_loss2d_forward": "loss.nll self target weight",
 }
-
-
-def _convolution_backward(call: AtenCall) -> Lowered:
-    attrs: dict[str, Attr] = {"transposed": call.flag("transposed"), "groups": call["groups"]}
-    for ours, theirs in (("strides", "stride"), ("pads", "padding"), ("dilations", "dilation"), ("output_padding", "output_padding")):
-        attrs[ours] = call.dims(theirs)
-    return Lowered("grad.conv", [call.tensor("grad_output"), call.tensor("input"), call.tensor("weight")], attrs)
 
 
 def _normalization(op: str, *operands: str) -> Rule:
@@ -407,7 +367,6 @@ def _over_lists(function: str) -> Rule:
 
 
 TRAINING_RULES: dict[str, Rule] = {
-    "convolution_backward": _convolution_backward,
     "native_layer_norm_backward": _normalization("grad.layer_norm", "grad_out", "input", "mean", "rstd", "weight", "bias"),
     "_fused_rms_norm_backward": _normalization("grad.rms_norm", "grad_out", "input", "rstd", "weight"),
     "cudnn_batch_norm": _cudnn_batch_norm,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from irscope.frontends.templates import parse_template
+from irscope.frontends.templates import Attribute, parse_template
 from irscope.frontends.torch_lowering.signatures import Argument, Signature
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Attr, Value
@@ -105,7 +105,8 @@ def from_template(text: str) -> Rule:
     """A rule from its text form (see `irscope.frontends.templates`).
 
     An operand is the name of an ATen argument, `_` for an absent one, `name*` for a list of tensors, `name|attr` for what
-    may be a tensor or a number (which then becomes that attribute).
+    may be a tensor or a number (which then becomes that attribute), `one/other` for the first of these that the overload has,
+    `name?` at the end for what is left out where it is absent.
     """
     template = parse_template(text)
     op, operands = template.op, template.operands
@@ -122,21 +123,40 @@ def from_template(text: str) -> Rule:
             for operand in operands:
                 _add_operand(call, operand, inputs, attrs)
         for attribute in template.attributes:
-            value = attribute.value if attribute.theirs is None else call[attribute.theirs]
-            if isinstance(value, Value):
-                raise CannotLower(f"{attribute.theirs} is a tensor")
-            if attribute.as_list and value is not None and not isinstance(value, tuple | list):
-                value = (value,)
+            value = _attribute_value(call, attribute)
             if value is not None:
-                attrs[attribute.ours] = tuple(value) if isinstance(value, list) else value
+                attrs[attribute.ours] = value
         return Lowered(op, inputs, attrs)
 
     return rule
 
 
+def _attribute_value(call: AtenCall, attribute: Attribute) -> Attr:
+    """What an attribute is for a call; None where it is left out."""
+    theirs = attribute.theirs
+    if theirs is None:
+        return attribute.value
+    value = tuple([call[name] for name in theirs[1:-1].split(",")]) if theirs.startswith("(") else call[theirs]
+    if value is None:
+        value = attribute.value
+    if isinstance(value, Value):
+        raise CannotLower(f"{theirs} is a tensor")
+    if attribute.words:
+        if not isinstance(value, int) or not 0 <= value < len(attribute.words):
+            raise CannotLower(f"{theirs} is none of {', '.join(attribute.words)}")
+        return attribute.words[value]
+    if attribute.as_list and value is not None and not isinstance(value, tuple | list):
+        value = (value,)
+    return tuple(value) if isinstance(value, list) else cast("Attr", value)
+
+
 def _add_operand(call: AtenCall, operand: str, inputs: list[Value | None], attrs: dict[str, Attr]) -> None:
+    if "/" in operand:
+        operand = next((one for one in operand.split("/") if one in call.args), "_")
     if operand == "_":
         inputs.append(None)
+    elif operand.endswith("?"):
+        inputs += [call.tensor(operand[:-1])] if call.has(operand[:-1]) else []
     elif operand.rstrip("*").partition("|")[0] not in call.args:
         raise CannotLower(f"this overload has no {operand}")
     elif operand.endswith("*"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TypeAlias
 
+from irscope.frontends.torch_lowering.dtypes import C10_DTYPES
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
@@ -171,7 +172,7 @@ def resolve(name: str, positional: Sequence[Argument], named: Mapping[str, Argum
     return None
 
 
-_MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
+MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
 
 
 def complete(signature: Signature, named: Mapping[str, Argument]) -> dict[str, Argument]:
@@ -181,9 +182,11 @@ def complete(signature: Signature, named: Mapping[str, Argument]) -> dict[str, A
 
 
 def _filled_in(param: Param) -> Argument:
-    """Memory formats stand in signatures as PyTorch's own numbers."""
+    """Memory formats and element types stand in signatures as PyTorch's own numbers."""
     if param.kind.startswith("MemoryFormat") and isinstance(param.default, int):
-        return _MEMORY_FORMATS.get(param.default, "")
+        return MEMORY_FORMATS.get(param.default, "")
+    if param.kind.startswith("ScalarType") and isinstance(param.default, int):
+        return C10_DTYPES.get(param.default, DType.UNKNOWN)
     return param.default
 
 

@@ -11,7 +11,7 @@ from irscope.errors import LoadError
 from irscope.frontends.torch_lowering.dtypes import C10_DTYPES
 from irscope.frontends.torch_lowering.fake import FakeTypes
 from irscope.frontends.torch_lowering.lowering import AtenCall, Lowered
-from irscope.frontends.torch_lowering.signatures import Argument, Param, Signature, foreign_attrs, resolve
+from irscope.frontends.torch_lowering.signatures import MEMORY_FORMATS, Argument, Param, Signature, foreign_attrs, resolve
 from irscope.frontends.torch_lowering.table import lower
 from irscope.frontends.torchscript.plain import NotKnown
 from irscope.frontends.torchscript.source import ScriptClass
@@ -34,7 +34,6 @@ _KIND_TYPES: dict[str, Type] = {
     "bool": scalar(DType.BOOL),
     "Scalar": scalar(DType.UNKNOWN),
 }
-_MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
 # What a size as a tensor stands for here is the number in it.
 _FROM_NUMBERS = frozenset({"arange", "full", "zeros", "ones", "empty", "linspace", "scalar_tensor", "eye"})
 
@@ -274,7 +273,7 @@ def _converted(value: Argument, param: Param) -> Argument:
         if param.kind.startswith("ScalarType"):
             return C10_DTYPES.get(value, DType.UNKNOWN)
         if param.kind.startswith("MemoryFormat"):
-            return _MEMORY_FORMATS.get(value, "")
+            return MEMORY_FORMATS.get(value, "")
     if value == "cpu" and param.kind.startswith("Device"):
         return None
     return value
