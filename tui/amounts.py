@@ -66,7 +66,7 @@ class Amounts:
     @cached_property
     def numbers(self) -> Floats:
         """Every value as a number; NaN for formulas and what is unknown."""
-        return np.array([_number(value) for value in self.distinct] or [math.nan], dtype=np.float64)[self.codes]
+        return np.array([_sort_key(value) for value in self.distinct] or [math.nan], dtype=np.float64)[self.codes]
 
     def bound(self, binding: Binding) -> Amounts:
         """The same with symbols bound; time is linear in the distinct formulas."""
@@ -75,7 +75,7 @@ class Amounts:
         return Amounts(self.codes, [binding.of(value) if isinstance(value, SymDim) else value for value in self.distinct])
 
 
-def _number(value: Amount | None) -> float:
+def _sort_key(value: Amount | None) -> float:
     if value is None or isinstance(value, SymDim):
         return math.nan
     try:

@@ -59,7 +59,7 @@ class NodeTimes:
         self.bounds = list(numbers)
         """The bound as a code; 0 is unknown."""
         self.total = times.seconds
-        self.rows: Ints = np.array(list(_rows(times, outline)), dtype=np.int64)
+        self.rows: Ints = np.array(list(_outline_rows(times, outline)), dtype=np.int64)
         """Rows of the outline, -1 where a node is not there."""
         # References are to the model's own nodes, so that the timed copy can be freed.
         self.nodes = [_own(outline, row, one.node) for row, one in zip(self.rows.tolist(), nodes, strict=True)]
@@ -106,7 +106,7 @@ def _note(scope: Scope, scopes: dict[Scope, int]) -> None:
         scopes[found] = len(scopes)
 
 
-def _rows(times: Bounds, outline: Outline) -> Iterator[int]:
+def _outline_rows(times: Bounds, outline: Outline) -> Iterator[int]:
     """The row of each node, which may be one of the same model read again with other sizes."""
     names: dict[tuple[str, str], int] = {}
     for one in times.nodes:
@@ -450,7 +450,7 @@ def views_of(times: NodeTimes, symbols: Symbols, first: By = "module") -> Views:
 
 def _view(times: NodeTimes, by: By, symbols: Symbols) -> View:
     groups = Groups(times, by)
-    table = _table(groups, by, times.total, symbols)
+    table = _groups_model(groups, by, times.total, symbols)
     table.sort(_SECONDS, reverse=True)
     intensity = groups.intensity
     drawn = ~np.isnan(intensity) & (groups.seconds > 0) & ~groups.is_unknown
@@ -460,7 +460,7 @@ def _view(times: NodeTimes, by: By, symbols: Symbols) -> View:
     return View(groups, table, scatter, points)
 
 
-def _table(groups: Groups, by: By, total: float, symbols: Symbols) -> TableModel:
+def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols) -> TableModel:
     clean = symbols.clean
 
     def amount(read: Callable[[Group], float], kind: Kind) -> Callable[[int], str]:

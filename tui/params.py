@@ -155,7 +155,7 @@ class Params:
 
         def keys() -> Sequence[object]:
             if kind is Kind.SHAPE:
-                return [_elements(cell) for cell in cells]
+                return [_element_count(cell) for cell in cells]
             return [number_of(cell) for cell in cells] if kind.is_number else list(cells)
 
         title = _TITLES.get(key, key.replace("_", " "))
@@ -339,12 +339,12 @@ def _oddities(table: Table | None) -> list[Oddity]:
         return []
     cells = [[bare(cell) for cell in table.cells(key)] for key in ("nan", "inf", "zeros", "shape")]
     return [
-        Oddity(_whole(nan), _whole(inf), _whole(zeros), int(_elements(shape) or 0), nan is None)
+        Oddity(_count_cell(nan), _count_cell(inf), _count_cell(zeros), int(_element_count(shape) or 0), nan is None)
         for nan, inf, zeros, shape in zip(*cells, strict=True)
     ]
 
 
-def _elements(shape: object) -> float | None:
+def _element_count(shape: object) -> float | None:
     if not isinstance(shape, tuple | list):
         return None
     total = 1
@@ -355,7 +355,7 @@ def _elements(shape: object) -> float | None:
     return total
 
 
-def _whole(cell: object) -> int:
+def _count_cell(cell: object) -> int:
     return cell if isinstance(cell, int) else 0
 
 

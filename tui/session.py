@@ -416,7 +416,7 @@ def find_row(browse: Browse, text: str) -> int | None:
     at = int(np.searchsorted(candidates, browse.selected, side="right"))
     partial: int | None = None
     for row in (*candidates[at:].tolist(), *candidates[:at].tolist()):
-        for name in _names(browse, row):
+        for name in _search_names(browse, row):
             if name == wanted:
                 return int(row)
             if partial is None and wanted in name:
@@ -424,7 +424,7 @@ def find_row(browse: Browse, text: str) -> int | None:
     return partial
 
 
-def _names(browse: Browse, row: int) -> tuple[str, ...]:
+def _search_names(browse: Browse, row: int) -> tuple[str, ...]:
     item = browse.outline.items[row]
     if isinstance(item, Node):
         return tuple(output.name.lower() for output in item.outputs if output.name) or (item.name.lower(),)

@@ -210,10 +210,10 @@ def samples(folder: Path = _SAMPLES) -> list[Path]:
 
 def known_files(file: Path | None = None) -> list[Known]:
     """Recent files, then samples."""
-    return [_known(path, "recent") for path in read_recent(file)] + [_known(path, "sample") for path in samples()]
+    return [_known_file(path, "recent") for path in read_recent(file)] + [_known_file(path, "sample") for path in samples()]
 
 
-def _known(path: Path, kind: str) -> Known:
+def _known_file(path: Path, kind: str) -> Known:
     try:
         found = path.stat()
     except (OSError, ValueError):

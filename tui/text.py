@@ -77,7 +77,7 @@ def wrap(line: Line, width: int, indent: str = "") -> Iterator[Line]:
     row: list[Span] = []
     used = 0
     for piece in _words(line):
-        for span in _pieces(piece, width - len(indent)):
+        for span in _span_pieces(piece, width - len(indent)):
             size = display_width(span.text)
             if used + size > width:
                 yield tuple(row)
@@ -99,7 +99,7 @@ def _words(line: Line) -> Iterator[Span]:
                 start = at
 
 
-def _pieces(span: Span, width: int) -> Iterator[Span]:
+def _span_pieces(span: Span, width: int) -> Iterator[Span]:
     """The span itself, or parts of a width where it is too long for one row."""
     if display_width(span.text) <= width:
         yield span

@@ -135,7 +135,7 @@ class Functions:
         self._where = where
         self._protos: dict[FunctionKey, onnx.FunctionProto] = {}
         for proto in protos:
-            key = _key(proto)
+            key = _function_key(proto)
             if key in self._protos:
                 raise refuse(BAD_FUNCTION, f"the function '{short(proto.name)}' is defined twice", where, "the model is damaged")
             self._protos[key] = proto
@@ -184,10 +184,10 @@ class Functions:
 
     def constants(self, proto: onnx.FunctionProto) -> dict[str, Value]:
         """Constants of a function by name, shared by all its calls."""
-        return self._constants.setdefault(_key(proto), {})
+        return self._constants.setdefault(_function_key(proto), {})
 
 
-def _key(proto: onnx.FunctionProto) -> FunctionKey:
+def _function_key(proto: onnx.FunctionProto) -> FunctionKey:
     return domain_of(proto.domain), proto.name, proto.overload if _HAS_OVERLOAD else ""
 
 

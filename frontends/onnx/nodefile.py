@@ -55,7 +55,7 @@ class OnnxNodes:
             _copy_data(source, copy)
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             try:
-                write_binary(target, _pieces(mapped, order))
+                write_binary(target, _reordered_bytes(mapped, order))
             except (WireError, IndexError) as error:
                 raise refuse(NOT_ONNX, f"the file is damaged ({error})", str(self.path)) from None
         return [target, *(copy for _, copy in copies)]
@@ -91,7 +91,7 @@ def _copy_data(source: Path, copy: Path) -> None:
         write_binary(copy, iter(lambda: file.read(_PIECE), b""))
 
 
-def _pieces(mapped: mmap.mmap, order: Sequence[int]) -> Iterator[bytes]:
+def _reordered_bytes(mapped: mmap.mmap, order: Sequence[int]) -> Iterator[bytes]:
     """The file with the nodes of its graph in that order."""
     graphs: list[tuple[int, int]] = []
     others: list[tuple[int, int]] = []

@@ -42,10 +42,10 @@ def in_order(rows: list[Row], body: Lowering) -> list[Row]:
                 made[name] = index
     captures = {index: found for index, row in enumerate(rows) if (found := captured_names(row.node))}
     early = early or any(made.get(name, -1) >= index for index, names in captures.items() for name in names)
-    return _sorted(rows, made, captures, body) if early else rows
+    return _sorted_rows(rows, made, captures, body) if early else rows
 
 
-def _sorted(rows: list[Row], made: dict[str, int], captures: dict[int, set[str]], body: Lowering) -> list[Row]:
+def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[str]], body: Lowering) -> list[Row]:
     waiting = [0] * len(rows)
     readers: list[list[int]] = [[] for _ in rows]
     for index, row in enumerate(rows):

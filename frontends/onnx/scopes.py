@@ -31,10 +31,10 @@ class Scopes:
         """The scope that the PyTorch exporter wrote down, None where there is none."""
         text = entries.get(_SCOPES)
         if text is not None and len(text) <= _LONGEST:
-            modules = tuple(_list(text)[:-1])
+            modules = tuple(_printed_list(text)[:-1])
             found = self._by_modules.get(modules)
             if found is None:
-                classes = _list(entries.get(_CLASSES, "")[:_LONGEST])
+                classes = _printed_list(entries.get(_CLASSES, "")[:_LONGEST])
                 found = self._by_modules[modules] = self._descend(modules, classes)
             return found
         text = entries.get(_NAMESPACE)
@@ -82,7 +82,7 @@ class Scopes:
         return scope
 
 
-def _list(text: str) -> list[str]:
+def _printed_list(text: str) -> list[str]:
     """The strings of a printed Python list of strings."""
     inner = text.strip()
     if not (inner.startswith("[") and inner.endswith("]")) or len(inner) == 2:

@@ -68,7 +68,7 @@ class TensorReader:
         if dtype is None or dtype is DType.UNKNOWN:
             raise _bad(name, f"element type {proto.data_type} does not exist")
         dims = tuple(proto.dims)
-        count = _count(dims, name)
+        count = _element_count(dims, name)
         type_ = tensor(dtype, dims)
         if proto.data_location == _EXTERNAL:
             return Constant(type_, self._read_external(proto, name, dtype, count))
@@ -83,7 +83,7 @@ class TensorReader:
         values = self.read(proto.values, name)
         indices = self.read(proto.indices, f"{name} indices")
         dims = tuple(proto.dims)
-        count = _count(dims, name)
+        count = _element_count(dims, name)
         stored = values.type.shape or ()
         positions = indices.type.shape or ()
         if len(stored) != 1 or indices.type.dtype is not DType.I64 or positions not in (stored, (*stored, len(dims))):
@@ -160,7 +160,7 @@ def _read_typed(proto: onnx.TensorProto, name: str, dtype: DType, count: int) ->
     return Literal(unpack(packed, dtype, count)) if is_literal(dtype, count) else Blob(packed)
 
 
-def _count(dims: tuple[int, ...], name: str) -> int:
+def _element_count(dims: tuple[int, ...], name: str) -> int:
     if len(dims) > MOST_AXES:
         raise _bad(name, f"it has {len(dims)} axes")
     negative = next((dim for dim in dims if dim < 0), None)

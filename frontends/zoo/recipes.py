@@ -89,7 +89,7 @@ def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name:
             known = ", ".join(f"{one.name}={shown_type(one)}" for one in inputs) or "none"
             problem = f"the model has no input {key!r}" if at < 0 else f"--input {key} needs a tensor type with a shape"
             raise UsageError(problem, code="IRS623", where=name, hint=f"inputs: {known}")
-        shape = tuple(_size(dim, name) for dim in type_.shape)
+        shape = tuple(_recipe_size(dim, name) for dim in type_.shape)
         inputs[at] = replace(inputs[at], shape=shape, dtype=type_.dtype, is_usual=False)
     usual = {**DEFAULT_SIZES, **recipe.sizes}
     sizes_of_inputs = (size for one in inputs for size in (*(("batch",) if one.as_list else ()), *one.shape))
@@ -110,7 +110,7 @@ def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name:
     return Chosen(tuple(inputs), sizes, frozenset(free), frozenset(used) - free - set(options.bind))
 
 
-def _size(dim: object, name: str) -> Size:
+def _recipe_size(dim: object, name: str) -> Size:
     if isinstance(dim, int):
         return dim
     if isinstance(dim, SymDim) and str(dim).isidentifier():

@@ -217,7 +217,7 @@ def export_reordered(model: Model, schedule: Schedule, target: Path) -> ExitCode
         )
     found = file_order(model, nodes, schedule)
     files = write_reordered(model, nodes, found, target)
-    sys.stderr.write("".join(f"{line}\n" for line in _lines(model, found, schedule, files)))
+    sys.stderr.write("".join(f"{line}\n" for line in _order_lines(model, found, schedule, files)))
     return ExitCode.OK
 
 
@@ -229,18 +229,20 @@ def _export_text(model: Model, schedule: Schedule, target: Path) -> ExitCode:
     [done] = model.run([Reorder(**options)]).items_in_order
     moved = done.report().summary.get("moved", 0)
     write_text(target, print_program(model.program))
-    said = f"peak as written {_size(before)}, reordered {_size(after)}; {moved} of {len(model.graph)} nodes stand at another place"
+    said = (
+        f"peak as written {_bytes_text(before)}, reordered {_bytes_text(after)}; {moved} of {len(model.graph)} nodes stand at another place"
+    )
     sys.stderr.write(f"{said}\nwrote {target}\n")
     return ExitCode.OK
 
 
-def _size(size: int) -> str:
+def _bytes_text(size: int) -> str:
     return humanise(size, Kind.BYTES)
 
 
-def _lines(model: Model, found: FileOrder, schedule: Schedule, files: list[Path]) -> list[str]:
+def _order_lines(model: Model, found: FileOrder, schedule: Schedule, files: list[Path]) -> list[str]:
     said = [
-        f"peak as written {_size(found.before)}, reordered {_size(found.after)}; {found.verdict}",
+        f"peak as written {_bytes_text(found.before)}, reordered {_bytes_text(found.after)}; {found.verdict}",
         f"{found.moved} of {len(found.order)} nodes stand at another place",
     ]
     if model.program.format == "onnx":

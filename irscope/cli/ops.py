@@ -30,7 +30,7 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         if args.coverage:
-            write_answer(_coverage(Path(args.coverage)), args)
+            write_answer(_coverage_document(Path(args.coverage)), args)
             return 0
         registry = default_registry()
         if args.name:
@@ -65,7 +65,7 @@ def _knowledge(spec: OpSpec | None) -> tuple[str, str]:
     return ("unknown" if spec.infer is Absent.UNKNOWN else "inferred", "unknown" if spec.cost is Absent.UNKNOWN else "counted")
 
 
-def _coverage(path: Path) -> Document:
+def _coverage_document(path: Path) -> Document:
     model = open_model(path, LoadOptions())
     registry = default_registry()
     counts: Counter[tuple[str, str]] = Counter()

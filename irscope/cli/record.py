@@ -131,7 +131,7 @@ def _request_from(args: argparse.Namespace, options: Options) -> Request:
     """What the command line asks for."""
     path = Path(args.model)
     if is_name(args.model):
-        return _named(args, options)
+        return _named_request(args, options)
     kind = detect(path)
     executor = _FORMATS.get(kind.name)
     if executor is None:
@@ -170,7 +170,7 @@ def _of_file(path: Path, format_name: str, args: argparse.Namespace, options: Op
     return Request(model, options, output, inputs, "", _scopes(program.graph))
 
 
-def _named(args: argparse.Namespace, options: Options) -> Request:
+def _named_request(args: argparse.Namespace, options: Options) -> Request:
     if options.executor == ORT:
         raise UsageError(
             "ONNX Runtime runs files",

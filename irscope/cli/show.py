@@ -34,7 +34,7 @@ class Command:
         program = model.program
         if args.scope or args.op:
             names = value_names([program.graph, *program.functions.values()])
-            nodes = [node for body in program.bodies() for node in body if _wanted(node, args.scope, args.op)]
+            nodes = [node for body in program.bodies() for node in body if _is_selected(node, args.scope, args.op)]
             text = "".join(f"{print_node(node, names, locations=args.locations)}\n" for node in nodes[: args.limit])
         else:
             text = print_program(program, locations=args.locations, limit=args.limit)
@@ -45,6 +45,6 @@ class Command:
         return strict_code(args, [model])
 
 
-def _wanted(node: Node, scope: str, op: str) -> bool:
+def _is_selected(node: Node, scope: str, op: str) -> bool:
     path = node.scope.path
     return (not op or node.op == op) and (not scope or path == scope or path.startswith(f"{scope}/"))

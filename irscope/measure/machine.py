@@ -46,24 +46,24 @@ LEAST_SECONDS = 1.5
 
 def cuda_device(device: str) -> DeviceRecord:
     """A GPU by what NVML says, where PyTorch is not there to ask."""
-    handle = _handle(_number(device), "")
+    handle = _handle(_device_index(device), "")
     if handle is None:
         return DeviceRecord("cuda", "NVIDIA GPU")
     nvml, found = handle
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(found)
     memory = int(nvml.nvmlDeviceGetMemoryInfo(found).total)
-    return DeviceRecord("cuda", _text(nvml.nvmlDeviceGetName(found)), memory, None, f"{major}.{minor}", driver_version())
+    return DeviceRecord("cuda", _decoded(nvml.nvmlDeviceGetName(found)), memory, None, f"{major}.{minor}", driver_version())
 
 
 def driver_version() -> str:
     """Version of NVIDIA's driver; empty where nothing tells it."""
     nvml = _library()
-    return _text(nvml.nvmlSystemGetDriverVersion()) if nvml is not None else ""
+    return _decoded(nvml.nvmlSystemGetDriverVersion()) if nvml is not None else ""
 
 
 def energy_counter(device: str, uuid: str = "") -> Callable[[], float] | None:
     """A reader of the joules that a GPU has used since its driver was loaded; None where it has no such counter."""
-    handle = _handle(_number(device), uuid)
+    handle = _handle(_device_index(device), uuid)
     if handle is None:
         return None
     nvml, found = handle
@@ -78,7 +78,7 @@ def energy_counter(device: str, uuid: str = "") -> Callable[[], float] | None:
     return read
 
 
-def _number(device: str) -> int:
+def _device_index(device: str) -> int:
     return int(device.partition(":")[2] or 0)
 
 
@@ -107,7 +107,7 @@ def _library() -> Any:
     return pynvml
 
 
-def _text(value: object) -> str:
+def _decoded(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 

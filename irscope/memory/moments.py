@@ -62,7 +62,7 @@ class Moments:
     def alive(self, step: int) -> list[int]:
         """Slots that are taken at the highest moment of a step."""
         begins, ends = self.lives
-        return _list(np.flatnonzero((begins < self.places[step]) & (ends >= self.places[step])))
+        return _integers(np.flatnonzero((begins < self.places[step]) & (ends >= self.places[step])))
 
     def column(self, category: str) -> list[Quantity | int]:
         """Bytes of a category at each step; inexact ones with provenance, and with an interval where only they are uncertain."""
@@ -135,7 +135,7 @@ def moments(
     blocks = stretch.allocated + _sums(np.array(stretch.blocks, dtype=np.int64))
     places, most = _highest(blocks, starts), _highest(total, starts)
     by_category = {
-        category: _list(stretch.held.get(category, 0) + _sums(np.where(kinds == place, changes, 0))[places])
+        category: _integers(stretch.held.get(category, 0) + _sums(np.where(kinds == place, changes, 0))[places])
         for place, category in enumerate(categories)
     }
     # Growth at event n takes effect after n + 1 events.
@@ -147,16 +147,16 @@ def moments(
 
     def tops(asked: Sequence[int]) -> list[int]:
         column = held + _sums(np.array(asked, dtype=np.int64)[slots] * signs)
-        return _list(column[_highest(column, starts)])
+        return _integers(column[_highest(column, starts)])
 
     return Moments(
         stretch,
         by_category,
-        _list(blocks[places]),
-        _list(reserved),
-        _list(total[most]),
-        _list(total[starts[1:]]),
-        _list(places),
+        _integers(blocks[places]),
+        _integers(reserved),
+        _integers(total[most]),
+        _integers(total[starts[1:]]),
+        _integers(places),
         int(np.argmax(blocks[places])) if len(places) else 0,
         int(guessed[most[int(np.argmax(total[most]))]]) if len(most) else 0,
         _uncertain(tape, events, starts),
@@ -199,7 +199,7 @@ def _highest(total: _Numbers, starts: _Numbers) -> _Numbers:
     return places
 
 
-def _list(column: _Numbers) -> list[int]:
+def _integers(column: _Numbers) -> list[int]:
     found: list[int] = column.tolist()
     return found
 

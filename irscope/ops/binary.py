@@ -114,17 +114,17 @@ def _as_bool(call: OpCall, dtype: DType) -> DType:
     return DType.BOOL
 
 
-def _scaled(call: OpCall, other: Any) -> Any:
+def _times_alpha(call: OpCall, other: Any) -> Any:
     alpha = call.attr("alpha")
     return other if alpha == 1 else other * alpha
 
 
 def _add_array(call: OpCall, a: Array, b: Array) -> Any:
-    return a + _scaled(call, b)
+    return a + _times_alpha(call, b)
 
 
 def _subtract_array(call: OpCall, a: Array, b: Array) -> Any:
-    return a - _scaled(call, b)
+    return a - _times_alpha(call, b)
 
 
 def _add_dims(call: OpCall, a: Dim, b: Dim) -> Dim:

@@ -98,7 +98,7 @@ _FILLED = (
 )
 
 
-def _number(call: OpCall, name: str, default: int | None = None) -> Attr:
+def _given_number(call: OpCall, name: str, default: int | None = None) -> Attr:
     """A single number, whole or not, from an attribute or an operand; None where it is not known."""
     given = call.attrs.get(name)
     if given is not None:
@@ -110,7 +110,7 @@ def _number(call: OpCall, name: str, default: int | None = None) -> Attr:
 
 
 def _range(call: OpCall) -> tuple[Attr, Attr, Attr]:
-    return _number(call, "start", 0), _number(call, "limit"), _number(call, "delta", 1)
+    return _given_number(call, "start", 0), _given_number(call, "limit"), _given_number(call, "delta", 1)
 
 
 def _infer_arange(call: OpCall) -> Type:
@@ -118,10 +118,10 @@ def _infer_arange(call: OpCall) -> Type:
     types = [type_ for type_ in call.types if type_ is not None]
     given = [call.attrs[name] for name in ("start", "limit", "delta") if call.attrs.get(name) is not None]
     dtype = dtype_attr(call, result_dtype(types, given))
-    return tensor(dtype, (_steps(call, start, limit, delta),), device_attr(call, device_of(call.types)))
+    return tensor(dtype, (_range_length(call, start, limit, delta),), device_attr(call, device_of(call.types)))
 
 
-def _steps(call: OpCall, start: Attr, limit: Attr, delta: Attr) -> Dim:
+def _range_length(call: OpCall, start: Attr, limit: Attr, delta: Attr) -> Dim:
     if start is None or limit is None or delta is None:
         return call.unknown("the length of a range depends on its start, limit and step", "start,limit,delta,step")
     if isinstance(delta, int | float) and delta == 0:
@@ -157,21 +157,21 @@ def _infer_steps(call: OpCall) -> Type:
 
 
 def _evaluate_linspace(call: OpCall) -> Known | None:
-    start, limit = _number(call, "start"), _number(call, "limit")
+    start, limit = _given_number(call, "start"), _given_number(call, "limit")
     count = static_shape(call.results[0])
     if count is None or not isinstance(start, int | float) or not isinstance(limit, int | float):
         return None
     return settle(np.linspace(start, limit, count[0]), result_element(call))
 
 
-def _size(call: OpCall, name: str) -> Dim:
+def _given_size(call: OpCall, name: str) -> Dim:
     found = call.dim(name)
     return call.unknown(f"the value of {name!r} is not known", name) if found is None else as_size(call, found, name)
 
 
 def _infer_eye(call: OpCall) -> Type:
-    rows = _size(call, "rows")
-    columns = _size(call, "columns") if call.given("columns") else rows
+    rows = _given_size(call, "rows")
+    columns = _given_size(call, "columns") if call.given("columns") else rows
     return tensor(dtype_attr(call, DEFAULT_FLOAT), (rows, columns), device_attr(call))
 
 
@@ -209,7 +209,7 @@ def _infer_one_hot(call: OpCall) -> Type:
         return tensor(dtype, None, indices.device)
     rank = len(indices.shape) + 1
     axis = call.axis(call.int_attr("axis"), rank)
-    return tensor(dtype, (*indices.shape[:axis], _size(call, "depth"), *indices.shape[axis:]), indices.device)
+    return tensor(dtype, (*indices.shape[:axis], _given_size(call, "depth"), *indices.shape[axis:]), indices.device)
 
 
 def _evaluate_one_hot(call: OpCall) -> Known | None:
@@ -225,7 +225,7 @@ def _evaluate_one_hot(call: OpCall) -> Known | None:
 
 
 def _infer_window(call: OpCall) -> Type:
-    return tensor(dtype_attr(call, DEFAULT_FLOAT), (_size(call, "size"),), device_attr(call))
+    return tensor(dtype_attr(call, DEFAULT_FLOAT), (_given_size(call, "size"),), device_attr(call))
 
 
 def _evaluate_window(call: OpCall) -> Known | None:
@@ -240,8 +240,8 @@ def _evaluate_window(call: OpCall) -> Known | None:
 
 
 def _infer_mel(call: OpCall) -> Type:
-    bins = floordiv(_size(call, "dft_length"), 2) + 1
-    return tensor(dtype_attr(call, DEFAULT_FLOAT), (bins, _size(call, "num_mel_bins")))
+    bins = floordiv(_given_size(call, "dft_length"), 2) + 1
+    return tensor(dtype_attr(call, DEFAULT_FLOAT), (bins, _given_size(call, "num_mel_bins")))
 
 
 _RANGES = (

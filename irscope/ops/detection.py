@@ -60,7 +60,7 @@ def _unknown_count(call: OpCall, limit: Dim | None) -> Dim:
     return call.unknown("how many boxes are kept depends on their overlaps and scores", "boxes,scores", 0, limit)
 
 
-def _number(call: OpCall, name: str, default: float) -> float | None:
+def _threshold(call: OpCall, name: str, default: float) -> float | None:
     if not call.given(name):
         return default
     known = plain(call, name)
@@ -70,9 +70,9 @@ def _number(call: OpCall, name: str, default: float) -> float | None:
 def _selected(call: OpCall) -> Known | None:
     """Rows of batch, class and box."""
     boxes, scores = plain(call, "boxes"), plain(call, "scores")
-    most = _number(call, "max_output_boxes_per_class", 0)
-    overlap = _number(call, "iou_threshold", 0)
-    least = _number(call, "score_threshold", -np.inf)
+    most = _threshold(call, "max_output_boxes_per_class", 0)
+    overlap = _threshold(call, "iou_threshold", 0)
+    least = _threshold(call, "score_threshold", -np.inf)
     if most == 0:
         return np.zeros((0, 3), dtype=np.int64)
     if boxes is None or scores is None or most is None or overlap is None or least is None:
@@ -92,7 +92,7 @@ def _infer_selected(call: OpCall) -> TensorType:
     known = _selected(call)
     if known is not None:
         return tensor(DType.I64, (len(known), 3), scores.device)
-    most = _number(call, "max_output_boxes_per_class", 0)
+    most = _threshold(call, "max_output_boxes_per_class", 0)
     limit: Dim | None = None
     if scores.shape is not None:
         batches, classes, boxes = scores.shape

@@ -227,7 +227,7 @@ def _sorted_axes(strides: Sequence[Sequence[int]], shape: Sequence[int]) -> list
 def result_strides(call: OpCall, index: int = 0) -> Layout:
     """Strides that PyTorch gives a result, from the strides of the operands; None for the order of the axes, or where nobody knows."""
     shape = call.results[index].shape
-    shown = _shown(call)
+    shown = _tensor_operands(call)
     if shape is None or any(type_.shape is None or type_.layout == "sparse" for type_ in shown[:1]):
         return None
     written = call.attrs.get("inplace")
@@ -243,7 +243,7 @@ def strides_rule(spec: OpSpec) -> StridesRule | None:
     return spec.strides or _OF_FAMILY.get(spec.family)
 
 
-def _shown(call: OpCall) -> list[TensorType]:
+def _tensor_operands(call: OpCall) -> list[TensorType]:
     return [type_ for type_ in call.types if isinstance(type_, TensorType)]
 
 
@@ -255,7 +255,7 @@ def _first(call: OpCall) -> TensorType | None:
 
 def _pointwise_rule(call: OpCall, index: int) -> Layout:
     shape = call.results[index].shape
-    return None if shape is None or _first(call) is None else pointwise(_shown(call), shape)
+    return None if shape is None or _first(call) is None else pointwise(_tensor_operands(call), shape)
 
 
 def _channels_last_where(operands: int) -> StridesRule:
@@ -265,7 +265,7 @@ def _channels_last_where(operands: int) -> StridesRule:
         shape = call.results[index].shape
         if shape is None or _first(call) is None or len(shape) not in (4, 5):
             return None
-        return channels_last(shape) if any(suggests_channels_last(type_) is True for type_ in _shown(call)[:operands]) else None
+        return channels_last(shape) if any(suggests_channels_last(type_) is True for type_ in _tensor_operands(call)[:operands]) else None
 
     return StridesRule(of, from_plain=False)
 
@@ -317,7 +317,7 @@ def _of_operands(rule: Callable[[OpCall, Sequence[TensorType], Strides, int], La
 
     def of(call: OpCall, index: int) -> Layout:
         shape = call.results[index].shape
-        return None if shape is None else rule(call, _shown(call), shape, index)
+        return None if shape is None else rule(call, _tensor_operands(call), shape, index)
 
     return StridesRule(of)
 

@@ -13,7 +13,7 @@ from irscope.ops.spec import SIZES, Absent, Facts, Family, OpCall, OpSpec, RuleE
 from irscope.ops.work import like, products
 
 
-def _rows(call: OpCall) -> Dim:
+def _examples(call: OpCall) -> Dim:
     """How many examples there are; a tensor with one axis is one example."""
     shape = call.shape("x")
     if shape is None:
@@ -35,13 +35,13 @@ def _label_dtype(call: OpCall) -> DType:
 
 
 def _infer_classifier(call: OpCall) -> tuple[Type, ...]:
-    rows, device = _rows(call), call.tensor("x").device
+    rows, device = _examples(call), call.tensor("x").device
     return call.fit(tensor(_label_dtype(call), (rows,), device), tensor(DType.F32, (rows, _classes(call)), device))
 
 
 def _infer_svm(call: OpCall) -> tuple[Type, ...]:
     """With probabilities there is one score a class; else the number depends on how classes are compared."""
-    rows, device = _rows(call), call.tensor("x").device
+    rows, device = _examples(call), call.tensor("x").device
     reason = "without probabilities the number of scores depends on how the classes are compared"
     scores = _classes(call) if call.attr("has_probabilities") else call.unknown(reason, "", 1)
     return call.fit(tensor(_label_dtype(call), (rows,), device), tensor(DType.F32, (rows, scores), device))
@@ -49,7 +49,7 @@ def _infer_svm(call: OpCall) -> tuple[Type, ...]:
 
 def _infer_targets(call: OpCall) -> Type:
     x = call.tensor("x")
-    return tensor(dtype_attr(call, DType.F32), (_rows(call), call.int_attr("targets")), x.device)
+    return tensor(dtype_attr(call, DType.F32), (_examples(call), call.int_attr("targets")), x.device)
 
 
 def _cost_linear(call: OpCall) -> Cost:
@@ -119,7 +119,7 @@ def _record(schema: str, infer: object, cost: object, summary: str, **facts: Unp
     return op(schema, Family.LEARNING, infer=infer, cost=cost, summary=summary, **facts)  # type: ignore[arg-type]  # passed through
 
 
-def _scaled(call: OpCall) -> Cost:
+def _two_an_element(call: OpCall) -> Cost:
     return per_element(2)(call)
 
 
@@ -164,7 +164,10 @@ OPS = (
         f"Decision trees whose leaves are added up; {_PATHS}.",
     ),
     _record(
-        "learn.scaler(Tensor x, Tensor[] kept) -> Tensor", like("x", DType.F32), _scaled, "Subtracts an offset and multiplies by a scale."
+        "learn.scaler(Tensor x, Tensor[] kept) -> Tensor",
+        like("x", DType.F32),
+        _two_an_element,
+        "Subtracts an offset and multiplies by a scale.",
     ),
     _record(
         "learn.normalizer(Tensor x, *, str norm='MAX') -> Tensor",

@@ -54,7 +54,7 @@ def _pointwise(call: OpCall) -> Cost:
     return Cost(elementwise=numel(call.results[0]) * (_REQUANTIZING * 2 + 1))
 
 
-def _moved(call: OpCall) -> Cost:
+def _requantizing(call: OpCall) -> Cost:
     return Cost(elementwise=numel(call.results[0]) * _REQUANTIZING)
 
 
@@ -81,5 +81,5 @@ OPS = (
     *(_record(name, _layer(_conv, name), "Convolution with packed weights.") for name in _CONV),
     *(_record(name, _layer(_conv_transposed, name), "Transposed convolution with packed weights.") for name in _TRANSPOSED),
     *(_record(name, _pointwise, "Arithmetic on 8-bit numbers, element by element.") for name in _POINTWISE),
-    _record("cat", _moved, "Tensors of 8-bit numbers behind one another, brought to one scale."),
+    _record("cat", _requantizing, "Tensors of 8-bit numbers behind one another, brought to one scale."),
 )

@@ -69,7 +69,7 @@ def _layer(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[F
     )
 
 
-def _stacked(call: OpCall) -> tuple[Shape, Shape, Shape]:
+def _stacked_shapes(call: OpCall) -> tuple[Shape, Shape, Shape]:
     """Sizes of all outputs, of the last states and of the last cells."""
     x, directions = call.shape("x"), 2 if call.attr("bidirectional") else 1
     if x is None:
@@ -95,7 +95,7 @@ def _stacked(call: OpCall) -> tuple[Shape, Shape, Shape]:
 
 def _infer_stack(call: OpCall) -> tuple[Type, ...]:
     x = call.tensor("x")
-    types: list[TensorType] = [tensor(x.dtype, shape, x.device) for shape in _stacked(call)]
+    types: list[TensorType] = [tensor(x.dtype, shape, x.device) for shape in _stacked_shapes(call)]
     # What a library saves for its own backward pass has the types that the file says.
     return (*types, *call.results[3:]) if "lstm" in call.spec.name else (*types[:2], *call.results[2:])
 

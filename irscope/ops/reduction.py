@@ -149,12 +149,12 @@ def _sum(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
     return _wide(x).sum(axis=axes, keepdims=_keep(call))
 
 
-def _count(x: Array, axes: tuple[int, ...]) -> int:
+def _reduced_count(x: Array, axes: tuple[int, ...]) -> int:
     return int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
 
 
 def _mean(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
-    total, count = _sum(call, x, axes), _count(x, axes)
+    total, count = _sum(call, x, axes), _reduced_count(x, axes)
     return total // max(count, 1) if x.dtype.kind in "iu" else total / np.float64(count)
 
 
@@ -175,7 +175,7 @@ def _log_sum_exp(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
 
 
 def _variance(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
-    wide, count = _wide(x), _count(x, axes)
+    wide, count = _wide(x), _reduced_count(x, axes)
     middle = wide.sum(axis=axes, keepdims=True) / np.float64(count)
     return (np.abs(wide - middle) ** 2).sum(axis=axes, keepdims=_keep(call)) / np.float64(max(count - float(call.attr("correction")), 0))
 

@@ -56,7 +56,7 @@ def _operand(call: OpCall, index: int = 0) -> Type:
     return found
 
 
-def _list(call: OpCall) -> SequenceType | None:
+def _list_operand(call: OpCall) -> SequenceType | None:
     """The list operand; None where its type is not known."""
     first = _operand(call)
     if isinstance(first, OptionalType):
@@ -79,7 +79,7 @@ def _infer_construct(call: OpCall) -> Type:
 
 
 def _infer_insert(call: OpCall) -> Type:
-    found, added = _list(call), _operand(call, 1)
+    found, added = _list_operand(call), _operand(call, 1)
     if found is None:
         return UNKNOWN_TYPE
     return sequence(added if _says_nothing(found.element, added) else join(call, found.element, added))
@@ -96,7 +96,7 @@ def _infer_at(call: OpCall) -> Type:
     first = _operand(call)
     if isinstance(first, TupleType):
         raise RuleError(f"{call.spec.name}: a tuple is no list")
-    found = _list(call)
+    found = _list_operand(call)
     return UNKNOWN_TYPE if found is None else found.element
 
 
@@ -104,7 +104,7 @@ def _infer_unpack(call: OpCall) -> Sequence[Type]:
     first = _operand(call)
     if isinstance(first, TupleType):
         return first.elements
-    found = _list(call)
+    found = _list_operand(call)
     return [UNKNOWN_TYPE if found is None else found.element] * len(call.results)
 
 
@@ -134,7 +134,7 @@ def _part_size(call: OpCall, whole: Dim) -> Dim:
 
 
 def _infer_joined(call: OpCall) -> Type:
-    found = _list(call)
+    found = _list_operand(call)
     element = None if found is None else found.element
     if not isinstance(element, TensorType):
         return tensor(DType.UNKNOWN, None)
@@ -187,7 +187,7 @@ def _infer_map_get(call: OpCall) -> Type:
     return first.value if isinstance(first, MapType) else UNKNOWN_TYPE
 
 
-def _single(dtype: DType) -> Callable[[OpCall], Type]:
+def _one_of(dtype: DType) -> Callable[[OpCall], Type]:
     return lambda call: tensor(dtype, ())
 
 
@@ -328,12 +328,12 @@ OPS = (
     ),
     _record(
         "seq.erase(Tensor(a) list, Dim? position) -> Tensor(a)",
-        lambda call: _list(call) or UNKNOWN_TYPE,
+        lambda call: _list_operand(call) or UNKNOWN_TYPE,
         "A list with one element less.",
         items=_items_with_one_less,
     ),
     _record("seq.at(Tensor(a) list, Dim position) -> Tensor(a)", _infer_at, "One element of a list.", items=_item_at),
-    _record("seq.length(Tensor list) -> Tensor", _single(DType.I64), "How many elements a list has.", items=_item_count),
+    _record("seq.length(Tensor list) -> Tensor", _one_of(DType.I64), "How many elements a list has.", items=_item_count),
     _record("seq.unpack(Tensor(a) list) -> Tensor(a)[]", _infer_unpack, "Every element of a list or tuple.", items=_items_unpacked),
     _record(
         "seq.split(Tensor x, Tensor? split, *, int axis=0, bool keepdims=True) -> Tensor",
@@ -350,7 +350,7 @@ OPS = (
         items=_items_joined,
     ),
     _record("optional.make(Tensor(a)? x, *, Type? type) -> Tensor(a)", _infer_make_optional, "A value that may be absent."),
-    _record("optional.has(Tensor? x) -> Tensor", _single(DType.BOOL), "Whether an optional value is there."),
+    _record("optional.has(Tensor? x) -> Tensor", _one_of(DType.BOOL), "Whether an optional value is there."),
     _record("optional.get(Tensor(a) x) -> Tensor(a)", _infer_get_optional, "The value of an optional one.", items=handed_on),
     _record("tuple.make(Tensor(a)[] xs) -> Tensor(a)", _infer_tuple, "A tuple of the operands."),
     _record("tuple.get(Tensor(a) x, *, int index) -> Tensor(a)", _infer_tuple_get, "One element of a tuple."),

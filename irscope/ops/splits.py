@@ -38,7 +38,7 @@ def _infer_split(call: OpCall) -> Sequence[TensorType]:
     x = call.tensor("x")
     axis = _axis(call, x)
     if x.shape is None:
-        return parts_of(call, x, axis, [0] * _count(call))
+        return parts_of(call, x, axis, [0] * _parts_count(call))
     return parts_of(call, x, axis, split_sizes(call, x.shape[axis]))
 
 
@@ -50,7 +50,7 @@ def _reasonable(call: OpCall, count: int) -> int:
     return count
 
 
-def _count(call: OpCall) -> int:
+def _parts_count(call: OpCall) -> int:
     count = length_of(call, "sizes")
     if count is None:
         given = call.attr("num_outputs")
@@ -71,11 +71,11 @@ def split_sizes(call: OpCall, whole: Dim) -> list[Dim]:
         return sizes
     if call.given("sizes"):
         reason = "it depends on the values of operand 'sizes'"
-        return [call.unknown(reason, "sizes", 0, whole) for _ in range(_count(call))]
+        return [call.unknown(reason, "sizes", 0, whole) for _ in range(_parts_count(call))]
     size = call.attr("size")
     if size is not None:
         return _equal_parts(call, whole, size, _number_of_parts(call, whole, size))
-    count = _count(call)
+    count = _parts_count(call)
     if call.attr("num_outputs") is None:
         call.same(mod(whole, count), 0, f"{whole} can be split into {count} equal parts")
         return [floordiv(whole, count)] * count

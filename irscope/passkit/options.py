@@ -95,14 +95,14 @@ def _measure(arguments: tuple[Any, ...]) -> Measure | None:
     return next((extra for extra in arguments[1:] if isinstance(extra, Measure)), None)
 
 
-def _whole(text: str) -> int:
+def _whole_number(text: str) -> int:
     found = read_amount(text, COUNT)
     if found is None:
         raise ValueError(text)
     return int(found)
 
 
-_PLAIN: Mapping[Any, Callable[[str], Any]] = {str: str, Path: Path, int: _whole, float: float}
+_PLAIN: Mapping[Any, Callable[[str], Any]] = {str: str, Path: Path, int: _whole_number, float: float}
 
 
 def _choices(type_: Any) -> dict[str, Any] | None:

@@ -69,13 +69,13 @@ def point_at(text: str, column: int, message: str) -> PipelineError:
 def parse_elements(text: str) -> tuple[Element, ...]:
     """Read a pipeline's structure; names and options are not looked up yet."""
     scanner = _Scanner(text)
-    elements = _elements(scanner)
+    elements = _element_list(scanner)
     if scanner.peek():
         raise scanner.fail(f"unexpected {scanner.peek()!r}")
     return elements
 
 
-def _elements(scanner: _Scanner) -> tuple[Element, ...]:
+def _element_list(scanner: _Scanner) -> tuple[Element, ...]:
     scanner.depth += 1
     if scanner.depth > _MAX_DEPTH:
         raise scanner.fail("nested too deeply")
@@ -107,7 +107,7 @@ def _element(scanner: _Scanner) -> Element:
     body: tuple[Element, ...] = ()
     if scanner.peek() == "(":
         scanner.position += 1
-        body = _elements(scanner)
+        body = _element_list(scanner)
         scanner.expect(")")
     return Element(reference, given, body, column)
 

@@ -28,7 +28,7 @@ def load_script_pass(reference: str) -> type[Pass]:
     match = _SCRIPT.match(reference)
     assert match is not None
     path, symbol = Path(unquote(match["path"])), match["symbol"]
-    module = _load(path)
+    module = _load_script(path)
     defined = {
         key: value
         for key, value in vars(module).items()
@@ -47,7 +47,7 @@ def load_script_pass(reference: str) -> type[Pass]:
     return found
 
 
-def _load(path: Path) -> ModuleType:
+def _load_script(path: Path) -> ModuleType:
     try:
         source = path.read_bytes()
     except OSError as error:

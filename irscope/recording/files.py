@@ -96,7 +96,7 @@ class _Reader:
     unknown: Counter[str] = field(default_factory=Counter)
 
     def read(self, stream: BinaryIO) -> Recording:
-        lines = _lines(stream, self.where)
+        lines = _numbered_lines(stream, self.where)
         header = self._header(next(lines, (1, b"", True)))
         torn = False
         for number, text, whole in lines:
@@ -219,7 +219,7 @@ def _named_ops(line: Line) -> Iterator[int]:
     yield from (op for op in named if op is not None)
 
 
-def _lines(stream: BinaryIO, where: str) -> Iterator[tuple[int, bytes, bool]]:
+def _numbered_lines(stream: BinaryIO, where: str) -> Iterator[tuple[int, bytes, bool]]:
     """Lines with their number, and whether each has its end."""
     number = 0
     while text := stream.readline(MAX_LINE + 1):

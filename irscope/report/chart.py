@@ -21,10 +21,10 @@ _LARGEST = 1e100
 
 def drawable(cells: Sequence[Cell]) -> list[Number | None]:
     """The numbers that can be drawn; None for what is unknown, symbolic or not finite."""
-    return [_number(bare(cell)) for cell in cells]
+    return [_drawable(bare(cell)) for cell in cells]
 
 
-def _number(value: object) -> Number | None:
+def _drawable(value: object) -> Number | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) < _LARGEST else None

@@ -72,7 +72,7 @@ def csv_lines(table: Table) -> Iterator[str]:
     heads.extend(head for head, _ in details)
     cells.extend(values for _, values in details)
     for row in chain([heads], zip(*cells, strict=True)):
-        yield (",".join(map(_cell, row)) or '""') + "\n"  # readers skip a line with nothing on it
+        yield (",".join(map(_csv_cell, row)) or '""') + "\n"  # readers skip a line with nothing on it
 
 
 def _details(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
@@ -85,7 +85,7 @@ def _details(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, list[
             yield f"{column.key}.{name}", [value if isinstance(value, int | float | str) else None for value in values]
 
 
-def _cell(cell: Cell) -> str:
+def _csv_cell(cell: Cell) -> str:
     value = bare(cell)
     if value is None:
         return ""

@@ -55,13 +55,13 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
         yield f"<h1>{svg_text(f'{subject.name}: {path}')}</h1>\n<p>{svg_text(', '.join(filter(None, facts)))}</p>\n"
         yield from (f'<p class="quiet">{svg_text(remark)}</p>\n' for remark in subject.remarks)
     for report in document.reports:
-        yield from _report(report, options)
+        yield from _report_section(report, options)
     yield f'<p class="quiet">Written by irscope {svg_text(document.version)}.</p>\n</body>\n</html>\n'
 
 
 def alone(part: Report | Table) -> str:
     """One report or table as a part of somebody else's page, a notebook's: its style holds for it alone."""
-    parts = _report(part, _NOTEBOOK) if isinstance(part, Report) else _table(part, CellWriter(_NOTEBOOK), _NOTEBOOK)
+    parts = _report_section(part, _NOTEBOOK) if isinstance(part, Report) else _table_element(part, CellWriter(_NOTEBOOK), _NOTEBOOK)
     return _within(parts)
 
 
@@ -78,7 +78,7 @@ def _model(model: ModelInfo) -> Iterator[str]:
         yield f'<p class="{diagnostic.severity.text}">{svg_text(str(diagnostic))}</p>\n'
 
 
-def _report(report: Report, options: RenderOptions) -> Iterator[str]:
+def _report_section(report: Report, options: RenderOptions) -> Iterator[str]:
     writer = CellWriter(RenderOptions(humanise=options.humanise))
     yield f"<section>\n<h2>{svg_text(report.options or report.pass_name)}</h2>\n"
     yield from (f'<p class="headline">{svg_text(line)}</p>\n' for line in report.headline)
@@ -86,9 +86,9 @@ def _report(report: Report, options: RenderOptions) -> Iterator[str]:
     for note in report.notes:
         yield f'<p class="quiet">{svg_text(note)}</p>\n'
     if report.coverage is not None and report.coverage.total:
-        yield _coverage(report.coverage)
+        yield _coverage_line(report.coverage)
     for table in report.tables:
-        yield from _table(table, writer, options)
+        yield from _table_element(table, writer, options)
     for series in report.series if options.charts else ():
         picture = list(svg_chart(series))
         if picture:
@@ -101,7 +101,7 @@ def _report(report: Report, options: RenderOptions) -> Iterator[str]:
     yield "</section>\n"
 
 
-def _coverage(coverage: Coverage) -> str:
+def _coverage_line(coverage: Coverage) -> str:
     unknown = f"; unknown: {', '.join(coverage.unknown)}" if coverage.unknown else ""
     share = humanise(coverage.known / coverage.total, Kind.RATIO)
     return f"<p>{svg_text(f'coverage: {coverage.known:,} of {coverage.total:,} known ({share}){unknown}')}</p>\n"
@@ -112,18 +112,18 @@ def _summary(entries: Sequence[Entry], writer: CellWriter) -> Iterator[str]:
         return
     yield '<div class="scroll"><table class="summary">\n<tbody>\n'
     for entry in entries:
-        cell = _cell(entry.cell, entry.kind, Provenance.EXACT, writer)
+        cell = _html_cell(entry.cell, entry.kind, Provenance.EXACT, writer)
         yield f'<tr><th scope="row">{svg_text(entry.key)}</th>{cell}<td>{svg_text(_details(entry.cell))}</td></tr>\n'
     yield "</tbody>\n</table></div>\n"
 
 
-def _table(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator[str]:
+def _table_element(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator[str]:
     limit = ROWS if options.rows is None else options.rows
     heads = "".join(map(_head, table.columns))
     yield f'<h3>{svg_text(table.title)}</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
     shown = table.first(limit)
     for row in shown.rows():
-        cells = (_cell(cell, column.kind, column.provenance, writer) for column, cell in zip(table.columns, row, strict=True))
+        cells = (_html_cell(cell, column.kind, column.provenance, writer) for column, cell in zip(table.columns, row, strict=True))
         yield f"<tr>{''.join(cells)}</tr>\n"
     yield "</tbody>\n</table></div>\n"
     if shown is not table:
@@ -139,7 +139,7 @@ def _head(column: Column) -> str:
     return f'<th scope="col"{style}{help_text}>{svg_text(column.heading)}</th>'
 
 
-def _cell(cell: Cell, kind: Kind, provenance: Provenance, writer: CellWriter) -> str:
+def _html_cell(cell: Cell, kind: Kind, provenance: Provenance, writer: CellWriter) -> str:
     value = bare(cell)
     shown = writer.write(cell, kind, provenance)
     raw = raw_text(cell)

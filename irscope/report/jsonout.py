@@ -19,24 +19,24 @@ _STEP = "  "
 
 def json_lines(value: object) -> Iterator[str]:
     """JSON with one entry a line where entries are large, so that it can be read and compared line by line."""
-    yield from _value(value, "")
+    yield from _json_pieces(value, "")
     yield "\n"
 
 
-def _value(value: object, indent: str) -> Iterator[str]:
+def _json_pieces(value: object, indent: str) -> Iterator[str]:
     inner = indent + _STEP
     if isinstance(value, Mapping) and _is_large(value.values()):
         before = "{"
         for key, item in value.items():
             yield f"{before}\n{inner}{compact_json(key)}: "
-            yield from _value(item, inner)
+            yield from _json_pieces(item, inner)
             before = ","
         yield f"\n{indent}}}"
     elif isinstance(value, list) and _is_large(value):
         before = "["
         for item in value:
             yield f"{before}\n{inner}"
-            yield from _value(item, inner) if isinstance(item, Mapping) else [compact_json(item)]
+            yield from _json_pieces(item, inner) if isinstance(item, Mapping) else [compact_json(item)]
             before = ","
         yield f"\n{indent}]"
     else:

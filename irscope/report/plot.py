@@ -104,7 +104,7 @@ class _Plot:
         points = [(x, y) for x, y in zip(curve.xs, curve.ys, strict=True) if y is not None]
         if curve.style is not Style.POINTS:
             style = f"stroke:{colour};stroke-width:{width:.1f}{';stroke-dasharray:5 4' if curve.dashed else ''}"
-            for run in _runs(curve):
+            for run in _known_stretches(curve):
                 path = _path(self._places(run, [float(y or 0) for y in run.ys]))
                 yield f'<path class="line" style="{style}" d="{path}"><title>{svg_text(curve.name)}</title></path>\n'
         if curve.style in (Style.POINTS, Style.LINE) and not curve.dashed:
@@ -180,7 +180,7 @@ def _legend(panel: Panel, top: int) -> tuple[list[str], int]:
     return parts, y + 8
 
 
-def _runs(curve: Curve) -> Iterator[Curve]:
+def _known_stretches(curve: Curve) -> Iterator[Curve]:
     """The stretches of a curve in which its heights are known."""
     xs: list[float] = []
     ys: list[float] = []
@@ -255,7 +255,7 @@ def figure_of(panels: Sequence[Panel], title: str) -> Any:
             _draw_curves(on, panel)
         if panel.has_legend:
             on.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.005, 1), borderaxespad=0, frameon=False)
-    figure.suptitle(_plain(title))
+    figure.suptitle(_without_formulas(title))
     return figure
 
 
@@ -265,7 +265,7 @@ def _draw_curves(on: Any, panel: Panel) -> None:
         for number, (curve, (floor, ceiling)) in enumerate(zip(panel.curves, stacked(panel), strict=True)):
             xs = [*curve.xs, panel.right] if step else curve.xs
             lower, upper = ([*edge, edge[-1]] if step else edge for edge in (floor, ceiling))
-            on.fill_between(xs, lower, upper, step=step, color=_colour(number), linewidth=0, label=_plain(curve.name))
+            on.fill_between(xs, lower, upper, step=step, color=_colour(number), linewidth=0, label=_without_formulas(curve.name))
     else:
         for number, curve in enumerate(panel.curves):
             _draw_line(on, panel, curve, _colour(number), 1.4 * panel.thickness(number))
@@ -276,10 +276,10 @@ def _draw_curves(on: Any, panel: Panel) -> None:
         on.axvline(mark.x, color="#444444", linestyle=":", linewidth=0.9)
         is_right = mark.x > (panel.left + panel.right) / 2
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "xytext": (4 if is_right else -4, 3 + 11 * row)}
-        words = f"{_plain(mark.label)} ▼" if is_right else f"▼ {_plain(mark.label)}"
+        words = f"{_without_formulas(mark.label)} ▼" if is_right else f"▼ {_without_formulas(mark.label)}"
         on.annotate(words, (mark.x, 1.0), fontsize=8, ha="right" if is_right else "left", **place)
-    on.set_title(_plain(panel.title), fontsize=10, loc="left", pad=6 + 11 * (max(rows, default=-1) + 1))
-    on.set_xlabel(_plain(panel.x.heading), fontsize=9)
+    on.set_title(_without_formulas(panel.title), fontsize=10, loc="left", pad=6 + 11 * (max(rows, default=-1) + 1))
+    on.set_xlabel(_without_formulas(panel.x.heading), fontsize=9)
     on.set_xlim(panel.left, panel.right if panel.right > panel.left else panel.left + 1)
     on.set_ylim(0, panel.top * 1.05)
     _set_ticks(on.set_xticks, ticks(panel.left, panel.right, panel.x.kind))
@@ -290,7 +290,12 @@ def _draw_curves(on: Any, panel: Panel) -> None:
 def _draw_line(on: Any, panel: Panel, curve: Curve, colour: str, width: float) -> None:
     xs = list(curve.xs)
     ys = [math.nan if height is None else height for height in curve.ys]
-    style: dict[str, Any] = {"color": colour, "label": _plain(curve.name), "linewidth": width, "clip_on": curve.style is Style.STEPS}
+    style: dict[str, Any] = {
+        "color": colour,
+        "label": _without_formulas(curve.name),
+        "linewidth": width,
+        "clip_on": curve.style is Style.STEPS,
+    }
     if curve.dashed:
         style["linestyle"] = "--"
     if curve.style is Style.STEPS:
@@ -309,10 +314,12 @@ def _draw_bars(on: Any, panel: Panel) -> None:
     thick = 0.8 / count
     for number, curve in enumerate(panel.curves):
         places = [place + (number - (count - 1) / 2) * thick for place in range(len(panel.names))]
-        drawn = on.barh(places, [height or 0 for height in curve.ys], thick * 0.9, color=_colour(number), label=_plain(curve.name))
+        drawn = on.barh(
+            places, [height or 0 for height in curve.ys], thick * 0.9, color=_colour(number), label=_without_formulas(curve.name)
+        )
         on.bar_label(drawn, curve.texts, padding=3, fontsize=8)
-    on.set_title(_plain(panel.title), fontsize=10, loc="left")
-    on.set_yticks(range(len(panel.names)), [_plain(cut_middle(printable(name), _MOST_NAME)) for name in panel.names], fontsize=8)
+    on.set_title(_without_formulas(panel.title), fontsize=10, loc="left")
+    on.set_yticks(range(len(panel.names)), [_without_formulas(cut_middle(printable(name), _MOST_NAME)) for name in panel.names], fontsize=8)
     on.set_ylim(len(panel.names) - 0.4, -0.6)
     on.set_xlim(0, panel.top * 1.12)
     _set_ticks(on.set_xticks, ticks(0, panel.top, panel.y.kind))
@@ -323,7 +330,7 @@ def _set_ticks(setter: Any, found: Sequence[tuple[float, str]]) -> None:
     setter([place for place, _ in found], [label for _, label in found], fontsize=8)
 
 
-def _plain(text: str) -> str:
+def _without_formulas(text: str) -> str:
     """Text as it is: matplotlib takes what stands between two dollars for a formula."""
     return printable(text).replace("$", r"\$")
 

@@ -49,12 +49,12 @@ class FolderRenderer(Protocol):
 
 def renderer(name: str, renderers: Mapping[str, str] = RENDERERS) -> Renderer:
     """The renderer of a format; UsageError names those there are."""
-    return cast(Renderer, _load(name, renderers))
+    return cast(Renderer, _load_renderer(name, renderers))
 
 
 def folder_renderer(name: str, renderers: Mapping[str, str] = FOLDER_RENDERERS) -> FolderRenderer:
     """The renderer that fills a folder; UsageError where the format is one single file."""
-    return cast(FolderRenderer, _load(name, renderers))
+    return cast(FolderRenderer, _load_renderer(name, renderers))
 
 
 def offered_formats() -> dict[str, Plugin]:
@@ -62,7 +62,7 @@ def offered_formats() -> dict[str, Plugin]:
     return plugins_by_name(ENTRY_POINT_GROUP, frozenset(RENDERERS))
 
 
-def _load(name: str, renderers: Mapping[str, str]) -> object:
+def _load_renderer(name: str, renderers: Mapping[str, str]) -> object:
     if name in renderers:
         module, _, attribute = renderers[name].partition(":")
         found: object = getattr(importlib.import_module(module), attribute)

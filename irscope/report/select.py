@@ -61,7 +61,7 @@ def select(document: Document, wanted: Selection) -> Document:
     _check((column,) if column else (), tables, "--sort")
     if wanted.top is not None and wanted.top < 0:
         raise UsageError("--top needs a number of rows, 0 or more", code="IRS450")
-    made = [_report(report, condition, column, direction, wanted.top) for report in document.reports]
+    made = [_selected_report(report, condition, column, direction, wanted.top) for report in document.reports]
     return replace(document, reports=tuple(made))
 
 
@@ -84,11 +84,11 @@ def _check(columns: Iterable[str], tables: Sequence[Table], option: str) -> None
         raise UsageError(f"{option}: no table has all of the columns {', '.join(sorted(together))}", code="IRS450")
 
 
-def _report(report: Report, condition: Condition | None, column: str, direction: str, top: int | None) -> Report:
-    return replace(report, tables=tuple(_table(table, condition, column, direction, top) for table in report.tables))
+def _selected_report(report: Report, condition: Condition | None, column: str, direction: str, top: int | None) -> Report:
+    return replace(report, tables=tuple(_selected_table(table, condition, column, direction, top) for table in report.tables))
 
 
-def _table(table: Table, condition: Condition | None, column: str, direction: str, top: int | None) -> Table:
+def _selected_table(table: Table, condition: Condition | None, column: str, direction: str, top: int | None) -> Table:
     keys = {one.key: one for one in table.columns}
     concerned = (condition is not None and condition.columns <= keys.keys()) or column in keys
     if not concerned and (condition is not None or column):
@@ -102,7 +102,7 @@ def _table(table: Table, condition: Condition | None, column: str, direction: st
         places = [place for place in places if condition.test({key: cells[key][place] for key in condition.columns})]
         last = []
     if column in keys:
-        places = _sorted(places, cells[column], keys[column], direction)
+        places = _sorted_places(places, cells[column], keys[column], direction)
     places = [*places, *last] if top != 0 else []
     data = {key: [held[place] for place in places] for key, held in cells.items()}
     rows = None if table.keys is None else [table.keys[place] for place in places]
@@ -110,7 +110,7 @@ def _table(table: Table, condition: Condition | None, column: str, direction: st
     return chosen.first(top)
 
 
-def _sorted(places: list[int], cells: Sequence[Cell], column: Column, direction: str) -> list[int]:
+def _sorted_places(places: list[int], cells: Sequence[Cell], column: Column, direction: str) -> list[int]:
     """Unknown cells last, formulas and texts behind numbers, equal ones in their old order."""
     falling = direction == "down" or (not direction and column.kind.is_number)
     values = [bare(cell) for cell in cells]
@@ -123,7 +123,7 @@ def _sorted(places: list[int], cells: Sequence[Cell], column: Column, direction:
     apart = {*numbers, *missing}
     texts = [place for place in places if place not in apart]
     numbers.sort(key=lambda place: values[place], reverse=falling)  # type: ignore[arg-type,return-value]  # all of these are numbers
-    texts.sort(key=lambda place: _text(values[place]).casefold(), reverse=direction == "down")
+    texts.sort(key=lambda place: _cell_text(values[place]).casefold(), reverse=direction == "down")
     return numbers + texts + missing
 
 
@@ -223,7 +223,7 @@ class _Parser:
         return lambda row: compare(bare(row[column]), wanted, number)
 
 
-def _text(cell: Plain) -> str:
+def _cell_text(cell: Plain) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return "" if cell is None else cell if isinstance(cell, str) else type_text(cell)
@@ -235,7 +235,7 @@ def _equal(cell: Plain, text: str | None, number: float | None) -> bool:
     if isinstance(cell, int | float) and not isinstance(cell, bool) and number is not None:
         return cell == number
     spelled = {"true": "yes", "false": "no"}.get(text.lower(), text) if isinstance(cell, bool) else text
-    return _text(cell).casefold() == spelled.casefold()
+    return _cell_text(cell).casefold() == spelled.casefold()
 
 
 def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Plain, str | None, float | None], bool]:
@@ -246,7 +246,7 @@ def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Plain, str | 
 
 
 def _contains(cell: Plain, text: str | None, number: float | None) -> bool:
-    held, wanted = _text(cell).casefold(), (text or "").casefold()
+    held, wanted = _cell_text(cell).casefold(), (text or "").casefold()
     return fnmatch.fnmatchcase(held, wanted) if "*" in wanted else wanted in held
 
 

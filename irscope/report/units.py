@@ -67,13 +67,13 @@ def humanise(cell: Cell, kind: Kind, unknown: str = UNKNOWN) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return _number(value, kind)
+        return _number_text(value, kind)
     if isinstance(value, str):
         return f"{value} {kind.unit}" if kind.unit else value
     return type_text(value)
 
 
-def _number(value: Number, kind: Kind) -> str:
+def _number_text(value: Number, kind: Kind) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return _FORMATS.get(kind, _plain_number)(value)
@@ -83,7 +83,7 @@ def _plain_number(value: Number) -> str:
     return str(value)
 
 
-def _scaled(value: Number, base: int, units: tuple[str, ...], parts: int = 1) -> str:
+def _scaled_text(value: Number, base: int, units: tuple[str, ...], parts: int = 1) -> str:
     """Two decimals in the largest unit that leaves at least 1, rounded exactly however large the number is.
 
     `parts` is how many of the smallest unit the raw number's own unit has.
@@ -98,7 +98,7 @@ def _scaled(value: Number, base: int, units: tuple[str, ...], parts: int = 1) ->
     whole, rest = divmod(hundredths, 100)
     sign = "-" if value < 0 and hundredths else ""
     if whole >= _ABSURD:
-        return f"{sign}{_short(whole)} {units[step]}"
+        return f"{sign}{_scientific(whole)} {units[step]}"
     decimals = "" if step == 0 and denominator == 1 else f".{rest:02}"
     return f"{sign}{whole:,}{decimals} {units[step]}"
 
@@ -107,7 +107,7 @@ def _rounded(numerator: int, denominator: int) -> int:
     return (2 * numerator + denominator) // (2 * denominator)
 
 
-def _short(whole: int) -> str:
+def _scientific(whole: int) -> str:
     from decimal import Decimal
 
     return f"{Decimal(whole):.2e}"
@@ -138,14 +138,14 @@ def scale_of(value: Number, kind: Kind) -> tuple[float, str]:
 
 def _with_unit(kind: Kind) -> Callable[[Number], str]:
     base, units, parts = _SCALES[kind]
-    return lambda value: _scaled(value, base, units, parts)
+    return lambda value: _scaled_text(value, base, units, parts)
 
 
-def _seconds(value: Number) -> str:
+def _seconds_text(value: Number) -> str:
     return _with_unit(Kind.SECONDS)(value) if value else "0 s"
 
 
-def _count(value: Number) -> str:
+def _count_text(value: Number) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.6g}" if abs(value) >= 1e15 else f"{value:,.2f}".removesuffix(".00")
@@ -163,13 +163,13 @@ def _ratio(value: Number) -> str:
         return ">99.9%"
     numerator, denominator = abs(value).as_integer_ratio()
     whole, rest = divmod(_rounded(1000 * numerator, denominator), 10)
-    return f"{'-' if value < 0 else ''}{f'{whole:,}.{rest}' if whole < _ABSURD else _short(whole)}%"
+    return f"{'-' if value < 0 else ''}{f'{whole:,}.{rest}' if whole < _ABSURD else _scientific(whole)}%"
 
 
 _FORMATS: dict[Kind, Callable[[Number], str]] = {
-    Kind.COUNT: _count,
+    Kind.COUNT: _count_text,
     Kind.NUMBER: _general,
-    Kind.SECONDS: _seconds,
+    Kind.SECONDS: _seconds_text,
     Kind.RATIO: _ratio,
     **{kind: _with_unit(kind) for kind in _SCALES if kind is not Kind.SECONDS},
 }

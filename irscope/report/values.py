@@ -79,18 +79,20 @@ class Quantity:
         """
         is_sure = self.provenance in (Provenance.EXACT, Provenance.MEASURED)
         low, high = self.interval or ((self.value, self.value) if is_sure else (None, None))
-        return _number(low), _number(high)
+        return _numeric(low), _numeric(high)
 
     def __add__(self, other: Quantity | Number) -> Quantity:
         other = quantity(other)
         (low, high), (least, most) = self.ends, other.ends
-        return _combined((self, other), _sum(_number(self.value), _number(other.value)), _sum(low, least), _sum(high, most))
+        return _combined(
+            (self, other), _sum_if_known(_numeric(self.value), _numeric(other.value)), _sum_if_known(low, least), _sum_if_known(high, most)
+        )
 
     __radd__ = __add__
 
     def __neg__(self) -> Quantity:
         low, high = self.ends
-        return _combined((self,), _negative(_number(self.value)), _negative(high), _negative(low))
+        return _combined((self,), _negative(_numeric(self.value)), _negative(high), _negative(low))
 
     def __sub__(self, other: Quantity | Number) -> Quantity:
         return self + -quantity(other)
@@ -109,7 +111,7 @@ def largest(numbers: Iterable[Quantity | Number]) -> Quantity:
     found = [quantity(number) for number in numbers]
     if not found:
         return Quantity(0)
-    values = [_number(one.value) for one in found]
+    values = [_numeric(one.value) for one in found]
     value = None if None in values else max(one for one in values if one is not None)
     floors, tops = zip(*(one.ends for one in found), strict=True)
     low = max((one for one in floors if one is not None), default=None)
@@ -144,11 +146,11 @@ def _least_sure(parts: Iterable[Quantity]) -> Provenance:
     return least_sure(Provenance.UNKNOWN if part.shown is None else part.provenance for part in parts)
 
 
-def _number(value: Scalar) -> Number | None:
+def _numeric(value: Scalar) -> Number | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _sum(one: Number | None, other: Number | None) -> Number | None:
+def _sum_if_known(one: Number | None, other: Number | None) -> Number | None:
     return None if one is None or other is None else one + other
 
 

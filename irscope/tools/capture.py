@@ -105,7 +105,7 @@ def open_training(text: str, options: LoadOptions, made: Training, settings: Set
     It has a name ("torchvision:resnet50"), is what a function in a script returns ("./train.py:build"), or is a joint graph ("joint.pt2").
     """
     if is_name(text):
-        return _named(text, options, made, settings)
+        return _named_model(text, options, made, settings)
     path, colon, function = text.rpartition(":")
     if colon and path.endswith(".py"):
         return _scripted(Path(path), function, made, settings, options.bind.get("batch"))
@@ -127,7 +127,7 @@ def _joint(path: Path, options: LoadOptions, settings: Settings) -> Model:
     return model
 
 
-def _named(text: str, options: LoadOptions, made: Training, settings: Settings) -> Model:
+def _named_model(text: str, options: LoadOptions, made: Training, settings: Settings) -> Model:
     from irscope.frontends.zoo.load import make_named, quiet
 
     named = make_named(text, options)
@@ -154,7 +154,7 @@ def _scripted(path: Path, function: str, made: Training, settings: Settings, bat
     """Executes the script, as the user who names it wants; a function that takes `batch` gets it."""
     if not path.is_file():
         raise LoadError("there is no such file", code="IRS385", where=str(path))
-    found = _load(path, function)
+    found = _user_function(path, function)
     if batch is not None and not _takes_batch(found):
         raise UsageError(
             f"{function}() makes its own inputs and takes no size of the batch",
@@ -195,7 +195,7 @@ def _takes_batch(function: Callable[..., Any]) -> bool:
     return "batch" in inspect.signature(function).parameters
 
 
-def _load(path: Path, function: str) -> Callable[..., Any]:
+def _user_function(path: Path, function: str) -> Callable[..., Any]:
     spec = importlib.util.spec_from_file_location(f"irscope_user_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise LoadError("it cannot be imported", code="IRS385", where=str(path))

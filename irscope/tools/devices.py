@@ -188,7 +188,7 @@ def calibrate_from(paths: Sequence[Path], base: str) -> tuple[dict[str, object],
     if rules:
         record["workspaces"] = _rules_record([rule for rule in rules if rule.useful])
     if slowdown is not None:
-        record["slowdown"] = {"lo": _short(slowdown.low), "hi": _short(slowdown.high), "unit": "", "source": "recordings"}
+        record["slowdown"] = {"lo": _four_digits(slowdown.low), "hi": _four_digits(slowdown.high), "unit": "", "source": "recordings"}
     return record, _calibration_report(base, material, rules, slowdown, aside)
 
 
@@ -316,5 +316,5 @@ def _mapping(value: object) -> dict[str, object]:
     return dict(value) if isinstance(value, dict) else {}
 
 
-def _short(value: float) -> float:
+def _four_digits(value: float) -> float:
     return float(f"{value:.4g}")

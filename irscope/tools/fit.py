@@ -565,7 +565,7 @@ def unfit_lines(found: Fit) -> list[str]:
     modelled = "~" if found.peak.is_modelled else ""
     lines = [
         f"irscope: error IRS335: does not fit: {found.free} {found.smallest:,} needs {modelled}{_bytes(needed)} ({found.counter}), "
-        f"there are {_bytes(found.memory)}; most at {_place(found)}"
+        f"there are {_bytes(found.memory)}; most at {_limiting_place(found)}"
     ]
     large = sorted(
         (device.memory_bytes, device.name) for device in all_devices() if device.memory_bytes and (device.room_bytes or 0) >= needed
@@ -600,7 +600,7 @@ def _fit_report(found: Fit) -> Report:
     if found.before_oom is not None and found.before_oom > found.largest + 1:
         size = f"up to {found.before_oom:,}" if found.runs_between else f"{found.before_oom:,}, though not all in between"
         summary["runs"] = f"{size}: PyTorch gives its cache back and tries again, which is slow"
-    summary |= {"limited_by": _place(found), "formula": f"{found.formula} bytes asked for"}
+    summary |= {"limited_by": _limiting_place(found), "formula": f"{found.formula} bytes asked for"}
     if _is_counted(found):
         summary["for"] = found.target
         if found.context is not None:
@@ -670,8 +670,8 @@ def _frontier_report(rows: Sequence[Fit], free: Sequence[str], second: str) -> R
     cells = []
     for row in rows:
         needed = Quantity(row.peak.bytes, Provenance.MODELLED if row.peak.is_modelled else Provenance.EXACT)
-        surely = [_size(row.surely)] if is_modelled else []
-        cells.append((row.bind[second], *surely, _size(row.largest), needed, _place(row)))
+        surely = [_size_cell(row.surely)] if is_modelled else []
+        cells.append((row.bind[second], *surely, _size_cell(row.largest), needed, _limiting_place(row)))
     return Report("fit", headline=(headline,), tables=(Table.of(cells, columns, f"{free[0]} by {free[1]}"),))
 
 
@@ -687,7 +687,7 @@ def _frontier_json(rows: Sequence[Fit], free: Sequence[str], second: str) -> dic
     return document
 
 
-def _size(largest: int | None) -> object:
+def _size_cell(largest: int | None) -> object:
     return "any" if largest is None else largest
 
 
@@ -696,7 +696,7 @@ def _is_counted(found: Fit) -> bool:
     return found.counter in ("reserved", "allocated")
 
 
-def _place(found: Fit) -> str:
+def _limiting_place(found: Fit) -> str:
     need = found.limited_by
     where = ", ".join(part for part in (need.scope, need.location) if part)
     return f"{need.node} ({where})" if where else need.node

@@ -202,7 +202,7 @@ def reconcile(costs: Costs, counted: Counted, peer: str, labels: Mapping[Node, s
         if whole and any(name in counted.failed for name in names):
             add(_FAILED, node.op, whole, theirs)
             continue
-        for reason, ours, part in _split(product, whole - product, theirs):
+        for reason, ours, part in _explained_parts(product, whole - product, theirs):
             add(reason, node.op, ours, part)
     for name, number in (*left.items(), *counted.outside.items()):
         theirs_total += number
@@ -211,7 +211,7 @@ def reconcile(costs: Costs, counted: Counted, peer: str, labels: Mapping[Node, s
     return Reconciled(total, theirs_total, tuple(ordered))
 
 
-def _split(product: int, other: int, theirs: float) -> Iterator[tuple[str, int, float]]:
+def _explained_parts(product: int, other: int, theirs: float) -> Iterator[tuple[str, int, float]]:
     """A node's FLOPs in products and besides, against the counter's: parts that agree, and parts with the reason they do not."""
     if theirs == 0:
         if product:
@@ -349,8 +349,8 @@ def count_with(model: Model, names: str = "") -> CountedModel:
         difference = found.total - found.theirs
         share = difference / found.theirs if found.theirs else None
         failed = f"{len(counted.failed)} calls failed or were not made" if counted.failed else ""
-        numbers = (_whole(found.theirs), found.total, _whole(difference), share, _whole(found.rest))
-        asked.rows.append((peer.name, version, _whole(counted.printed), counted.unit, *numbers, failed))
+        numbers = (_as_whole_number(found.theirs), found.total, _as_whole_number(difference), share, _as_whole_number(found.rest))
+        asked.rows.append((peer.name, version, _as_whole_number(counted.printed), counted.unit, *numbers, failed))
         asked.tables.append(_explained(peer, found))
         asked.problems += [f"{peer.name} at {node}: {why}" for node, why in list(counted.failed.items())[:3]]
         asked.said.append(_said(peer, found, share))
@@ -384,11 +384,14 @@ _TOTALS = (
 
 
 def _explained(peer: Peer, found: Reconciled) -> Table:
-    rows = [(row.operator, row.nodes, row.ours, _whole(row.theirs), _whole(row.difference), row.reason) for row in found.rows]
-    rows.append(("(rest)", 0, 0, 0, _whole(found.rest), "what no line above explains"))
+    rows = [
+        (row.operator, row.nodes, row.ours, _as_whole_number(row.theirs), _as_whole_number(row.difference), row.reason)
+        for row in found.rows
+    ]
+    rows.append(("(rest)", 0, 0, 0, _as_whole_number(found.rest), "what no line above explains"))
     columns = ["operator:text", "nodes:count", "irscope:count", "counter:count", "difference:count", "reason:text"]
     return Table.of(rows, columns=columns, title=f"{peer.name}, operator by operator")
 
 
-def _whole(number: float) -> int | float:
+def _as_whole_number(number: float) -> int | float:
     return int(number) if float(number).is_integer() else number

@@ -41,13 +41,13 @@ def recording_document(recording: Recording) -> Document:
 
 def _recording_report(recording: Recording) -> Report:
     header = recording.header
-    summary: dict[str, object] = {"run_by": f"{_versions(recording)} on {header.device.name}", "operators": _operators(recording)}
+    summary: dict[str, object] = {"run_by": f"{_versions_text(recording)} on {header.device.name}", "operators": _operators(recording)}
     plain, profiled = recording.times("plain"), recording.times("profiled")
     if plain is not None:
-        summary["latency"] = _seconds(plain)
+        summary["latency"] = _measured_seconds(plain)
     if profiled is not None:
         beside = f", {profiled.median_us / plain.median_us:.2f} times the plain run" if plain is not None and plain.median_us else ""
-        summary["profiled"] = _seconds(profiled, beside)
+        summary["profiled"] = _measured_seconds(profiled, beside)
     memory = {run: found for run in ("cold", "warm") if (found := _memory(recording, run))}
     summary |= {"memory": memory} if memory else {}
     if recording.energy is not None:
@@ -59,7 +59,7 @@ def _recording_report(recording: Recording) -> Report:
         summary=summary,
         units={"latency": Kind.SECONDS, "profiled": Kind.SECONDS, "memory": Kind.BYTES, "energy_joules": Kind.NUMBER},
         tables=_longest(recording),
-        series=(_alive(recording),),
+        series=(_alive_series(recording),),
         notes=recording.notes,
     )
 
@@ -107,7 +107,7 @@ def _operators(recording: Recording) -> Quantity:
     return Quantity(len(recording.ops), note=f"for {found.mapped} of the file's {found.nodes} nodes{folded} ({100 * share:.1f} %)")
 
 
-def _seconds(times: Times, beside: str = "") -> Quantity:
+def _measured_seconds(times: Times, beside: str = "") -> Quantity:
     low, median, high = (value / 1e6 for value in (times.min_us, times.median_us, times.p95_us))
     return Quantity(median, _MEASURED, note=f"median, least and 95 % of {times.n} runs{beside}", lo=low, hi=high)
 
@@ -139,7 +139,7 @@ def _longest(recording: Recording) -> tuple[Table, ...]:
     return (Table.of(rows, columns, "operators that took longest"),) if rows else ()
 
 
-def _alive(recording: Recording) -> Series:
+def _alive_series(recording: Recording) -> Series:
     return Series(
         "bytes alive beyond the model",
         Column("operator", Kind.INDEX),
@@ -156,7 +156,7 @@ def _operator_name(op: OpRecord) -> str:
     return f"{where}: {kind}" if where and where != kind else kind
 
 
-def _versions(recording: Recording) -> str:
+def _versions_text(recording: Recording) -> str:
     versions = recording.header.versions
     names = ("torch", "onnxruntime")
     return ", ".join(f"{name} {versions[name]}" for name in names if name in versions) or recording.header.executor

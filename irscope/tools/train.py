@@ -274,7 +274,7 @@ def _planned_sizes(captures: _Captures, room: int, kept: int, seconds: float) ->
     sizes: dict[int, Size] = {}
 
     def needs(batch: int) -> int:
-        sizes[batch] = _size(captures, batch, room, seconds)
+        sizes[batch] = _planned_size(captures, batch, room, seconds)
         # A size whose plan is within its budget fits, whatever lower peaks there are.
         return min(sizes[batch].least, room) if sizes[batch].fits else max(sizes[batch].least, room + 1)
 
@@ -292,7 +292,7 @@ def _lowest(needs: Callable[[int], int], sizes: dict[int, Size], batch: int) -> 
     return sizes[batch].least if sizes[batch].fits else value
 
 
-def _size(captures: _Captures, batch: int, room: int, seconds: float) -> Size:
+def _planned_size(captures: _Captures, batch: int, room: int, seconds: float) -> Size:
     """Plan a size: first with baseline planners find, then with the time that is allowed."""
     memory = captures.memory(batch)
     problem = step_problem(memory.trace, StepTimes(memory.target.device).of).problem
@@ -383,22 +383,22 @@ def picture_lines(picture: str, steps: Mapping[str, Model], swept: Sequence[Seri
         raise UsageError(f"the picture {picture!r} has bars and is drawn into a file", code="IRS387", hint="`--plot FILE.svg`")
     if picture == "batch":
         for series in _of_batches(swept):
-            yield from _lines(series, series.y, encoding)
+            yield from _chart_lines(series, series.y, encoding)
         return
     for label, model in steps.items():
         if label:
             yield from ("", label)
         if picture == "recompute":
             for series in curve_of(plans_of(model, seconds)):
-                yield from _lines(series, series.y, encoding)
+                yield from _chart_lines(series, series.y, encoding)
             continue
         for series in _of_memory(model):
             data: dict[str, Sequence[object]] = {series.x.key: series.cells(series.x.key), "total": series.totals(series.y)}
             total = Column("total", Kind.BYTES)
-            yield from _lines(Series(series.title, series.x, (total,), data, stacked=False), [total], encoding)
+            yield from _chart_lines(Series(series.title, series.x, (total,), data, stacked=False), [total], encoding)
 
 
-def _lines(series: Series, columns: Sequence[Column], encoding: str) -> Iterator[str]:
+def _chart_lines(series: Series, columns: Sequence[Column], encoding: str) -> Iterator[str]:
     for column in columns:
         yield from ("", *line_chart(Series(series.title, series.x, (column,), _data(series, column), stacked=False), encoding))
 

@@ -99,11 +99,11 @@ _CALLS, _NODES = 1, 2
 
 def chrome_trace(recording: Recording) -> dict[str, Any]:
     """The document of a trace; one step is a millisecond."""
-    events = [*_names(), *_slices(recording), *_counters(recording)]
+    events = [*_track_names(), *_slices(recording), *_counter_events(recording)]
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"time": "one node of the model is one millisecond"}}
 
 
-def _names() -> Iterator[dict[str, Any]]:
+def _track_names() -> Iterator[dict[str, Any]]:
     yield {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "predicted memory"}}
     for thread, name in ((_CALLS, "module calls"), (_NODES, "nodes")):
         yield {"ph": "M", "name": "thread_name", "pid": 0, "tid": thread, "args": {"name": name}}
@@ -124,7 +124,7 @@ def _slices(recording: Recording) -> Iterator[dict[str, Any]]:
             yield {"ph": "X", "name": node.name, "cat": "node", "pid": 0, "tid": _NODES, "ts": start, "dur": _STEP, "args": place}
 
 
-def _counters(recording: Recording) -> Iterator[dict[str, Any]]:
+def _counter_events(recording: Recording) -> Iterator[dict[str, Any]]:
     """Bytes by category, and what the allocator counts, after each event."""
     by_category: dict[str, int] = {}
     counts = {"requested": 0, "allocated": 0, "reserved": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -254,7 +255,7 @@ class Inference(RuleContext):
             if any(known is None and not self.may_be_symbolic(value) for value, known in present):
                 return
         shapes = [_value_shape(type_) for type_ in inferred]
-        if any(shape is None for shape in shapes) or sum(_count(shape) for shape in shapes if shape is not None) > MAX_ELEMENTS:
+        if any(shape is None for shape in shapes) or sum(math.prod(shape) for shape in shapes if shape is not None) > MAX_ELEMENTS:
             return
         assert spec.evaluate is not None
         call.results = inferred
@@ -294,7 +295,7 @@ class Inference(RuleContext):
             type_ = self.found.type_of(value)
             shape = static_shape(type_)
             assert shape is not None
-            symbols = objects(self._element_symbols(value, _count(shape)), shape)
+            symbols = objects(self._element_symbols(value, math.prod(shape)), shape)
             # Elements may have been bound, or there may be none at all.
             known = self.found.values[value] = settle(symbols, type_.dtype) if isinstance(type_, TensorType) else symbols
         return known
@@ -342,7 +343,7 @@ class Inference(RuleContext):
         if type(type_) is not TensorType or type_.shape is None or type_.dtype.kind not in _INTEGERS:
             return False
         shape = static_shape(type_)
-        return shape is not None and _count(shape) <= SYMBOLIC_ELEMENTS
+        return shape is not None and math.prod(shape) <= SYMBOLIC_ELEMENTS
 
     def fresh(self, reason: str, decided_by: DecidedBy, lo: int | None, hi: int | None) -> SymDim:
         """A new unknown size, blamed on the node whose rule asks."""
@@ -435,11 +436,4 @@ def _literal(data: Literal, type_: TensorType) -> Known | None:
 
 def _fits(type_: TensorType) -> bool:
     shape = static_shape(type_)
-    return shape is not None and _count(shape) <= MAX_ELEMENTS
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+    return shape is not None and math.prod(shape) <= MAX_ELEMENTS

@@ -36,7 +36,7 @@ def _outputs(engine: Inference, region: Graph) -> list[Type]:
     return [engine.found.type_of(value) for value in region.outputs]
 
 
-def _known(engine: Inference, value: Value | None) -> int | None:
+def _known_scalar(engine: Inference, value: Value | None) -> int | None:
     """A scalar value if it is a plain number."""
     if value is None:
         return None
@@ -54,7 +54,7 @@ def _known(engine: Inference, value: Value | None) -> int | None:
 
 def infer_if(engine: Inference, node: Node) -> list[Type]:
     """Both branches; the one that a known condition takes, else the join."""
-    condition = _known(engine, node.inputs[0] if node.inputs else None)
+    condition = _known_scalar(engine, node.inputs[0] if node.inputs else None)
     if condition is not None and len(node.regions) == 2:
         return _infer_taken(engine, node, *(node.regions if condition else reversed(node.regions)))
     for region in node.regions:
@@ -104,8 +104,8 @@ def infer_loop(engine: Inference, node: Node) -> list[Type]:
     and yields (condition, state..., one value per step and scan output...)."""
     (body,) = node.regions
     trip, condition, *state = node.inputs
-    count = _known(engine, trip)
-    first = 1 if condition is None else _known(engine, condition)
+    count = _known_scalar(engine, trip)
+    first = 1 if condition is None else _known_scalar(engine, condition)
     if first == 0:
         count = 0
     ran = _run_loop(engine, node, body, count, first is not None) if count is not None or first is not None else None
@@ -125,7 +125,7 @@ def infer_loop(engine: Inference, node: Node) -> list[Type]:
     engine.found.trips[node] = steps
     # A step's result and the state it began with are of different times, so they get unknowns of their own.
     scanned = renewed(engine, results[1 + len(state) :], made)
-    return [*renewed(engine, types, made), *(_stacked(type_, steps) for type_ in scanned)]
+    return [*renewed(engine, types, made), *(_stacked_type(type_, steps) for type_ in scanned)]
 
 
 def _trip_dim(engine: Inference, trip: Value) -> Dim:
@@ -140,7 +140,7 @@ def _condition_stays_true(engine: Inference, body: Graph) -> bool:
         return False
     if len(body.inputs) > 1 and body.outputs[0] is body.inputs[1]:
         return True
-    return _known(engine, body.outputs[0]) == 1
+    return _known_scalar(engine, body.outputs[0]) == 1
 
 
 def _run_loop(engine: Inference, node: Node, body: Graph, count: int | None, known_condition: bool) -> list[Type] | None:
@@ -159,7 +159,7 @@ def _run_loop(engine: Inference, node: Node, body: Graph, count: int | None, kno
         _set_arguments(engine, body, [_COUNTER, _TRUTH, *types], [step, truth, *facts])
         engine.graph(body)
         engine.step(node, len(rows))
-        going_on = _known(engine, body.outputs[0])
+        going_on = _known_scalar(engine, body.outputs[0])
         if going_on is None:
             return None
         results = [(engine.found.type_of(value), engine.fact(value)) for value in body.outputs[1:]]
@@ -178,7 +178,10 @@ def _run_loop(engine: Inference, node: Node, body: Graph, count: int | None, kno
         _set_arguments(engine, body, [_COUNTER, _TRUTH, *types])
         engine.graph(body)
         elements = [[type_] for type_ in _outputs(engine, body)[1 + len(state) :]]
-    return [*types, *(_stacked(reduce(lambda a, b: join(engine, a, b, "steps of a loop disagree"), each), len(rows)) for each in elements)]
+    return [
+        *types,
+        *(_stacked_type(reduce(lambda a, b: join(engine, a, b, "steps of a loop disagree"), each), len(rows)) for each in elements),
+    ]
 
 
 _COUNTER = tensor(DType.I64, ())
@@ -193,7 +196,7 @@ def _stack(parts: Sequence[Known | None]) -> Known | None:
     return np.stack(known)
 
 
-def _stacked(element: Type, steps: Dim) -> Type:
+def _stacked_type(element: Type, steps: Dim) -> Type:
     if not isinstance(element, TensorType):
         return UNKNOWN_TENSOR
     return tensor(element.dtype, None if element.shape is None else (steps, *element.shape), element.device)
@@ -304,7 +307,7 @@ def infer_scan(engine: Inference, node: Node) -> list[Type]:
     stacked: list[Type] = []
     for type_, axis in zip(results, out_axes, strict=False):
         if type_.shape is None:
-            stacked.append(_stacked(type_, steps))
+            stacked.append(_stacked_type(type_, steps))
             continue
         place = axis % (len(type_.shape) + 1)
         stacked.append(tensor(type_.dtype, (*type_.shape[:place], steps, *type_.shape[place:]), type_.device))

@@ -48,9 +48,9 @@ class Shapes(Analysis[Inferred]):
         unknown = sum(not is_known(result.type_of(value)) for value in values)
         symbols = sorted({name for value in graph.inputs for name in symbols_of(value.type)})
         tables = (
-            _table("inputs", graph.inputs, result, names),
-            _table("outputs", graph.outputs, result, names),
-            _table("values", values, result, names),
+            _types_table("inputs", graph.inputs, result, names),
+            _types_table("outputs", graph.outputs, result, names),
+            _types_table("values", values, result, names),
             _unknowns(values, result, names),
             Table.of(
                 [(str(one.left), str(one.right), one.node, one.why) for one in result.assumptions],
@@ -124,7 +124,7 @@ def shape_cell(type_: Type) -> object:
     return None
 
 
-def _table(title: str, values: Sequence[Value], result: Inferred, names: _Names) -> Table:
+def _types_table(title: str, values: Sequence[Value], result: Inferred, names: _Names) -> Table:
     rows = []
     for value in values:
         type_ = result.type_of(value)

@@ -474,8 +474,8 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
     activations = [alive - out - within for alive, out, within in zip(timeline.alive, outputs, inside, strict=True)]
     # A model without steps has its weights all the same.
     parts: dict[str, Sequence[object]] = {role: [dim_cell(size)] * max(count, 1) for role, size in resident.items()}
-    parts["output"] = _cells(timeline, outputs, outputs=True)
-    parts["activation"] = _cells(timeline, activations, outputs=False)
+    parts["output"] = _lower_bound_cells(timeline, outputs, outputs=True)
+    parts["activation"] = _lower_bound_cells(timeline, activations, outputs=False)
     parts["temporary"] = [dim_cell(size) for size in inside]
     heights = [there + alive for alive in timeline.alive]
 
@@ -503,7 +503,7 @@ def _unsized_steps(timeline: Timeline, outputs: bool | None = None) -> set[int]:
     return {step for one in chosen for step in range(one.born, min(one.dies, last) + 1)}
 
 
-def _cells(timeline: Timeline, amounts: Sequence[Dim], *, outputs: bool) -> list[object]:
+def _lower_bound_cells(timeline: Timeline, amounts: Sequence[Dim], *, outputs: bool) -> list[object]:
     """Bytes at each step as a report holds them: a lower bound where something of unknown size belongs to them."""
     lacking = _unsized_steps(timeline, outputs)
     return [at_least(amount, step not in lacking) for step, amount in enumerate(amounts)]

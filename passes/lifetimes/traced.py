@@ -278,9 +278,9 @@ class TracedLocals:
         """The name of the one variable of the same type with its last use in the statement that defines a tensor: it was rebound there."""
         if variable.name:
             return variable.name
-        made, kind = variable.call.run_at(variable.bound), _kind(variable.value)
+        made, kind = variable.call.run_at(variable.bound), _likeness_of(variable.value)
         ended = (other for other in self._read_by.get(made, ()) if other.reads[-1] is made and not self._is_given(other))
-        read = [other for other in ended if _kind(other.value) == kind]
+        read = [other for other in ended if _likeness_of(other.value) == kind]
         return read[0].name if len(read) == 1 and read[0] is not variable else ""
 
     def _later_name(self, value: Value, call: Call) -> str:
@@ -298,13 +298,13 @@ class TracedLocals:
 
     def _continues(self, variable: _Variable, made: Run) -> bool:
         """Whether the statement that defines a tensor uses another of the same type."""
-        kind = _kind(variable.value)
-        if any(other is not variable and _kind(other.value) == kind for other in self._read_by.get(made, ())):
+        kind = _likeness_of(variable.value)
+        if any(other is not variable and _likeness_of(other.value) == kind for other in self._read_by.get(made, ())):
             return True
         # Inputs of the model do not count: the first operand is the data of an operator, the others may be weights.
         working = (node for node in self._facts.steps[made.first : made.last + 1] if family(node) is not Family.VIEW)
         firsts = (node.inputs[0] for node in working if node.inputs)
-        return any(first is not None and first.role is Role.INPUT and _kind(first) == kind for first in firsts)
+        return any(first is not None and first.role is Role.INPUT and _likeness_of(first) == kind for first in firsts)
 
     def _name_in(self, value: Value, call: Call) -> str:
         found = self._variables.get((value, call))
@@ -343,7 +343,7 @@ def _after(places: Sequence[int], place: int) -> int | None:
     return places[found] if found < len(places) else None
 
 
-def _kind(value: Value) -> object:
+def _likeness_of(value: Value) -> object:
     type_ = value.type
     return (type_.dtype, len(type_.shape)) if type_.shape is not None else value
 

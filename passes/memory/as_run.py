@@ -440,7 +440,7 @@ def _masking_statement(node: Node) -> Loc | None:
 
 def _leave_out(mask: Value, types: Inferred, changes: Changes) -> bool:
     """Record the changes if this mask is not materialised; False where something else depends on it."""
-    known = _values(mask, types)
+    known = _mask_values(mask, types)
     if known is None or not (known.all() or _is_causal(known)):
         return False
     follower = _Follower(types, causal=not known.all())
@@ -452,7 +452,7 @@ def _leave_out(mask: Value, types: Inferred, changes: Changes) -> bool:
     return True
 
 
-def _values(mask: Value, types: Inferred) -> Known | None:
+def _mask_values(mask: Value, types: Inferred) -> Known | None:
     """The values of a mask that depends on positions only."""
     found, node = types.values.get(mask), mask.node
     if found is not None or node is None:

@@ -216,7 +216,7 @@ class CudaMemory(Analysis[DeviceMemory]):
         return result
 
     def report(self, result: DeviceMemory, ctx: PassContext) -> Report:
-        return _report(self, result)
+        return _allocator_report(self, result)
 
     def _predict(self, graph: Graph, ctx: PassContext, lifetimes: Lifetimes, result: DeviceMemory) -> None:
         load = loaded(graph)
@@ -377,14 +377,14 @@ COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
 UNITS = {group: Kind.BYTES for group in ("device_peak", "before", "cold", "warm", "fragmentation")}
 
 
-def _report(subject: Pass, memory: DeviceMemory) -> Report:
+def _allocator_report(subject: Pass, memory: DeviceMemory) -> Report:
     """Everything about the allocator."""
     return Report(
         pass_name=subject.name,
         options=subject.text,
         summary={"model": memory.model, **peak_summary(memory), **counters_summary(memory)},
         units=UNITS,
-        tables=(*_alive(memory), *_segments(memory)),
+        tables=(*_alive_tables(memory), *_segments(memory)),
         series=_series(memory),
         coverage=Coverage(1 if memory.central is not None and not memory.is_open else 0, 1),
         notes=(CONVENTION, *(() if memory.footprint is None else (memory.footprint.note,)), *counters_notes(memory)),
@@ -397,7 +397,7 @@ def peak_summary(memory: DeviceMemory) -> dict[str, object]:
     return {"device_peak_bytes": memory.worst("allocated")} if found is None else found.summary()
 
 
-def _alive(memory: DeviceMemory) -> tuple[Table, ...]:
+def _alive_tables(memory: DeviceMemory) -> tuple[Table, ...]:
     """What is alive at the device's peak."""
     found = memory.footprint
     return () if found is None else (found.alive(0),)

@@ -87,10 +87,10 @@ class ExplainPeak(Analysis[PeakAdvice]):
         finder = Finder(lifetimes.steps, lifetimes.ranges, ctx.get(Alias()), ctx.get(Shapes), torch=torch)
         # ONNX Runtime plans its buffers itself, whatever the source says.
         changes = finder.changes(inside) if lifetimes.model != "ort" else finder.narrower()
-        peak = _peak(heights, ())
+        peak = _peak_after(heights, ())
         single = []
         for change in ctx.each(_touching(heights, changes, ()), "trying changes"):
-            found = _peak(heights, (change,))
+            found = _peak_after(heights, (change,))
             if found < peak:
                 single.append(Advice(change, found, peak - found))
         single.sort(key=lambda one: -one.saves)
@@ -122,8 +122,8 @@ class ExplainPeak(Analysis[PeakAdvice]):
                 "helpful": len(result.single),
             },
             tables=(
-                _table(result.single[: self.top or None], "each change alone"),
-                _table(result.together, "changes that add up"),
+                _advice_table(result.single[: self.top or None], "each change alone"),
+                _advice_table(result.together, "changes that add up"),
             ),
             units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES},
             notes=tuple(notes),
@@ -175,7 +175,7 @@ def _touching(heights: Heights, changes: Sequence[Change], made: Sequence[Change
     return [change for change in changes if heights.touches(change, step)]
 
 
-def _peak(heights: Heights, changes: Sequence[Change]) -> int:
+def _peak_after(heights: Heights, changes: Sequence[Change]) -> int:
     alive = heights.alive(changes)
     return int(alive.max()) if len(alive) else 0
 
@@ -185,7 +185,7 @@ def _sizes_of_symbols(sizes: Sequence[Dim]) -> dict[str, int]:
     return {name: typical(symbols[name]) for name in sorted(symbols)}
 
 
-def _table(advice: Sequence[Advice], title: str) -> Table:
+def _advice_table(advice: Sequence[Advice], title: str) -> Table:
     columns = [
         Column("change"),
         Column("saves_bytes", Kind.BYTES, "saves"),

@@ -89,8 +89,8 @@ class Sweep(Analysis[Swept]):
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
         tally = costs.tally
         # The upper limits; where there are none, what is known, unless that is nothing.
-        flops = _known(tally.value("flops"), tally.limits("flops"))
-        moved = _known(tally.moved, tally.moved_limits)
+        flops = _unless_open(tally.value("flops"), tally.limits("flops"))
+        moved = _unless_open(tally.moved, tally.moved_limits)
         evaluator = Evaluator(points.columns)
         return Swept(
             device,
@@ -141,7 +141,7 @@ class Sweep(Analysis[Swept]):
         )
 
 
-def _known(value: Dim, limits: tuple[Dim, Dim | None]) -> Dim | None:
+def _unless_open(value: Dim, limits: tuple[Dim, Dim | None]) -> Dim | None:
     return None if limits[1] is None and value == 0 else value
 
 
@@ -158,14 +158,14 @@ def _columns(result: Swept) -> dict[Column, Sequence[object]]:
     found: dict[Column, Sequence[object]] = {Column(points.names[symbol], Kind.COUNT): sizes for symbol, sizes in points.columns.items()}
     found[Column("peak_bytes", Kind.BYTES, "peak memory")] = peaks.total
     found[Column("activation_peak_bytes", Kind.BYTES, "activations")] = peaks.activation
-    found[Column("flops", Kind.FLOPS)] = _cells(result.flops, result) or nothing
-    found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = _cells(result.bytes, result) or nothing
+    found[Column("flops", Kind.FLOPS)] = _swept_cells(result.flops, result) or nothing
+    found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = _swept_cells(result.bytes, result) or nothing
     seconds = result.seconds or nothing
     found[Column("least_seconds", Kind.SECONDS, "least time", provenance=_ORIGINS["least_seconds"])] = seconds
     return found
 
 
-def _cells(amounts: Sequence[int] | None, result: Swept) -> Sequence[object] | None:
+def _swept_cells(amounts: Sequence[int] | None, result: Swept) -> Sequence[object] | None:
     """Amounts that are lower bounds where the cost of a node is unknown."""
     return amounts if amounts is None or not result.missing else [at_least(amount, False) for amount in amounts]
 

@@ -111,9 +111,9 @@ class Fusion(Analysis[Fusions]):
             for name, found in sorted(patterns.items())
         ]
         columns = ["pattern:text", "groups:count", "nodes:count", "saved:bytes", "launches:count"]
-        tables = [Table.of(summary_rows, columns=columns, title="patterns"), _table("groups", shown)]
+        tables = [Table.of(summary_rows, columns=columns, title="patterns"), _groups_table("groups", shown)]
         if result.refused:
-            tables.append(_table("not legal", result.refused, legal=False))
+            tables.append(_groups_table("not legal", result.refused, legal=False))
         return Report(
             pass_name=self.name,
             options=self.text,
@@ -147,7 +147,7 @@ def _group(pattern: str, nodes: list[Node], types: Inferred, costs: Costs, why: 
     return Group(pattern, tuple(nodes), unfused, fused, max(launches, 0), why)
 
 
-def _table(title: str, groups: Iterable[Group], *, legal: bool = True) -> Table:
+def _groups_table(title: str, groups: Iterable[Group], *, legal: bool = True) -> Table:
     columns = ["pattern:text", "module:text", "nodes:count", "first:node", "last:node", "operators:text", "moved:bytes", "saved:bytes"]
     rows = [
         (

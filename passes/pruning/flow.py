@@ -155,7 +155,7 @@ class Flow:
 
     def _say_what_is_overwritten(self, graph: Graph) -> None:
         """What is written over while other names for it are read later does not hold what its own operator says."""
-        writers = [(node, value) for node in graph.walk() for value in _written(node)]
+        writers = [(node, value) for node in graph.walk() for value in _written_operands(node)]
         if not writers:
             return
         names: dict[Value, list[Value]] = {}
@@ -188,7 +188,7 @@ class Flow:
         return Slices(ids, self._constants.slices(value), self._constants.number(value))
 
 
-def _written(node: Node) -> Iterator[Value]:
+def _written_operands(node: Node) -> Iterator[Value]:
     """Operands that a node writes over."""
     value, spec = written_operand(node), find_op(node.op)
     if value is not None:

@@ -154,7 +154,9 @@ class PruneReport(Analysis[Pruning]):
         rows = []
         for node, (before, after) in savings.entries.items():
             saved = (before.cost.flops - after.cost.flops) * before.runs
-            rows.append((node, before.total.flops, after.total.flops, saved, (_moved(before.cost) - _moved(after.cost)) * before.runs))
+            rows.append(
+                (node, before.total.flops, after.total.flops, saved, (_bytes_moved(before.cost) - _bytes_moved(after.cost)) * before.runs)
+            )
         if self.top:
             rows = sorted(rows, key=lambda row: -scale(row[3]))[: self.top]
         cells = [(node.name, node.op, node.scope.path, *map(dim_cell, numbers)) for node, *numbers in rows]
@@ -200,7 +202,7 @@ def _dead_outside(weight: Value, totals: ParameterTotals, look: Look) -> Iterato
             yield DeadSlices(weight, _AXES[axis], size, dead, 0, "no graph tells what reads it")
 
 
-def _moved(cost: Cost) -> Dim:
+def _bytes_moved(cost: Cost) -> Dim:
     return (0 if cost.read is None else cost.read) + (0 if cost.written is None else cost.written)
 
 

@@ -194,7 +194,7 @@ class Activations(Analysis[ActivationList]):
                 "device": result.times.device.name,
                 "link": f"{result.link / _GIGA:g} GB/s",
             },
-            tables=(_table(result, self.top),),
+            tables=(_kept_table(result, self.top),),
             coverage=Coverage(sum(one.recompute_seconds is not None for one in kept), len(kept)),
             notes=(CONVENTION, f"times are bounds by the {result.times.source} of {result.times.device.title}, not measured"),
         )
@@ -218,7 +218,7 @@ _COLUMNS = (
 )
 
 
-def _table(result: ActivationList, top: int) -> Table:
+def _kept_table(result: ActivationList, top: int) -> Table:
     kept = sorted(result.kept, key=lambda one: -one.idle_seconds)[:top] if top else result.kept
     rows = [
         (
@@ -270,7 +270,7 @@ def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
                 op.name,
                 _type_of(op),
                 op.phase,
-                _seconds(times.of(op)),
+                _nine_digits(times.of(op)),
                 Quantity(peak.value, peak.provenance),
                 left,
                 device,
@@ -280,7 +280,7 @@ def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
         )
         for rank, (op, peak, left) in enumerate(zip(ops, memory.moments.requested(), memory.moments.remaining, strict=True))
     )
-    return _written(NODES, rows)
+    return _csv_text(NODES, rows)
 
 
 def activations_csv(memory: StepMemory, kept: list[Kept], times: StepTimes) -> str:
@@ -294,15 +294,15 @@ def activations_csv(memory: StepMemory, kept: list[Kept], times: StepTimes) -> s
             NEVER if one.first_backward is None else one.first_backward,
             NEVER if one.last_backward is None else one.last_backward,
             one.piece.size,
-            _seconds(one.idle_seconds),
-            NEVER if one.recompute_seconds is None else _seconds(one.recompute_seconds),
+            _nine_digits(one.idle_seconds),
+            NEVER if one.recompute_seconds is None else _nine_digits(one.recompute_seconds),
             one.recompute_bytes,
             _module(ops[one.created]),
             times.said,
         )
         for one in kept
     )
-    return _written(ACTIVATIONS, rows)
+    return _csv_text(ACTIVATIONS, rows)
 
 
 def _module(op: StepOp) -> str:
@@ -318,10 +318,10 @@ def _type_of(op: StepOp) -> str:
     return "other"
 
 
-def _seconds(value: float) -> float:
+def _nine_digits(value: float) -> float:
     """Nine digits are more than a time has."""
     return float(f"{value:.9g}")
 
 
-def _written(header: str, rows: Iterable[Sequence[object]]) -> str:
+def _csv_text(header: str, rows: Iterable[Sequence[object]]) -> str:
     return "".join(csv_lines(Table.of(rows, header.split(","))))

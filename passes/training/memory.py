@@ -277,10 +277,10 @@ class TrainingMemory(Analysis[StepMemory]):
         return memory
 
     def report(self, result: StepMemory, ctx: PassContext) -> Report:
-        return _report(self, result, list(ctx.program.graph))
+        return _step_report(self, result, list(ctx.program.graph))
 
 
-def _report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node]) -> Report:
+def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node]) -> Report:
     trace = memory.trace
     ops = trace.in_step(trace.steady)
     peak_op = ops[memory.peak_step] if ops else None
@@ -295,7 +295,7 @@ def _report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node]) -> R
         **{key: value for key, value in trace.settings.items() if value not in ("", None)},
         "device": memory.target.device.name,
         "torch": "{}.{}".format(*memory.target.torch),
-        "before": _counters(memory.before),
+        "before": _bytes_cells(memory.before),
         "first_step": {counter: memory.counter(counter, 0) for counter in _COUNTERS},
         "steady_step": {counter: memory.counter(counter) for counter in _COUNTERS},
         "after": {counter: memory.counter(counter, when="after") for counter in _COUNTERS},
@@ -317,18 +317,18 @@ def _report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node]) -> R
         options=subject.text,
         summary=summary,
         units=units,
-        tables=(_steps(memory), found.alive(subject.top)),
+        tables=(_steps_table(memory), found.alive(subject.top)),
         series=_timeline(memory, found),
         coverage=Coverage(known, len(ops), tuple(memory.tape.unknown)),
         notes=tuple(notes),
     )
 
 
-def _counters(bytes_: Bytes) -> dict[str, int]:
+def _bytes_cells(bytes_: Bytes) -> dict[str, int]:
     return {"requested": bytes_.requested, "allocated": bytes_.allocated, "reserved": bytes_.reserved}
 
 
-def _steps(memory: StepMemory) -> Table:
+def _steps_table(memory: StepMemory) -> Table:
     columns_of: list[tuple[Counter, When]] = [*((one, "peak") for one in _COUNTERS), ("requested", "after"), ("allocated", "after")]
     rows = [(one.name, *(memory.counter(counter, number, when) for counter, when in columns_of)) for number, one in enumerate(memory.steps)]
     columns = ("step", "requested:bytes", "allocated:bytes", "reserved:bytes", "requested_after:bytes", "allocated_after:bytes")

@@ -446,15 +446,15 @@ def _items(program: Program, nodes: int, results: Results, symbols: Symbols) -> 
         return
     sign = SIGNS[Provenance.ASSUMED] if program.guesses else ""
     yield _flops(results, sign, symbols)
-    yield _peak(results, sign, symbols)
-    yield _known(results, symbols)
+    yield _peak_span(results, sign, symbols)
+    yield _known_span(results, symbols)
 
 
 def _parameters(results: Results, symbols: Symbols) -> Span:
     report = results.params
     if report is None:
         return _waiting("parameters", results.has_failed("params"), symbols)
-    count, size = _cell(report, "count", Kind.COUNT, symbols), _cell(report, "bytes", Kind.BYTES, symbols)
+    count, size = _summary_cell(report, "count", Kind.COUNT, symbols), _summary_cell(report, "bytes", Kind.BYTES, symbols)
     coverage = report.coverage
     partial = coverage is not None and coverage.known < coverage.total
     sign = symbols.at_least if partial else ""
@@ -468,13 +468,13 @@ def _flops(results: Results, sign: str, symbols: Symbols) -> Span:
     missing = sum(len(nodes) for nodes in costs.unknown.values())
     if missing and missing >= costs.counted:
         return Span(f"{symbols.unknown} FLOPs", "unknown")
-    text = _short(results.binding.of(costs.total.flops), Kind.FLOPS, symbols)
+    text = _short_amount(results.binding.of(costs.total.flops), Kind.FLOPS, symbols)
     if text is None:
-        return Span(f"FLOPs depend on {_names(results, symbols)}")
+        return Span(f"FLOPs depend on {_symbol_names(results, symbols)}")
     return Span(f"{symbols.at_least if missing else ''}{sign}{text}")
 
 
-def _peak(results: Results, assumed: str, symbols: Symbols) -> Span:
+def _peak_span(results: Results, assumed: str, symbols: Symbols) -> Span:
     live, timeline = results.live, results.timeline
     if live is None or timeline is None:
         return _waiting("peak", results.has_failed("liveness"), symbols)
@@ -487,8 +487,8 @@ def _peak(results: Results, assumed: str, symbols: Symbols) -> Span:
     sign = f"{symbols.at_least if live.unsized else ''}{assumed}"
     if timeline.peak is not None and not results.assumed and not timeline.has_unknown:
         return Span(f"tensor peak {sign}{timeline.text_at(timeline.peak)} at step {timeline.peak:,}")
-    text = _short(_bound_peak(results), Kind.BYTES, symbols)
-    return Span(f"tensor peak {sign}{text}" if text is not None else f"tensor peak depends on {_names(results, symbols)}")
+    text = _short_amount(_bound_peak(results), Kind.BYTES, symbols)
+    return Span(f"tensor peak {sign}{text}" if text is not None else f"tensor peak depends on {_symbol_names(results, symbols)}")
 
 
 def _bound_peak(results: Results) -> Dim | None:
@@ -500,18 +500,18 @@ def _bound_peak(results: Results) -> Dim | None:
     return results.binding.of(total)
 
 
-def _short(value: Dim | None, kind: Kind, symbols: Symbols) -> str | None:
+def _short_amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str | None:
     """A number, or a formula short enough to be read; None for a longer one."""
     text = amount(value, kind, symbols)
     return text if len(text) <= _LONGEST_FORMULA else None
 
 
-def _names(results: Results, symbols: Symbols) -> str:
+def _symbol_names(results: Results, symbols: Symbols) -> str:
     names = symbols.clean(", ".join(results.free_symbols)) or "the data"
     return cut_middle(names, _LONGEST_FORMULA, symbols.glyphs.ellipsis)
 
 
-def _known(results: Results, symbols: Symbols) -> Span:
+def _known_span(results: Results, symbols: Symbols) -> Span:
     parts: list[str] = []
     if results.costs is not None:
         missing = sum(len(nodes) for nodes in results.costs.unknown.values())
@@ -526,5 +526,5 @@ def _waiting(what: str, failed: bool, symbols: Symbols) -> Span:
     return Span(f"{what} {symbols.unknown if failed else symbols.waiting}", "unknown" if failed else "faint")
 
 
-def _cell(report: Report, key: str, kind: Kind, symbols: Symbols) -> str:
+def _summary_cell(report: Report, key: str, kind: Kind, symbols: Symbols) -> str:
     return symbols.clean(humanise(plain(report.summary.get(key)), kind, symbols.unknown))

@@ -416,7 +416,7 @@ class Counters:
     @property
     def is_known(self) -> bool:
         """Whether any number is known."""
-        return any(_known(number) for number in self.numbers.values())
+        return any(_is_known(number) for number in self.numbers.values())
 
     def text(self, moment: str, counter: str, symbols: Symbols) -> str:
         """One number with its unit."""
@@ -428,7 +428,7 @@ class Counters:
         if not self.is_known:
             text = f"allocator {symbols.unknown} {symbols.clean(self.reason)}" if self.reason else f"allocator {symbols.unknown}"
             return [(Span(text, "unknown"),)]
-        shown = [counter for counter in _COUNTERS if any(_known(self.numbers.get((moment, counter))) for moment, _ in _MOMENTS)]
+        shown = [counter for counter in _COUNTERS if any(_is_known(self.numbers.get((moment, counter))) for moment, _ in _MOMENTS)]
         if width < _WIDE and len(shown) > 1:
             shown = [counter for counter in shown if counter != "requested"]
         spans: list[Span] = [Span(f"{symbols.clean(self.device)} allocator", "heading"), Span(f" {' / '.join(shown)}:  ", "faint")]
@@ -463,5 +463,5 @@ def _reason(report: Report, numbers: Mapping[tuple[str, str], object]) -> str:
     return next((note.partition(": ")[2] for note in report.notes if note.startswith(marker)), "")
 
 
-def _known(number: object) -> bool:
+def _is_known(number: object) -> bool:
     return number.shown is not None or number.interval is not None if isinstance(number, Quantity) else number is not None

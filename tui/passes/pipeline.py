@@ -39,7 +39,7 @@ class PassForm:
         self.fields = form_fields(cls)
         self.texts: dict[str, str] = {}
         if given is not None:
-            self.texts = {field.name: _written(given, field) for field in self.fields}
+            self.texts = {field.name: _option_text(given, field) for field in self.fields}
 
     @property
     def kind(self) -> str:
@@ -101,7 +101,7 @@ def form_fields(cls: type[Pass]) -> Sequence[Field]:
     return found
 
 
-def _written(given: Pass, field: Field) -> str:
+def _option_text(given: Pass, field: Field) -> str:
     value = getattr(given, field.name)
     if field.name == "body":
         return ",".join(one.text for one in value)

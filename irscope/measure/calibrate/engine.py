@@ -170,7 +170,7 @@ def measure(engine: Engine, seconds: float, clock: Callable[[], float] = time.pe
     """Measure a device in about so many seconds; each part has its share and ends with the round in which it is used up."""
     started = clock()
     share = seconds / (2.5 * len(engine.element_types) + 5)
-    products = {dtype: _product(engine, dtype, share, clock) for dtype in engine.element_types}
+    products = {dtype: _product_rate(engine, dtype, share, clock) for dtype in engine.element_types}
     usable = [dtype for dtype, rate in products.items() if rate is not None]
     convolutions = {kind: _convolutions(engine, kind, usable, share / 2, clock) for kind in KERNELS}
     per_size = 3.5 * share / len(STREAM_SIZES)
@@ -181,7 +181,7 @@ def measure(engine: Engine, seconds: float, clock: Callable[[], float] = time.pe
     return Measurement(reached, convolutions, streams, functions, operators, clock() - started)
 
 
-def _product(engine: Engine, dtype: str, share: float, clock: Callable[[], float]) -> Rate | None:
+def _product_rate(engine: Engine, dtype: str, share: float, clock: Callable[[], float]) -> Rate | None:
     """The best rate over growing matrices; a size that would use up the share is not tried."""
     end = clock() + share
     best: Rate | None = None
@@ -291,13 +291,13 @@ def _falling(streams: Mapping[int, Rate]) -> dict[int, Rate]:
 
 
 def _figure(rate: Rate, scale: float, unit: str) -> dict[str, object]:
-    return {"lo": _short(rate.median / scale), "hi": _short(rate.best / scale), "unit": unit, "source": "here"}
+    return {"lo": _five_digits(rate.median / scale), "hi": _five_digits(rate.best / scale), "unit": unit, "source": "here"}
 
 
 def _time(rate: Rate) -> dict[str, object]:
     """Seconds for one, from calls a second."""
-    return {"lo": _short(1e9 / rate.best), "hi": _short(1e9 / rate.median), "unit": "ns", "source": "here"}
+    return {"lo": _five_digits(1e9 / rate.best), "hi": _five_digits(1e9 / rate.median), "unit": "ns", "source": "here"}
 
 
-def _short(value: float) -> float:
+def _five_digits(value: float) -> float:
     return float(f"{value:.5g}")

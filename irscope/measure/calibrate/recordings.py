@@ -220,8 +220,8 @@ def read_gpu_folder(path: Path) -> GpuFolder:
             continue
         found = _decoded(ModelRun, line, path / "models.jsonl", number)
         models.append(found)
-        for convolution in _list(line.get("convs")):
-            owners.setdefault(_key(found.spec.dtype, _list(convolution)), []).append(found.name)
+        for convolution in _list_or_empty(line.get("convs")):
+            owners.setdefault(_convolution_key(found.spec.dtype, _list_or_empty(convolution)), []).append(found.name)
     kernels = path / "kernels.jsonl"
     rows = _objects(kernels) if kernels.is_file() else iter(())
     convolutions = tuple(itertools.chain.from_iterable(_convolutions(row, owners) for _, row in rows))
@@ -240,14 +240,14 @@ def _convolutions(row: Mapping[str, object], owners: Mapping[str, list[str]]) ->
         return
     dtype = str(row.get("dtype"))
     x, w, output = _ints(row.get("x")), _ints(row.get("w")), row.get("out")
-    runs = [_ints(events) for events in _list(row.get("events"))]
+    runs = [_ints(events) for events in _list_or_empty(row.get("events"))]
     size = _SIZES.get(dtype)
     if size is None or len(x) < 3 or len(w) < 3 or not runs or not isinstance(output, int):
         return
     shape = [row.get(name) for name in ("x", "w", "stride", "padding", "dilation", "groups")]
     taken = workspace_of(runs[-1], output)
     kind = convolution_kind(w, _ints(row.get("stride")), row.get("groups"))
-    for model in owners.get(_key(dtype, shape), []):
+    for model in owners.get(_convolution_key(dtype, shape), []):
         yield Convolution(model, kind, _DTYPES[dtype], size * math.prod(x), size * math.prod(w), output, taken)
 
 
@@ -259,7 +259,7 @@ def convolution_kind(weight: Sequence[int], strides: Sequence[int], groups: obje
     return "pointwise" if is_product else "convolution"
 
 
-def _key(dtype: str, parts: Sequence[object]) -> str:
+def _convolution_key(dtype: str, parts: Sequence[object]) -> str:
     return json.dumps([dtype, *parts])
 
 
@@ -269,12 +269,12 @@ def _failed_name(line: Mapping[str, object]) -> str:
     return str(model or "?")[:200]
 
 
-def _list(value: object) -> list[object]:
+def _list_or_empty(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
 def _ints(value: object) -> list[int]:
-    return [item for item in _list(value) if isinstance(item, int) and not isinstance(item, bool)]
+    return [item for item in _list_or_empty(value) if isinstance(item, int) and not isinstance(item, bool)]
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:

@@ -461,7 +461,7 @@ def record_ort(request: Request, sink: Sink) -> None:
     with tempfile.TemporaryDirectory(prefix="irscope-ort-") as folder:
         saved = Path(folder) / "running.onnx"
         profiled = open_session(request, Path(folder) / "profile", saved)
-        sink.begin(header(request, _device(request, profiled), _versions(), _settings(request)))
+        sink.begin(header(request, _device(request, profiled), _package_versions(), _settings(request)))
         if wants_cuda and profiled.session.get_providers()[0] != CUDA:
             text = "CUDA could not be used and ONNX Runtime fell back to the processor without an error; everything below ran there"
             sink.add(Problem("cpu_fallback", text))
@@ -534,7 +534,7 @@ class _Teller:
         events = [*_events("cold", runs.cold, ops), *_events("warm", runs.warm, ops)]
         for event in events:
             self.sink.add(event)
-        for counters in _counters(runs):
+        for counters in _arena_counters(runs):
             self.sink.add(counters)
         for problem in self._problems(runs.warm):
             self.sink.add(problem)
@@ -643,7 +643,7 @@ def _before(kernels: Sequence[Kernel]) -> int | None:
     return first.requested - first.change if first is not None else None
 
 
-def _counters(runs: _Runs) -> Iterator[Counters]:
+def _arena_counters(runs: _Runs) -> Iterator[Counters]:
     first = runs.cold[0].memory if runs.cold else None
     if first is None:
         return
@@ -666,7 +666,7 @@ def _device(request: Request, session: Session) -> DeviceRecord:
     return processor(request.options.threads)
 
 
-def _versions() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     package = distribution("onnxruntime-gpu")
     found = {"onnxruntime": str(ort.__version__), "onnxruntime-gpu": package, "onnx": distribution("onnx")}
     return {name: version for name, version in found.items() if version}

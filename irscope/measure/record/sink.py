@@ -72,7 +72,7 @@ def problem_of(
     """The problem a run ended with; the operator that ran last is where it happened, where the error names none."""
     last = ops[-1] if ops else None
     named = _ORT_NODE.search(str(error))
-    alive = in_use if in_use is not None else [_alive(event, ops) for event in alive_at(events, len(events) - 1)]
+    alive = in_use if in_use is not None else [_alive_piece(event, ops) for event in alive_at(events, len(events) - 1)]
     kind = "out_of_memory" if is_out_of_memory(error) else "failed"
     requested = _requested(str(error)) if kind == "out_of_memory" else None
     return Problem(
@@ -93,7 +93,7 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0][:500] if lines else ''}".rstrip(": ")
 
 
-def _alive(event: MemoryEvent, ops: Sequence[OpRecord]) -> Alive:
+def _alive_piece(event: MemoryEvent, ops: Sequence[OpRecord]) -> Alive:
     # Between two operators Python itself may make a tensor, such as one of a number.
     op = ops[event.op] if event.op is not None and event.inside else None
     return Alive(event.bytes, op.index if op else None, op.op if op else "", op.scope if op else event.scope)

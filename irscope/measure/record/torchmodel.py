@@ -96,7 +96,7 @@ def of_module(
         with tracker.watching():
             return module(*arguments, **named)
 
-    resident = _resident(module, (arguments, named))
+    resident = _resident_tensors(module, (arguments, named))
     return Runnable(lambda: module(*arguments, **named), marked, resident)
 
 
@@ -118,14 +118,14 @@ def _mover(device: torch.device) -> Callable[[Any], Any]:
     return lambda item: item.to(device) if isinstance(item, torch.Tensor) else item
 
 
-def _resident(module: torch.nn.Module, arguments: Any) -> Callable[[], list[torch.Tensor]]:
+def _resident_tensors(module: torch.nn.Module, arguments: Any) -> Callable[[], list[torch.Tensor]]:
     given = [item for item in pytree.tree_leaves(arguments) if isinstance(item, torch.Tensor)]
     return lambda: [*module.parameters(), *module.buffers(), *given]
 
 
 def _scripted(request: Request, device: torch.device) -> Runnable:
     module = torch.jit.load(request.model.path, map_location=device).eval()
-    return of_module(module, _values(request, device))
+    return of_module(module, _input_tensors(request, device))
 
 
 def _exported(request: Request, device: torch.device, progress: Progress) -> Runnable:
@@ -137,7 +137,7 @@ def _exported(request: Request, device: torch.device, progress: Progress) -> Run
     module = program.module()
     arguments, keywords = _call(program, request, device)
     made = Runnable(
-        lambda: module(*arguments, **keywords), lambda: None, _resident(module, (arguments, keywords)), {}, dict(request.scopes)
+        lambda: module(*arguments, **keywords), lambda: None, _resident_tensors(module, (arguments, keywords)), {}, dict(request.scopes)
     )
     flat = _flat(module, arguments, keywords)
     made.names = {node.name: named for node in module.graph.nodes if (named := _result_names(node))}
@@ -176,10 +176,10 @@ def _flat(module: torch.fx.GraphModule, arguments: tuple[Any, ...], keywords: di
 def _call(program: torch.export.ExportedProgram, request: Request, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments of the program's call: those it was exported with where their types are wanted, else made ones."""
     if program.example_inputs is None:
-        return tuple(_values(request, device)), {}
+        return tuple(_input_tensors(request, device)), {}
     arguments, keywords = program.example_inputs
     leaves, spec = pytree.tree_flatten((arguments, reorder_kwargs(keywords, program.call_spec.in_spec)))
-    made = dict(zip((one.name for one in request.inputs), zip(request.inputs, _values(request, device), strict=True), strict=True))
+    made = dict(zip((one.name for one in request.inputs), zip(request.inputs, _input_tensors(request, device), strict=True), strict=True))
     given = [
         _chosen(leaf, made.get(str(name)), request, device) for leaf, name in zip(leaves, program.graph_signature.user_inputs, strict=True)
     ]
@@ -275,13 +275,13 @@ class _ScopeTracker:
             self._open.pop()[2].__exit__(None, None, None)
 
 
-def _values(request: Request, device: torch.device) -> list[torch.Tensor]:
+def _input_tensors(request: Request, device: torch.device) -> list[torch.Tensor]:
     given = given_values(request.options.values, request.inputs)
     generator = torch.Generator().manual_seed(request.options.seed)
-    return [_value(input_, given, generator).to(device) for input_ in request.inputs]
+    return [_input_tensor(input_, given, generator).to(device) for input_ in request.inputs]
 
 
-def _value(input_: InputSpec, given: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
+def _input_tensor(input_: InputSpec, given: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
     dtype = TORCH_DTYPES.get(input_.dtype)
     if dtype is None:
         raise UsageError(f"input {input_.name} has element type {input_.dtype}, which PyTorch has none for", code="IRS478")

@@ -53,7 +53,7 @@ def with_inputs(request: Request, model: Runnable) -> Request:
 def record_on_cpu(model: Runnable, request: Request, sink: Sink) -> None:
     """The runs on the processor, whose memory has no counters: the events are summed."""
     before = resident_bytes(model)
-    sink.add(_counters("before", before, before))
+    sink.add(_tensor_counters("before", before, before))
     try:
         cold = memory_run(model)
         sink.stage("warm-up")
@@ -74,7 +74,7 @@ def record_on_cpu(model: Runnable, request: Request, sink: Sink) -> None:
     tell(material, sink)
     for run, trace in (("cold", cold), ("warm", warm)):
         peak, end = _summed(trace)
-        sink.add(_counters(run, before + end, before + peak))
+        sink.add(_tensor_counters(run, before + end, before + peak))
     tell_latency(plain, profiled, sink)
 
 
@@ -138,7 +138,7 @@ def _summed(trace: Trace) -> tuple[int, int]:
     return peak, alive
 
 
-def _counters(run: str, current: int, peak: int) -> Counters:
+def _tensor_counters(run: str, current: int, peak: int) -> Counters:
     return Counters(run, Level(current, peak), Level(current, peak))
 
 

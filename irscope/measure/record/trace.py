@@ -15,7 +15,9 @@ def times_of(microseconds: Sequence[float]) -> Times | None:
     if not microseconds:
         return None
     ordered = sorted(microseconds)
-    return Times(len(ordered), _short(ordered[0]), _short(statistics.median(ordered)), _short(ordered[_rank(len(ordered))]))
+    return Times(
+        len(ordered), _microseconds(ordered[0]), _microseconds(statistics.median(ordered)), _microseconds(ordered[_rank(len(ordered))])
+    )
 
 
 def _rank(count: int) -> int:
@@ -23,7 +25,7 @@ def _rank(count: int) -> int:
     return max(0, -(-95 * count // 100) - 1)
 
 
-def _short(value: float) -> float:
+def _microseconds(value: float) -> float:
     """Nanoseconds are below what a clock can tell."""
     return round(value, 3)
 

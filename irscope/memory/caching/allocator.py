@@ -125,13 +125,13 @@ class ExpandableSegments:
         mapped = -(-size // page) * page
         if not self._device.take(mapped):
             return False
-        del pool.unmapped[_place(pool.unmapped, block)]
+        del pool.unmapped[_place_by_address(pool.unmapped, block)]
         if mapped < block.size:
             rest = pool.new_block(block.size - mapped, block.address + mapped)
             rest.key = UNMAPPED
             insert_after(block, rest)
             block.size = mapped
-            pool.unmapped.insert(_place(pool.unmapped, rest), rest)
+            pool.unmapped.insert(_place_by_address(pool.unmapped, rest), rest)
         block.key = IN_USE
         pool.free.add(join_free(block))
         return True
@@ -168,20 +168,20 @@ class ExpandableSegments:
         unmapped = block.pool.unmapped
         before, after = block.prev, block.next
         if before is not None and before.key == UNMAPPED:
-            del unmapped[_place(unmapped, before)]
+            del unmapped[_place_by_address(unmapped, before)]
             before.order = block.order
             absorb(before, block)
             block = before
         if after is not None and after.key == UNMAPPED:
-            del unmapped[_place(unmapped, after)]
+            del unmapped[_place_by_address(unmapped, after)]
             absorb(block, after)
         if block.whole:
             del self._heads[block]
         else:
-            unmapped.insert(_place(unmapped, block), block)
+            unmapped.insert(_place_by_address(unmapped, block), block)
 
 
-def _place(unmapped: list[Block], block: Block) -> int:
+def _place_by_address(unmapped: list[Block], block: Block) -> int:
     """Where a block stands, or belongs, in a list by address."""
     return bisect_left(unmapped, block.address, key=_ADDRESS)
 

@@ -279,11 +279,11 @@ _STATES: dict[int, State] = {IN_USE: "active_allocated", PENDING: "active_pendin
 
 def segments(heads: Iterable[Block], expandable: bool) -> list[Segment]:
     """The segments that begin with the given blocks, by address."""
-    found = [_segment(run, expandable) for head in heads for run in _runs(head)]
+    found = [_segment(run, expandable) for head in heads for run in _mapped_stretches(head)]
     return sorted(found, key=lambda segment: segment.address)
 
 
-def _runs(head: Block) -> Iterator[list[Block]]:
+def _mapped_stretches(head: Block) -> Iterator[list[Block]]:
     """The stretches of mapped blocks from a first block on."""
     run: list[Block] = []
     block: Block | None = head

@@ -171,7 +171,7 @@ class AllocConf:
 
 def parse_alloc_conf(text: str, version: TorchVersion) -> AllocConf:
     """Read `name:value,name:[a:1,b:2]` as a release does. Options that only concern host memory or locks are checked and left out."""
-    settings = {name: _Setting(name, value, version) for name, value in _split(text).items()}
+    settings = {name: _Setting(name, value, version) for name, value in _settings_of(text).items()}
     for setting in settings.values():
         if setting.option not in version.options:
             setting.unknown()
@@ -185,7 +185,7 @@ def parse_alloc_conf(text: str, version: TorchVersion) -> AllocConf:
     return conf
 
 
-def _split(text: str) -> dict[str, str]:
+def _settings_of(text: str) -> dict[str, str]:
     """Names and values; white space means nothing, and commas inside brackets belong to the value."""
     given: dict[str, str] = {}
     for part in filter(None, re.split(r",(?![^\[]*\])", re.sub(r"\s", "", text))):

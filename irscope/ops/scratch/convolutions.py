@@ -53,7 +53,7 @@ def convolution_workspace(
 def _factors(target: Target, x: TensorType, w: TensorType, strides: Sequence[int], groups: Attr) -> tuple[int, int, int]:
     """How many times the bytes of input, filters and result a convolution is taken to need."""
     device = target.device
-    rule = device.workspaces.get(_kind(w, strides, groups), {}).get(x.dtype.text)
+    rule = device.workspaces.get(_kernel_kind(w, strides, groups), {}).get(x.dtype.text)
     if rule is not None:
         return rule.input, rule.filter, rule.output
     recorded = device.capability is not None and device.capability[0] == _RECORDED
@@ -61,7 +61,7 @@ def _factors(target: Target, x: TensorType, w: TensorType, strides: Sequence[int
     return (1, 1, 0) if recorded and relays else (0, 0, 0)
 
 
-def _kind(w: TensorType, strides: Sequence[int], groups: Attr) -> str:
+def _kernel_kind(w: TensorType, strides: Sequence[int], groups: Attr) -> str:
     """The kind of kernel, as device files call it."""
     if groups != 1 and w.shape is not None and w.shape[1] == 1:
         return "depthwise"

@@ -70,7 +70,7 @@ def _pair(scratch: Scratch, left: Labelled, right: Labelled, output: str, later:
         name = bmm(scratch, first, second, make)
         scratch.drop(copy_second, copy_first)
     scratch.drop(left.name)
-    steps = _steps(shape, [made.index(label) for label in kept + only_left + only_right])
+    steps = _dense_strides(shape, [made.index(label) for label in kept + only_left + only_right])
     return Labelled(relaid(left.type, shape, steps), made, name)
 
 
@@ -91,7 +91,7 @@ def _as_list(scratch: Scratch, one: Labelled, groups: tuple[str, str, str], labe
     return relaid(one.type, flat, steps), ""
 
 
-def _steps(shape: list[Dim], order: list[int]) -> list[Dim]:
+def _dense_strides(shape: list[Dim], order: list[int]) -> list[Dim]:
     """Strides of a dense tensor whose axes lie in that order."""
     steps: list[Dim] = [1] * len(shape)
     step: Dim = 1

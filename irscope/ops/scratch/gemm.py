@@ -29,7 +29,7 @@ _LT_TYPES = frozenset({DType.F64, DType.F32, DType.F16, DType.BF16})
 
 def mm(scratch: Scratch, a: TensorType, b: TensorType, *, fused_bias: bool = False, make: str | None = None) -> str:
     """A product of two matrices. `make` names the product where it is not the call's result."""
-    name = _product(scratch, make, product((sizes(a)[0], sizes(b)[1])) * width(a.dtype))
+    name = _product_result(scratch, make, product((sizes(a)[0], sizes(b)[1])) * width(a.dtype))
     # The library sees row-major matrices as transposed ones, so that the right one comes first.
     copies = [_matrix_copy(scratch, b, "copy of the right matrix"), _matrix_copy(scratch, a, "copy of the left matrix")]
     scratch.gemm("lt" if fused_bias else "cublas")
@@ -39,14 +39,14 @@ def mm(scratch: Scratch, a: TensorType, b: TensorType, *, fused_bias: bool = Fal
 
 def bmm(scratch: Scratch, a: TensorType, b: TensorType, make: str | None = None) -> str:
     """A product of two lists of matrices."""
-    name = _product(scratch, make, product((*sizes(a)[:2], sizes(b)[2])) * width(a.dtype))
+    name = _product_result(scratch, make, product((*sizes(a)[:2], sizes(b)[2])) * width(a.dtype))
     copies = [_batch_copy(scratch, b, "copy of the right matrices"), _batch_copy(scratch, a, "copy of the left matrices")]
     scratch.gemm()
     scratch.drop(*reversed(copies))
     return name
 
 
-def _product(scratch: Scratch, make: str | None, size: Dim) -> str:
+def _product_result(scratch: Scratch, make: str | None, size: Dim) -> str:
     if make is None:
         scratch.result()
         return ""
@@ -86,7 +86,7 @@ def matmul(
     rank_a, rank_b = len(sizes(a)), len(sizes(b))
     if rank_a <= 2 and rank_b <= 2:
         if rank_b == 1:
-            name = _product(scratch, make, (1 if rank_a == 1 else sizes(a)[0]) * width(a.dtype))
+            name = _product_result(scratch, make, (1 if rank_a == 1 else sizes(a)[0]) * width(a.dtype))
             scratch.gemm()
             return name
         return mm(scratch, a if rank_a == 2 else relaid(a, (1, *sizes(a)), (count(a), *strides(a))), b, make=make)
@@ -120,13 +120,13 @@ def _folded(scratch: Scratch, a: TensorType, b: TensorType, make: str | None) ->
     copy = scratch.take("contiguous rows", nbytes(large)) if reshape_copies(large, flat) else ""
     flattened = relaid(large, flat, (shape[-1], 1)) if copy or is_row_major(large) else _flat_view(large, flat)
     if len(sizes(small)) == 1:
-        name = _product(scratch, make, flat[0] * width(a.dtype))
+        name = _product_result(scratch, make, flat[0] * width(a.dtype))
         scratch.gemm()
     elif not swapped:
         name = mm(scratch, flattened, small, make=make)
     else:
         before = mm(scratch, flattened, small, make="product before it is transposed")
-        name = _product(scratch, make, flat[0] * sizes(small)[1] * width(a.dtype))
+        name = _product_result(scratch, make, flat[0] * sizes(small)[1] * width(a.dtype))
         scratch.drop(before)
     scratch.drop(copy)
     return name

@@ -90,14 +90,14 @@ def lower(first: Repeated, most: int, stop: Callable[[], bool]) -> Repeated:
     """Make results again while that lowers the peak and all of it costs no more than `most`."""
     best = first
     while not stop():
-        found = min(_steps(best, most, stop), key=lambda one: (one.height, one.spent), default=best)
+        found = min(_single_repeats(best, most, stop), key=lambda one: (one.height, one.spent), default=best)
         if found.height >= best.height:
             break
         best = found
     return best
 
 
-def _steps(given: Repeated, most: int, stop: Callable[[], bool]) -> Iterator[Repeated]:
+def _single_repeats(given: Repeated, most: int, stop: Callable[[], bool]) -> Iterator[Repeated]:
     """What making one more result again leads to, for each that is only waited for at the peak."""
     problem, needs = given.problem, given.needs
     if not needs:

@@ -28,7 +28,7 @@ def align(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
     places_b = [place for place, key in enumerate(b) if key in in_a]
     keys_a = [a[place] for place in places_a]
     keys_b = [b[place] for place in places_b]
-    found = _split(keys_a, keys_b)
+    found = _aligned(keys_a, keys_b)
     return [(places_a[left], places_b[right]) for left, right in found]
 
 
@@ -53,7 +53,7 @@ def rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def _split(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
+def _aligned(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
     """Match equal ends, then split at keys that occur once on both sides, then search a shortest edit path between."""
     found: list[tuple[int, int]] = []
     pending = [(0, len(a), 0, len(b), 0)]
@@ -272,7 +272,7 @@ class _Matcher:
 
     def _by_names(self) -> None:
         """Nodes of one operator whose first results have the same name, unless most of their operands contradict it."""
-        names_a, names_b = _names(self.a), _names(self.b)
+        names_a, names_b = _unique_names(self.a), _unique_names(self.b)
         wanted: dict[int, int] = {}
         for name, number in names_b.items():
             other = names_a.get(name)
@@ -416,7 +416,7 @@ class _Matcher:
                     found.pair(left[x], right[y], How.ORDER)
 
 
-def _names(side: Side) -> dict[str, int]:
+def _unique_names(side: Side) -> dict[str, int]:
     """Nodes by the name of their first result, where no other has it."""
     found: dict[str, int] = {}
     twice: set[str] = set()

@@ -192,10 +192,10 @@ def nodes_table(compared: ModelComparison, everything: bool = False) -> Table:
         Column("node_b", Kind.NODE, detail=True),
     ]
     keys = [compared.a.nodes[row.a[0]].name if row.a else "" for row in rows]
-    return Table.of((_cells(compared, row) for row in rows), columns, "nodes" if everything else "nodes that differ", keys)
+    return Table.of((_row_cells(compared, row) for row in rows), columns, "nodes" if everything else "nodes that differ", keys)
 
 
-def _cells(compared: ModelComparison, row: Row) -> tuple[object, ...]:
+def _row_cells(compared: ModelComparison, row: Row) -> tuple[object, ...]:
     pairs = (compared.flops(row), compared.weight_bytes(row), compared.alive(row))
     numbers = [dim_cell(value) if numbers else 0 for pair in pairs for value, numbers in zip(pair, (row.a, row.b), strict=True)]
     return (
@@ -206,8 +206,8 @@ def _cells(compared: ModelComparison, row: Row) -> tuple[object, ...]:
         compared.module(row),
         *numbers,
         row.how.value if row.how is not None else "",
-        _names(compared.a, row.a),
-        _names(compared.b, row.b),
+        _first_names(compared.a, row.a),
+        _first_names(compared.b, row.b),
     )
 
 
@@ -233,7 +233,7 @@ def what(compared: ModelComparison, row: Row) -> str:
     return "; ".join(found)
 
 
-def _names(side: Side, numbers: Sequence[int]) -> str:
+def _first_names(side: Side, numbers: Sequence[int]) -> str:
     names = [side.nodes[number].name for number in numbers[:8]]
     return ", ".join(names) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
 
@@ -286,7 +286,7 @@ def model_series(compared: ModelComparison) -> tuple[Series, ...]:
     lines = timelines(compared)
     if lines is None or not lines[0]:
         return ()
-    places = _shown(*lines)
+    places = _shown_places(*lines)
     rows: dict[str, list[object]] = {
         "place": list(places),
         "a": [lines[0][place] for place in places],
@@ -309,7 +309,7 @@ def timelines(compared: ModelComparison) -> tuple[list[int], list[int]] | None:
     return lines[0], lines[1]
 
 
-def _shown(a: Sequence[int], b: Sequence[int]) -> list[int]:
+def _shown_places(a: Sequence[int], b: Sequence[int]) -> list[int]:
     """All positions, or of many the highest of either side in each interval."""
     count = len(a)
     if count <= _MOST_POINTS:

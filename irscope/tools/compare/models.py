@@ -189,7 +189,7 @@ class Change:
     @property
     def text(self) -> str:
         """The difference in words."""
-        return f"{_short(self.before)}{_ARROW}{_short(self.after)}"
+        return f"{_cut_text(self.before)}{_ARROW}{_cut_text(self.after)}"
 
 
 def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
@@ -197,7 +197,7 @@ def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
     found = [*_types(one, other), *_attributes(one, other), *_weights(one, other)]
     flops = a.flops(one), b.flops(other)
     if flops[0] != flops[1]:
-        found.append(Change("flops", _number(flops[0]), _number(flops[1])))
+        found.append(Change("flops", _known_or_unknown(flops[0]), _known_or_unknown(flops[1])))
     return found
 
 
@@ -292,11 +292,11 @@ def _shape_of(type_: TensorType) -> str:
     return "[*]" if type_.shape is None else f"[{','.join(map(str, type_.shape))}]"
 
 
-def _number(value: object) -> str:
+def _known_or_unknown(value: object) -> str:
     return "unknown" if value is None else str(value)
 
 
-def _short(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
@@ -444,15 +444,15 @@ class ModelComparison:
 
     def flops(self, row: Row) -> tuple[Dim | None, Dim | None]:
         """FLOPs of the nodes of a row on each side; None where they are unknown."""
-        return _sum(self.a.flops, self.a, row.a), _sum(self.b.flops, self.b, row.b)
+        return _total_over_nodes(self.a.flops, self.a, row.a), _total_over_nodes(self.b.flops, self.b, row.b)
 
     def moved(self, row: Row) -> tuple[Dim | None, Dim | None]:
         """Bytes that the nodes of a row read and write on each side."""
-        return _sum(self.a.moved, self.a, row.a), _sum(self.b.moved, self.b, row.b)
+        return _total_over_nodes(self.a.moved, self.a, row.a), _total_over_nodes(self.b.moved, self.b, row.b)
 
     def alive(self, row: Row) -> tuple[Dim | None, Dim | None]:
         """The most bytes alive at the steps of a row on each side."""
-        return _alive(self.a, row.a), _alive(self.b, row.b)
+        return _alive_of_group(self.a, row.a), _alive_of_group(self.b, row.b)
 
     def weight_bytes(self, row: Row) -> tuple[Dim | None, Dim | None]:
         """Bytes of the weights that the nodes of a row read."""
@@ -545,11 +545,11 @@ def compare_models(a: Model, b: Model, lifetime: str = "auto") -> ModelCompariso
     # A hundred thousand new small objects would trigger many full garbage collections.
     with paused_gc():
         found = match(one, other)
-        rows = _rows(one, other, found)
+        rows = _matched_rows(one, other, found)
     return ModelComparison(one, other, found, rows, own, notes)
 
 
-def _rows(a: Side, b: Side, found: Matching) -> list[Row]:
+def _matched_rows(a: Side, b: Side, found: Matching) -> list[Row]:
     made = groups(a, b, found, lambda one, other: not does_the_same(a.nodes[one], b.nodes[other]))
     kept = {group.a[0]: group for group in made if group.keeps}
     before: dict[int, list[Row]] = {}
@@ -578,11 +578,11 @@ def _behind(found: Matching, number: int) -> int:
     return found.mate_b[number] if number >= 0 else -1
 
 
-def _sum(read: Callable[[Node], Dim | None], side: Side, numbers: Iterable[int]) -> Dim | None:
+def _total_over_nodes(read: Callable[[Node], Dim | None], side: Side, numbers: Iterable[int]) -> Dim | None:
     return total_of(read(side.nodes[number]) for number in numbers)
 
 
-def _alive(side: Side, numbers: Sequence[int]) -> Dim | None:
+def _alive_of_group(side: Side, numbers: Sequence[int]) -> Dim | None:
     sizes = [size for number in numbers if (size := side.alive(side.nodes[number])) is not None]
     if len(sizes) == 1:
         return sizes[0]
@@ -692,13 +692,13 @@ def totals(compared: ModelComparison) -> list[Total]:
         _both(compared, "buffer_bytes", Kind.BYTES, lambda side: side.totals.known(Role.BUFFER, side.totals.buffer_bytes)),
         _both(compared, "constant_bytes", Kind.BYTES, lambda side: side.totals.known(Role.CONSTANT, side.totals.constant_bytes)),
         _both(compared, "flops", Kind.FLOPS, _flops),
-        _both(compared, "moved_bytes", Kind.BYTES, _moved),
-        _both(compared, "peak_bytes", Kind.BYTES, _peak),
+        _both(compared, "moved_bytes", Kind.BYTES, _exact_traffic),
+        _both(compared, "peak_bytes", Kind.BYTES, _sized_peak),
         _both(compared, "lower_bound_bytes", Kind.BYTES, lambda side: side.timeline.lower_bound if _is_sized(side) else None),
     ]
     if compared.own is not None:
         first, second = compared.own
-        found.append(Total("peak_as_run_bytes", Kind.BYTES, _peak(first), _peak(second)))
+        found.append(Total("peak_as_run_bytes", Kind.BYTES, _sized_peak(first), _sized_peak(second)))
     return [*found, *_device(compared)]
 
 
@@ -710,12 +710,12 @@ def _flops(side: Side) -> Dim | None:
     return side.costs.tally.value("flops") if side.has_graph and side.costs.tally.is_exact else None
 
 
-def _moved(side: Side) -> Dim | None:
+def _exact_traffic(side: Side) -> Dim | None:
     tally = side.costs.tally
     return tally.moved if side.has_graph and tally.is_exact else None
 
 
-def _peak(side: Side) -> Dim | None:
+def _sized_peak(side: Side) -> Dim | None:
     return side.timeline.peak if _is_sized(side) else None
 
 

@@ -32,7 +32,7 @@ def run_report(compared: RunComparison) -> Report:
         options="compare",
         headline=tuple(run_headline(compared)),
         summary={
-            **{run: {figure.name: _cells(figure) for figure in compared.figures(run)} for run in _runs(compared)},
+            **{run: {figure.name: _figure_cells(figure) for figure in compared.figures(run)} for run in _runs(compared)},
             "workspaces": {run: _workspace(compared, run) for run in _runs(compared)},
             "time": _times(compared),
             "matched": {"nodes": nodes, "of_nodes": compared.ran, "folded": len(compared.folded), "recorded": ops},
@@ -135,7 +135,7 @@ def _share(part: int, whole: int) -> str:
     return humanise(part / whole, Kind.RATIO) if whole else "none"
 
 
-def _cells(figure: Figure) -> dict[str, object]:
+def _figure_cells(figure: Figure) -> dict[str, object]:
     measured = Quantity(figure.measured, _MEASURED)
     return {
         "predicted": figure.predicted,
@@ -212,8 +212,8 @@ def numbers(compared: RunComparison, steps: Sequence[int], measured: Measured | 
     expected = compared.expected
     alive = [size for node in nodes if (size := expected.alive.get(node)) is not None]
     made = [expected.made.get(node, 0) for node in nodes]
-    least = _sum(expected.seconds, nodes)
-    flops = _whole(compared.flops, nodes)
+    least = _sum_of_known(expected.seconds, nodes)
+    flops = _sum_if_all(compared.flops, nodes)
     seconds = found.seconds
     return (
         max(alive, default=None),
@@ -229,12 +229,12 @@ def numbers(compared: RunComparison, steps: Sequence[int], measured: Measured | 
     )
 
 
-def _sum(values: Mapping[Node, float], keys: Sequence[Node]) -> float | None:
+def _sum_of_known(values: Mapping[Node, float], keys: Sequence[Node]) -> float | None:
     known = [values[key] for key in keys if key in values]
     return sum(known) if known else None
 
 
-def _whole(values: Mapping[Node, int], keys: Sequence[Node]) -> int | None:
+def _sum_if_all(values: Mapping[Node, int], keys: Sequence[Node]) -> int | None:
     return sum(values[key] for key in keys) if all(key in values for key in keys) else None
 
 
@@ -247,9 +247,9 @@ def nodes_table(compared: RunComparison) -> Table:
         ops = dict.fromkeys(compared.recording.ops[op].op for step in steps for op in compared.matching.ops_of.get(step, ()))
         rows.append(
             (
-                _names([compared.steps[step].name for step in steps]),
-                _names(list(dict.fromkeys(compared.steps[step].op for step in steps))),
-                _names(list(ops)),
+                _first_of([compared.steps[step].name for step in steps]),
+                _first_of(list(dict.fromkeys(compared.steps[step].op for step in steps))),
+                _first_of(list(ops)),
                 first.scope.module,
                 *numbers(compared, steps),
                 "" if how is None else _HOW[how],
@@ -269,7 +269,7 @@ def nodes_table(compared: RunComparison) -> Table:
 _HOW = {How.NAME: "name", How.ORDER: "order", How.DATA: "data", How.WEIGHTS: "weights"}
 
 
-def _names(names: Sequence[str]) -> str:
+def _first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
@@ -314,12 +314,12 @@ def run_panels(compared: RunComparison, report: Report) -> list[Panel]:
     pairs = zip(table.cells("module"), table.cells("node"), strict=True)
     names = [f"{module}: {node}" if module else str(node) for module, node in pairs]
     columns = [column for column in table.columns if column.key in ("measured_time", "least_time")]
-    cells = [[_number(bare(cell)) for cell in table.cells(column.key)] for column in columns]
+    cells = [[_figure_number(bare(cell)) for cell in table.cells(column.key)] for column in columns]
     times = largest_bars("time by node", names, list(zip(columns, cells, strict=True)))
     return [*([times] if times is not None else []), *report_panels([report])]
 
 
-def _number(value: object) -> Number | None:
+def _figure_number(value: object) -> Number | None:
     return value if isinstance(value, int | float) else None
 
 

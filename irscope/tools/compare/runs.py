@@ -107,7 +107,7 @@ def expected(side: Side, recording: Recording) -> Expected:
     elif executor == "torch-cuda":
         found = _cuda(side, made)
     else:
-        found = _plain(side, made)
+        found = _expected_of_tensors(side, made)
     found.notes.insert(0, f"lifetimes {side.timeline.model}: {_RUNS[side.timeline.model]}")
     _times(side.model, recording, found)
     return found
@@ -130,11 +130,11 @@ def _made(side: Side) -> dict[Node, int]:
     return found
 
 
-def _alive(side: Side) -> dict[Node, int]:
+def _alive_by_node(side: Side) -> dict[Node, int]:
     return {node: size for node, size in zip(side.timeline.steps, side.timeline.alive, strict=True) if isinstance(size, int)}
 
 
-def _resident(side: Side) -> Quantity:
+def _resident_bytes(side: Side) -> Quantity:
     sizes = list(side.timeline.resident.values())
     total = sum(size for size in sizes if isinstance(size, int))
     saved = side.totals.tied_bytes_saved
@@ -147,12 +147,12 @@ def _unknown(why: str) -> Quantity:
     return Quantity(None, Provenance.UNKNOWN, note=why)
 
 
-def _plain(side: Side, made: dict[Node, int]) -> Expected:
-    baseline = _resident(side)
+def _expected_of_tensors(side: Side, made: dict[Node, int]) -> Expected:
+    baseline = _resident_bytes(side)
     peak = side.timeline.peak
     most = baseline + peak if isinstance(peak, int) and not side.timeline.unsized else _unknown("sizes are not known")
     one = Predicted(most, _unknown("a processor's allocator reserves nothing that is counted"))
-    return Expected("requested", baseline, {COLD: one, WARM: one}, _alive(side), made, notes=[_CPU])
+    return Expected("requested", baseline, {COLD: one, WARM: one}, _alive_by_node(side), made, notes=[_CPU])
 
 
 def _cuda(side: Side, made: dict[Node, int]) -> Expected:
@@ -161,9 +161,9 @@ def _cuda(side: Side, made: dict[Node, int]) -> Expected:
     if memory is None or central is None or memory.is_open:
         why = memory.reason if memory is not None and memory.reason else "sizes depend on data"
         nothing = Predicted(_unknown(why), _unknown(why))
-        return Expected("allocated", _unknown(why), {COLD: nothing, WARM: nothing}, _alive(side), made, notes=[why])
+        return Expected("allocated", _unknown(why), {COLD: nothing, WARM: nothing}, _alive_by_node(side), made, notes=[why])
     runs = {run: Predicted(memory.counter(moment, "allocated"), memory.counter(moment, "reserved")) for run, moment in _MOMENTS}
-    found = Expected("allocated", Quantity(central.before.allocated), runs, _alive(side), made, device=memory.target.device)
+    found = Expected("allocated", Quantity(central.before.allocated), runs, _alive_by_node(side), made, device=memory.target.device)
     moments = memory.moments
     if moments is not None:
         columns = [moments.by_category[key] for key in ("workspace", "temporary") if key in moments.by_category]
@@ -187,7 +187,7 @@ def _ort(side: Side, made: dict[Node, int], executor: str, settings: Mapping[str
     if figures is None or executor != "ort-cpu":
         why = "what kernels of this provider take is not predicted" if executor != "ort-cpu" else "sizes are not known"
         nothing = Predicted(_unknown(why), _unknown(why))
-        return Expected("requested", _unknown(why), {COLD: nothing, WARM: nothing}, _alive(side), made, notes=[why])
+        return Expected("requested", _unknown(why), {COLD: nothing, WARM: nothing}, _alive_by_node(side), made, notes=[why])
     before = figures.before
     alive = {launch.node: figures.cold.requested[step] - before.requested for step, launch in enumerate(plan.order)}
     runs = {
@@ -323,10 +323,13 @@ def match_recording(side: Side, recording: Recording) -> RunMatching:
         for index in indices:
             found.pair(step, index, How.NAME)
     keys: tuple[tuple[Callable[[Node], Hashable], Callable[[OpRecord], Hashable]], ...] = (
-        (lambda node: (_kind(node.source), node.scope.path, _types(node)), lambda op: (_kind(op.op), op.scope, op.outputs)),
-        (lambda node: (_kind(node.source), node.scope.path), lambda op: (_kind(op.op), op.scope)),
-        (lambda node: (_kind(node.source), _types(node)), lambda op: (_kind(op.op), op.outputs)),
-        (lambda node: _kind(node.source), lambda op: _kind(op.op)),
+        (
+            lambda node: (_bare_operator(node.source), node.scope.path, _types(node)),
+            lambda op: (_bare_operator(op.op), op.scope, op.outputs),
+        ),
+        (lambda node: (_bare_operator(node.source), node.scope.path), lambda op: (_bare_operator(op.op), op.scope)),
+        (lambda node: (_bare_operator(node.source), _types(node)), lambda op: (_bare_operator(op.op), op.outputs)),
+        (lambda node: _bare_operator(node.source), lambda op: _bare_operator(op.op)),
     )
     for of_node, of_op in keys:
         _by_order(steps, recording.ops, found, of_node, of_op)
@@ -361,7 +364,7 @@ def spine(found: RunMatching) -> list[tuple[int, int]]:
     return rising(sorted(first.items()))
 
 
-def _kind(name: str) -> str:
+def _bare_operator(name: str) -> str:
     """An operator without the parts that say whose it is: aten::relu_, onnx::Conv@11, com.microsoft::Gelu."""
     return name.rpartition("::")[2].partition("@")[0].partition(".")[0].strip("_").lower()
 
