@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
-from irscope.devices.profile import DeviceProfile, Figure
+from irscope.devices.profile import DeviceProfile, Figure, SourceJson
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph
+from irscope.jsoncodec import decode, loads
 from irscope.ops.registry import find_op
 from irscope.passes.cost.bounds import UNKNOWN, Bounds, NodeBound
 from irscope.passes.cost.roofline import Roofline
@@ -377,24 +377,46 @@ class Constants:
         return Figure(alone.lo, max(whole, alone.lo), f"{alone.source}; at most {device.title}'s rated power at its peak rate", alone.date)
 
 
+@dataclass(frozen=True, slots=True)
+class EnergyFigureJson:
+    """An interval and what says so, as the file of constants has it."""
+
+    lo: float
+    hi: float
+    source: tuple[str, ...]
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyJson:
+    """The file of constants."""
+
+    sources: Mapping[str, SourceJson]
+    arithmetic_pj: Mapping[str, EnergyFigureJson]
+    cache_pj_per_byte: EnergyFigureJson
+    memory_pj_per_byte: Mapping[str, EnergyFigureJson]
+    idle_share: EnergyFigureJson
+    pue: EnergyFigureJson
+    grams_per_kwh: Mapping[str, float]
+    grams_source: tuple[str, ...]
+
+
 @functools.cache
 def constants() -> Constants:
     """The constants that come with irscope."""
-    data: dict[str, Any] = json.loads(files("irscope.devices").joinpath("energy.json").read_text(encoding="utf-8"))
-    sources: dict[str, dict[str, str]] = data["sources"]
+    data = decode(EnergyJson, loads(files("irscope.devices").joinpath("energy.json").read_bytes()), closed=True)
 
-    def figure(entry: Mapping[str, Any], scale: float = 1.0) -> Figure:
-        named = [sources[key] for key in entry["source"]]
-        how = f" ({entry['how']})" if "how" in entry else ""
-        text = "; ".join(source["text"] for source in named) + how
-        return Figure(entry["lo"] * scale, entry["hi"] * scale, text, max(source["date"] for source in named))
+    def figure(entry: EnergyFigureJson, scale: float = 1.0) -> Figure:
+        named = [data.sources[key] for key in entry.source]
+        text = "; ".join(source.text for source in named) + (f" ({entry.how})" if entry.how else "")
+        return Figure(entry.lo * scale, entry.hi * scale, text, max(source.date for source in named))
 
-    grid = [sources[key] for key in data["grams_source"]]
+    grid = data.sources[data.grams_source[0]]
     return Constants(
-        {dtype: figure(entry, PICO) for dtype, entry in data["arithmetic_pj"].items()},
-        figure(data["cache_pj_per_byte"], PICO),
-        {kind: figure(entry, PICO) for kind, entry in data["memory_pj_per_byte"].items()},
-        figure(data["idle_share"]),
-        figure(data["pue"]),
-        {name: Figure(grams, grams, grid[0]["text"], grid[0]["date"]) for name, grams in data["grams_per_kwh"].items()},
+        {dtype: figure(entry, PICO) for dtype, entry in data.arithmetic_pj.items()},
+        figure(data.cache_pj_per_byte, PICO),
+        {kind: figure(entry, PICO) for kind, entry in data.memory_pj_per_byte.items()},
+        figure(data.idle_share),
+        figure(data.pue),
+        {name: Figure(grams, grams, grid.text, grid.date) for name, grams in data.grams_per_kwh.items()},
     )
