@@ -1,4 +1,4 @@
-"""Functions of two tensors, or of a tensor and a number, whose sizes broadcast."""
+"""Functions of the elements of two tensors, comparisons among them, and differences of neighbours."""
 
 from __future__ import annotations
 
@@ -11,16 +11,32 @@ from irscope.ir.dims import Dim, SymDim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, Type
-from irscope.ops import layouts
-from irscope.ops.dimrules import both, either, floor_div, floor_mod, power, select, trunc_div, trunc_mod
-from irscope.ops.elementwise import result_element
+from irscope.ops import layouts, slicing
+from irscope.ops.cost import Cost
+from irscope.ops.elementwise import (
+    both,
+    either,
+    floor_div,
+    floor_mod,
+    is_equal,
+    is_less,
+    is_less_equal,
+    is_not_equal,
+    power,
+    result_element,
+    select,
+    trunc_div,
+    trunc_mod,
+)
 from irscope.ops.ort import in_place
-from irscope.ops.promotion import promote_types, result_dtype, to_float
-from irscope.ops.rules import broadcast_type, dtype_attr, operands, per_element
-from irscope.ops.scratch.picking import where_rule
-from irscope.ops.scratch.pointwise import power_rule
-from irscope.ops.spec import Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
-from irscope.ops.values import Array, apply, numpy_dtype, objects
+from irscope.ops.rules import broadcast_type, dtype_attr, fixed, operands, per_element, promote_types, result_dtype, to_float, with_dtype
+from irscope.ops.scratch.ordering import diff_rule, where_rule
+from irscope.ops.scratch.reductions import power_rule
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
+from irscope.ops.values import Array, apply, is_symbolic, numpy_dtype, objects, settle
+
+# ----------------------------------------------------------------------------------------------------
+# Functions of two tensors, or of a tensor and a number, whose sizes broadcast.
 
 OnArrays = Callable[[Any, Any], Any]
 OnDims = Callable[[OpCall, Dim, Dim], Dim]
@@ -369,4 +385,151 @@ _MORE = (
     ),
 )
 
-OPS = (*_ARITHMETIC, *_LOGIC, *_MORE)
+_BINARY = (*_ARITHMETIC, *_LOGIC, *_MORE)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Comparisons: two tensors, or a tensor and a number, give truth values.
+
+
+def _infer(call: OpCall) -> Type:
+    return broadcast_type(call, operands(call), DType.BOOL)
+
+
+def _compare(name: str, summary: str, on_arrays: OnArrays, on_dims: OnDims, **facts: Unpack[Facts]) -> OpSpec:
+    def evaluate(call: OpCall) -> Known | None:
+        sides = pair(call)
+        if sides is None or (any(map(is_symbolic, sides)) and any(side.dtype.kind not in "iubO" for side in sides)):
+            return None
+        common = result_dtype(operands(call), numbers(call, "value"))
+        if common not in (DType.UNKNOWN, DType.STR) and not any(map(is_symbolic, sides)):
+            sides = settle(sides[0], common), settle(sides[1], common)
+        return apply(sides, on_arrays, lambda a, b: on_dims(call, a, b), DType.BOOL)
+
+    return op(
+        f"compare.{name}(Tensor x, Tensor? y, *, any? value) -> Tensor",
+        Family.COMPARISON,
+        infer=_infer,
+        cost=per_element(1),
+        evaluate=evaluate,
+        summary=summary,
+        **facts,
+    )
+
+
+def _evaluate_all_equal(call: OpCall) -> Known | None:
+    x, y = call.values[0], call.values[1]
+    if x is None or y is None or is_symbolic(x) or is_symbolic(y):
+        return None
+    return np.asarray(np.array_equal(x, y))
+
+
+def _evaluate_isin(call: OpCall) -> Known | None:
+    x, elements = call.values[0], call.values[1]
+    if x is None or elements is None or is_symbolic(x) or is_symbolic(elements):
+        return None
+    return np.isin(x, elements, invert=bool(call.attr("invert")))
+
+
+def _as_text(x: Any, y: Any, equal: bool) -> Any:
+    found = np.equal(x, y)
+    return found.astype(np.bool_) if equal else ~found.astype(np.bool_)
+
+
+_COMPARISON = (
+    _compare(
+        "equal",
+        "Whether both sides are equal.",
+        lambda a, b: _as_text(a, b, True),
+        is_equal,
+        roles=frozenset({OpRole.COMMUTES, OpRole.EQUAL}),
+    ),
+    _compare(
+        "not_equal", "Whether the sides differ.", lambda a, b: _as_text(a, b, False), is_not_equal, roles=frozenset({OpRole.COMMUTES})
+    ),
+    _compare("less", "Whether the first side is smaller.", np.less, is_less, roles=frozenset({OpRole.ORDER})),
+    _compare("less_equal", "Whether the first side is smaller or equal.", np.less_equal, is_less_equal, roles=frozenset({OpRole.ORDER})),
+    _compare(
+        "greater", "Whether the first side is larger.", np.greater, lambda call, a, b: is_less(call, b, a), roles=frozenset({OpRole.ORDER})
+    ),
+    _compare(
+        "greater_equal",
+        "Whether the first side is larger or equal.",
+        np.greater_equal,
+        lambda call, a, b: is_less_equal(call, b, a),
+        roles=frozenset({OpRole.ORDER}),
+    ),
+    op(
+        "compare.isclose(Tensor x, Tensor y, *, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+        Family.COMPARISON,
+        infer=_infer,
+        cost=per_element(4),
+        summary="Whether both sides are equal up to a tolerance.",
+    ),
+    op(
+        "compare.isin(Tensor x, Tensor elements, *, bool invert=False) -> Tensor",
+        Family.COMPARISON,
+        infer=lambda call: with_dtype(call.tensor("x"), DType.BOOL),
+        cost=per_element(1),
+        evaluate=_evaluate_isin,
+        summary="Whether each element is among some others.",
+    ),
+    op(
+        "compare.all_equal(Tensor x, Tensor y) -> Tensor",
+        Family.COMPARISON,
+        infer=fixed(DType.BOOL),
+        cost=per_element(1),
+        evaluate=_evaluate_all_equal,
+        summary="Whether two tensors have the same shape and elements.",
+    ),
+)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Differences of neighbours along an axis.
+
+
+def _infer_difference(call: OpCall) -> TensorType:
+    x = call.tensor("x")
+    if x.shape is None:
+        return x.with_shape(None)
+    axis = call.axis(call.int_attr("axis"), len(x.shape))
+    size = x.shape[axis]
+    for name in ("prepend", "append"):
+        other = call.maybe(name)
+        if other is not None:
+            if other.shape is None:
+                return x.with_shape(None)
+            size = size + other.shape[axis]
+    left = dim_max(size - call.int_attr("n"), 0)
+    return x.with_shape((*x.shape[:axis], left, *x.shape[axis + 1 :]))
+
+
+def _cost(call: OpCall) -> Cost:
+    return Cost(elementwise=numel(call.results[0]) * call.int_attr("n"))
+
+
+def _evaluate(call: OpCall) -> Known | None:
+    x = call.value("x")
+    if x is None or is_symbolic(x) or call.given("prepend") or call.given("append"):
+        return None
+    if call.dtype("x") is DType.BOOL:
+        return np.diff(x, call.int_attr("n"), call.int_attr("axis"))
+    return np.diff(x, call.int_attr("n"), call.int_attr("axis")).astype(x.dtype)
+
+
+_DIFFERENCE = (
+    op(
+        "math.diff(Tensor x, Tensor? prepend, Tensor? append, *, int n=1, int axis=-1) -> Tensor",
+        Family.ELEMENTWISE,
+        infer=_infer_difference,
+        cost=_cost,
+        evaluate=_evaluate,
+        temporaries=diff_rule,
+        summary="Differences of neighbours along an axis, taken `n` times.",
+        slices=slicing.needs_all,
+    ),
+)
+
+
+OPS = (*_BINARY, *_COMPARISON, *_DIFFERENCE)

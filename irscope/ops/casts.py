@@ -9,7 +9,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
-from irscope.ops.dimrules import is_not_equal
+from irscope.ops.elementwise import is_not_equal
 from irscope.ops.layouts import suggests_channels_last
 from irscope.ops.ort import in_place
 from irscope.ops.rules import dtype_attr, moved, total_bytes, with_dtype

@@ -1,33 +1,390 @@
-"""Backward operators, as PyTorch's autograd calls them, and steps of optimizers over many tensors."""
+"""Backward operators and optimizers, with what their kernels take."""
 
 from __future__ import annotations
 
 from typing import Unpack
 
-from irscope.ir.dims import Dim, product
+from irscope.ir.dims import Dim, product, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.cost import Cost
-from irscope.ops.scratch.gradients import (
-    attention_gradient_rule,
-    batch_norm_gradient_rule,
-    conv_gradient_rule,
-    embedding_gradient_rule,
-    group_norm_gradient_rule,
-    gru_cell_gradient_rule,
-    gru_gates_rule,
-    layer_norm_gradient_rule,
-    lstm_cell_gradient_rule,
-    lstm_gates_rule,
-    many_rule,
-    pool_gradient_rule,
-    resize_gradient_rule,
-    rms_norm_gradient_rule,
-    softmax_gradient_rule,
-    spatial_nll_gradient_rule,
+from irscope.ops.rules import like, products
+from irscope.ops.scratch.recorder import (
+    Scratch,
+    count,
+    is_channels_last,
+    is_contiguous,
+    is_half,
+    nbytes,
+    number,
+    numbers,
+    relaid,
+    rule,
+    same,
+    sizes,
+    strides,
+    width,
 )
-from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpRole, OpSpec, Temporaries, UnknownCost, numel, op, sizes
-from irscope.ops.work import like, products
+from irscope.ops.scratch.reductions import accumulator, reduce_in
+from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpRole, OpSpec, Temporaries, UnknownCost, numel, op
+from irscope.ops.spec import sizes as sizes_for_cost
+
+# ----------------------------------------------------------------------------------------------------
+# What backward kernels take besides their results.
+
+_SINGLE = 4
+_WARP = 32
+_MANY_ROWS = 64 * 1024
+_MOST_BLOCKS = 32 * 1024
+_FLASH_ROWS = 128
+_FLASH_HEAD = 128
+_LOCK = 4  # elements before each tile, which say who may write
+_FEW_POSITIONS = 3072
+_ROWS_OF_A_PIECE = 10
+_SCAN = 1279
+_NARROW_ROW = 32
+
+
+def _wanted(scratch: Scratch, index: int) -> TensorType | None:
+    """The type of a gradient that is asked for."""
+    found = scratch.call.results[index] if index < len(scratch.call.results) else None
+    return found if isinstance(found, TensorType) and found.shape is not None else None
+
+
+def _in_format(type_: TensorType, last: bool) -> bool:
+    return is_contiguous(type_, "channels_last") if last and len(sizes(type_)) == 4 else is_contiguous(type_)
+
+
+@rule
+def softmax_gradient_rule(scratch: Scratch) -> None:
+    """The result; the product of gradient and probabilities, which softmax has and its logarithm has not; a copy that lies row by row."""
+    dy, y = scratch.call.tensor("dy"), scratch.call.tensor("y")
+    scratch.result()
+    tidy = is_contiguous(dy) and is_contiguous(y)
+    weighted = "" if "log" in scratch.source else scratch.take("gradient times probabilities", nbytes(dy))
+    copy = "" if tidy else scratch.take("contiguous gradient", nbytes(dy))
+    scratch.drop(copy, weighted)
+
+
+@rule
+def pool_gradient_rule(scratch: Scratch) -> None:
+    """The result; gradient and positions in the memory format of the input."""
+    dy, x, indices = scratch.call.tensor("dy"), scratch.call.tensor("x"), scratch.call.maybe("indices")
+    scratch.result()
+    last = is_channels_last(x)
+    if last and "adaptive_avg" in scratch.source:
+        return
+    copies = [
+        "" if one is None or _in_format(one, last) else scratch.take(f"{what} in the layout of the input", nbytes(one))
+        for one, what in ((dy, "gradient"), (indices, "positions"))
+    ]
+    scratch.drop(*copies[::-1])
+
+
+@rule
+def resize_gradient_rule(scratch: Scratch) -> None:
+    """Kernels that only know rows get a copy, and where channels come last a result to copy from."""
+    dy, dx = scratch.call.tensor("dy"), _wanted(scratch, 0)
+    scratch.result()
+    last = is_channels_last(dy) and not is_contiguous(dy)
+    if last and "nearest" in scratch.source:
+        return
+    own = scratch.take("result by rows", nbytes(dx)) if last and dx is not None else ""
+    copy = scratch.copy_unless_contiguous(dy, "contiguous gradient")
+    scratch.drop(copy, own)
+
+
+@rule
+def conv_gradient_rule(scratch: Scratch) -> None:
+    """Operands in one memory format, then each gradient with the library's workspace; the bias's is a sum over all but the channels."""
+    call = scratch.call
+    dy, x, w = call.tensor("dy"), call.tensor("x"), call.tensor("w")
+    last = len(sizes(w)) == 4 and (is_channels_last(x) or is_channels_last(w))
+    if _is_depthwise(scratch, x, w) and not last:
+        copies = [scratch.copy_unless_contiguous(dy, "contiguous gradient"), scratch.copy_unless_contiguous(x, "contiguous input")]
+        scratch.result(1)
+        scratch.result(0)
+        scratch.drop(*copies[::-1])
+    else:
+        moved = "" if _in_format(x, last) else scratch.take("input in the kernel's layout", nbytes(x))
+        gradient_last = is_channels_last(x) if moved == "" else last
+        relaid = "" if _in_format(dy, gradient_last) else scratch.take("gradient in the kernel's layout", nbytes(dy))
+        if _wanted(scratch, 0) is not None:
+            scratch.result(0)
+            weight = "" if _in_format(w, last or gradient_last) else scratch.take("weights in the kernel's layout", nbytes(w))
+            if call.attr("transposed"):
+                scratch.convolve("forward", dy, w, call.results[0])
+            else:
+                scratch.convolve("input", x, w, dy)
+            scratch.drop(weight)
+        scratch.result(1)
+        if _wanted(scratch, 1) is not None:
+            scratch.convolve("filters", x, w, dy)
+        scratch.drop(relaid, moved)
+    if _wanted(scratch, 2) is not None:
+        scratch.result(2)
+        axes = set(range(len(sizes(dy)))) - {1}
+        reduce_in(scratch, dy, axes, accumulator(dy.dtype))
+
+
+def _is_depthwise(scratch: Scratch, x: TensorType, w: TensorType) -> bool:
+    """PyTorch has kernels of its own for one filter a channel, in single precision and row by row."""
+    groups = scratch.call.attr("groups")
+    if scratch.call.attr("transposed") or not isinstance(groups, int) or groups <= 1 or len(sizes(x)) != 4:
+        return False
+    return same(sizes(x)[1], groups) and number(sizes(w)[0]) % groups == 0 and width(x.dtype) == _SINGLE
+
+
+@rule
+def batch_norm_gradient_rule(scratch: Scratch) -> None:
+    """By the library: the gradient in the layout of the input. By PyTorch with channels last: means of the gradient for each channel."""
+    call = scratch.call
+    dy, x = call.tensor("dy"), call.tensor("x")
+    last = is_channels_last(x)
+    if "cudnn" in scratch.source:
+        copy = "" if _in_format(dy, last) else scratch.take("gradient in the layout of the input", nbytes(dy))
+        for index in range(3):
+            scratch.result(index)
+        scratch.unknown("workspace", "cuDNN tells the size only on the device")
+        scratch.drop(copy)
+        return
+    order = (1, 2, 0) if last else (0, 1, 2)
+    for index in order[:2]:
+        scratch.result(index)
+    means = [scratch.take(f"mean of {what}", sizes(x)[1] * _SINGLE) for what in ("gradients", "products")] if last else []
+    scratch.result(order[2])
+    scratch.drop(*means)
+
+
+@rule
+def layer_norm_gradient_rule(scratch: Scratch) -> None:
+    """Contiguous operands and the gradients; those of the factors by way of sums over blocks of rows where there are many rows."""
+    call = scratch.call
+    dy, x = call.tensor("dy"), call.tensor("x")
+    input_copy = scratch.copy_unless_contiguous(x, "contiguous input")
+    for index in range(3):
+        scratch.result(index)
+    copy = scratch.copy_unless_contiguous(dy, "contiguous gradient")
+    _factor_sums(scratch, x, [one for one in (_wanted(scratch, 1), _wanted(scratch, 2)) if one is not None])
+    scratch.drop(copy, input_copy)
+
+
+@rule
+def rms_norm_gradient_rule(scratch: Scratch) -> None:
+    call = scratch.call
+    dy, x = call.tensor("dy"), call.tensor("x")
+    input_copy = scratch.copy_unless_contiguous(x, "contiguous input")
+    scratch.result(0)
+    scratch.result(1)
+    copy = scratch.copy_unless_contiguous(dy, "contiguous gradient")
+    _factor_sums(scratch, x, [one for one in (_wanted(scratch, 1),) if one is not None])
+    scratch.drop(copy, input_copy)
+
+
+def _factor_sums(scratch: Scratch, x: TensorType, factors: list[TensorType]) -> None:
+    """With many more rows than columns, blocks of rows are summed first, then their sums."""
+    if not factors:
+        return
+    columns = number(count(factors[0]))
+    rows = number(count(x)) // max(columns, 1)
+    processors = scratch.target.device.multiprocessors or 1
+    if rows <= _MANY_ROWS or columns // _WARP >= processors // 2:
+        return
+    blocks = min(-(-rows // _WARP), _MOST_BLOCKS // -(-columns // _WARP))
+    names = [scratch.take("sums of blocks of rows", blocks * columns * width(one.dtype)) for one in factors]
+    for one in factors:
+        total = scratch.take("sums", columns * width(one.dtype))
+        reduce_in(scratch, tensor(one.dtype, (blocks, columns)), {0}, accumulator(one.dtype))
+        scratch.drop(total)
+    scratch.drop(*names)
+
+
+@rule
+def group_norm_gradient_rule(scratch: Scratch) -> None:
+    """Sums for each channel of each sample, and what is made of them for each group."""
+    call = scratch.call
+    dy, x = call.tensor("dy"), call.tensor("x")
+    copies = [scratch.copy_unless_contiguous(one, f"contiguous {what}") for one, what in ((x, "input"), (dy, "gradient"))]
+    for index in range(3):
+        scratch.result(index)
+    shape = sizes(x)
+    channels, groups = shape[0] * shape[1] * _SINGLE, shape[0] * call.int_attr("num_groups") * _SINGLE
+    sums = [scratch.take(f"sums of {what}", channels) for what in ("products", "gradients")]
+    shares = [scratch.take(f"share of {what}", groups) for what in ("deviation", "mean")]
+    factors = "" if same(product(shape[2:]), 1) else scratch.take("factors of channels", channels)
+    scratch.drop(*shares, factors, *sums, *copies[::-1])
+
+
+@rule
+def attention_gradient_rule(scratch: Scratch) -> None:
+    if "flash" in scratch.source:
+        _flash(scratch)
+    elif "efficient" in scratch.source:
+        _efficient(scratch)
+    else:
+        for index in range(4):
+            scratch.result(index)
+        scratch.unknown("attention workspace", "cuDNN's attention tells the size of its workspace only on the device")
+
+
+def _heads_last_copy(scratch: Scratch, dy: TensorType) -> str:
+    """Kernels want the heads of one position side by side."""
+    shape, steps = sizes(dy), strides(dy)
+    seen = relaid(dy, [shape[axis] for axis in (0, 2, 1, 3)], [steps[axis] for axis in (0, 2, 1, 3)])
+    return "" if is_contiguous(seen) else scratch.take("contiguous gradient", nbytes(dy))
+
+
+def _flash(scratch: Scratch) -> None:
+    """Sums of products for each row; the gradient of queries in single precision; keys and values for each head of the queries."""
+    call = scratch.call
+    dy, q, k = call.tensor("dy"), call.tensor("q"), call.tensor("k")
+    copy = _heads_last_copy(scratch, dy)
+    for index in range(3):
+        scratch.result(index)
+    batch, heads, length, head = sizes(q)
+    rows = round_up(number(length), _FLASH_ROWS)
+    rounded = round_up(number(head), 32) if number(head) <= _FLASH_HEAD else round_up(number(head), 64)
+    sums = scratch.take("sums of products", batch * heads * rows * _SINGLE)
+    queries = scratch.take("gradient of queries in single precision", batch * heads * rows * rounded * _SINGLE)
+    shared: list[str] = []
+    if not same(sizes(k)[1], heads):
+        size = product((batch, sizes(k)[2], heads, head)) * width(k.dtype)
+        shared = [scratch.take(f"{what} of every head", size) for what in ("keys", "values")]
+    scratch.drop(*shared[::-1], queries, sums, copy)
+
+
+def _efficient(scratch: Scratch) -> None:
+    """Sums of products for each row, outside of the kernel for single precision; then its own buffer."""
+    call = scratch.call
+    dy, q, k, v = (call.tensor(name) for name in ("dy", "q", "k", "v"))
+    copy = _heads_last_copy(scratch, dy)
+    for index in range(4):
+        scratch.result(index)
+    batch, heads, queries, head = numbers(sizes(q))
+    keys, values = number(sizes(k)[2]), number(sizes(v)[3])
+    rows = batch * heads * queries * _SINGLE
+    if is_half(q.dtype):
+        sums = scratch.take("sums of products", rows)
+    else:
+        products = scratch.take("products of gradient and result", rows * values)
+        sums = scratch.take("sums of products", rows)
+        if heads > 1:
+            turned = scratch.take("sums of products, heads first", rows)
+            scratch.drop(sums)
+            sums = turned
+        scratch.drop(products)
+    buffer = scratch.take("buffer of the kernel", efficient_buffer(is_half(q.dtype), batch * heads, queries, keys, head, values))
+    scratch.drop(sums, buffer, copy)
+
+
+def efficient_buffer(half: bool, heads: int, queries: int, keys: int, head: int, values: int) -> int:
+    """Bytes in which the kernel adds up gradients: those of queries tile by tile, each with a lock; those of keys and values where they do
+    not fit its registers."""
+    widest = max(head, values)
+    tile_rows = 64 if widest <= 64 else 128
+    tile_columns = 128 if half and 64 < widest <= 128 else 64
+    tiles = -(-queries // tile_rows) * -(-head // tile_columns)
+    elements = tiles * (_LOCK + tile_rows * tile_columns)
+    if half and widest > 128:
+        splits = -(-keys // 128)
+        if heads >= 256 and keys <= 2 * 128:
+            splits = 1
+        splits = max(min(splits, 200 // heads), 1)
+        elements += splits * 128 * (round_up(head, 128) + round_up(values, 128))
+    return heads * round_up(elements, 4) * _SINGLE
+
+
+@rule
+def embedding_gradient_rule(scratch: Scratch) -> None:
+    """Few positions go straight to their rows. Many are sorted first, and rows are summed piece by piece."""
+    call = scratch.call
+    dy = call.tensor("dy")
+    indices = call.tensor("indices")
+    copies = [scratch.copy_unless_contiguous(one, f"contiguous {what}") for one, what in ((dy, "gradient"), (indices, "positions"))]
+    positions, rows = number(count(indices)), call.int_attr("rows")
+    if positions <= _FEW_POSITIONS and not call.attr("scaled"):
+        scratch.result()
+        scratch.drop(*copies[::-1])
+        return
+    size = positions * 8
+    ordered, origins, numbered = (scratch.take(label, size) for label in ("sorted positions", "origins", "numbers"))
+    scratch.passing("buffer of the sort", _sort_buffer(positions, rows))
+    scratch.drop(numbered)
+    counts = scratch.take("counts", size) if call.attr("scaled") else ""
+    scratch.result()
+    firsts, found, passing = scratch.take("first of each row", size), scratch.take("rows found", 8), scratch.take("marks", size)
+    scratch.passing("buffer of the count", _SCAN)
+    scratch.drop(passing)
+    segments = min(positions, rows)
+    pieces = segments + positions // _ROWS_OF_A_PIECE
+    offsets, sizes_ = scratch.take("starts of segments", segments * 8), scratch.take("pieces of segments", segments * 8)
+    scratch.passing("buffer of the sum", _SCAN)
+    total = scratch.take("pieces", 8)
+    starts = scratch.take("starts of pieces", pieces * 8)
+    width_ = number(sizes(dy)[-1])
+    narrow = width_ <= _NARROW_ROW
+    sums = scratch.take("sums of pieces", pieces * (8 if narrow else width_ * _SINGLE))
+    wide = scratch.take("table in single precision", rows * width_ * _SINGLE) if narrow and is_half(dy.dtype) else ""
+    scratch.drop(wide, sums, starts, total, sizes_, offsets, found, firsts, counts, origins, ordered, *copies[::-1])
+
+
+def _sort_buffer(positions: int, rows: int) -> int:
+    """What sorting pairs of long integers takes: two lists where one pass over the bits is not enough, and counts for each tile."""
+    tiles = -(-positions // 4608)
+    twice = 2 * round_up(positions * 8, 256) + 2048 if rows.bit_length() > 8 else 0
+    return twice + 2559 + 1024 * tiles
+
+
+@rule
+def spatial_nll_gradient_rule(scratch: Scratch) -> None:
+    scratch.result()
+
+
+@rule
+def lstm_cell_gradient_rule(scratch: Scratch) -> None:
+    """The bias's gradient is a sum over the batch."""
+    for index in range(3):
+        scratch.result(index)
+    gates = _wanted(scratch, 0)
+    if gates is not None and _wanted(scratch, 2) is not None:
+        reduce_in(scratch, gates, {0}, accumulator(gates.dtype))
+
+
+@rule
+def lstm_gates_rule(scratch: Scratch) -> None:
+    """The gates come first."""
+    for index in (2, 0, 1):
+        scratch.result(index)
+
+
+@rule
+def gru_gates_rule(scratch: Scratch) -> None:
+    """The workspace comes first."""
+    for index in (1, 0):
+        scratch.result(index)
+
+
+@rule
+def gru_cell_gradient_rule(scratch: Scratch) -> None:
+    """Each bias's gradient is a sum over the batch."""
+    for index in range(3):
+        scratch.result(index)
+    for gates, bias in ((0, 3), (1, 4)):
+        type_ = _wanted(scratch, gates)
+        if type_ is not None and _wanted(scratch, bias) is not None:
+            scratch.result(bias)
+            reduce_in(scratch, type_, {0}, accumulator(type_.dtype))
+
+
+@rule
+def many_rule(scratch: Scratch) -> None:
+    """One kernel over many tensors needs nothing but its results; norms come as sums of pieces of each tensor first."""
+    for index in range(len(scratch.call.results)):
+        scratch.result(index)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The records.
 
 
 def _tensor_or_none(type_: Type | None) -> TensorType | None:
@@ -39,7 +396,7 @@ def _results(call: OpCall) -> tuple[Type, ...]:
     return tuple(call.results)
 
 
-def _wanted(call: OpCall, index: int) -> bool:
+def _asked_type(call: OpCall, index: int) -> bool:
     """Whether a gradient is asked for."""
     return index < len(call.results) and call.results[index].shape is not None
 
@@ -123,12 +480,12 @@ def _loss(name: str, elementwise: int, transcendental: int = 0, temporaries: Tem
 
 def _cost_conv(call: OpCall) -> Cost:
     """As many multiply-adds as in the forward for each of the two gradients, whatever the groups; the bias's is a sum."""
-    weights = sizes(call.types[2])
+    weights = sizes_for_cost(call.types[2])
     # The operand that the filter slides over has as many windows as the other has elements.
     slides = call.types[1] if call.attr("transposed") else call.types[0]
     macs = numel(slides) * product(weights[1:])
-    gradients = int(_wanted(call, 0)) + int(_wanted(call, 1))
-    return products(macs * gradients) + Cost(reduction=numel(call.types[0]) if _wanted(call, 2) else 0)
+    gradients = int(_asked_type(call, 0)) + int(_asked_type(call, 1))
+    return products(macs * gradients) + Cost(reduction=numel(call.types[0]) if _asked_type(call, 2) else 0)
 
 
 def _spread(call: OpCall) -> Cost:
@@ -140,7 +497,7 @@ def _spread(call: OpCall) -> Cost:
 
 def _cost_attention(call: OpCall) -> Cost:
     """Scores are computed again; then the gradients of probabilities, values, queries and keys."""
-    q, k, v = (sizes(call.types[index]) for index in (1, 2, 3))
+    q, k, v = (sizes_for_cost(call.types[index]) for index in (1, 2, 3))
     scores = product((*q[:-1], k[-2]))
     macs = scores * (3 * q[-1] + 2 * v[-1])
     return products(macs) + Cost(elementwise=scores * 5, transcendental=scores, reduction=scores)

@@ -10,7 +10,8 @@ from irscope.ir.dims import Dim, SymDim, dim_min, floordiv, less, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.cost import Cost
-from irscope.ops.matmul import as_result, plain
+from irscope.ops.matmul import as_result, plain_arrays
+from irscope.ops.rules import joint_sizes, like, products
 from irscope.ops.scratch.cells import cdist_rule, solver_rule
 from irscope.ops.spec import (
     Absent,
@@ -28,7 +29,6 @@ from irscope.ops.spec import (
     op,
     sizes,
 )
-from irscope.ops.work import joint_sizes, like, products
 
 _REAL_PART = {DType.C64: DType.F32, DType.C128: DType.F64}
 _COMPLEX_OF = {DType.F32: DType.C64, DType.F64: DType.C128}
@@ -221,7 +221,7 @@ def _cost_cdist(call: OpCall) -> Cost:
 
 
 def _evaluate_det(call: OpCall) -> Known | None:
-    known = plain(call, "x")
+    known = plain_arrays(call, "x")
     return None if known is None else as_result(call, np.linalg.det(known[0]))
 
 

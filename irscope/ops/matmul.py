@@ -1,20 +1,22 @@
-"""Matrix products: plain, batched, fused with what follows, and Einstein sums."""
+"""Matrix products."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Unpack
 
 import numpy as np
 
-from irscope.ir.dims import Dim, product
+from irscope.ir.dims import Dim, SymDim, dim_min, floordiv, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.ort import packs, packs_gemm, packs_matmul
-from irscope.ops.rules import dtype_attr
+from irscope.ops.rules import broadcast_dim, dtype_attr, joint_sizes, like, products
 from irscope.ops.scratch.composites import linear_copy, matmul_copies
-from irscope.ops.scratch.gemm import addmm_rule, addmv_rule, baddbmm_rule, linear_rule, matmul_rule
+from irscope.ops.scratch.gemm import addmm_rule, addmv_rule, baddbmm_rule, einsum_rule, linear_rule, matmul_rule
 from irscope.ops.spec import (
     SIZES,
     Factors,
@@ -32,7 +34,9 @@ from irscope.ops.spec import (
     sizes,
 )
 from irscope.ops.values import Array, is_symbolic, settle
-from irscope.ops.work import joint_sizes, products
+
+# ----------------------------------------------------------------------------------------------------
+# Matrix products: plain, batched, fused with what follows, and Einstein sums.
 
 
 def matmul_shape(call: OpCall, left: Shape, right: Shape) -> Shape:
@@ -73,7 +77,7 @@ def working(array: Array) -> Array:
     return array if array.dtype == object or array.dtype.kind in "fc" else array.astype(np.int64)
 
 
-def plain(call: OpCall, *names: str) -> list[Array] | None:
+def plain_arrays(call: OpCall, *names: str) -> list[Array] | None:
     """Values of operands, None where one is not known or symbolic."""
     found = [call.value(name) for name in names]
     arrays = [array for array in found if array is not None and not is_symbolic(array)]
@@ -87,7 +91,7 @@ def as_result(call: OpCall, array: Array) -> Known:
 
 
 def _evaluate_matmul(call: OpCall) -> Known | None:
-    known = plain(call, "a", "b")
+    known = plain_arrays(call, "a", "b")
     if known is None:
         return None
     return as_result(call, np.matmul(working(known[0]), working(known[1])))
@@ -110,7 +114,7 @@ def _cost_linear(call: OpCall) -> Cost:
 
 
 def _evaluate_linear(call: OpCall) -> Known | None:
-    known = plain(call, "x", "w", *(("b",) if call.given("b") else ()))
+    known = plain_arrays(call, "x", "w", *(("b",) if call.given("b") else ()))
     if known is None:
         return None
     x, w, *bias = map(working, known)
@@ -145,7 +149,7 @@ def _scalings(call: OpCall, addend: str) -> int:
 
 
 def _evaluate_gemm(call: OpCall) -> Known | None:
-    known = plain(call, "a", "b", *(("c",) if call.given("c") else ()))
+    known = plain_arrays(call, "a", "b", *(("c",) if call.given("c") else ()))
     if known is None or call.attr("activation"):
         return None
     a, b, *addend = map(working, known)
@@ -275,7 +279,7 @@ def _product_op(schema: str, summary: str, temporaries: Temporaries, **facts: Un
     return op(schema, Family.CONTRACTION, infer=_infer_added, cost=_cost_added, temporaries=temporaries, summary=summary, **facts)
 
 
-OPS = (
+_MATMUL = (
     op(
         "math.matmul(Tensor a, Tensor b, *, dtype? dtype) -> Tensor",
         Family.CONTRACTION,
@@ -341,7 +345,7 @@ OPS = (
         Family.CONTRACTION,
         infer=_infer_outer,
         cost=lambda call: products(numel(call.results[0])),
-        evaluate=lambda call: None if (known := plain(call, "a", "b")) is None else as_result(call, np.multiply.outer(*known)),
+        evaluate=lambda call: None if (known := plain_arrays(call, "a", "b")) is None else as_result(call, np.multiply.outer(*known)),
         summary="Every product of an element of one vector with an element of another.",
     ),
     op(
@@ -378,3 +382,253 @@ OPS = (
         roles=frozenset({OpRole.PROJECTION, OpRole.EXPERTS}),
     ),
 )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Less common products of vectors and matrices: inner and outer ones, chains, powers.
+
+
+def _infer_inner(call: OpCall) -> Type:
+    a, b = call.tensor("a"), call.tensor("b")
+    if a.shape is None or b.shape is None:
+        return tensor(a.dtype, None, a.device)
+    if not a.shape or not b.shape:
+        return tensor(a.dtype, a.shape or b.shape, a.device)
+    call.same(a.shape[-1], b.shape[-1], "the last sizes must agree")
+    return tensor(a.dtype, (*a.shape[:-1], *b.shape[:-1]), a.device)
+
+
+def _cost_inner(call: OpCall) -> Cost:
+    """Every element of the result is a product of two vectors."""
+    a, b = sizes(call.types[0]), sizes(call.types[1])
+    count = numel(call.results[0])
+    return products(count * a[-1]) if a and b else Cost(elementwise=count)
+
+
+def _infer_vecdot(call: OpCall) -> Type:
+    a, b = call.tensor("a"), call.tensor("b")
+    if a.shape is None or b.shape is None:
+        return tensor(a.dtype, None, a.device)
+    joint = joint_sizes(call, a.shape, b.shape)
+    axis = call.axis(call.int_attr("axis"), len(joint))
+    return tensor(a.dtype, (*joint[:axis], *joint[axis + 1 :]), a.device)
+
+
+def _cost_vecdot(call: OpCall) -> Cost:
+    """Products of pairs of vectors along an axis."""
+    return products(product(joint_sizes(call, sizes(call.types[0]), sizes(call.types[1]))))
+
+
+def _infer_addr(call: OpCall) -> Type:
+    a, b = call.shape("a"), call.shape("b")
+    c = call.tensor("c")
+    return tensor(c.dtype, None if a is None or b is None else (a[0], b[0]), c.device)
+
+
+def _cost_addr(call: OpCall) -> Cost:
+    """An outer product, and a sum with what is given."""
+    count = numel(call.results[0])
+    return products(count, count)
+
+
+def _chain(call: OpCall) -> list[tuple[Dim, Dim]]:
+    """Rows and columns of the matrices of a chain; a vector at an end is a row or a column."""
+    shapes = [sizes(type_) for type_ in call.rest("matrices")]
+    matrices = [(shape[0], shape[1]) if len(shape) == 2 else (shape[0], 1) for shape in shapes]
+    if len(shapes[0]) == 1:
+        matrices[0] = (1, shapes[0][0])
+    return matrices
+
+
+def _infer_chain(call: OpCall) -> Type:
+    types = call.rest("matrices")
+    first, last = types[0].shape, types[-1].shape
+    if first is None or last is None:
+        return tensor(types[0].dtype, None, types[0].device)
+    for left, right in pairwise(types):
+        if left.shape and right.shape:
+            call.same(left.shape[-1], right.shape[0], "the inner sizes must agree")
+    return tensor(types[0].dtype, (*first[:-1], *last[1:]), types[0].device)
+
+
+def _cost_chain(call: OpCall) -> Cost:
+    """The cheapest order of the products, which is the one that is taken; with open sizes it must not depend on them."""
+    matrices = _chain(call)
+    ends = [matrices[0][0], *(columns for _, columns in matrices)]
+    if any(isinstance(size, SymDim) for size in ends) and len(matrices) > 2:
+        raise UnknownCost
+    best: dict[tuple[int, int], Dim] = {(i, i + 1): 0 for i in range(len(matrices))}
+    for width in range(2, len(matrices) + 1):
+        for start in range(len(matrices) - width + 1):
+            end = start + width
+            ways = (best[start, cut] + best[cut, end] + ends[start] * ends[cut] * ends[end] for cut in range(start + 1, end))
+            best[start, end] = dim_min(*ways)
+    return products(best[0, len(matrices)])
+
+
+def _cost_power(call: OpCall) -> Cost:
+    """Squarings for each bit of the exponent, and a product for each further bit that is set; an inverse below 0."""
+    exponent = call.int_attr("exponent")
+    *batch, size, _ = sizes(call.types[0])
+    bits = abs(exponent)
+    count = max(bits.bit_length() - 1, 0) + max(bits.bit_count() - 1, 0) + int(exponent < 0)
+    return products(product(batch) * size * size * size * count)
+
+
+def _infer_pairs(call: OpCall) -> Type:
+    x = call.tensor("x")
+    if x.shape is None:
+        return x
+    return tensor(x.dtype, (floordiv(x.shape[0] * (x.shape[0] - 1), 2),), x.device)
+
+
+def _cost_pairs(call: OpCall) -> Cost:
+    """Differences, squares and their sum for each pair of points, and a root."""
+    count, width = numel(call.results[0]), sizes(call.types[0])[1]
+    return Cost(elementwise=count * width * 2, reduction=count * width, transcendental=count)
+
+
+_PRODUCTS = (
+    op(
+        "math.inner(Tensor a, Tensor b) -> Tensor",
+        Family.CONTRACTION,
+        infer=_infer_inner,
+        cost=_cost_inner,
+        summary="Products of every vector in the last axis of one side with every one of the other.",
+    ),
+    op(
+        "math.vecdot(Tensor a, Tensor b, *, int axis=-1) -> Tensor",
+        Family.CONTRACTION,
+        infer=_infer_vecdot,
+        cost=_cost_vecdot,
+        summary="Products of pairs of vectors along an axis.",
+    ),
+    op(
+        "math.addr(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",
+        Family.CONTRACTION,
+        infer=_infer_addr,
+        cost=_cost_addr,
+        summary="beta * C + alpha * (outer product of A and B).",
+    ),
+    op(
+        "math.chain_matmul(Tensor[] matrices) -> Tensor",
+        Family.CONTRACTION,
+        infer=_infer_chain,
+        cost=_cost_chain,
+        summary="The product of several matrices in the cheapest order.",
+    ),
+    op(
+        "linalg.matrix_power(Tensor x, *, int exponent) -> Tensor",
+        Family.CONTRACTION,
+        infer=like("x"),
+        cost=_cost_power,
+        summary="A matrix multiplied with itself, by squaring.",
+    ),
+    op(
+        "linalg.pdist(Tensor x, *, float p=2.0) -> Tensor",
+        Family.CONTRACTION,
+        infer=_infer_pairs,
+        cost=_cost_pairs,
+        summary="Distances between all pairs of points of one set.",
+    ),
+)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Einstein sums: sizes from the equation, costs of contracting the operands from left to right.
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """An equation applied to operands: labels of each axis, and the size of each label."""
+
+    inputs: tuple[tuple[str, ...], ...]
+    output: tuple[str, ...]
+    size: dict[str, Dim]
+
+
+def read_equation(call: OpCall, shapes: Sequence[Sequence[Dim]]) -> Equation:
+    """The equation of a call, with an ellipsis spelled out as labels counted from the right."""
+    text = str(call.attr("equation")).replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes):
+        raise RuleError(f"the equation {text!r} has {len(terms)} operands, the operator {len(shapes)}")
+    inputs = tuple(_labels(term, len(shape), text) for term, shape in zip(terms, shapes, strict=True))
+    every = [label for term in inputs for label in term]
+    hidden = sorted({label for label in every if len(label) > 1}, key=lambda label: -int(label[1:]))
+    if arrow:
+        head, dots, tail = right.partition("...")
+        output = (*head, *(hidden if dots else ()), *tail)
+    else:
+        output = (*hidden, *sorted(label for label in set(every) if len(label) == 1 and every.count(label) == 1))
+    size: dict[str, Dim] = {}
+    for term, shape in zip(inputs, shapes, strict=True):
+        for label, dim in zip(term, shape, strict=True):
+            size[label] = broadcast_dim(call, size.get(label, 1), dim)
+    if not set(output) <= size.keys():
+        raise RuleError(f"the equation {text!r} asks for axes that no operand has")
+    return Equation(inputs, output, size)
+
+
+def _labels(term: str, rank: int, text: str) -> tuple[str, ...]:
+    head, dots, tail = term.partition("...")
+    hidden = rank - len(head) - len(tail)
+    if hidden < 0 or (hidden and not dots):
+        raise RuleError(f"the term {term!r} of {text!r} does not fit a tensor of {rank} axes")
+    return (*head, *(f".{count}" for count in range(hidden, 0, -1)), *tail)
+
+
+def _infer(call: OpCall) -> Type:
+    operands = call.rest("operands")
+    first = operands[0]
+    shapes = [operand.shape for operand in operands if operand.shape is not None]
+    if len(shapes) < len(operands):
+        return tensor(first.dtype, None, first.device)
+    equation = read_equation(call, shapes)
+    return tensor(first.dtype, [equation.size[label] for label in equation.output], first.device)
+
+
+def _cost(call: OpCall) -> Cost:
+    equation = read_equation(call, [sizes(type_) for type_ in call.types])
+    total = Cost()
+    current, *rest = (tuple(dict.fromkeys(term)) for term in equation.inputs)
+    for index, term in enumerate(rest):
+        needed = {*equation.output, *(label for later in rest[index + 1 :] for label in later)}
+        total += _sum_away(equation, current, {*needed, *term}) + _sum_away(equation, term, {*needed, *current})
+        joined = [label for label in dict.fromkeys((*current, *term)) if label in needed or (label in current and label in term)]
+        total += products(product([equation.size[label] for label in joined]))
+        current = tuple(label for label in joined if label in needed)
+    return total + _sum_away(equation, current, set(equation.output))
+
+
+def _sum_away(equation: Equation, term: Sequence[str], needed: set[str]) -> Cost:
+    """Adding up axes that nothing else uses."""
+    if needed.issuperset(term):
+        return Cost()
+    return Cost(reduction=product([equation.size[label] for label in term]))
+
+
+def _evaluate(call: OpCall) -> Known | None:
+    arrays = [array for array in call.values if array is not None and not is_symbolic(array)]
+    if len(arrays) < len(call.types):
+        return None
+    equation = str(call.attr("equation")).replace(" ", "")
+    return as_result(call, np.einsum(equation, *map(working, arrays)))
+
+
+_EINSUM = (
+    op(
+        "math.einsum(Tensor[] operands, *, str equation) -> Tensor",
+        Family.CONTRACTION,
+        infer=_infer,
+        cost=_cost,
+        evaluate=_evaluate,
+        temporaries=einsum_rule,
+        summary="Sums of products by an equation such as 'bhqd,bhkd->bhqk'; costs are those of contracting from left to right.",
+        factors=Factors(),
+    ),
+)
+
+
+OPS = (*_MATMUL, *_PRODUCTS, *_EINSUM)

@@ -1,19 +1,42 @@
-"""Quantizing, dequantizing, and elementwise work on quantized tensors."""
+"""Quantization, and products of quantized tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Unpack
+
 import numpy as np
 
-from irscope.ir.dims import product
+from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.cost import Cost
-from irscope.ops.matmul import as_result, plain
-from irscope.ops.pool import WINDOW, infer_global, pooled_shape, window_cost
-from irscope.ops.rules import broadcast_shapes, dtype_attr, moved, total_bytes
-from irscope.ops.spec import CodedOperand, Family, Known, OpCall, Packing, RuleError, numel, op, sizes
+from irscope.ops.matmul import as_result, inner_size, matmul_shape, plain_arrays, swapped
+from irscope.ops.ort import packs, packs_integers
+from irscope.ops.rules import broadcast_shapes, dtype_attr, like, moved, products, softmax_work, total_bytes
+from irscope.ops.spec import (
+    Absent,
+    CodedOperand,
+    CostRule,
+    Factors,
+    Facts,
+    Family,
+    Infer,
+    Known,
+    OpCall,
+    OpRole,
+    OpSpec,
+    Packing,
+    RuleError,
+    UnknownCost,
+    numel,
+    op,
+    sizes,
+)
 from irscope.ops.values import Array, numpy_dtype, round_to
-from irscope.ops.work import like, softmax_work
+
+# ----------------------------------------------------------------------------------------------------
+# Quantizing, dequantizing, and elementwise work on quantized tensors.
 
 _PARAMETERS = "int axis=1, int block_size=0, float? scale_value, int? zero_point_value"
 
@@ -60,12 +83,12 @@ def _parameter(call: OpCall, name: str, shape: tuple[int, ...]) -> Array | None:
         return np.asarray(number)
     if not call.given(name):
         return np.asarray(0) if name == "zero_point" else None
-    known = plain(call, name)
+    known = plain_arrays(call, name)
     return None if known is None else stretched(known[0], shape, call.int_attr("axis"), call.int_attr("block_size"))
 
 
 def _evaluate_quantize(call: OpCall) -> Known | None:
-    known, result = plain(call, "x"), call.made()
+    known, result = plain_arrays(call, "x"), call.made()
     if known is None:
         return None
     x = known[0]
@@ -82,7 +105,7 @@ def _evaluate_quantize(call: OpCall) -> Known | None:
 
 
 def _evaluate_dequantize(call: OpCall) -> Known | None:
-    known, result = plain(call, "x"), call.made()
+    known, result = plain_arrays(call, "x"), call.made()
     if known is None:
         return None
     x = known[0]
@@ -104,7 +127,7 @@ def _infer_dynamic(call: OpCall) -> tuple[Type, ...]:
 
 
 def _evaluate_dynamic(call: OpCall) -> tuple[Known | None, ...] | None:
-    known = plain(call, "x")
+    known = plain_arrays(call, "x")
     if known is None or dtype_attr(call, DType.U8) is not DType.U8 or not known[0].size:
         return None
     x = known[0].astype(np.float32)
@@ -158,11 +181,6 @@ def _cost_unary(call: OpCall) -> Cost:
     return Cost(elementwise=count * 4, transcendental=count if call.attr("op") == "sigmoid" else 0)
 
 
-def _infer_average(call: OpCall) -> Type:
-    x = call.tensor("x")
-    return tensor(x.dtype, pooled_shape(call), x.device)
-
-
 def _infer_gather(call: OpCall) -> Type:
     data, indices, scales = call.tensor("data"), call.tensor("indices"), call.tensor("scales")
     shape: Shape = None
@@ -204,7 +222,7 @@ def _cost_dynamic(call: OpCall) -> Cost:
     return Cost(reduction=count * 2, elementwise=count * 3)
 
 
-OPS = (
+_QUANTIZATION = (
     op(
         f"quant.quantize(Tensor x, Tensor? scale, Tensor? zero_point, *, {_PARAMETERS}, bool saturate=True, dtype? dtype) -> Tensor",
         Family.QUANTIZATION,
@@ -277,22 +295,6 @@ OPS = (
         summary="Joins quantized tensors; behind the result's scale and zero point stand tensor, scale and zero point of each part.",
     ),
     op(
-        "quant.qlinear_avg_pool(Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y_scale, Tensor? y_zero_point, *, "
-        f"{WINDOW}, bool channels_last=False) -> Tensor",
-        Family.QUANTIZATION,
-        infer=_infer_average,
-        cost=window_cost(elementwise=4),
-        summary="Mean of each window of a quantized tensor.",
-    ),
-    op(
-        "quant.qlinear_global_avg_pool(Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y_scale, Tensor? y_zero_point, *, "
-        "bool channels_last=False) -> Tensor",
-        Family.QUANTIZATION,
-        infer=infer_global,
-        cost=lambda call: Cost(reduction=numel(call.types[0]), elementwise=numel(call.results[0]) * 4),
-        summary="Mean of each channel of a quantized tensor.",
-    ),
-    op(
         "quant.gather_block_quantized(Tensor data, Tensor indices, Tensor scales, Tensor? zero_points, *, int gather_axis=0, "
         "int quantize_axis=1, int block_size=128, int bits=4) -> Tensor",
         Family.QUANTIZATION,
@@ -302,3 +304,232 @@ OPS = (
         codes=CodedOperand(0, 2, 3, packing=Packing.BLOCKS),
     ),
 )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Matrix products of integers and of weights that are stored with few bits.
+
+
+def _product_as(dtype: DType | None, like: str = "") -> Infer:
+    """Infer rule of a * b in an element type, or in that of another operand."""
+
+    def infer(call: OpCall) -> Type:
+        a, b = call.tensor("a"), call.tensor("b")
+        chosen = dtype if dtype is not None else call.dtype(like)
+        return tensor(dtype_attr(call, chosen), matmul_shape(call, a.shape, b.shape), a.device)
+
+    return infer
+
+
+def _cost_of(elementwise: int) -> CostRule:
+    """Cost of a product whose elements are then scaled and shifted."""
+
+    def cost(call: OpCall) -> Cost:
+        count = numel(call.results[0])
+        macs = count * inner_size(call.types[call.spec.operand_index["a"]])
+        return products(macs, count * (elementwise + int(call.given("bias"))))
+
+    return cost
+
+
+def _cost_dynamic_product(call: OpCall) -> Cost:
+    """The left side is quantized on the way: its range, then three operations an element."""
+    count = numel(call.types[0])
+    return _cost_of(1)(call) + Cost(reduction=count * 2, elementwise=count * 3)
+
+
+def _centred(call: OpCall, name: str, by_row: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:
+    """An operand without its zero point, which may differ by row (of the left side) or column (of the right side)."""
+    known = plain_arrays(call, name)
+    if known is None:
+        return None
+    values = known[0].astype(np.int64)
+    if not call.given(f"{name}_zero_point"):
+        return values
+    zero = plain_arrays(call, f"{name}_zero_point")
+    if zero is None:
+        return None
+    shift = zero[0].astype(np.int64)
+    return values - (shift.reshape(-1, 1) if by_row and shift.ndim == 1 and shift.size > 1 else shift)
+
+
+def _evaluate_integer(call: OpCall) -> Known | None:
+    a, b = _centred(call, "a", by_row=True), _centred(call, "b", by_row=False)
+    return None if a is None or b is None else as_result(call, np.matmul(a, b))
+
+
+def _infer_gemm(call: OpCall) -> Type:
+    a, b = call.tensor("a"), call.tensor("b")
+    left, right = swapped(a.shape, call.attr("trans_a")), swapped(b.shape, call.attr("trans_b"))
+    dtype = call.dtype("y_zero_point") if call.given("y_zero_point") else DType.F32
+    return tensor(dtype, matmul_shape(call, left, right), a.device)
+
+
+def _cost_gemm(call: OpCall) -> Cost:
+    count = numel(call.results[0])
+    inner = sizes(call.types[0])[0 if call.attr("trans_a") else -1]
+    return products(count * inner, count * (1 + int(call.given("c")) + 2 * int(call.given("y_scale"))))
+
+
+def _infer_few_bits(call: OpCall) -> Type:
+    a = call.tensor("a")
+    if a.shape is None:
+        return a
+    if not a.shape:
+        raise RuleError(f"{call.spec.name} needs at least one axis")
+    call.same(a.shape[-1], call.int_attr("k"), "the input size must be that of the weights")
+    return tensor(dtype_attr(call, a.dtype), (*a.shape[:-1], call.int_attr("n")), a.device)
+
+
+def _cost_few_bits(call: OpCall) -> Cost:
+    count = numel(call.results[0])
+    return products(count * call.int_attr("k"), count if call.given("bias") else 0)
+
+
+def _record(schema: str, infer: Infer, cost: CostRule, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.QUANTIZATION, infer=infer, cost=cost, summary=summary, **facts)
+
+
+_QUANTIZED_MATMUL = (
+    op(
+        "math.matmul_integer(Tensor a, Tensor b, Tensor? a_zero_point, Tensor? b_zero_point, *, dtype? dtype) -> Tensor",
+        Family.QUANTIZATION,
+        infer=_product_as(DType.I32),
+        cost=_cost_of(0),
+        evaluate=_evaluate_integer,
+        summary="Matrix product of 8-bit integers with 32-bit sums.",
+        ort=packs(packs_integers(1), "MatMulInteger"),
+        factors=Factors(over_first=True),
+    ),
+    _record(
+        "quant.matmul_integer_to_float(Tensor a, Tensor b, Tensor a_scale, Tensor b_scale, Tensor? a_zero_point, Tensor? b_zero_point, "
+        "Tensor? bias) -> Tensor",
+        _product_as(None, like="a_scale"),
+        _cost_of(1),
+        "Matrix product of 8-bit integers, scaled to floats.",
+        ort=packs(packs_integers(1), "MatMulIntegerToFloat"),
+        codes=CodedOperand(1, 3, 5, axis=-1),
+    ),
+    _record(
+        "quant.dynamic_quantize_matmul(Tensor a, Tensor b, Tensor b_scale, Tensor? b_zero_point, Tensor? bias) -> Tensor",
+        _product_as(None, like="a"),
+        _cost_dynamic_product,
+        "Quantizes the left side, multiplies with quantized weights and scales to floats.",
+        ort=packs(packs_integers(1), "DynamicQuantizeMatMul"),
+        codes=CodedOperand(1, 2, 3, axis=-1),
+    ),
+    _record(
+        "quant.qlinear_matmul(Tensor a, Tensor a_scale, Tensor a_zero_point, Tensor b, Tensor b_scale, Tensor b_zero_point, "
+        "Tensor y_scale, Tensor y_zero_point) -> Tensor",
+        _product_as(None, like="y_zero_point"),
+        _cost_of(2),
+        "Matrix product of quantized tensors with a quantized result.",
+        ort=packs(packs_integers(3), "QLinearMatMul"),
+        codes=CodedOperand(3, 4, 5, axis=-1),
+    ),
+    _record(
+        "quant.qgemm(Tensor a, Tensor a_scale, Tensor a_zero_point, Tensor b, Tensor b_scale, Tensor b_zero_point, Tensor? c, "
+        "Tensor? y_scale, Tensor? y_zero_point, *, float alpha=1.0, bool trans_a=False, bool trans_b=False) -> Tensor",
+        _infer_gemm,
+        _cost_gemm,
+        "alpha * A * B + C for quantized matrices; floats where no scale of the result is given.",
+        codes=CodedOperand(3, 4, 5, axis=-1),
+    ),
+    _record(
+        "quant.matmul_nbits(Tensor a, Tensor b, Tensor? scales, Tensor? zero_points, Tensor? group_index, Tensor? bias, *, int k, int n, "
+        "int bits=4, int block_size=32, dtype? dtype) -> Tensor",
+        _infer_few_bits,
+        _cost_few_bits,
+        "Matrix product with (n, k) weights packed in blocks of few bits each.",
+        codes=CodedOperand(1, 2, 3, packing=Packing.ROWS),
+    ),
+    _record(
+        "math.scaled_matmul(Tensor a, Tensor b, Tensor? a_scale, Tensor? b_scale, Tensor? bias, *, dtype? dtype) -> Tensor",
+        _product_as(None, like="a"),
+        _cost_of(1),
+        "Matrix product of 8-bit floats, scaled.",
+        roles=frozenset({OpRole.PROJECTION}),
+        factors=Factors(over_first=True),
+    ),
+)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Layers that PyTorch's TorchScript files hold with packed 8-bit weights: their results' types come from the reader of the file.
+
+_REQUANTIZING = 2
+"""Operations an element on the way to 8 bits or back: a factor and a rounding or shift."""
+
+
+def _filters(call: OpCall) -> tuple[Dim, ...]:
+    """Sizes of the packed weights: of the operands behind the first, those with most axes."""
+    shapes = [type_.shape for type_ in call.types[1:] if type_ is not None and type_.shape]
+    if not shapes:
+        raise UnknownCost
+    return max(shapes, key=len)
+
+
+def _linear(call: OpCall) -> Dim:
+    rows = product(sizes(call.types[0])[:-1])
+    return rows * product(_filters(call))
+
+
+def _conv(call: OpCall) -> Dim:
+    return numel(call.results[0]) * product(_filters(call)[1:])
+
+
+def _conv_transposed(call: OpCall) -> Dim:
+    """Every element of the operand goes through the filters of its channel."""
+    return numel(call.types[0]) * product(_filters(call)[1:])
+
+
+def _layer(macs: Callable[[OpCall], Dim], name: str) -> CostRule:
+    """Products of 8-bit numbers; dynamic layers quantize what they are given, fused ones have an activation."""
+    activated = "relu" in name or "tanh" in name
+    dynamic = "dynamic" in name
+
+    def cost(call: OpCall) -> Cost:
+        work = macs(call)
+        quantizing = numel(call.types[0]) * _REQUANTIZING if dynamic else 0
+        return products(work, numel(call.results[0]) * (_REQUANTIZING + int(activated)) + quantizing)
+
+    return cost
+
+
+def _pointwise(call: OpCall) -> Cost:
+    """Both sides scaled to real numbers, the operation, and the way back."""
+    return Cost(elementwise=numel(call.results[0]) * (_REQUANTIZING * 2 + 1))
+
+
+def _requantizing(call: OpCall) -> Cost:
+    return Cost(elementwise=numel(call.results[0]) * _REQUANTIZING)
+
+
+_LINEAR = ("linear", "linear_relu", "linear_tanh", "linear_leaky_relu", "linear_dynamic", "linear_relu_dynamic")
+_LINEAR_HALF = ("linear_dynamic_fp16", "linear_relu_dynamic_fp16")
+_CONV = tuple(f"conv{axes}{end}" for axes in ("1d", "2d", "3d") for end in ("", "_relu", "_dynamic", "_relu_dynamic"))
+_TRANSPOSED = tuple(f"conv_transpose{axes}{end}" for axes in ("1d", "2d", "3d") for end in ("", "_dynamic"))
+_POINTWISE = ("add", "add_relu", "mul", "mul_relu", "add_scalar", "mul_scalar", "hardswish", "leaky_relu", "sigmoid")
+
+
+def _packed(name: str, cost: CostRule, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(
+        f"quantized.{name}(Tensor x, Tensor[] rest) -> Tensor",
+        Family.QUANTIZATION,
+        infer=Absent.UNKNOWN,
+        cost=cost,
+        summary=summary,
+        **facts,
+    )
+
+
+_QUANTIZED_TORCH = (
+    *(_packed(name, _layer(_linear, name), "Fully connected layer with packed weights.") for name in (*_LINEAR, *_LINEAR_HALF)),
+    *(_packed(name, _layer(_conv, name), "Convolution with packed weights.") for name in _CONV),
+    *(_packed(name, _layer(_conv_transposed, name), "Transposed convolution with packed weights.") for name in _TRANSPOSED),
+    *(_packed(name, _pointwise, "Arithmetic on 8-bit numbers, element by element.") for name in _POINTWISE),
+    _packed("cat", _requantizing, "Tensors of 8-bit numbers behind one another, brought to one scale."),
+)
+
+
+OPS = (*_QUANTIZATION, *_QUANTIZED_MATMUL, *_QUANTIZED_TORCH)

@@ -8,9 +8,9 @@ from irscope.ir.dims import Dim, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.ort import packs, packs_gru, packs_lstm
+from irscope.ops.rules import products
 from irscope.ops.scratch.cells import CELLS, recurrent_rule
 from irscope.ops.spec import Facts, Family, OpCall, OpSpec, RuleError, numel, op, sizes
-from irscope.ops.work import products
 
 Cell = Literal["lstm", "gru", "rnn"]
 

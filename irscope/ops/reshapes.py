@@ -11,9 +11,7 @@ from irscope.ir.types import Shape, TensorType, Type
 from irscope.ops import layouts, slicing
 from irscope.ops.layouts import has_memory_format, is_viewable
 from irscope.ops.ort import alias
-from irscope.ops.rules import free, moved
-from irscope.ops.sequence import handed_on
-from irscope.ops.sizes import MOST_COMBINED, any_of, as_size, given_axes, length_of, replaced, unknown_sizes
+from irscope.ops.rules import MOST_COMBINED, any_of, as_size, free, given_axes, handed_on, length_of, moved, replaced, unknown_sizes
 from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 

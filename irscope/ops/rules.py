@@ -1,14 +1,18 @@
-"""Pieces that the rules of many families share: operands, broadcasting, plain results, costs per element."""
+"""What rules of several families share: results, element types, sizes and costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from irscope.ir.dims import Dim, SymDim, bounds, broadcast, equal, total_of
-from irscope.ir.dtypes import DType
-from irscope.ir.types import ScalarType, Shape, TensorType, Type, scalar, tensor
+from irscope.ir.dims import Dim, SymDim, bounds, broadcast, dim_max, equal, total_of
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.graph import Attr
+from irscope.ir.types import ScalarType, SequenceType, Shape, TensorType, Type, scalar, tensor
 from irscope.ops.cost import FREE, Cost
-from irscope.ops.spec import CostRule, Infer, OpCall, RuleError, UnknownCost, numel
+from irscope.ops.spec import CostRule, Infer, Lists, OpCall, RuleError, UnknownCost, numel
+
+# ----------------------------------------------------------------------------------------------------
+# Pieces that the rules of many families share: operands, broadcasting, plain results, costs per element.
 
 
 def operands(call: OpCall) -> list[Type]:
@@ -150,3 +154,281 @@ def total_bytes(types: Sequence[Type | None]) -> Dim:
     if found is None:
         raise UnknownCost
     return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which element type arithmetic on several operands gives: PyTorch's rules, which for equal types are everyone's.
+
+DEFAULT_FLOAT = DType.F32
+
+_RANK = {DTypeKind.BOOL: 0, DTypeKind.UINT: 1, DTypeKind.INT: 1, DTypeKind.FLOAT: 2, DTypeKind.COMPLEX: 3}
+_SIGNED = {8: DType.I8, 16: DType.I16, 32: DType.I32, 64: DType.I64}
+
+
+def promote_types(left: DType, right: DType) -> DType:
+    """The smallest type that both fit in; UNKNOWN where frameworks disagree or refuse."""
+    if left is right:
+        return left
+    if left.kind not in _RANK or right.kind not in _RANK:
+        return DType.UNKNOWN
+    low, high = sorted((left, right), key=lambda dtype: _RANK[dtype.kind])
+    if _RANK[low.kind] < _RANK[high.kind]:
+        return DType.C128 if low is DType.F64 and high is DType.C64 else high
+    return _widest(low, high)
+
+
+def _widest(left: DType, right: DType) -> DType:
+    small, large = sorted((left, right), key=lambda dtype: dtype.bits or 0)
+    small_bits, large_bits = small.bits or 0, large.bits or 0
+    if small.is_float:
+        if small_bits < 16:
+            return DType.UNKNOWN
+        return large if small_bits < large_bits else DType.F32
+    if small.kind is large.kind or (large.kind is DTypeKind.INT and small_bits < large_bits):
+        return large
+    unsigned = small_bits if small.kind is DTypeKind.UINT else large_bits
+    return _SIGNED.get(unsigned * 2, DType.UNKNOWN)
+
+
+def scalar_dtype(value: Attr) -> DType:
+    """The element type of a Python number."""
+    if isinstance(value, bool):
+        return DType.BOOL
+    if isinstance(value, int | SymDim):
+        return DType.I64
+    if isinstance(value, complex):
+        return DType.C64
+    return DType.STR if isinstance(value, str) else DEFAULT_FLOAT
+
+
+def result_dtype(operands: Iterable[Type], scalars: Sequence[Attr] = ()) -> DType:
+    """The type of arithmetic on tensors and Python numbers.
+
+    Tensors with axes come before tensors without, those before plain numbers: the later groups only matter where their
+    kind (truth value, integer, float, complex) is higher.
+    """
+    types = list(operands)
+    tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
+    if not tensors:
+        return (
+            _promote_all([*(type_.dtype for type_ in types if isinstance(type_, ScalarType)), *map(scalar_dtype, scalars)]) or DType.UNKNOWN
+        )
+    numbers = [_number_dtype(type_.dtype) for type_ in types if isinstance(type_, ScalarType)] + [scalar_dtype(value) for value in scalars]
+    with_axes = [tensor.dtype for tensor in tensors if tensor.shape]
+    without_axes = [tensor.dtype for tensor in tensors if tensor.shape == ()]
+    either = [tensor.dtype for tensor in tensors if tensor.shape is None]
+    answers = {
+        _over(_promote_all([*with_axes, *first]), _over(_promote_all([*without_axes, *second]), _promote_all(numbers)))
+        for first, second in ((either, []), ([], either))
+    }
+    answer = answers.pop()
+    return answer if answer is not None and not answers else DType.UNKNOWN
+
+
+def _number_dtype(dtype: DType) -> DType:
+    return DEFAULT_FLOAT if dtype is DType.F64 else dtype
+
+
+def _promote_all(dtypes: Sequence[DType]) -> DType | None:
+    found: DType | None = None
+    for dtype in dtypes:
+        found = dtype if found is None else promote_types(found, dtype)
+    return found
+
+
+def _over(higher: DType | None, lower: DType | None) -> DType | None:
+    """The type of a group of operands over that of a group that only counts by its kind."""
+    if higher is None or lower is None:
+        return higher if lower is None else lower
+    if higher.kind not in _RANK or lower.kind not in _RANK:
+        return higher if higher is lower else DType.UNKNOWN
+    if _RANK[lower.kind] <= _RANK[higher.kind] and higher is not DType.BOOL:
+        return higher
+    if lower.kind is DTypeKind.COMPLEX and higher.is_float:
+        return DType.C128 if higher is DType.F64 else DType.C64
+    return promote_types(higher, lower)
+
+
+def to_float(dtype: DType) -> DType:
+    """The type of a function with fractional results: integers and truth values become the default float."""
+    return DEFAULT_FLOAT if dtype.is_integer or dtype is DType.BOOL else dtype
+
+
+# ----------------------------------------------------------------------------------------------------
+# Sizes that come as values of operands: what they say, and what is left where they are unknown.
+
+MOST_AXES = 64
+MOST_COMBINED = 8
+"""Tensors of up to so many axes are looked at with every choice of axes, where the choice is not known."""
+
+
+def length_of(call: OpCall, name: str) -> int | None:
+    """How many numbers a list holds, even where their values are unknown."""
+    known = call.dims(name)
+    if known is not None:
+        return len(known)
+    operand = call.maybe(name) if name in call.spec.operand_index else None
+    if operand is None or operand.shape is None or len(operand.shape) > 1:
+        return None
+    count = operand.shape[0] if operand.shape else 1
+    return None if isinstance(count, SymDim) else count
+
+
+def check_rank(call: OpCall, count: int) -> None:
+    """Refuse a number of axes that no tensor has: a list of sizes that is as long is damaged."""
+    if count > MOST_AXES:
+        raise RuleError(f"{call.spec.name}: a tensor cannot have {count} axes")
+
+
+def unknown_sizes(call: OpCall, name: str, count: int | None) -> Shape:
+    """Sizes that depend on the values of an operand; None where even their number is unknown."""
+    if count is None:
+        call.context.explain(f"the number of axes depends on operand {name!r}", name)
+        return None
+    check_rank(call, count)
+    return tuple(call.unknown(f"it depends on the values of operand {name!r}", name) for _ in range(count))
+
+
+def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
+    """A given number as a size; `special` says that a negative one has a meaning of its own, so that a symbol says little."""
+    if isinstance(dim, float):
+        if dim != int(dim):
+            raise RuleError(f"{name!r} of {call.spec.name} holds {dim}, not a whole number")
+        dim = int(dim)
+    low = bounds(dim)[0]
+    if low is not None and low >= 0:
+        return dim
+    if isinstance(dim, SymDim):
+        if special and dim not in call.context.sizes:
+            return call.unknown(f"it depends on the values of operand {name!r}", name)
+        return at_least(call, 0, dim)
+    raise RuleError(f"{name!r} of {call.spec.name} holds the negative size {dim}")
+
+
+def at_least(call: OpCall, low: Dim, dim: Dim) -> Dim:
+    """The larger of two numbers; a size of an axis is never below 0."""
+    return dim if not isinstance(low, SymDim) and low <= 0 and dim in call.context.sizes else dim_max(low, dim)
+
+
+def given_shape(call: OpCall, name: str = "shape") -> Shape:
+    """A result's shape that is given as a list of sizes."""
+    known = call.dims(name)
+    if known is None:
+        return unknown_sizes(call, name, length_of(call, name))
+    check_rank(call, len(known))
+    return tuple(as_size(call, dim, name) for dim in known)
+
+
+def given_axes(call: OpCall, name: str, rank: int) -> tuple[int, ...] | None:
+    """Axes counted from the front; None where they are not given or not known."""
+    known = call.ints(name)
+    if known is None:
+        return None
+    axes = tuple(call.axis(axis, rank) for axis in known)
+    if len(set(axes)) < len(axes):
+        raise RuleError(f"{call.spec.name}: axes {list(known)} name one axis twice")
+    return axes
+
+
+def any_of(call: OpCall, name: str, shapes: Sequence[Sequence[Dim]]) -> Shape:
+    """A shape that is one of several of one rank, by the values of an operand: what they agree on is known."""
+    if not shapes:
+        raise RuleError(f"{call.spec.name}: no values of {name!r} fit the operand's shape")
+    return tuple(_any_size(call, name, sizes) for sizes in zip(*shapes, strict=True))
+
+
+def _any_size(call: OpCall, name: str, sizes: Sequence[Dim]) -> Dim:
+    chosen = sorted(set(sizes), key=str)
+    if len(chosen) == 1:
+        return chosen[0]
+    lows = [bounds(size)[0] for size in chosen]
+    least = min(low for low in lows if low is not None) if None not in lows else 0
+    among = " or ".join(str(size) for size in chosen[:4])
+    return call.unknown(f"it is {among}, by the values of operand {name!r}", name, least, dim_max(*chosen))
+
+
+def axis_attr(call: OpCall, rank: int, name: str = "axis") -> int:
+    """A single axis counted from the front; tensors without axes pass as if they had one."""
+    return call.axis(call.int_attr(name), max(rank, 1))
+
+
+def replaced(shape: Sequence[Dim], axis: int, *sizes: Dim) -> tuple[Dim, ...]:
+    """The shape with one axis replaced by any number of sizes."""
+    return (*shape[:axis], *sizes, *shape[axis + 1 :])
+
+
+# ----------------------------------------------------------------------------------------------------
+# What the rules of arithmetic-heavy families share: results like an operand, checks of sizes, costs of products.
+
+
+def like(name: str, dtype: DType | None = None) -> Infer:
+    """A rule: the result has the sizes of an operand, and its element type unless another is given."""
+
+    def infer(call: OpCall) -> TensorType:
+        source = call.tensor(name)
+        return tensor(dtype or source.dtype, source.shape, source.device)
+
+    return infer
+
+
+def sized(call: OpCall, name: str, rank: int) -> tuple[Dim, ...] | None:
+    """Sizes of an operand that must have this many axes; None where its rank is unknown or it is absent."""
+    found = call.maybe(name)
+    if found is None or found.shape is None:
+        return None
+    if len(found.shape) != rank:
+        raise RuleError(f"{call.spec.name}: {name} has {len(found.shape)} axes, not {rank}")
+    return found.shape
+
+
+def joint_sizes(call: OpCall, *shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Sizes that all of these broadcast to."""
+    rank = max(map(len, shapes), default=0)
+    result: list[Dim] = [1] * rank
+    for shape in shapes:
+        for axis, dim in enumerate(shape, rank - len(shape)):
+            result[axis] = broadcast_dim(call, result[axis], dim)
+    return tuple(result)
+
+
+def products(macs: Dim, elementwise: Dim = 0) -> Cost:
+    """The cost of multiply-adds in a matrix product or convolution, and of what follows on its elements."""
+    return Cost(matmul=macs * 2, macs=macs, elementwise=elementwise)
+
+
+def softmax_work(count: Dim) -> Cost:
+    """Softmax over `count` elements: subtract the maximum, exp, sum, divide."""
+    return Cost(elementwise=count * 2, transcendental=count, reduction=count * 2)
+
+
+def handed_on(lists: Lists) -> None:
+    """Rule for lists: the result is the operand."""
+    if isinstance(lists.call.results[0], SequenceType):
+        lists.is_operand()
+
+
+def normalizing(count: Dim, groups: Dim, affine: int, centred: bool = True) -> Cost:
+    """Cost of normalizing `count` elements in groups: sums, squares, one root a group, scale, and `affine` operations an element."""
+    return Cost(reduction=count * (2 if centred else 1), elementwise=count * ((3 if centred else 2) + affine), transcendental=groups)
+
+
+def slice_axes(call: OpCall, rank: int) -> tuple[int, ...] | None:
+    """The axes that a slice cuts; None where they are not known."""
+    if call.given("axes"):
+        return given_axes(call, "axes", rank)
+    count = length_of(call, "starts")
+    return None if count is None else tuple(range(count))
+
+
+def python_slices(call: OpCall, shape: Sequence[int]) -> tuple[slice, ...] | None:
+    """The slice as Python takes it, None where a limit is not a plain number."""
+    axes = slice_axes(call, len(shape))
+    starts, ends = call.ints("starts"), call.ints("ends")
+    steps = call.ints("steps") if call.given("steps") else (1,) * len(axes or ())
+    if axes is None or starts is None or ends is None or steps is None:
+        return None
+    parts = [slice(None)] * len(shape)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        # Python starts before the first position where ONNX starts at it.
+        parts[axis] = slice(0 if step < 0 and start < -shape[axis] else start, end, step)
+    return tuple(parts)

@@ -1,4 +1,4 @@
-"""Lists, tuples, optional values and dictionaries of tensors."""
+"""Control flow, and lists, tuples, optional values and dictionaries of tensors."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from irscope.ir.types import (
     tensor,
     tuple_of,
 )
+from irscope.ops.cost import FREE
 from irscope.ops.registry import find_op
-from irscope.ops.rules import dtype_attr, free, moved
-from irscope.ops.sizes import axis_attr, replaced
-from irscope.ops.spec import CostRule, Facts, Family, Item, Known, Lists, OpCall, OpSpec, RuleError, op
+from irscope.ops.rules import axis_attr, dtype_attr, free, handed_on, moved, replaced
+from irscope.ops.spec import Absent, Control, CostRule, Facts, Family, Item, Known, Lists, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import as_ints
+
+# ----------------------------------------------------------------------------------------------------
+# Lists, tuples, optional values and dictionaries of tensors.
 
 
 def join(call: OpCall, left: Type, right: Type) -> Type:
@@ -311,13 +314,7 @@ def _items_joined(lists: Lists) -> None:
         lists.is_item(0, Item(element.with_shape((*element.shape[:place], len(items), *element.shape[place:]))))
 
 
-def handed_on(lists: Lists) -> None:
-    """Rule for lists: the result is the operand."""
-    if isinstance(lists.call.results[0], SequenceType):
-        lists.is_operand()
-
-
-OPS = (
+_SEQUENCE = (
     _record("seq.empty(*, dtype? dtype, Type? element) -> Tensor", _empty, "A list without elements.", items=_no_items),
     _record("seq.construct(Tensor(a)[] xs) -> Tensor(a)", _infer_construct, "A list of the operands.", items=_items_constructed),
     _record(
@@ -357,3 +354,63 @@ OPS = (
     _record("map.make(Tensor(a)[] xs, *, str[]? keys, dtype? key_dtype) -> Tensor(a)", _infer_map, "A dictionary of the operands."),
     _record("map.get(Tensor(a) x, *, any? key) -> Tensor(a)", _infer_map_get, "One value of a dictionary."),
 )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Control flow: operators with regions, whose arguments and results the passes carry through.
+
+
+def _control(schema: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.CONTROL, infer=Absent.CONTROL, cost=Absent.CONTROL, summary=summary, **facts)
+
+
+_CONTROL = (
+    _control(
+        "cf.if(Tensor condition, Tensor[] captured) -> Tensor[]",
+        "Runs one of two regions, the first where the condition holds. Regions take no arguments and yield the results.",
+        control=Control.BRANCH,
+    ),
+    _control(
+        "cf.loop(Tensor? trip, Tensor? condition, Tensor[] state) -> Tensor[]",
+        "Runs its region up to `trip` times while the condition holds. The region takes (iteration, condition, state...) and yields "
+        "(condition, state..., scan outputs...); results are the last state and each scan output stacked over the iterations.",
+        control=Control.LOOP,
+    ),
+    _control(
+        "cf.scan(Tensor[] operands, *, int num_scan_inputs, int[] input_axes=[], int[] output_axes=[], int[] input_directions=[], "
+        "int[] output_directions=[]) -> Tensor[]",
+        "Runs its region for each slice of the last `num_scan_inputs` operands; those before are the state. The region takes "
+        "(state..., slices...) and yields (state..., output slices...); results are the last state and the outputs, stacked.",
+        control=Control.SCAN,
+    ),
+    _control(
+        "cf.map(Tensor[] operands) -> Tensor[]",
+        "Runs its region for each element of its first operand, a sequence, and of further sequences; other operands go in whole. "
+        "The region yields one element of each result, a sequence.",
+        control=Control.MAP,
+    ),
+    _control(
+        "cf.call(Tensor[] operands, *, str callee) -> Tensor[]",
+        "Calls a function of the program. Its arguments are the operands, its yielded values the results.",
+        control=Control.CALL,
+    ),
+    op(
+        "cf.assert(Tensor condition, *, str message='') -> ()",
+        Family.CONTROL,
+        infer=lambda call: (),
+        cost=lambda call: FREE,
+        has_effect=True,
+        summary="Stops the model where the condition does not hold.",
+    ),
+    op(
+        "cf.print(Tensor[] operands, *, str message='') -> ()",
+        Family.CONTROL,
+        infer=lambda call: (),
+        cost=lambda call: FREE,
+        has_effect=True,
+        summary="Prints values.",
+    ),
+)
+
+
+OPS = (*_SEQUENCE, *_CONTROL)

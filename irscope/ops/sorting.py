@@ -13,10 +13,9 @@ from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops import layouts
 from irscope.ops.indexing import plain
 from irscope.ops.reduction import axis_result, with_index, without_axes
-from irscope.ops.rules import dtype_attr, per_element, per_input
+from irscope.ops.rules import as_size, axis_attr, dtype_attr, per_element, per_input, replaced
 from irscope.ops.scratch.folding import pair_rule
 from irscope.ops.scratch.ordering import argsort_rule, histogram_rule, scan_rule, sort_rule, topk_rule, unique_rule
-from irscope.ops.sizes import as_size, axis_attr, replaced
 from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, Temporaries, op
 from irscope.ops.values import Array, settle, static_shape
 

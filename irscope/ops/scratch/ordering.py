@@ -1,14 +1,120 @@
-"""Running sums, sorting, the largest elements, random draws that need them."""
+"""What sorts, samples, indices and parts take: buffers of CUB and copies."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from irscope.ir.dims import product
-from irscope.ir.types import TensorType, tensor
-from irscope.ops.scratch import cub
-from irscope.ops.scratch.recorder import Scratch, count, nbytes, number, numbers, rule, sizes, width
+from irscope.ir.dims import Dim, product
+from irscope.ir.dtypes import DType
+from irscope.ir.types import TensorType, Type, tensor
+from irscope.ops.scratch.recorder import (
+    Scratch,
+    count,
+    is_contiguous,
+    is_half,
+    nbytes,
+    number,
+    numbers,
+    reshape_copies,
+    rule,
+    same,
+    sizes,
+    width,
+)
 from irscope.ops.scratch.reductions import reduce_in
+from irscope.ops.spec import NeedsNumbers
+
+if TYPE_CHECKING:
+    from irscope.devices.target import Target
+
+# ----------------------------------------------------------------------------------------------------
+# Temporary storage of the parallel primitives (scan, select, reduce, radix sort) that PyTorch takes from NVIDIA's CUB library.
+
+_ALIGNMENT = 256
+_PADDING_TILES = 32
+"""States of tiles that are never reached, so that every look-back finds one."""
+_DIGITS = 256
+_SINGLE_TILE = 4096
+_BLOCK = 256
+_BLOCKS_PER_PROCESSOR = 5
+
+_SORT_TILE = {2: 5632, 4: 5376, 8: 4608}
+"""Pairs of a key of so many bytes and an index of eight that a block of threads sorts at once."""
+_KEYS_TILE = 5760
+_SELECT_TILE = 4224
+_SCAN_TILE = 1920
+_HALF_SCAN_TILE = 3840
+_WIDE_SCAN_TILE = 896
+
+
+def _storage(*parts: int) -> int:
+    """Parts laid out one after another, each aligned, and room to align the whole."""
+    return sum(-(-part // _ALIGNMENT) * _ALIGNMENT for part in parts) + _ALIGNMENT - 1
+
+
+def cub_scan(dtype: DType, count: int) -> int:
+    """A running sum: a state for each tile that later ones look back to."""
+    if is_half(dtype):
+        tiles = _tiles(count, _HALF_SCAN_TILE)
+        return _storage(1, tiles * 4, tiles * 2, tiles * 2)
+    if width(dtype) == 4:
+        return _storage(1, _tiles(count, _SCAN_TILE) * 8)
+    if width(dtype) == 8 and not dtype.text.startswith("c"):
+        return _storage(1, _tiles(count, _WIDE_SCAN_TILE) * 16)
+    raise NeedsNumbers(f"the scratch memory of running sums of {dtype.text} is not known")
+
+
+def _tiles(count: int, tile: int) -> int:
+    return -(-count // tile) + _PADDING_TILES
+
+
+def cub_select(count: int) -> int:
+    """Positions of the elements that hold."""
+    return _storage(1, _tiles(count, _SELECT_TILE) * 8)
+
+
+def cub_reduce(target: Target, count: int) -> int:
+    """A number of four bytes from each block; one block does a small input alone."""
+    if count <= _SINGLE_TILE:
+        return 1
+    resident = (target.device.threads_per_multiprocessor or 2048) // _BLOCK
+    return _storage((target.device.multiprocessors or 1) * resident * _BLOCKS_PER_PROCESSOR * 4)
+
+
+def cub_sort_pairs(count: int, key: int, value: int, bits: int | None = None) -> int:
+    """Sorting by keys, eight bits at a time, with copies of both to swap with."""
+    tile = _SORT_TILE.get(key)
+    if tile is None:
+        raise NeedsNumbers(f"the scratch memory of sorting keys of {key} bytes is not known")
+    return _storage(count * key, count * value, *_passes(count, tile, bits or key * 8))
+
+
+def cub_sort_in_place(count: int, key: int, bits: int) -> int:
+    """Pairs with buffers of the caller to swap with; few enough need only one block."""
+    tile = _SORT_TILE[key]
+    return 1 if count <= tile // 2 else _storage(*_passes(count, tile, bits))
+
+
+def cub_sort_keys(count: int, bits: int, swaps: int = 0) -> int:
+    """Sorting keys alone; `swaps` are the bytes of a key where the caller gives no second buffer."""
+    return _storage(count * swaps, *_passes(count, _KEYS_TILE, bits))
+
+
+def cub_segmented_sort(count: int, key: int, value: int) -> int:
+    """Sorting many rows, each by itself."""
+    return _storage(count * key, count * value)
+
+
+def _passes(count: int, tile: int, bits: int) -> tuple[int, int, int]:
+    """Look-back states, counts of digits for each pass, counters."""
+    passes = -(-bits // 8)
+    return -(-count // tile) * _DIGITS * 4, passes * _DIGITS * 8, passes * 4
+
+
+# ----------------------------------------------------------------------------------------------------
+# Running sums, sorting, the largest elements, random draws that need them.
 
 _INDEX = 8
 _ROW_KERNEL = 4096
@@ -39,7 +145,7 @@ def scan_rule(scratch: Scratch) -> None:
     copy = scratch.copy_unless_contiguous(x, "contiguous input")
     shape = sizes(x)
     if shape and axis is not None and shape[number(axis) % len(shape)] == count(x) and not (shape[0] == 1 and len(shape) == 1):
-        scratch.passing("scan", cub.scan(x.dtype, number(count(x))))
+        scratch.passing("scan", cub_scan(x.dtype, number(count(x))))
     scratch.drop(copy, converted)
 
 
@@ -84,13 +190,13 @@ def _sort(scratch: Scratch, x: TensorType) -> None:
     if rows == 1 or length >= _ROW_BY_ROW:
         positions = scratch.take("positions", _INDEX * length)
         for _ in range(rows):
-            scratch.passing("radix sort", cub.sort_pairs(length, key, _INDEX))
+            scratch.passing("radix sort", cub_sort_pairs(length, key, _INDEX))
         scratch.drop(positions)
     elif rows < _FULL_SORT_ROWS:
         _sort_all_at_once(scratch, total, rows, key)
     else:
         positions = scratch.take("positions", _INDEX * total)
-        scratch.passing("segmented sort", cub.segmented_sort(total, key, _INDEX))
+        scratch.passing("segmented sort", cub_segmented_sort(total, key, _INDEX))
         scratch.drop(positions)
     scratch.drop(indices, ordered, values)
 
@@ -99,9 +205,9 @@ def _sort_all_at_once(scratch: Scratch, total: int, rows: int, key: int) -> None
     """All rows together by value, then by row."""
     pairs = [scratch.take("rows and positions", _SEGMENT * total) for _ in range(2)]
     keys = scratch.take("sorted keys", key * total)
-    scratch.passing("radix sort", cub.sort_pairs(total, key, _SEGMENT))
+    scratch.passing("radix sort", cub_sort_pairs(total, key, _SEGMENT))
     scratch.drop(keys)
-    scratch.passing("radix sort by row", cub.sort_keys(total, max(rows - 1, 1).bit_length()))
+    scratch.passing("radix sort by row", cub_sort_keys(total, max(rows - 1, 1).bit_length()))
     scratch.drop(*pairs)
 
 
@@ -156,10 +262,10 @@ def unique_rule(scratch: Scratch) -> None:
         scratch.unknown("unique", "the scratch memory of unique with positions or counts depends on the values")
         return
     ordered = scratch.take("sorted elements", size)
-    scratch.passing("radix sort", cub.sort_keys(total, key * 8, key) if total > _ROW_KERNEL else 1)
+    scratch.passing("radix sort", cub_sort_keys(total, key * 8, key) if total > _ROW_KERNEL else 1)
     scratch.result(0, size)
     length = scratch.take("number of runs", _INDEX)
-    scratch.passing("select", cub.select(total))
+    scratch.passing("select", cub_select(total))
     scratch.drop(length, ordered)
 
 
@@ -174,7 +280,7 @@ def randperm_rule(scratch: Scratch) -> None:
     scratch.passing("random state", _INDEX)
     bits = min(64, math.ceil(math.log2(total - (6 * float(total) ** 2 + 1) / (math.log(0.9) * 12))))
     names = [scratch.take(what, _INDEX * total) for what in ("positions", "random keys", "sorted keys")]
-    scratch.passing("radix sort", cub.sort_pairs(total, _INDEX, _INDEX, bits))
+    scratch.passing("radix sort", cub_sort_pairs(total, _INDEX, _INDEX, bits))
     scratch.drop(*reversed(names))
 
 
@@ -255,3 +361,226 @@ def histogram_rule(scratch: Scratch) -> None:
         extreme = scratch.take(what, size)
         reduce_in(scratch, x, everything, size)
         scratch.drop(extreme)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Choosing elements: by truth values, by positions, by a condition.
+
+_COUNT = 4
+
+
+def _hits(scratch: Scratch, mask: TensorType, positions: Dim | None) -> str:
+    """Positions of what holds: counted first, then written. None: they are the call's own result."""
+    total = number(count(mask))
+    copy = scratch.copy_unless_contiguous(mask, "contiguous input")
+    found = scratch.take("number of hits", _COUNT)
+    scratch.passing("count", cub_reduce(scratch.target, total))
+    name = ""
+    if positions is None:
+        scratch.result()
+    else:
+        name = scratch.take("positions of hits", positions)
+    scratch.passing("select", cub_select(total))
+    scratch.drop(found, copy)
+    return name
+
+
+@rule
+def nonzero_rule(scratch: Scratch) -> None:
+    _hits(scratch, scratch.call.tensor("x"), None)
+
+
+@rule
+def nonzero_parts_rule(scratch: Scratch) -> None:
+    """Columns of one table of positions; the first result stands for the table."""
+    x = scratch.call.tensor("x")
+    made = scratch.call.results[0]
+    total = number(count(x))
+    found = scratch.take("number of hits", _COUNT)
+    scratch.passing("count", cub_reduce(scratch.target, total))
+    if isinstance(made, TensorType):
+        scratch.result(0, nbytes(made) * max(len(sizes(x)), 1))
+    scratch.passing("select", cub_select(total))
+    scratch.drop(found)
+
+
+@rule
+def masked_select_rule(scratch: Scratch) -> None:
+    call = scratch.call
+    x, mask = call.tensor("x"), call.tensor("mask")
+    made = call.made()
+    full = sizes(x) if len(sizes(x)) >= len(sizes(mask)) else sizes(mask)
+    spread = ""
+    if sizes(mask) != full:
+        mask = mask.with_shape(full)
+        spread = scratch.take("mask for every element", nbytes(mask))
+    found = _hits(scratch, mask, count(made) * (len(full) * _INDEX))
+    scratch.result()
+    scratch.drop(found, spread)
+
+
+@rule
+def index_rule(scratch: Scratch) -> None:
+    """Truth values become positions; positions of other types, or of sizes that only broadcast, are copied."""
+    call = scratch.call
+    made = call.made()
+    chosen = [type_ for type_ in call.types[1:] if isinstance(type_, TensorType)]
+    names = _index_copies(scratch, call.types[1:], chosen, made)
+    scratch.result()
+    scratch.drop(*names)
+
+
+def _index_copies(scratch: Scratch, places: Sequence[Type | None], chosen: list[TensorType], made: TensorType) -> list[str]:
+    names: list[str] = []
+    first = next((place for place, type_ in enumerate(places) if type_ is not None), 0)
+    plain: list[TensorType] = []
+    for type_ in chosen:
+        if type_.dtype in (DType.BOOL, DType.U8):
+            names.append(_hits(scratch, type_, sizes(made)[first] * (len(sizes(type_)) * _INDEX)))
+        else:
+            plain.append(type_)
+            if type_.dtype is not DType.I64:
+                names.append(scratch.take("64-bit positions", count(type_) * _INDEX))
+    if len({sizes(type_) for type_ in plain}) > 1:
+        shape = _joint([sizes(type_) for type_ in plain])
+        total: Dim = 1
+        for size in shape:
+            total = total * size
+        names.extend(scratch.take("positions for every element", total * _INDEX) for type_ in plain if not same(count(type_), total))
+    return names
+
+
+def _joint(shapes: list[tuple[Dim, ...]]) -> list[Dim]:
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return [next((shape[axis] for shape in padded if shape[axis] != 1), 1) for axis in range(rank)]
+
+
+@rule
+def embedding_rule(scratch: Scratch) -> None:
+    """Positions are read as one row."""
+    indices = scratch.call.tensor("indices")
+    copies = len(sizes(indices)) != 1 and reshape_copies(indices, (count(indices),))
+    row = scratch.take("positions in a row", nbytes(indices)) if copies else ""
+    scratch.result()
+    scratch.drop(row)
+
+
+@rule
+def diff_rule(scratch: Scratch) -> None:
+    """What comes before and after is joined to the elements first."""
+    call = scratch.call
+    parts = [type_ for type_ in call.types if isinstance(type_, TensorType)]
+    joined = scratch.take("joined elements", sum_bytes(parts)) if len(parts) > 1 else ""
+    scratch.result()
+    scratch.drop(joined)
+
+
+def sum_bytes(types: Sequence[TensorType]) -> Dim:
+    total: Dim = 0
+    for type_ in types:
+        total = total + nbytes(type_)
+    return total
+
+
+@rule
+def where_rule(scratch: Scratch) -> None:
+    """Plain numbers become tensors; a side of another type is converted."""
+    call = scratch.call
+    made = call.made()
+    names = [scratch.take("number", width(made.dtype)) for name in ("x", "y") if call.maybe(name) is None]
+    for name in ("x", "y"):
+        side = call.maybe(name)
+        if side is not None and side.dtype is not made.dtype:
+            names.append(scratch.take("converted side", count(side) * width(made.dtype)))
+    scratch.result()
+    scratch.drop(*names)
+
+
+@rule
+def masked_scatter_rule(scratch: Scratch) -> None:
+    call = scratch.call
+    x, mask = call.tensor("x"), call.tensor("mask")
+    spread = scratch.take("mask for every element", count(x)) if sizes(mask) != sizes(x) or not is_contiguous(mask) else ""
+    scratch.result()
+    sums = scratch.take("positions", count(x) * _INDEX)
+    scratch.passing("scan", cub_scan(DType.I64, number(count(x))))
+    scratch.drop(sums, spread)
+
+
+@rule
+def roll_rule(scratch: Scratch) -> None:
+    """One axis after another; without axes, the flattened tensor."""
+    x = scratch.call.tensor("x")
+    axes = scratch.call.attr("axes")
+    before = ""
+    for _ in range(len(axes) - 1 if isinstance(axes, tuple) else 0):
+        step = scratch.take("rolled along an axis", nbytes(x))
+        scratch.drop(before)
+        before = step
+    scratch.result()
+    scratch.drop(before)
+
+
+@rule
+def pad_rule(scratch: Scratch) -> None:
+    scratch.result()
+    if scratch.call.attr("mode") not in (None, "constant"):
+        scratch.drop(scratch.copy_unless_contiguous(scratch.call.tensor("x"), "contiguous input"))
+
+
+@rule
+def index_put_rule(scratch: Scratch) -> None:
+    """Adding up needs positions in order: bounds are checked, then linear positions sorted."""
+    call = scratch.call
+    scratch.result()
+    if not call.attr("accumulate"):
+        return
+    chosen = [type_ for type_ in call.types[2:] if isinstance(type_, TensorType)]
+    if any(type_.dtype is not DType.I64 for type_ in chosen) or len({sizes(type_) for type_ in chosen}) != 1:
+        raise NeedsNumbers("adding up at positions of other types, or that broadcast, is not modelled")
+    total = number(count(chosen[0]))
+    linear = ""
+    for _ in chosen:
+        _check_bounds(scratch)
+        step, before = scratch.take("positions along an axis", total * _INDEX), linear
+        linear = scratch.take("linear positions", total * _INDEX)
+        scratch.drop(step, before)
+    ordered = [scratch.take(what, total * _INDEX) for what in ("order", "sorted positions", "original order")]
+    bits = max(number(product(sizes(call.tensor("x"))[: len(chosen)])) - 1, 1).bit_length()
+    scratch.passing("radix sort", cub_sort_in_place(total, _INDEX, bits))
+    scratch.drop(*reversed(ordered), linear)
+
+
+def _check_bounds(scratch: Scratch) -> None:
+    if scratch.torch >= (2, 13):
+        extremes = [scratch.take(what, _INDEX) for what in ("smallest position", "largest position")]
+        scratch.passing("check", 1)
+        scratch.passing("check", 1)
+        scratch.drop(*extremes)
+        return
+    for what in ("smallest position", "largest position"):
+        extreme = scratch.take(what, _INDEX)
+        scratch.passing("check", 1)
+        scratch.drop(extreme)
+
+
+@rule
+def bincount_rule(scratch: Scratch) -> None:
+    names = [scratch.take(what, _INDEX) for what in ("smallest value", "largest value")] if scratch.torch >= (2, 13) else []
+    if not names:
+        scratch.passing("smallest value", _INDEX)
+        scratch.passing("largest value", _INDEX)
+    scratch.result()
+    scratch.drop(*names)
+
+
+@rule
+def windows_rule(scratch: Scratch) -> None:
+    """Windows that neither overlap nor reach over the edge are a view's elements; else the image is copied."""
+    call = scratch.call
+    x = call.tensor("x")
+    plain = call.ints("kernel_shape") == call.ints("strides") and not any(call.ints("pads") or ())
+    copy = "" if plain else scratch.take("image", nbytes(x))
+    scratch.result()
+    scratch.drop(copy)

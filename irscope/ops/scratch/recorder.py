@@ -1,21 +1,75 @@
-"""Writing down what a kernel takes and gives back, in order."""
+"""Writes down what a kernel takes, in order, and what convolutions are given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.layouts import has_memory_format, is_viewable, row_major
-from irscope.ops.scratch.convolutions import Kernel, convolution_workspace
-from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Result, Take, TakeKind, Temporaries, Unknown
+from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Result, Take, TakeKind, Temporaries, Unknown, Workspace
 
 if TYPE_CHECKING:
     from irscope.devices.target import Target
+    from irscope.ir.graph import Attr
+if TYPE_CHECKING:
+    from irscope.devices.target import Target
     from irscope.ops.spec import OpCall
+
+# ----------------------------------------------------------------------------------------------------
+# cuDNN's workspace for a convolution: a model, since the sizes come from a closed library that asks the device.
+
+Kernel: TypeAlias = Literal["forward", "input", "filters"]
+"""What is computed: the convolution, the gradient of its input (as a transposed convolution), or that of its filters."""
+_LABELS: dict[Kernel, str] = {
+    "forward": "cuDNN workspace",
+    "input": "cuDNN workspace, gradient of the input",
+    "filters": "cuDNN workspace, gradient of the filters",
+}
+_CLOSED = "cuDNN chooses the kernels of a convolution, and their workspace, on the device"
+_RECORDED = 8
+"""The major version of the architecture that was recorded."""
+
+
+def convolution_workspace(
+    target: Target, kernel: Kernel, x: TensorType, w: TensorType, y: TensorType, strides: Sequence[int], groups: Attr
+) -> Workspace | None:
+    """The workspace of one kernel over input, filters and result, two of which it reads; None where a size is not known."""
+    parts = (x.nbytes, w.nbytes, y.nbytes)
+    factors = _factors(target, x, w, strides, groups) if kernel == "forward" else (0, 0, 0)
+    size: Dim = 0
+    most: Dim = 0
+    for factor, part in zip(factors, parts, strict=True):
+        if part is None:
+            return None
+        size, most = size + factor * part, most + max(1, factor) * part
+    return Workspace(_LABELS[kernel], size, most, _CLOSED)
+
+
+def _factors(target: Target, x: TensorType, w: TensorType, strides: Sequence[int], groups: Attr) -> tuple[int, int, int]:
+    """How many times the bytes of input, filters and result a convolution is taken to need."""
+    device = target.device
+    rule = device.workspaces.get(_kernel_kind(w, strides, groups), {}).get(x.dtype.text)
+    if rule is not None:
+        return rule.input, rule.filter, rule.output
+    recorded = device.capability is not None and device.capability[0] == _RECORDED
+    relays = x.dtype is DType.F32 and len(x.shape or ()) == 4 and has_memory_format(x, "channels_last") is not True
+    return (1, 1, 0) if recorded and relays else (0, 0, 0)
+
+
+def _kernel_kind(w: TensorType, strides: Sequence[int], groups: Attr) -> str:
+    """The kind of kernel, as device files call it."""
+    if groups != 1 and w.shape is not None and w.shape[1] == 1:
+        return "depthwise"
+    is_product = groups == 1 and w.shape is not None and all(size == 1 for size in (*w.shape[2:], *strides))
+    return "pointwise" if is_product else "convolution"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Writing down what a kernel takes and gives back, in order.
 
 
 class Scratch:

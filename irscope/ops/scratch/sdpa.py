@@ -1,15 +1,16 @@
-"""Scaled dot product attention: which kernels run, and what each of them takes."""
+"""What attention takes besides its results: scaled dot products, and the fused layers of transformers."""
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from irscope.ir.dims import Dim, product, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.scratch.flash import splits
-from irscope.ops.scratch.gemm import matmul
+from irscope.ops.scratch.gemm import linear, matmul
 from irscope.ops.scratch.recorder import (
     Scratch,
     count,
@@ -26,7 +27,53 @@ from irscope.ops.scratch.recorder import (
     transposed,
     width,
 )
-from irscope.ops.scratch.reductions import reduce_in
+from irscope.ops.scratch.reductions import layer_norm, reduce_in
+from irscope.ops.spec import NeedsNumbers
+
+if TYPE_CHECKING:
+    from irscope.devices.target import Target
+
+# ----------------------------------------------------------------------------------------------------
+# Into how many parts flash attention cuts the keys where queries alone do not keep the device busy.
+
+_ROWS_OF_BLOCK = 64
+_MOST_PARTS = 128
+_BUSY = 0.8
+_GOOD = 0.85
+
+
+def splits(target: Target, shape: tuple[Dim, Dim, Dim, Dim], shared: Dim, head: int, is_causal: bool) -> int:
+    """Parts for (batch, heads, queries, keys), with `shared` heads of keys of that many elements."""
+    batch, heads, queries, keys = numbers(shape)
+    if queries == 1 and not same(heads, shared) and not is_causal:
+        # Queries that share keys are taken together.
+        queries, heads = heads // numbers((shared,))[0], numbers((shared,))[0]
+    columns = 256 if head <= 64 else 128 if head <= 128 else 64
+    blocks = batch * heads * -(-queries // _ROWS_OF_BLOCK)
+    return parts(blocks, 2 * (target.device.multiprocessors or 1), -(-keys // columns))
+
+
+def parts(blocks: int, processors: int, columns: int) -> int:
+    """The fewest parts that use the processors nearly as well as any number does."""
+    if blocks >= _single(_single(_BUSY) * processors):
+        return 1
+    candidates: list[tuple[int, float]] = []
+    for split in range(1, min(_MOST_PARTS, processors, columns) + 1):
+        if split == 1 or -(-columns // split) != -(-columns // (split - 1)):
+            waves = _single(blocks * split / processors)
+            candidates.append((split, _single(waves / math.ceil(waves))))
+    best = max((use for _, use in candidates), default=0.0)
+    return next((number for number, use in candidates if use >= _GOOD * best), 1)
+
+
+def _single(value: float) -> float:
+    """A number in the single precision in which the original computes."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded
+
+
+# ----------------------------------------------------------------------------------------------------
+# Scaled dot product attention: which kernels run, and what each of them takes.
 
 Kernel = Literal["flash", "efficient", "math", "cudnn"]
 _MASK_ALIGNMENT = 8
@@ -302,3 +349,85 @@ def safe_softmax(scratch: Scratch, scores: TensorType) -> None:
     reduce_in(scratch, hidden, {len(sizes(hidden)) - 1}, 1)
     zero = scratch.take("zero", width(scores.dtype))
     scratch.drop(zero, rows, masked)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The fused attention and encoder layers that nn.MultiheadAttention and nn.TransformerEncoder run in inference.
+
+
+@rule
+def multi_head_rule(scratch: Scratch) -> None:
+    call = scratch.call
+    if call.types[0] is not call.types[1] or call.types[0] is not call.types[2]:
+        raise NeedsNumbers("the fused attention of different queries and keys is not modelled")
+    self_attention(scratch, call.tensor("q"), call.given("mask"), len(call.results) > 1, bool(call.attr("average_weights")))
+
+
+def self_attention(scratch: Scratch, x: TensorType, masked: bool, weights: bool, average: bool, make: str | None = None) -> str:
+    """Packed projection, attention of all heads, projection of the result."""
+    call = scratch.call
+    batch, length, embed = sizes(x)
+    heads = call.int_attr("num_heads")
+    head = number(embed) // heads
+    part = tensor(x.dtype, (batch, heads, length, head), x.device, (length * embed * 3, head, embed * 3, 1))
+    attention = Attention(part, part, part, None, False, False, False)
+    bias = call.maybe("b_qkv")
+    if not weights and not masked and choose(scratch, attention) != "math":
+        packed = linear(scratch, x, call.tensor("w_qkv"), bias, False, "packed projection")
+        context = attend(scratch, attention, make="heads' output")
+        output = linear(scratch, x, call.tensor("w_out"), call.maybe("b_out"), False, make)
+        if make is None:
+            _ = output
+        scratch.drop(context, packed)
+        return output
+    size = width(x.dtype)
+    packed = linear(scratch, x, call.tensor("w_qkv"), None, False, "packed projection")
+    split = scratch.take("queries, keys and values", product((batch, length, embed)) * (3 * size))
+    scratch.drop(packed)
+    scores = scratch.take("attention weights", product((batch, heads, length, length)) * size)
+    scratch.gemm()
+    scratch.gemm()
+    context = scratch.take("heads' output", nbytes(x))
+    output = linear(scratch, x, call.tensor("w_out"), call.maybe("b_out"), False, make)
+    scratch.drop(context)
+    if weights:
+        scratch.result(1)
+    if not weights or average:
+        scratch.drop(scores)
+    scratch.drop(split)
+    return output
+
+
+@rule
+def encoder_layer_rule(scratch: Scratch) -> None:
+    call = scratch.call
+    x = call.tensor("x")
+    first = bool(call.attr("norm_first"))
+    normed = layer_norm(scratch, x, 1, "first normalization") if first else ""
+    attended = self_attention(scratch, x, call.given("mask"), False, False, "attention")
+    if first:
+        scratch.drop(normed)
+        second = layer_norm(scratch, x, 1, "second normalization")
+        hidden = _feed_forward(scratch, x)
+        scratch.result()
+        scratch.gemm("lt")
+        scratch.drop(hidden, second, attended)
+        return
+    normed = layer_norm(scratch, x, 1, "first normalization")
+    scratch.drop(attended)
+    hidden = _feed_forward(scratch, x)
+    output = linear(scratch, _wide(call.tensor("w_1"), x), call.tensor("w_2"), call.tensor("b_2"), False, "feed-forward output")
+    scratch.drop(hidden)
+    layer_norm(scratch, x, 1)
+    scratch.drop(output, normed)
+
+
+def _feed_forward(scratch: Scratch, x: TensorType) -> str:
+    """The first of the two layers, its activation fused into the product."""
+    call = scratch.call
+    return linear(scratch, tensor(x.dtype, x.shape, x.device), call.tensor("w_1"), call.tensor("b_1"), False, "feed-forward hidden")
+
+
+def _wide(w: TensorType, x: TensorType) -> TensorType:
+    hidden: Dim = sizes(w)[0]
+    return tensor(x.dtype, (*sizes(x)[:-1], hidden), x.device)

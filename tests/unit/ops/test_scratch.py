@@ -12,8 +12,8 @@ from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, tensor
+from irscope.ops.gradients import efficient_buffer
 from irscope.ops.registry import find_op
-from irscope.ops.scratch.gradients import efficient_buffer
 from irscope.ops.spec import Drop, Gemm, MemoryEvent, OpCall, Result, Take, Unknown, memory_events
 
 # What rules for memory say of calls without a rule, with formulas for sizes, and of choices that a target makes.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
-from irscope.ops.promotion import promote_types, result_dtype
+from irscope.ops.rules import promote_types, result_dtype
 from irscope.ops.values import Array
 from tests.unit.ops.calling import against, broadcastable, cases, check, random_array, random_axis, random_shape, t
 

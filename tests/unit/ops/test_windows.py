@@ -10,8 +10,8 @@ import pytest
 from irscope.ir.dims import SymDim, bind, symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
-from irscope.ops.imagesizes import encoded_size
 from irscope.ops.spec import RuleError
+from irscope.ops.vision import encoded_size
 from tests.unit.ops.calling import agrees_with_symbols, cost, f32, i64, infer, shape_of
 
 # Convolutions: sizes against PyTorch on many random settings, and rules PyTorch does not have.
