@@ -189,6 +189,33 @@ def test_doctor_names_a_broken_install(installed: dict[str, str | None], whole: 
     assert [problem in finding.problem for finding in findings] == ([True] if problem else [])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["doctor"], "doctor"),
+        (["devices"], "devices"),
+        (["devices", "h200"], "devices"),
+        (["ops", "--coverage", "MODEL"], "ops"),
+        (["zoo"], "zoo"),
+    ],
+)
+def test_every_answer_is_a_report_in_every_format(arguments: list[str], name: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [str(model) if one == "MODEL" else one for one in arguments]
+    assert main([*given, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "irscope.report/1" and document["reports"][0]["pass"] == name
+    assert main([*given, "--format", "html"]) == 0
+    assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
+    table = document["reports"][0]["tables"][0]
+    assert main([*given, "--format", "csv"]) == 0
+    assert table["columns"][0]["key"] in capsys.readouterr().out
+    if len(table["rows"]) > 1:
+        key = table["columns"][0]["key"]
+        assert main([*given, "--format", "json", "--sort", f"{key}:down", "--top", "1"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["reports"][0]["tables"][0]["rows"]
+        assert row[0] == max((one[0] for one in table["rows"]), key=str.casefold)
+
+
 def test_control_characters_in_names_are_shown_escaped(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model.write_text(MODEL.replace("%z", '%"z\\u001b[31m\\u202e"'), encoding="utf-8")
     assert main(["run", str(model)]) == 0

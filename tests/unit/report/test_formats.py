@@ -19,6 +19,7 @@ from irscope.errors import UsageError
 from irscope.report import (
     FOLDER_RENDERERS,
     RENDERERS,
+    Column,
     Coverage,
     Document,
     Kind,
@@ -32,6 +33,7 @@ from irscope.report import (
 )
 from irscope.report.csvout import csv_lines, render_files
 from irscope.report.renderers import folder_renderer
+from irscope.report.report import Subject
 from tests.tools.pages import report_schema
 from tests.unit.report import examples
 
@@ -409,3 +411,52 @@ def test_every_kind_is_listed() -> None:
     found = re.search(r"Kinds: `(.*?)`", PAGE)
     assert found
     assert found[1].split() == [kind.value for kind in Kind]
+
+
+# What every command's answer may have besides tables: a headline, several subjects, columns of details, a JSON schema of its own.
+
+
+def answered(**fields: Any) -> Document:
+    table = Table.of([("a", 1, 2)], ["name", "size:bytes", Column("made", Kind.BYTES, detail=True)], "rows")
+    return Document(reports=(Report("compare", headline=("B needs <1 %> more",), summary={"nodes": 3}, tables=(table,)),), **fields)
+
+
+def test_the_headline_comes_first_in_every_format() -> None:
+    document = answered()
+    text = "".join(renderer("text")(document, RenderOptions())).splitlines()
+    assert text[0] == "compare" and text[2:5] == ["  B needs <1 %> more", "", "  nodes  3"]
+    assert '<p class="headline">B needs &lt;1 %&gt; more</p>' in "".join(renderer("html")(document, RenderOptions()))
+    (report,) = json.loads("".join(renderer("json")(document, RenderOptions())))["reports"]
+    assert report["headline"] == ["B needs <1 %> more"]
+    assert "headline" not in examples.document(examples.liveness()).to_json()["reports"][0]  # type: ignore[index]  # a mapping of reports
+    jsonschema.Draft202012Validator(json.loads(report_schema())).validate(document.to_json())
+
+
+def test_details_are_left_out_of_text_alone() -> None:
+    document = answered()
+    text = "".join(renderer("text")(document, RenderOptions()))
+    assert "name  size" in text and "made" not in text
+    assert "made" in "".join(renderer("html")(document, RenderOptions()))
+    assert "".join(renderer("csv")(document, RenderOptions())) == "name,size,made\na,1,2\n"
+    assert [column["key"] for column in document.to_json()["reports"][0]["tables"][0]["columns"]] == ["name", "size", "made"]  # type: ignore[index]
+
+
+def test_a_table_of_nothing_but_details_is_not_in_text() -> None:
+    table = Table.of([], [Column("made", Kind.BYTES, detail=True)], "rows")
+    assert "rows" not in "".join(renderer("text")(Document(reports=(Report("p", tables=(table,)),)), RenderOptions()))
+
+
+def test_a_document_may_be_about_several_things() -> None:
+    subjects = (Subject("A", ("a.onnx", "3 nodes"), ("assumed: batch=1",)), Subject("B", ("b<1>.onnx", "")))
+    document = answered(subjects=subjects)
+    text = "".join(renderer("text")(document, RenderOptions())).splitlines()
+    assert text[:5] == ["A  a.onnx · 3 nodes", "   assumed: batch=1", "B  b<1>.onnx", "", "compare"]
+    page = "".join(renderer("html")(document, RenderOptions()))
+    assert (
+        "<title>a.onnx, b&lt;1&gt;.onnx - irscope</title>" in page and "<h1>B: b&lt;1&gt;.onnx</h1>" in page and "assumed: batch=1" in page
+    )
+
+
+def test_a_document_may_have_a_schema_of_its_own() -> None:
+    document = answered(own_json=lambda made: {"schema": "mine/1", "passes": [report.pass_name for report in made.reports]})
+    assert json.loads("".join(renderer("json")(document, RenderOptions()))) == {"schema": "mine/1", "passes": ["compare"]}
