@@ -21,7 +21,7 @@ from irscope.errors import UsageError
 from irscope.frontends.eager.record import Op, Record, Tensor
 from irscope.frontends.eager.running import bench
 from irscope.report.units import Kind, humanise
-from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, checkpoint_problem
 from irscope.solvers.checkpoint.simulate import Region, RegionSimulator
 from irscope.solvers.checkpoint.solve import CheckpointPlanner
 
@@ -261,7 +261,7 @@ def problem_of(record: Record, costs: CostModel = SIMPLE_COSTS, seconds: Callabl
         )
         for op, (reads, writes) in zip(ops, made, strict=True)
     ]
-    return RecordedStep(make_problem(operators, storages), ops, record)
+    return RecordedStep(checkpoint_problem(operators, storages), ops, record)
 
 
 def seconds_of(op: Op, costs: CostModel) -> float:

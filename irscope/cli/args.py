@@ -228,14 +228,14 @@ def open_from(
 
 def step_from(args: argparse.Namespace, batch: int | None = None) -> Model:
     """The captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
-    from irscope.tools.capture import Training, open_training
+    from irscope.tools.capture import StepSetup, open_training
 
     if args.accumulate < 1:
         raise UsageError("--accumulate must be at least 1", code="IRS373")
     made: dict[str, object] = {"fused": True} if args.fused else {}
     if args.foreach or args.one_by_one:
         made["foreach"] = args.foreach
-    training = Training(args.loss, args.optimizer, made, not args.keep_gradients, args.accumulate, args.autocast, args.answers_zero)
+    training = StepSetup(args.loss, args.optimizer, made, not args.keep_gradients, args.accumulate, args.autocast, args.answers_zero)
     options = load_options(args)
     if batch is not None:
         options = replace(options, bind={**options.bind, "batch": batch})

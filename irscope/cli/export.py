@@ -20,8 +20,7 @@ from irscope.frontends.zoo.names import is_name
 from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
 from irscope.passes.exports.plans import VIEWERS, address_map, minimalloc_csv, plan_json, viewer_json
-from irscope.passes.exports.recording import Recording, record, record_requests
-from irscope.passes.exports.timeline import chrome_trace, snapshot_bytes, steps_table
+from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot_bytes, steps_table
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.plan import Plan
@@ -105,11 +104,11 @@ class Command:
         elif kind == "csv":
             write_text(path, _csv(model, args.lifetimes))
         else:
-            recording = _recording(model, args.lifetimes)
+            log = _allocator_log(model, args.lifetimes)
             if kind == "pickle":
-                write_binary(path, [snapshot_bytes(recording)])
+                write_binary(path, [snapshot_bytes(log)])
             else:
-                write_text(path, [json.dumps(chrome_trace(recording), separators=(",", ":")), "\n"])
+                write_text(path, [json.dumps(chrome_trace(log), separators=(",", ":")), "\n"])
         sys.stderr.write(f"wrote {path}\n")
         return strict_code(args, [model])
 
@@ -141,12 +140,12 @@ def _plan(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
     return [minimalloc_csv(planned) if kind == "csv" else plan_json(planned, args.alignment)]
 
 
-def _recording(model: Model, lifetimes: str) -> Recording:
+def _allocator_log(model: Model, lifetimes: str) -> AllocatorLog:
     """What the allocator does; for models that PyTorch's allocator does not run, what is asked for."""
     memory = model.manager.get(CudaMemory(model=lifetimes))  # type: ignore[arg-type]  # argparse has checked it
     if memory.sizes is not None:
-        return record(memory)
-    found = record_requests(model.manager.get(Liveness(model=lifetimes)))  # type: ignore[arg-type]
+        return allocations_of(memory)
+    found = requests_of(model.manager.get(Liveness(model=lifetimes)))  # type: ignore[arg-type]
     sys.stderr.write(f"sizes as asked for, without an allocator: {memory.reason}\n")
     return found
 

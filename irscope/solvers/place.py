@@ -57,7 +57,7 @@ class Problem:
         return int((offsets + self.size).max(initial=0))
 
 
-def make_problem(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> Problem:
+def placement_problem(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> Problem:
     """Checked buffers with sizes rounded up, so that offsets that only add sizes stay aligned."""
     if not len(lower) == len(upper) == len(size):
         raise UsageError(
@@ -508,7 +508,7 @@ def make_plan(
     """
     if engine == "cpsat":
         find_solver()
-    problem = make_problem(lower, upper, size, alignment)
+    problem = placement_problem(lower, upper, size, alignment)
     deadline = time.monotonic() + seconds
     offsets = np.zeros(len(problem), dtype=np.int64)
     matters = np.flatnonzero((problem.size > 0) & (problem.upper > problem.lower))
@@ -725,7 +725,7 @@ T = TypeVar("T")
 
 def while_running(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> int:
     """Arena bytes where each buffer gets the tightest gap open at its birth, as ONNX Runtime does when it traces its first run."""
-    problem = make_problem(lower, upper, size, alignment)
+    problem = placement_problem(lower, upper, size, alignment)
     used: list[tuple[int, int, int]] = []
     height = 0
     order = sorted(range(len(size)), key=lambda buffer: lower[buffer])
@@ -753,7 +753,7 @@ def _tightest(used: list[tuple[int, int, int]], size: int) -> int:
 
 def greedy_by_size(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> int:
     """Arena bytes where the largest buffers come first and each gets the tightest gap, as TensorFlow Lite plans."""
-    problem = make_problem(lower, upper, size, alignment)
+    problem = placement_problem(lower, upper, size, alignment)
     matters = np.flatnonzero((problem.size > 0) & (problem.upper > problem.lower))
     part = problem.part(matters)
     order = np.lexsort((part.lower, -part.size))

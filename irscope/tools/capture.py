@@ -30,7 +30,7 @@ _FAILED = ("IRS189", "IRS379")
 
 
 @dataclass(frozen=True)
-class Training:
+class StepSetup:
     """How a step is made; see `capture_training`."""
 
     loss: str | Callable[[Any], Any] | None = None
@@ -68,7 +68,7 @@ def capture_training(
     with `answers_zero` they are zeros, as over stand-ins for CUDA's libraries. The module stays as it is.
     """
     settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf)
-    made = Training(loss, optimizer, dict(optimizer_options or {}), set_to_none, accumulate, autocast, answers_zero)
+    made = StepSetup(loss, optimizer, dict(optimizer_options or {}), set_to_none, accumulate, autocast, answers_zero)
     args, kwargs = _arguments(inputs)
     return train_module(module, args, kwargs, made, settings, name)
 
@@ -81,7 +81,7 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def train_module(
-    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: Training, settings: Settings, name: str = ""
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: StepSetup, settings: Settings, name: str = ""
 ) -> Model:
     """The model of a module's training step."""
     from irscope.frontends.eager.steps import Plan
@@ -99,7 +99,7 @@ def train_module(
     return Model(manager, tuple(sink), LoadOptions())
 
 
-def open_training(text: str, options: LoadOptions, made: Training, settings: Settings) -> Model:
+def open_training(text: str, options: LoadOptions, made: StepSetup, settings: Settings) -> Model:
     """The training step of a model.
 
     It has a name ("torchvision:resnet50"), is what a function in a script returns ("./train.py:build"), or is a joint graph ("joint.pt2").
@@ -127,7 +127,7 @@ def _joint(path: Path, options: LoadOptions, settings: Settings) -> Model:
     return model
 
 
-def _named_model(text: str, options: LoadOptions, made: Training, settings: Settings) -> Model:
+def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Settings) -> Model:
     from irscope.frontends.zoo.load import make_named, quiet
 
     named = make_named(text, options)
@@ -150,7 +150,7 @@ def _named_model(text: str, options: LoadOptions, made: Training, settings: Sett
         return trained(kwargs)
 
 
-def _scripted(path: Path, function: str, made: Training, settings: Settings, batch: int | None = None) -> Model:
+def _scripted(path: Path, function: str, made: StepSetup, settings: Settings, batch: int | None = None) -> Model:
     """Executes the script, as the user who names it wants; a function that takes `batch` gets it."""
     if not path.is_file():
         raise LoadError("there is no such file", code="IRS385", where=str(path))
@@ -179,7 +179,7 @@ def _scripted(path: Path, function: str, made: Training, settings: Settings, bat
     given: list[Any] = [*parts, None, None]
     module, inputs, loss, optimizer = given[:4]
     args, kwargs = _arguments(inputs)
-    chosen = Training(
+    chosen = StepSetup(
         loss if loss is not None else made.loss,
         optimizer if optimizer is not None else made.optimizer,
         made.options if optimizer is None else {},

@@ -14,7 +14,7 @@ from irscope.frontends.exported.nodefile import as_program, graph_module, open_f
 from irscope.frontends.load import NodeFile, open_nodes
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.session import Model, open_model
-from irscope.solvers.order.problem import OrderProblem, Storage, make_problem, sorted_by
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem, sorted_by
 from irscope.solvers.order.solve import best_order
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ def contracted(problem: OrderProblem, groups: Groups) -> OrderProblem:
         before[number].discard(number)
         place = {op: at for at, op in enumerate(group)}
         inside = [Storage(one.size, tuple(place[op] for op in one.touches)) for one in inner[number]]
-        alone = make_problem([()] * len(group), inside, [problem.workspace[op] for op in group])
+        alone = order_problem([()] * len(group), inside, [problem.workspace[op] for op in group])
         workspace.append(max(alone.needs(range(len(group))), default=0))
-    found = make_problem(before, storages, workspace)
+    found = order_problem(before, storages, workspace)
     return OrderProblem(found.before, found.storages, found.workspace, problem.base)
 
 

@@ -15,7 +15,7 @@ from irscope.passes.graph.alias import Aliases, written_operand
 from irscope.passes.lifetimes.lives import is_unknown, read_values
 from irscope.passes.lifetimes.ranges import Lifetimes
 from irscope.passes.order.effects import Order
-from irscope.solvers.order.problem import OrderProblem, Storage, make_problem, waiting_for_one_another
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem, waiting_for_one_another
 from irscope.solvers.order.recompute import Recipe
 
 _NAMED = 8
@@ -64,7 +64,7 @@ def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *,
     if cycle := waiting_for_one_another(before):
         names = ", ".join(nodes[op].name for op in cycle[:_NAMED])
         raise PassError(f"{len(cycle)} nodes form a cycle of dependences, so that there is no topological order: {names}", code="IRS366")
-    problem = make_problem(before, [storages[at] for at in kept], workspace)
+    problem = order_problem(before, [storages[at] for at in kept], workspace)
     problem = OrderProblem(problem.before, problem.storages, problem.workspace, base)
     return Draft(nodes, problem, [values[at] for at in kept], unsized)
 

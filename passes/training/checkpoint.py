@@ -19,7 +19,7 @@ from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
-from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, checkpoint_problem
 from irscope.solvers.checkpoint.simulate import AGAIN, KEEP
 from irscope.solvers.checkpoint.solve import CheckpointPlanner, CheckpointPlans, Planned
 from irscope.training import Piece, StepOp, Trace
@@ -64,7 +64,7 @@ def step_problem(trace: Trace, seconds: Callable[[StepOp], float], *, replay_ran
         )
         for op in captured
     ]
-    return StepProblem(make_problem(operators, storages, replay_random=replay_random), captured, pieces)
+    return StepProblem(checkpoint_problem(operators, storages, replay_random=replay_random), captured, pieces)
 
 
 def _is_in(piece: Piece, first: int, end: int) -> bool:

@@ -21,7 +21,7 @@ from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel
 from irscope.passkit.manager import Manager
 from irscope.solvers.order import bounds as exact
 from irscope.solvers.order.bounds import Attempt, ExactSearch, Necessary, least_while_running
-from irscope.solvers.order.problem import OrderProblem, Storage, make_problem
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 from irscope.solvers.order.recompute import Recipe, Repeated, lower, start
 from irscope.solvers.order.solve import LatencyLimit, Layout, best_order, by_need, simple_orders, waists
 from tests.property.strategies import tensor_programs
@@ -37,7 +37,7 @@ def problems(draw: st.DrawFn, most: int = 6) -> OrderProblem:
     before = [draw(st.sets(st.integers(0, op - 1), max_size=2)) if op else set() for op in range(count)]
     touches = st.sets(st.integers(0, count - 1), min_size=1, max_size=4)
     storages = draw(st.lists(st.builds(_storage, st.integers(0, 20), touches, st.booleans(), st.booleans()), max_size=8))
-    return make_problem(before, storages, [draw(st.integers(0, 5)) for _ in range(count)])
+    return order_problem(before, storages, [draw(st.integers(0, 5)) for _ in range(count)])
 
 
 def _storage(size: int, touches: set[int], is_input: bool, is_output: bool) -> Storage:
@@ -155,14 +155,14 @@ def test_waists_cut_an_order_into_all_its_operators(problem: OrderProblem) -> No
 def test_a_chain_with_a_branch_that_can_wait() -> None:
     """Two branches from one source: the one that shrinks its input goes first."""
     storages = [Storage(10, (0, 1, 3)), Storage(100, (1, 2)), Storage(1, (2, 5)), Storage(100, (3, 4)), Storage(1, (4, 5))]
-    problem = make_problem([(), (0,), (1,), (0,), (3,), (2, 4)], storages)
+    problem = order_problem([(), (0,), (1,), (0,), (3,), (2, 4)], storages)
     found = best_order(problem)
     assert found.proven and found.peak == problem.peak(found.order) == 111
 
 
 @pytest.mark.parametrize("seconds", [0.0])
 def test_no_time_gives_a_valid_order(seconds: float) -> None:
-    problem = make_problem([(), (0,), (0,), (1, 2)], [Storage(5, (0, 1, 2)), Storage(7, (1, 3)), Storage(9, (2, 3))])
+    problem = order_problem([(), (0,), (0,), (1, 2)], [Storage(5, (0, 1, 2)), Storage(7, (1, 3)), Storage(9, (2, 3))])
     assert problem.is_valid(best_order(problem, seconds=seconds).order)
 
 
@@ -172,7 +172,7 @@ def test_no_time_gives_a_valid_order(seconds: float) -> None:
 )
 def test_what_has_no_order_is_refused(before: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(UsageError, match=words) as refused:
-        make_problem(before, [])
+        order_problem(before, [])
     assert refused.value.code == "IRS366"
 
 
@@ -191,7 +191,7 @@ def aliased(seed: int) -> OrderProblem:
         touches = chance.sample(range(count), chance.randint(1, min(4, count)))
         size = chance.choice((0, 1, 3, 8, chance.randint(1, 100)))
         storages.append(Storage(size, tuple(touches), chance.random() < 0.15, chance.random() < 0.2))
-    return make_problem(before, storages, [chance.choice((0, 0, 7)) for _ in range(count)])
+    return order_problem(before, storages, [chance.choice((0, 0, 7)) for _ in range(count)])
 
 
 def by_trying_all(problem: OrderProblem) -> tuple[int, dict[int, int]]:
@@ -367,7 +367,7 @@ def network(seed: int, count: int) -> tuple[OrderProblem, Recipe]:
     kept = {makes[op] for op in range(count) if op not in read}
     storages = [Storage(chance.randint(1, 50), tuple(users), is_output=number in kept) for number, users in enumerate(touches)]
     cost = [None if chance.random() < 0.1 else chance.randint(0, 9) for _ in range(count)]
-    return make_problem(reads, storages, [chance.choice((0, 5)) for _ in range(count)]), Recipe(reads, makes, cost)
+    return order_problem(reads, storages, [chance.choice((0, 5)) for _ in range(count)]), Recipe(reads, makes, cost)
 
 
 def check(first: Repeated, found: Repeated, most: int) -> None:
@@ -407,7 +407,7 @@ def test_a_broadcast_is_made_again_rather_than_kept() -> None:
         for one in earlier:
             touches[one].append(op)
     storages = [Storage(size, tuple(users), is_output=op == 5) for op, (size, users) in enumerate(zip(sizes, touches, strict=True))]
-    problem = make_problem(reads, storages)
+    problem = order_problem(reads, storages)
     assert problem.peak(range(6)) == 300
     recipe = Recipe(reads, list(range(6)), [7] * 6)
     assert lower(start(problem, recipe, range(6)), 6, lambda: False).peak == 300

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from irscope.frontends.eager.checkpointing import SIMPLE_COSTS, CostModel, formula_of
-from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, checkpoint_problem
 from irscope.solvers.checkpoint.simulate import Simulator
 
 # ----------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class _Reader:
             StepStorage(one.name, one.size, one.is_input, (number in results) or (number in kept))
             for number, one in enumerate(self.storages)
         ]
-        return make_problem(operators, storages, replay_random=replay_random)
+        return checkpoint_problem(operators, storages, replay_random=replay_random)
 
     def _stays(self, node: torch.fx.Node) -> bool:
         return node.op == "get_attr" or node in self.joint.kept
@@ -299,7 +299,7 @@ def _judged(budget: float, forward: torch.fx.Graph, backward: torch.fx.Graph, ke
     stay = {number for node in results[:count] if isinstance(node, torch.fx.Node) for number in first[node].values()}
     stay |= {number for node in _results(backward) if isinstance(node, torch.fx.Node) for number in second[node].values()}
     storages = [StepStorage(one.name, one.size, one.is_input, one.is_output or number in stay) for number, one in enumerate(pair.storages)]
-    problem = make_problem(pair.operators, storages)
+    problem = checkpoint_problem(pair.operators, storages)
     cost = Simulator(problem, ()).cost([0] * len(storages))
     bytes_saved = sum(storages[number].size for number in handed if not storages[number].is_input)
     return Partitioned(budget, bytes_saved, cost.peak, problem.seconds)

@@ -197,7 +197,9 @@ class CheckpointProblem:
         return bool(self.writers[storage]) and self.operators[self.writers[storage][0]].phase is Phase.FORWARD
 
 
-def make_problem(operators: Iterable[StepOperator], storages: Iterable[StepStorage], *, replay_random: bool = True) -> CheckpointProblem:
+def checkpoint_problem(
+    operators: Iterable[StepOperator], storages: Iterable[StepStorage], *, replay_random: bool = True
+) -> CheckpointProblem:
     """A problem of operators and storages, with each operator's reads and writes in order and once."""
     tidy = [
         StepOperator(

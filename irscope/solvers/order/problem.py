@@ -120,7 +120,7 @@ class OrderProblem:
         return len(place) == len(order) == len(self) and all(place[one] < place[op] for op in place for one in self.before[op])
 
 
-def make_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], workspace: Sequence[int] | None = None) -> OrderProblem:
+def order_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], workspace: Sequence[int] | None = None) -> OrderProblem:
     """A problem without storages of no size or without users. Raises UsageError where no order is possible."""
     needed = [tuple(sorted(set(earlier))) for earlier in before]
     if any(earlier and earlier[-1] >= op for op, earlier in enumerate(needed)):

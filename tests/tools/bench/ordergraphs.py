@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from irscope.solvers.order.problem import OrderProblem, Storage, make_problem
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 
 
 class Network:
@@ -32,7 +32,7 @@ class Network:
             Storage(size, (op, *readers), is_output=not readers)
             for op, (size, readers) in enumerate(zip(self._sizes, self._readers, strict=True))
         ]
-        return make_problem(self._before, storages)
+        return order_problem(self._before, storages)
 
 
 def small_world(count: int, degree: int, chance: float, rng: random.Random) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from torch.optim.sgd import sgd
 from torch.utils._pytree import tree_iter
 
 import irscope
-from irscope.solvers.order.problem import OrderProblem, Storage, make_problem
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 from irscope.solvers.order.solve import INDUCTOR_ORDERS, SIMPLE_ORDERS, best_order
 from irscope.training import Piece, Trace
 
@@ -174,7 +174,7 @@ def problem_of(graph: fx.GraphModule, kept: int) -> OrderProblem:
         Storage(size, tuple(dict.fromkeys(touches[key])), is_input=key in given, is_output=key in returned or key in stays)
         for key, size in sizes.items()
     ]
-    return make_problem(before, storages)
+    return order_problem(before, storages)
 
 
 def _storages(node: fx.Node) -> Iterator[tuple[int, int]]:
@@ -223,7 +223,7 @@ def problem_of_trace(trace: Trace) -> OrderProblem:
     for piece, users in touches.items():
         there = piece.born is None or piece.born < ops[0].number
         storages.append(Storage(piece.size, tuple(users), is_input=there, is_output=there and piece.category != "input"))
-    return make_problem(before, storages)
+    return order_problem(before, storages)
 
 
 def captured(step: Step) -> OrderProblem:

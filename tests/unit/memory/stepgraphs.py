@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, checkpoint_problem
 from irscope.solvers.checkpoint.simulate import AGAIN, KEEP, ONCE
 
 
@@ -22,7 +22,7 @@ def chain(count: int = 6, size: int = 100, seconds: float = 1.0) -> CheckpointPr
         reads = (0, at + 1, at + 2) if gradient < 0 else (0, at + 1, at + 2, gradient)
         gradient = len(storages) - 1
         operators.append(StepOperator(f"backward {at}", reads, (gradient,), 2 * seconds, Phase.BACKWARD))
-    return make_problem(operators, storages)
+    return checkpoint_problem(operators, storages)
 
 
 def random_step(seed: int, count: int = 6) -> CheckpointProblem:
@@ -52,7 +52,7 @@ def random_step(seed: int, count: int = 6) -> CheckpointProblem:
         operators.append(
             StepOperator(f"backward {at}", reads, (gradient,), draw.randint(1, 9), Phase.BACKWARD, workspace=draw.choice((0, 30)))
         )
-    return make_problem(operators, storages, replay_random=draw.random() < 0.5)
+    return checkpoint_problem(operators, storages, replay_random=draw.random() < 0.5)
 
 
 def slow_cost(problem: CheckpointProblem, plan: Sequence[int]) -> tuple[int, float]:  # noqa: C901  # one walk, on purpose without parts to share

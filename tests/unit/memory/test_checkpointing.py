@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from irscope.errors import UsageError
-from irscope.solvers.checkpoint.problem import Bounds, Phase, Repeat, StepOperator, StepStorage, make_problem
+from irscope.solvers.checkpoint.problem import Bounds, Phase, Repeat, StepOperator, StepStorage, checkpoint_problem
 from irscope.solvers.checkpoint.simulate import AGAIN, KEEP, ONCE, Cost, Region, RegionSimulator, Simulator
 from irscope.solvers.checkpoint.solve import Archive, CheckpointPlanner, greedy, knapsack, plan_checkpoints, recipe, segments
 from tests.unit.memory.stepgraphs import chain, slow_cost
@@ -54,7 +54,7 @@ def test_once_and_anew_for_each_use_differ() -> None:
 def _random_step(repeat: Repeat, replay: bool) -> Simulator:
     storages = [StepStorage("x", 10, True, True), StepStorage("dropped out", 50), StepStorage("g", 5, False, True)]
     operators = [StepOperator("dropout", (0,), (1,), 1.0, repeat=repeat), StepOperator("backward", (1,), (2,), 1.0, Phase.BACKWARD)]
-    return Simulator(make_problem(operators, storages, replay_random=replay))
+    return Simulator(checkpoint_problem(operators, storages, replay_random=replay))
 
 
 def test_random_numbers_are_replayed_or_kept() -> None:
@@ -71,7 +71,7 @@ def test_what_was_written_over_since_is_no_source() -> None:
         StepOperator("over", (0,), (0,), 1.0),
         StepOperator("backward", (1, 0), (3,), 1.0, Phase.BACKWARD),
     ]
-    problem = make_problem(operators, storages)
+    problem = checkpoint_problem(operators, storages)
     assert not problem.can_repeat[1]
     assert not problem.droppable[1]
     # What was made and written over as a whole can be had again, by both in order.
@@ -85,7 +85,7 @@ def test_what_was_written_over_since_is_no_source() -> None:
 def test_a_second_update_of_what_stays_is_refused() -> None:
     storages = [StepStorage("counter", 8, True, True), StepStorage("result", 10), StepStorage("g", 1, False, True)]
     operators = [StepOperator("normalise", (), (0, 1), 1.0), StepOperator("backward", (1,), (2,), 1.0, Phase.BACKWARD)]
-    assert make_problem(operators, storages).choices == []
+    assert checkpoint_problem(operators, storages).choices == []
 
 
 def test_batches_live_as_long_as_something_is_made_from_them() -> None:
@@ -175,7 +175,7 @@ def test_a_region_that_others_write_into_is_none() -> None:
         StepOperator("over", (2,), (2,), 1.0),
         StepOperator("backward", (1, 2), (3,), 1.0, Phase.BACKWARD),
     ]
-    assert RegionSimulator(make_problem(operators, storages), [Region("block", (0, 1), 3, 2)]).regions == []
+    assert RegionSimulator(checkpoint_problem(operators, storages), [Region("block", (0, 1), 3, 2)]).regions == []
 
 
 def test_operators_that_write_over_one_storage_are_saved_together() -> None:
@@ -186,7 +186,7 @@ def test_operators_that_write_over_one_storage_are_saved_together() -> None:
         StepOperator("outside", (1,), (3,), 1.0),
         StepOperator("backward", (1, 2), (3,), 1.0, Phase.BACKWARD),
     ]
-    simulator = RegionSimulator(make_problem(operators, storages), [Region("block", (0, 1), 3, 2)])
+    simulator = RegionSimulator(checkpoint_problem(operators, storages), [Region("block", (0, 1), 3, 2)])
     assert len(simulator.units) == 1
     plan = simulator.save_all()
     assert simulator.is_saved(plan, 0) and simulator.is_saved(plan, 1)

@@ -14,8 +14,7 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.ir.parser import parse_program
-from irscope.passes.exports.recording import Recording, record, record_requests
-from irscope.passes.exports.timeline import chrome_trace, snapshot
+from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
 from irscope.passkit.manager import Manager
@@ -48,16 +47,16 @@ def manager(request: pytest.FixtureRequest) -> Manager:
 
 
 @pytest.fixture
-def recording(manager: Manager) -> Recording:
-    return record(manager.get(CudaMemory()))
+def log(manager: Manager) -> AllocatorLog:
+    return allocations_of(manager.get(CudaMemory()))
 
 
-def test_the_recording_reaches_the_peaks_of_liveness(manager: Manager, recording: Recording) -> None:
+def test_the_log_reaches_the_peaks_of_liveness(manager: Manager, log: AllocatorLog) -> None:
     outcome = manager.get(CudaMemory()).central
     assert outcome is not None
     counters = {"requested": 0, "allocated": 0, "reserved": 0}
     peaks: dict[int, dict[str, int]] = {}
-    for event in recording.events:
+    for event in log.events:
         if event.owner is None:
             counters["reserved"] += event.size * (1 if event.action in ("segment_alloc", "segment_map") else -1)
         else:
@@ -72,8 +71,8 @@ def test_the_recording_reaches_the_peaks_of_liveness(manager: Manager, recording
     assert max(found["reserved"] for found in peaks.values()) == outcome.at("cold", "reserved")
 
 
-def test_the_snapshot_is_plain_data_that_tiles(recording: Recording) -> None:
-    made = pickle.dumps(snapshot(recording), protocol=4)
+def test_the_snapshot_is_plain_data_that_tiles(log: AllocatorLog) -> None:
+    made = pickle.dumps(snapshot(log), protocol=4)
     assert {opcode.name for opcode, _, _ in pickletools.genops(made)} <= ALLOWED
     found = pickle.loads(made)
     for segment in found["segments"]:
@@ -93,9 +92,9 @@ def test_the_snapshot_is_plain_data_that_tiles(recording: Recording) -> None:
 
 
 @pytest.mark.torch
-def test_torch_reads_the_snapshot(recording: Recording) -> None:
+def test_torch_reads_the_snapshot(log: AllocatorLog) -> None:
     viewer = pytest.importorskip("torch.cuda._memory_viz")
-    found: dict[str, Any] = snapshot(recording)
+    found: dict[str, Any] = snapshot(log)
     reserved = sum(segment["total_size"] for segment in found["segments"])
     assert f"{viewer.Bytes(reserved)}" in viewer.segsum(found)
     # By itself it would fetch a script that draws.
@@ -104,12 +103,10 @@ def test_torch_reads_the_snapshot(recording: Recording) -> None:
     assert "Device 0" in viewer.trace(found)
 
 
-def test_the_trace_has_counters_and_slices(recording: Recording) -> None:
-    events = json.loads(json.dumps(chrome_trace(recording)))["traceEvents"]
+def test_the_trace_has_counters_and_slices(log: AllocatorLog) -> None:
+    events = json.loads(json.dumps(chrome_trace(log)))["traceEvents"]
     assert {event["ph"] for event in events} == {"M", "X", "C"}
-    assert [event["name"] for event in events if event["ph"] == "X" and event["cat"] == "node"] == [
-        node.name for node in recording.steps
-    ] * 2
+    assert [event["name"] for event in events if event["ph"] == "X" and event["cat"] == "node"] == [node.name for node in log.steps] * 2
     times = [event["ts"] for event in events if event["ph"] == "C"]
     assert times == sorted(times)
     peak = max(sum(event["args"].values()) for event in events if event["name"] == "requested by category")
@@ -118,15 +115,15 @@ def test_the_trace_has_counters_and_slices(recording: Recording) -> None:
 
 def test_without_an_allocator_there_are_sizes_as_asked_for() -> None:
     timeline = Manager(parse_program(TEXT)).get(Liveness(model="ssa"))
-    recording = record_requests(timeline)
+    log = requests_of(timeline)
     alive = peak = 0
-    for event in recording.events:
+    for event in log.events:
         alive += event.size if event.action == "alloc" else -event.size
         peak = max(peak, alive)
     assert peak == timeline.peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
-    found = pickle.loads(pickle.dumps(snapshot(recording), protocol=4))
+    found = pickle.loads(pickle.dumps(snapshot(log), protocol=4))
     assert sum(segment["requested_size"] for segment in found["segments"]) == alive
-    assert {event["ph"] for event in chrome_trace(recording)["traceEvents"]} == {"M", "X", "C"}
+    assert {event["ph"] for event in chrome_trace(log)["traceEvents"]} == {"M", "X", "C"}
 
 
 @pytest.mark.parametrize("format_", ["pt2", "irs"])

@@ -23,7 +23,7 @@ from irscope.passes.order.effects import Edge, Order
 from irscope.passes.order.plan import Plan, Planned
 from irscope.passes.order.schedule import Schedule
 from irscope.passkit.manager import Manager
-from irscope.solvers.order.problem import OrderProblem, Storage, make_problem, sorted_by
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem, sorted_by
 from irscope.tools.reorder import Groups, contracted, group_order
 
 # Orders and plans of small models, worked out by hand.
@@ -245,7 +245,7 @@ def random_problem(chance: random.Random, count: int) -> OrderProblem:
     for op in range(count):
         readers = [other for other in range(op + 1, count) if op in before[other]]
         storages.append(Storage(chance.randrange(1, 50), (op, *readers), is_output=not readers and chance.random() < 0.5))
-    return make_problem(before, storages, [chance.choice((0, 0, 7)) for _ in range(count)])
+    return order_problem(before, storages, [chance.choice((0, 0, 7)) for _ in range(count)])
 
 
 def random_groups(chance: random.Random, count: int) -> Groups:

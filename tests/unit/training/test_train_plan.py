@@ -19,7 +19,7 @@ from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, Style
 from irscope.report.plot import write_plot
 from irscope.solvers.checkpoint import solve
-from irscope.tools.capture import Training, open_training
+from irscope.tools.capture import StepSetup, open_training
 
 # `irscope train-plan` with a script of the user's.
 
@@ -314,7 +314,7 @@ def test_peak_is_that_of_torchs_storages(joint: Path, exported: Any, capsys: pyt
 
 
 def test_operators_have_ids_and_the_modules_of_their_parameters(joint: Path) -> None:
-    trace = trace_in(open_training(str(joint), LoadOptions(), Training(), Settings()).program)
+    trace = trace_in(open_training(str(joint), LoadOptions(), StepSetup(), Settings()).program)
     assert len({op.name for op in trace.ops}) == len(trace.ops)
     kept = [piece.name for piece in trace.pieces if piece.category == "activation"]
     assert len(set(kept)) == len(kept)
@@ -336,7 +336,7 @@ def test_gradients_that_a_model_returns(tmp_path: Path) -> None:
 
     path = tmp_path / "stepping.pt2"
     torch.export.save(torch.export.export(Stepping(), (torch.randn(16, 32),)), path)
-    model = open_training(str(path), LoadOptions(), Training(), Settings())
+    model = open_training(str(path), LoadOptions(), StepSetup(), Settings())
     trace = trace_in(model.program)
     assert [(one.name, one.size) for one in trace.of("gradient")] == [("inner.weight", 32 * 64 * 4), ("inner.bias", 64 * 4)]
     phases = [op.phase for op in trace.ops]
