@@ -356,7 +356,7 @@ class _Loop:
         self._argument(scalar(DType.I64))
         self._argument(scalar(DType.BOOL))
         for name in self._tensors:
-            inner[name] = self._argument(_value(outer_env[name]).type)
+            inner[name] = self._argument(_graph_value(outer_env[name]).type)
         for item in lists:
             item.value = self._argument(item.value.type)
         for name in self._numbers:
@@ -370,7 +370,7 @@ class _Loop:
             again = interpreter.condition(interpreter.eval(self._node.test)) if isinstance(self._node, ast.While) else True
             if not isinstance(again, Value):
                 again = emitter.constant(scalar(DType.BOOL), again)
-            after = [_value(emitter.value_of(inner[name])) for name in self._tensors]
+            after = [_graph_value(emitter.value_of(inner[name])) for name in self._tensors]
         finally:
             emitter.graph, frame.env = outer_graph, outer_env
         if self._widened(outer_env, after) or self._changed(outer_env, copies, lists):
@@ -409,7 +409,7 @@ class _Loop:
         """Whether a variable had to be given a wider type before the loop."""
         widened = False
         for name, value in zip(self._tensors, after, strict=True):
-            before = _value(env[name])
+            before = _graph_value(env[name])
             common = common_type(self._interpreter, before.type, value.type, self._any_size)
             if common is not before.type:
                 env[name] = self._interpreter.emitter.node("view.alias", (before,), (common,), "prim::Loop").outputs[0]
@@ -419,7 +419,7 @@ class _Loop:
     def finish(self) -> None:
         """Make the loop's node and set the variables after it."""
         emitter, env = self._interpreter.emitter, self._interpreter.env
-        state = [*(_value(env[name]) for name in self._tensors), *(item.value for item in self._lists)]
+        state = [*(_graph_value(env[name]) for name in self._tensors), *(item.value for item in self._lists)]
         condition = self._until if isinstance(self._until, Value) else None
         trip = emitter.value_of(KnownTensor(self._until, DType.I64)) if isinstance(self._until, SymDim) else None
         made = emitter.node(
@@ -434,7 +434,7 @@ class _Loop:
             env[name] = emitter.fresh()
 
 
-def _value(item: Item) -> Value:
+def _graph_value(item: Item) -> Value:
     assert isinstance(item, Value)
     return item
 

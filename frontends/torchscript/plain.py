@@ -28,7 +28,7 @@ def _verdict(found: bool | None) -> bool:
     return found
 
 
-def _equal(a: Item, b: Item) -> bool:
+def _equal_items(a: Item, b: Item) -> bool:
     if is_integer(a) and is_integer(b):
         return _verdict(equal(a, b))  # type: ignore[arg-type]  # just checked
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -49,12 +49,12 @@ def _equal_parts(a: Item, b: Item) -> bool:
             if len(left) != len(right):
                 return False
             pending.extend(zip(left, right, strict=True))
-        elif not _equal(left, right):
+        elif not _equal_items(left, right):
             return False
     raise TooLarge
 
 
-def _less(a: Item, b: Item) -> bool:
+def _less_than(a: Item, b: Item) -> bool:
     if is_integer(a) and is_integer(b):
         return _verdict(less(a, b))  # type: ignore[arg-type]  # just checked
     if isinstance(a, SymDim) or isinstance(b, SymDim):
@@ -65,7 +65,7 @@ def _less(a: Item, b: Item) -> bool:
 def _less_equal(a: Item, b: Item) -> bool:
     if is_integer(a) and is_integer(b):
         return _verdict(less_equal(a, b))  # type: ignore[arg-type]  # just checked
-    return not _less(b, a)
+    return not _less_than(b, a)
 
 
 def _true_division(a: Item, b: Item) -> Item:
@@ -195,19 +195,19 @@ def _contains(items: Item, item: Item) -> bool:
     if isinstance(items, str):
         return str(item) in items
     assert isinstance(items, list | tuple)
-    return any(_equal(part, item) for part in items)
+    return any(_equal_items(part, item) for part in items)
 
 
 def _format(text: Item, *items: Item) -> str:
     pieces = str(text).split("{}")
     made = [pieces[0]]
     for index, piece in enumerate(pieces[1:]):
-        made.append(_text(items[index])[:200] if index < len(items) else "{}")
+        made.append(_text_of_code(items[index])[:200] if index < len(items) else "{}")
         made.append(piece)
     return "".join(made)[:_LONGEST]
 
 
-def _text(item: Item) -> str:
+def _text_of_code(item: Item) -> str:
     """An item as text; of containers only what they are, as they may hold one another over and over."""
     if isinstance(item, str | int | float | complex | None):
         return str(item)[:_LONGEST]
@@ -215,7 +215,7 @@ def _text(item: Item) -> str:
 
 
 def _join(text: Item, items: Item) -> str:
-    parts = [_text(item) for item in items]  # type: ignore[attr-defined]  # a list; others are reported
+    parts = [_text_of_code(item) for item in items]  # type: ignore[attr-defined]  # a list; others are reported
     _check(sum(len(part) + len(str(text)) for part in parts))
     return str(text).join(parts)
 
@@ -231,7 +231,7 @@ def _listed(items: Item) -> Item:
     return list(items)  # type: ignore[call-overload]  # lists, strings and such; others are reported
 
 
-def _whole(item: Item) -> Item:
+def _whole_operand(item: Item) -> Item:
     return item if isinstance(item, SymDim) else int(item)  # type: ignore[call-overload]  # numbers and strings
 
 
@@ -255,7 +255,7 @@ def _pop(items: Item, *key: Item) -> Item:
     return items.pop(*key)  # type: ignore[attr-defined]  # lists and dictionaries; others are reported
 
 
-def _values(items: Item, what: str) -> Item:
+def _dictionary_values(items: Item, what: str) -> Item:
     if isinstance(items, list):
         return items
     found: list[Item] = list(getattr(items, what)())
@@ -275,10 +275,10 @@ BUILTINS: dict[str, Callable[..., Item]] = {
     "pow": _power,
     "neg": _negate,
     "abs": lambda a: a if isinstance(a, SymDim) else abs(a),
-    "eq": _equal,
-    "ne": lambda a, b: not _equal(a, b),
-    "lt": _less,
-    "gt": lambda a, b: _less(b, a),
+    "eq": _equal_items,
+    "ne": lambda a, b: not _equal_items(a, b),
+    "lt": _less_than,
+    "gt": lambda a, b: _less_than(b, a),
     "le": _less_equal,
     "ge": lambda a, b: _less_equal(b, a),
     "min": _extreme(dim_min, min),
@@ -316,22 +316,22 @@ BUILTINS: dict[str, Callable[..., Item]] = {
     "copy": lambda items: items.copy(),
     "reverse": lambda items: items.reverse(),
     "remove": lambda items, item: items.remove(item),
-    "index": lambda items, item: next(i for i, part in enumerate(items) if _equal(part, item)),
-    "count": lambda items, item: sum(_equal(part, item) for part in items),
+    "index": lambda items, item: next(i for i, part in enumerate(items) if _equal_items(part, item)),
+    "count": lambda items, item: sum(_equal_items(part, item) for part in items),
     "sort": _float_only(lambda items, *reverse: items.sort(reverse=bool(reverse and reverse[0]))),
     "sorted": _float_only(lambda items: sorted(items)),
     "slice": _slice,
     "list": _listed,
     "dict": lambda items=(): dict(items),
-    "keys": lambda items: _values(items, "keys"),
-    "values": lambda items: _values(items, "values"),
-    "items": lambda items: _values(items, "items"),
+    "keys": lambda items: _dictionary_values(items, "keys"),
+    "values": lambda items: _dictionary_values(items, "values"),
+    "items": lambda items: _dictionary_values(items, "items"),
     "get": lambda items, key, default=None: items.get(key, default),
     "setdefault": lambda items, key, default: items.setdefault(key, default),
     "update": lambda items, more: items.update(more),
     "Delete": lambda items, key: items.pop(key),
     "format": _format,
-    "str": _text,
+    "str": _text_of_code,
     "join": _join,
     "lower": lambda text: text.lower(),
     "upper": lambda text: text.upper(),
@@ -342,12 +342,12 @@ BUILTINS: dict[str, Callable[..., Item]] = {
     "split": lambda text, *rest: text.split(*rest),
     "strip": lambda text, *rest: text.strip(*rest),
     "ord": lambda text: ord(text),
-    "Int": _whole,
+    "Int": _whole_operand,
     "Float": _real,
     "Bool": _truth,
     "Scalar": lambda item: item,
     "ScalarImplicit": lambda item: item,
-    "IntImplicit": _whole,
+    "IntImplicit": _whole_operand,
     "FloatImplicit": _real,
     "device": lambda text, *index: f"{text}:{index[0]}" if index else text,
     "warn": lambda *items: None,

@@ -31,7 +31,7 @@ from irscope.frontends.eager.values import OpenSizes, SizeFixed
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.frontends.zoo.names import Name, parse_name
 from irscope.frontends.zoo.packages import find_recipe
-from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, choose
+from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, chosen_inputs
 from irscope.ir.bind import rename_symbols
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
@@ -203,7 +203,7 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
     if dtype is not None:
         module = module.to(torch_dtype(dtype)) if recipe.is_cast or dtype is not recipe.dtype else module
         wanted = [_as_asked(one, dtype) for one in wanted]
-    return Made(name, recipe, module, choose(recipe, wanted, options, text))
+    return Made(name, recipe, module, chosen_inputs(recipe, wanted, options, text))
 
 
 def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:

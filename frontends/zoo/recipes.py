@@ -79,7 +79,7 @@ class Chosen:
                 yield Assumed(one.name, shown_type(one), f"default; --input {one.name}=TYPE", is_guess=False)
 
 
-def choose(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name: str) -> Chosen:
+def chosen_inputs(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name: str) -> Chosen:
     """Apply --input and --bind; UsageError for inputs and sizes that the model does not have."""
     inputs = list(wanted)
     by_name = {one.name: at for at, one in enumerate(inputs)}
