@@ -18,7 +18,6 @@ from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.frontends.zoo.names import PACKAGES, is_name, looks_like_name
-from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program
 from irscope.ops.registry import default_registry
@@ -188,6 +187,8 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
     """The program in a file, or of a model that is named."""
     text = str(path)
     if is_name(text):
+        from irscope.frontends.zoo.packages import check_installed
+
         check_installed(text)
         from irscope.frontends.zoo.load import load_named
 

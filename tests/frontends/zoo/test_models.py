@@ -59,7 +59,7 @@ def _recipe(monkeypatch: pytest.MonkeyPatch) -> None:
         return Recipe(lambda: Words(**options).eval(), lambda module: wanted, {"seq": 6}, dtype)
 
     monkeypatch.setattr(load, "find_recipe", find)
-    monkeypatch.setattr("irscope.session.check_installed", lambda text: None)
+    monkeypatch.setattr("irscope.frontends.zoo.packages.check_installed", lambda text: None)
     monkeypatch.setattr("irscope.cli.export.check_installed", lambda text: None)
     monkeypatch.setattr(load, "_version", lambda package: "0")
 

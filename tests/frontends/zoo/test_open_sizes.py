@@ -103,7 +103,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, tuple[Wanted,
         return "timm:made"
 
     monkeypatch.setattr(load, "_version", lambda package: "0")
-    monkeypatch.setattr("irscope.session.check_installed", lambda text: None)
+    monkeypatch.setattr("irscope.frontends.zoo.packages.check_installed", lambda text: None)
     return give
 
 
