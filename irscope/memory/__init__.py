@@ -1,6 +1,7 @@
 """What memory costs: simulators of the allocators that hand out device memory, and plans for an arena of one's own.
 
-`CachingAllocator` is PyTorch's for CUDA, `BfcArena` ONNX Runtime's; `plan_offsets` lays buffers out in one arena.
+`CachingAllocator` is PyTorch's for CUDA, `BfcArena` ONNX Runtime's; `plan_offsets` lays buffers out in one arena. A `Tape` is a sequence of
+requests that any allocator of PyTorch's can be asked: sizes, streams, pools, what for and whose, in `Span`s with peaks of their own.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from irscope.memory.arena import BfcArena
-from irscope.memory.caching import CachingAllocator, OutOfMemory
+from irscope.memory.caching import CachingAllocator, MemPool, OutOfMemory
+from irscope.memory.tape import Span, Spread, Tape
 
-__all__ = ["BfcArena", "CachingAllocator", "OutOfMemory", "plan_offsets"]
+__all__ = ["BfcArena", "CachingAllocator", "MemPool", "OutOfMemory", "Span", "Spread", "Tape", "plan_offsets"]
 
 
 def plan_offsets(

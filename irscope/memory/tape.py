@@ -6,9 +6,11 @@ peaks, what is alive and why, addresses, searches for sizes that fit, exports.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from irscope.ir.dims import Dim, SymDim, bounds
@@ -19,6 +21,7 @@ LOADING: Final = "loading"
 """The stretch in which what is there before the first step is taken."""
 End: TypeAlias = Literal["central", "low", "high"]
 Owner = TypeVar("Owner")
+_PLACE = attrgetter("at")
 
 
 class Unbounded(Exception):
@@ -333,8 +336,9 @@ class _Replay:
         first, end = tape.starts[span.first], tape.starts[span.end]
         events: Sequence[int] = tape.events[first:end]
         starts = [start - first for start in tape.starts[span.first : span.end + 1]]
-        is_last = end == len(tape.events)
-        actions = [replace(one, at=one.at - first) for one in tape.actions if first <= one.at < end or (is_last and one.at == end)]
+        begins = bisect_left(tape.actions, first, key=_PLACE)
+        ends = len(tape.actions) if end == len(tape.events) else bisect_left(tape.actions, end, key=_PLACE)
+        actions = [replace(one, at=one.at - first) for one in tape.actions[begins:ends]]
         if span.again and tape.kept:
             kept = frozenset(tape.kept)
             gone = [0, *accumulate(event in kept for event in events)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from irscope.memory.caching.allocator import CachingAllocator, MemPool
+from irscope.memory.caching.allocator import CachingAllocator, MemPool, PendingFrees
 from irscope.memory.caching.blocks import Block, BlockState, Segment
 from irscope.memory.caching.conf import AllocConf, TorchVersion, parse_alloc_conf, torch_version
 from irscope.memory.caching.device import BOUNDLESS, Counters, Event, OutOfMemory
@@ -17,6 +17,7 @@ __all__ = [
     "Event",
     "MemPool",
     "OutOfMemory",
+    "PendingFrees",
     "Segment",
     "TorchVersion",
     "parse_alloc_conf",

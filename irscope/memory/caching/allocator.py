@@ -373,9 +373,9 @@ class CachingAllocator:
         self._ooms = 0
 
     @classmethod
-    def of(cls, target: Target, total_memory: int | None) -> CachingAllocator:
+    def of(cls, target: Target, total_memory: int | None, pending_frees: PendingFrees = "next_malloc") -> CachingAllocator:
         """That of the version of torch, with the options, that a prediction is for."""
-        return cls("{}.{}".format(*target.torch), target.alloc_conf, total_memory)
+        return cls("{}.{}".format(*target.torch), target.alloc_conf, total_memory, pending_frees=pending_frees)
 
     def malloc(self, size: int, stream: int = 0) -> Block:
         """Allocate so many bytes for work on a stream. OutOfMemory is raised where PyTorch would raise it."""

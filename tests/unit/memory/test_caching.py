@@ -535,13 +535,13 @@ def test_the_rules_of_another_release_would_be_noticed() -> None:
     assert sum(difference is not None for difference in other) >= 5
 
 
-# The example of the documentation prints what is shown below it.
+# The examples of the documentation print what is shown below them.
 
 PAGE = Path(__file__).parents[3] / "docs" / "memory-allocator.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
 
 
-def test_the_example_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.S)
-    exec(compile(shown[1], PAGE.name, "exec"), {})
-    assert capsys.readouterr().out == shown[2]
+@pytest.mark.parametrize(("script", "shown"), EXAMPLES, ids=["blocks", "streams", "tape"])
+def test_the_examples_print_what_is_shown(script: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(script, PAGE.name, "exec"), {})
+    assert capsys.readouterr().out == shown
