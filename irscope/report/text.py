@@ -75,7 +75,7 @@ class Grid:
         return GAP.join(glyphs.rule * width for width in self.widths)
 
 
-def fit(columns: Sequence[GridColumn], width: int | None) -> Grid:
+def fit_columns(columns: Sequence[GridColumn], width: int | None) -> Grid:
     """Columns within a width: names are shortened first, then the last columns are dropped."""
     if width is None:
         return Grid(tuple(columns), tuple(column.natural_width for column in columns), ())
@@ -156,7 +156,7 @@ def _matrix(groups: Sequence[_Group], writer: CellWriter, options: RenderOptions
         GridColumn(_words(leaf, options), [_in_matrix(entry, writer, options) for entry in column], right=True, cuttable=False)
         for leaf, column in zip(groups[0].leaves, zip(*(group.entries for group in groups), strict=True), strict=True)
     ]
-    grid = fit([names, *values], None)
+    grid = fit_columns([names, *values], None)
     if len(groups[0].parent) > 1:
         yield " ".join(_words(part, options) for part in groups[0].parent[:-1])
     yield grid.head(options.glyphs)
@@ -275,7 +275,7 @@ class _Text:
             return
         cells = zip(*rows, strict=True)
         columns = [self.column(column, list(of), writer) for column, of in zip(shown.columns, cells, strict=True)]
-        grid = fit([replace(columns[0], least=LEAST_FIRST), *columns[1:]], self.room)
+        grid = fit_columns([replace(columns[0], least=LEAST_FIRST), *columns[1:]], self.room)
         if title:
             yield _INDENT + self.style(title, _BOLD)
         yield from self.grid(grid)

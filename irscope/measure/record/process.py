@@ -37,7 +37,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     request = decode(Request, loads(sys.stdin.read()))
     try:
-        record(request, Sink(request.target, verbose=bool(os.environ.get("IRSCOPE_RECORD_STAGES"))))
+        record_request(request, Sink(request.target, verbose=bool(os.environ.get("IRSCOPE_RECORD_STAGES"))))
         answer.write(json.dumps({"ok": True}))
     except IrscopeError as error:
         found = {"error": error.message, "code": error.code, "where": error.where, "hint": error.hint, "kind": type(error).__name__}
@@ -46,7 +46,7 @@ def main() -> int:
     return 0
 
 
-def record(request: Request, sink: Sink) -> None:
+def record_request(request: Request, sink: Sink) -> None:
     """Run the model with the executor that is asked for. What it raises is in the recording, or is the error where there is none yet."""
     try:
         _record(request, sink)

@@ -205,7 +205,7 @@ _NUMBERS = (
 )
 
 
-def numbers(compared: RunComparison, steps: Sequence[int], measured: Measured | None = None) -> tuple[object, ...]:
+def number_cells(compared: RunComparison, steps: Sequence[int], measured: Measured | None = None) -> tuple[object, ...]:
     """The cells of `_NUMBERS` for some nodes."""
     nodes = [compared.steps[step] for step in steps]
     found = compared.measured(list(steps)) if measured is None else measured
@@ -251,7 +251,7 @@ def nodes_table(compared: RunComparison) -> Table:
                 _first_of(list(dict.fromkeys(compared.steps[step].op for step in steps))),
                 _first_of(list(ops)),
                 first.scope.module,
-                *numbers(compared, steps),
+                *number_cells(compared, steps),
                 "" if how is None else _HOW[how],
             )
         )
@@ -288,7 +288,7 @@ def modules_table(compared: RunComparison) -> Table:
     rows: list[tuple[object, ...]] = []
     for path, steps in steps_of.items():
         measured = compared.of_ops([compared.recording.ops[op] for op in ops_of[path]])
-        rows.append((path or "(model)", len(steps), measured.ops, *numbers(compared, steps, measured)))
+        rows.append((path or "(model)", len(steps), measured.ops, *number_cells(compared, steps, measured)))
     rows.sort(key=lambda row: -(row[7] if isinstance(row[7], float) else -1.0))
     columns = [Column("module"), Column("nodes", Kind.COUNT), Column("operators", Kind.COUNT), *_NUMBERS]
     return Table.of(rows, columns=columns, title="modules")

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.ort]
 from irscope.errors import UsageError  # noqa: E402  # only where onnxruntime is installed
 from irscope.measure.record import ortrun  # noqa: E402
 from irscope.measure.record.ortrun import CUDA  # noqa: E402
-from irscope.measure.record.process import record  # noqa: E402
+from irscope.measure.record.process import record_request  # noqa: E402
 from irscope.measure.record.request import ORT, InputSpec, Options, Request  # noqa: E402
 from irscope.measure.record.sink import Sink  # noqa: E402
 from irscope.recording import DeviceRecord, ModelRecord, Recording, figures, peak_of, read_recording  # noqa: E402
@@ -31,7 +31,7 @@ OPTIONS = Options(ORT, repeats=3, warmup=2, threads=1)
 
 def recorded(name: str, folder: Path, options: Options = OPTIONS) -> Recording:
     path, target = MODELS / f"{name}.onnx", folder / "r.jsonl"
-    record(Request(ModelRecord(path.name, "onnx", str(path)), options, str(target), INPUTS[name]), Sink(target))
+    record_request(Request(ModelRecord(path.name, "onnx", str(path)), options, str(target), INPUTS[name]), Sink(target))
     return read_recording(target)
 
 
@@ -126,7 +126,9 @@ def test_out_of_memory_names_the_node(tmp_path: Path) -> None:
     )
     path, target = tmp_path / "big.onnx", tmp_path / "r.jsonl"
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    record(Request(ModelRecord("big.onnx", "onnx", str(path)), OPTIONS, str(target), (InputSpec("x", "f32", (1, 16)),)), Sink(target))
+    record_request(
+        Request(ModelRecord("big.onnx", "onnx", str(path)), OPTIONS, str(target), (InputSpec("x", "f32", (1, 16)),)), Sink(target)
+    )
     found = read_recording(target)
     assert not found.complete
     problem = found.problems[-1]

@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402  # only where torch is installed
 
 from irscope.errors import UsageError  # noqa: E402
 from irscope.measure.record import torchmodel  # noqa: E402
-from irscope.measure.record.process import record  # noqa: E402
+from irscope.measure.record.process import record_request  # noqa: E402
 from irscope.measure.record.request import InputSpec, Options, Request  # noqa: E402
 from irscope.measure.record.sink import Sink  # noqa: E402
 from irscope.measure.record.torchrun import cuda_device_of, record_module  # noqa: E402
@@ -44,7 +44,7 @@ def recorded(model: nn.Module, path: Path, *args: Any) -> Recording:
 
 def of_file(path: Path, target: Path, format_name: str, **inputs: tuple[int, ...]) -> Recording:
     specs = tuple(InputSpec(name, "f32", shape) for name, shape in inputs.items())
-    record(Request(ModelRecord(path.name, format_name, str(path)), Options(repeats=3, warmup=1), str(target), specs), Sink(target))
+    record_request(Request(ModelRecord(path.name, format_name, str(path)), Options(repeats=3, warmup=1), str(target), specs), Sink(target))
     return read_recording(target)
 
 
@@ -137,7 +137,7 @@ def test_values_of_inputs_from_a_file(tmp_path: Path) -> None:
     values = tmp_path / "values.npz"
     np.savez(values, x=torch.tensor([1.0, -2.0]).to(torch.bfloat16).view(torch.uint16).numpy(), y=np.array([3.0, 4.0]))
     specs = (InputSpec("x", "bf16", (2,)), InputSpec("y", "f32", (2,)), InputSpec("ids", "i64", (2,)))
-    made = torchmodel._values(Request(ModelRecord("m"), Options(values=str(values)), "r", specs), torch.device("cpu"))
+    made = torchmodel._input_tensors(Request(ModelRecord("m"), Options(values=str(values)), "r", specs), torch.device("cpu"))
     assert [one.tolist() for one in made] == [[1.0, -2.0], [3.0, 4.0], [1, 1]]
 
 

@@ -19,7 +19,7 @@ from irscope.report.celltext import signed
 from irscope.report.options import ASCII, UNICODE
 from irscope.report.printable import display_width
 from irscope.report.select import Selection, parse_filter, select
-from irscope.report.text import Grid, GridColumn, fit
+from irscope.report.text import Grid, GridColumn, fit_columns
 from irscope.report.values import compact_json, derived, json_value, largest, plain, quantity, raw_text
 
 # Tables from columns and from rows.
@@ -480,7 +480,7 @@ def natural(column: GridColumn) -> int:
 
 @given(columns, st.integers(1, 150))
 def test_fit(found: list[GridColumn], width: int) -> None:
-    grid = fit(found, width)
+    grid = fit_columns(found, width)
     assert [*grid.columns, *grid.hidden] == found
     assert grid.columns
     if len(grid.columns) > 1:
@@ -497,7 +497,7 @@ def test_fit(found: list[GridColumn], width: int) -> None:
 
 @given(columns)
 def test_without_a_width_nothing_is_cut(found: list[GridColumn]) -> None:
-    grid = fit(found, None)
+    grid = fit_columns(found, None)
     assert grid.hidden == ()
     assert grid.widths == tuple(map(natural, found))
     for at, line in enumerate(grid.lines(UNICODE)):
@@ -505,6 +505,6 @@ def test_without_a_width_nothing_is_cut(found: list[GridColumn]) -> None:
 
 
 def test_long_names_share_the_room() -> None:
-    grid = fit([GridColumn("a", ["x" * 50]), GridColumn("b", ["y" * 30]), GridColumn("n", ["123"], True, False)], 60)
+    grid = fit_columns([GridColumn("a", ["x" * 50]), GridColumn("b", ["y" * 30]), GridColumn("n", ["123"], True, False)], 60)
     assert grid.widths == (26, 26, 3)
     assert [display_width(line) for line in grid.lines(ASCII)] == [59]
