@@ -10,7 +10,7 @@ import pytest
 
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.memory import CachingAllocator, OutOfMemory
-from irscope.memory.caching import parse_alloc_conf, torch_version
+from irscope.memory.caching import Block, parse_alloc_conf, torch_version
 from tests.unit.memory.replay import CONFIGURATIONS, Row, play, recorded, rows_of
 
 # Options and versions: what is read, and what is said about mistakes.
@@ -479,6 +479,7 @@ def test_impossible_arguments_are_refused() -> None:
 TRACES = recorded("traces.json.gz")
 FURTHER = recorded("further.json.gz")
 STREAMS = [{**entry, "after": rows_of(entry["changes"])} for entry in recorded("streams.json.gz")]
+JOBS = recorded("jobs.json.gz")
 
 
 def names(entries: list[dict[str, Any]]) -> list[str]:
@@ -511,6 +512,29 @@ def test_streams_limits_and_older_releases_are_equal(entry: dict[str, Any]) -> N
 def test_streams_events_and_private_pools_are_equal(entry: dict[str, Any]) -> None:
     allocator = CachingAllocator(entry["torch"], entry.get("alloc_conf", ""), entry.get("total_memory"), pending_frees="synchronize")
     assert first_difference(entry, play(allocator, entry["ops"])) is None
+
+
+@pytest.mark.parametrize("entry", JOBS, ids=[entry["job"] for entry in JOBS])
+def test_a_job_on_several_streams_takes_the_segments_that_it_took(entry: dict[str, Any]) -> None:
+    """A free that was done later waits for a stream of its own, which is synchronized when the recording says that it was done."""
+    gpu = CachingAllocator(pending_frees="synchronize")
+    live: dict[int, Block] = {}
+    waiting: set[int] = set()
+    wanted = 0
+    for (verb, what, *rest), following in zip(entry["ops"], [*entry["ops"][1:], ["end", -1]], strict=True):
+        if verb == "a":
+            live[what] = gpu.malloc(*rest)
+            assert gpu.reserved == wanted
+        elif verb == "f":
+            if following != ["c", what]:
+                gpu.record_stream(live[what], 1_000 + what)
+                waiting.add(what)
+            gpu.free(live.pop(what))
+        elif verb == "c" and what in waiting:
+            gpu.synchronize(1_000 + what)
+        elif verb in "+-":
+            wanted += what if verb == "+" else -what
+    assert gpu.reserved == wanted > 0
 
 
 def test_work_that_is_done_at_once_would_be_noticed() -> None:
