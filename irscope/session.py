@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from irscope._version import __version__
 from irscope.budget import reading
-from irscope.devices.catalogue import find_device
-from irscope.devices.target import DEFAULT_DEVICE, DEFAULT_TORCH
+from irscope.devices.catalogue import DEFAULT_DEVICE, DEFAULT_TORCH, find_device
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions

@@ -51,7 +51,7 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.graph.transforms:Fold", "Constant folding: replace nodes whose small results are known by constants."
     ),
     "layers": PassEntry(
-        "irscope.passes.cost.layers:Layers",
+        "irscope.passes.cost.roofline:Layers",
         "List FLOPs, memory traffic, arithmetic intensity and bottleneck of every operator: --format layers-json writes them.",
     ),
     "fusion": PassEntry(

@@ -20,7 +20,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Names
 from irscope.ir.places import Scalar
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, sequence, tensor
-from irscope.weights.elements import pattern_values
+from irscope.weights.tensors import pattern_values
 
 DTYPES: dict[int, DType] = {
     0: DType.UNKNOWN,

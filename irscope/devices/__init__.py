@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from irscope.devices.catalogue import device_names, find_device
+from irscope.devices.catalogue import Target, device_names, find_device, target_of
 from irscope.devices.profile import DeviceProfile, Figure
-from irscope.devices.target import Target, target_of
 
 __all__ = ["DeviceProfile", "Figure", "Target", "device_names", "find_device", "target_of"]

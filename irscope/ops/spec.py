@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Unpack
 
-from irscope.devices.target import Target
+from irscope.devices.catalogue import Target
 from irscope.ir.dims import Dim, SymDim, bounds, equal, total_of, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr

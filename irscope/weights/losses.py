@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from irscope.ir.dtypes import DType
-from irscope.weights.elements import pattern_values
 from irscope.weights.scan import Pool, Tick
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Stored, decode_elements
+from irscope.weights.tensors import Stored, decode_elements, pattern_values
 from irscope.weights.window import Window
 
 PRUNED = (0.5, 0.75, 0.9)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from irscope.ir.dtypes import DType
-from irscope.weights.elements import Floats, pattern_values
+from irscope.weights.tensors import Floats, pattern_values
 
 Counts = npt.NDArray[np.int64]
 

@@ -14,10 +14,9 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from irscope.weights.elements import WIDE, Floats, is_narrow, packed_bytes
 from irscope.weights.result import OUTLIER, Spectrum, TensorStatistics, Unread, element_counts, narrow_statistics, wide_shape
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Stored, Structure, decode_elements
+from irscope.weights.tensors import WIDE, Floats, Stored, Structure, decode_elements, is_narrow, packed_bytes
 from irscope.weights.window import Part, Window
 
 Tick: TypeAlias = Callable[[int, int, str], None]

@@ -10,10 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from irscope.ir.dtypes import DType
-from irscope.weights.elements import WIDE, Array, Floats, is_narrow, packed_bytes, unpack_codes, zero_patterns
 from irscope.weights.result import WORDS, Counts
 from irscope.weights.source import WeightFiles
-from irscope.weights.tensors import Mask, Stored, Structure, sparse_groups
+from irscope.weights.tensors import (
+    WIDE,
+    Array,
+    Floats,
+    Mask,
+    Stored,
+    Structure,
+    is_narrow,
+    packed_bytes,
+    sparse_groups,
+    unpack_codes,
+    zero_patterns,
+)
 
 # ----------------------------------------------------------------------------------------------------
 # Count, mean and sums of powers of deviations, in float64, of parts that are merged in a fixed order.

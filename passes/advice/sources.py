@@ -23,9 +23,9 @@ from irscope.passes.memory.explain_peak import ExplainPeak
 from irscope.passes.patterns.fusion import Fusion, Group
 from irscope.passes.pruning.prune_report import PruneReport, Pruning
 from irscope.passes.sizes import dim_cell
+from irscope.passes.weights.params import MULTIPLES, alignment_of
 from irscope.passes.weights.quantize_error import QuantizeError, TensorError
 from irscope.passes.weights.storages import count_parameters
-from irscope.passes.weights.tables import MULTIPLES, alignment_of
 from irscope.report.units import Kind, humanise
 
 _COPIES = (OpRole.LAYS_OUT, OpRole.RETURNS_OPERAND)

@@ -16,7 +16,7 @@ from irscope.memory.caching import BOUNDLESS, OutOfMemory, Segment
 from irscope.memory.caching.blocks import BlockState
 from irscope.memory.tape import LOADING as LOADED
 from irscope.memory.tape import Replayed, Stretch
-from irscope.passes.inference.remedies import SHAPES_HINT
+from irscope.passes.inference.shapes import SHAPES_HINT
 from irscope.passes.lifetimes.frames import call_spans
 from irscope.passes.lifetimes.lives import LiveRange, label_of
 from irscope.passes.lifetimes.timeline import Timeline

@@ -9,8 +9,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import LocalNames
 from irscope.passes.graph.alias import Alias
-from irscope.passes.inference.remedies import size_hint
-from irscope.passes.inference.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.lifetimes.timeline import Timeline, as_far_as_known, measure, of_tensors, unsized_tables
 from irscope.passes.memory.cuda import COUNTERS, UNITS, CudaMemory, DeviceMemory, counters_notes, counters_summary, peak_summary

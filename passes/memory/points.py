@@ -15,7 +15,7 @@ from irscope.ir.bind import open_input_option, symbol_named, typed
 from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim
 from irscope.ir.program import Program
-from irscope.passes.inference.remedies import SHAPES_HINT
+from irscope.passes.inference.shapes import SHAPES_HINT
 from irscope.passes.lifetimes.timeline import Timeline
 
 MOST_POINTS = 100_000

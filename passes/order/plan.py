@@ -10,8 +10,7 @@ from irscope.amounts import Bytes, Seconds
 from irscope.errors import PassError, UsageError
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.graph.alias import Alias
-from irscope.passes.inference.remedies import size_hint
-from irscope.passes.inference.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.order.draft import Draft, draft

@@ -18,8 +18,7 @@ from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.graph.alias import Alias, Aliases, written_operand
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.inference.remedies import size_hint
-from irscope.passes.inference.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.order.draft import Draft, draft, recipe_of

@@ -11,8 +11,7 @@ from irscope.errors import PassError
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.graph.alias import Alias
-from irscope.passes.inference.remedies import size_hint
-from irscope.passes.inference.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.order.draft import Draft, recipe_of
 from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel, share_of
 from irscope.passes.sizes import CONVENTION

@@ -14,8 +14,7 @@ from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
-from irscope.passes.ort.kernels import Launch, Launches, kernel_of, read_launches
-from irscope.passes.ort.plan import NEVER, Buffers, OrtFigures, Session, plan_buffers, simulate
+from irscope.passes.ort.plan import NEVER, Buffers, Launch, Launches, OrtFigures, Session, kernel_of, plan_buffers, read_launches, simulate
 from irscope.solvers.order.problem import sorted_by
 
 LARGEST_COPIED = 127

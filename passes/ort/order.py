@@ -11,7 +11,6 @@ from irscope.amounts import Seconds
 from irscope.ir.graph import Facet, Graph, paused_gc
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.order.schedule import Schedule, Scheduled
-from irscope.passes.ort.kernels import Launches
 from irscope.passes.ort.memory import bytes_inside
 from irscope.passes.ort.model import (
     EXECUTION_ORDERS,
@@ -23,6 +22,7 @@ from irscope.passes.ort.model import (
     makers_of,
     plan_launches,
 )
+from irscope.passes.ort.plan import Launches
 from irscope.passes.ort.present import RUNTIME
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
+from irscope.ir.dims import Dim, SymDim, int_or_zero, round_up
 from irscope.ir.graph import Facet, Graph, Role, Value
-from irscope.ir.types import TensorType
-from irscope.passes.sizes import at_least, dim_cell
+from irscope.ir.types import TensorType, Type
+from irscope.passes.sizes import at_least, dim_cell, share_of, within
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
-from irscope.passes.weights.tables import alignment_of, alignment_table, module_table, value_columns, value_tables
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
 
 if TYPE_CHECKING:
     from irscope.passes.weights.values import Look
+
+if TYPE_CHECKING:
+    from irscope.passes.weights.storages import ParameterTotals
+    from irscope.passes.weights.values import Look
+    from irscope.weights.result import Quantile, Spectrum, TensorStatistics
+
 
 __all__ = ["ParameterReport", "ParameterTotals", "Params", "count_parameters"]
 
@@ -139,3 +148,210 @@ class Params(Analysis[ParameterReport]):
 
 def _columns(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> list[tuple[Column, list[object]]]:
     return [(column, [row[place] for row in rows]) for place, column in enumerate(columns)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tables about weights: statistics of values, shares of modules, sizes that are no multiple of what hardware likes.
+
+MULTIPLES = (8, 16, 64, 128)
+_DEEPEST = 1000
+_SEPARATOR = re.compile(r"(?<=[^./])[./]")
+
+_STATISTICS = (
+    Column("mean", Kind.NUMBER),
+    Column("std", Kind.NUMBER, help="standard deviation over all finite elements"),
+    Column("min", Kind.NUMBER),
+    Column("max", Kind.NUMBER),
+    Column("absmax", Kind.NUMBER),
+    Column("l1", Kind.NUMBER),
+    Column("l2", Kind.NUMBER),
+    Column("skewness", Kind.NUMBER),
+    Column("kurtosis", Kind.NUMBER, help="3 for a normal distribution"),
+    Column("zeros", Kind.COUNT),
+    Column("near_zeros", Kind.COUNT, help="magnitudes below the option near_zero, zeros included"),
+    Column("nan", Kind.COUNT),
+    Column("inf", Kind.COUNT),
+    Column("outliers", Kind.COUNT, help="more than 6 standard deviations from the mean"),
+    Column("entropy", Kind.NUMBER, help="bits an element; of its leading 16 bits for types that have more"),
+    Column("q01", Kind.NUMBER),
+    Column("median", Kind.NUMBER),
+    Column("q99", Kind.NUMBER),
+    Column("dead_rows", Kind.COUNT, help="slices along the first axis that hold only zeros"),
+    Column("dead_columns", Kind.COUNT, help="slices along the second axis that hold only zeros"),
+    Column("two_of_four", Kind.RATIO, help="groups of four along the second axis with at least two zeros"),
+)
+_SPECTRAL = (
+    Column("spectral_norm", Kind.NUMBER, provenance=Provenance.MODELLED, help="largest singular value, by Lanczos iteration"),
+    Column("residual", Kind.NUMBER, help="how far the iteration was from a singular value, relative"),
+    Column("stable_rank", Kind.NUMBER, provenance=Provenance.MODELLED, help="squared L2 norm over squared spectral norm"),
+)
+_NOTES = (
+    "statistics are over finite elements; std divides by their number; kurtosis is 3 for a normal distribution",
+    "~ marks quantiles known to 8 significant bits, from counts of leading bits",
+)
+
+
+def value_columns(weights: Sequence[Value], look: Look, spectral: bool) -> list[tuple[Column, list[object]]]:
+    """Columns of statistics for these weights, empty cells where values are not known."""
+    known = [look.statistics.get(weight) for weight in weights]
+    made = _statistics_columns(known, spectral)
+    problems: list[object] = [look.unread.get(weight, "") for weight in weights]
+    if any(problems):
+        made.append((Column("problem", help="why its values are not known"), problems))
+    return made
+
+
+def _statistics_columns(known: Sequence[TensorStatistics | None], spectral: bool) -> list[tuple[Column, list[object]]]:
+    columns = (*_STATISTICS, *(_SPECTRAL if spectral else ()))
+    rows = [[None] * len(columns) if made is None else _statistics_cells(made, spectral) for made in known]
+    return [(column, [row[place] for row in rows]) for place, column in enumerate(columns)]
+
+
+def _statistics_cells(made: TensorStatistics, spectral: bool) -> list[object]:
+    quantiles = [*map(_quantile, made.quantiles)] or [None] * 3
+    cells: list[object] = [
+        made.mean, made.std, made.min, made.max, made.absmax, made.l1, made.l2, made.skewness, made.kurtosis, made.zeros,
+        made.near_zeros, made.nan, made.inf, made.outliers, made.entropy, *quantiles, made.dead_rows, made.dead_columns, made.two_of_four,
+    ]  # fmt: skip
+    if spectral:
+        found = made.spectrum
+        cells += [None] * 3 if found is None else [*_spectrum(found, made.l2)]
+    return cells
+
+
+def _spectrum(found: Spectrum, l2: float | None) -> Iterator[object]:
+    """Norm, residual and stable rank; the norm is |Av| of a unit vector, so it is at least that."""
+    yield Quantity(found.norm, Provenance.MODELLED, lo=found.norm, hi=found.high)
+    yield found.residual
+    low = (l2 / found.high) ** 2 if l2 is not None and found.high else found.stable_rank
+    yield Quantity(found.stable_rank, Provenance.MODELLED, lo=min(low, found.stable_rank), hi=found.stable_rank)
+
+
+def _quantile(found: Quantile) -> object:
+    if found.low == found.high:
+        return found.value
+    return Quantity(found.value, Provenance.MODELLED, lo=found.low, hi=found.high)
+
+
+def value_tables(look: Look) -> tuple[dict[str, object], list[Table], tuple[str, ...]]:
+    """What values add to a summary, further tables about them, and the conventions they follow."""
+    several = list(dict.fromkeys(map(id, look.statistics.values())))
+    distinct = {id(made): made for made in look.statistics.values()}
+    counted = [distinct[key] for key in several]
+    saved = [(group, int_or_zero(group[0].type.nbytes)) for group in look.duplicates]
+    complete = not look.unread
+    summary: dict[str, object] = {
+        "read_bytes": look.bytes_read,
+        "zero_count": at_least(sum(made.zeros for made in counted), complete),
+        "nan_count": at_least(sum(made.nan for made in counted), complete),
+        "inf_count": at_least(sum(made.inf for made in counted), complete),
+        "unread_count": len(look.unread),
+        "duplicate_bytes": at_least(sum(size * (len(group) - 1) for group, size in saved), complete),
+    }
+    tables: list[Table] = []
+    if look.logical:
+        tables.append(_dequantized(look))
+    if look.duplicates:
+        rows = [
+            (group[0].name, ", ".join(str(value.name) for value in group[1:]), len(group), size, size * (len(group) - 1), constant)
+            for group, size in saved
+            for constant in (look.statistics[group[0]].is_constant,)
+        ]
+        columns = ["first:value", "equal_to:text", "tensors:count", "bytes", "saved_bytes:bytes", "constant:bool"]
+        tables.append(Table.of(rows, columns, "duplicates"))
+    octaves = [
+        (weight.name, octave.low, octave.negative, octave.positive) for weight, made in look.statistics.items() for octave in made.octaves
+    ]
+    if octaves:
+        tables.append(Table.of(octaves, ["name:value", "magnitude:number", "negative:count", "positive:count"], "histogram"))
+    return summary, tables, _NOTES
+
+
+def _dequantized(look: Look) -> Table:
+    """Statistics of the numbers that quantized weights stand for."""
+    from irscope.weights.result import TensorStatistics
+
+    known = [made if isinstance(made, TensorStatistics) else None for _, made in look.logical]
+    columns: list[tuple[Column, list[object]]] = [
+        (Column("name", Kind.VALUE), [one.weight.name for one, _ in look.logical]),
+        (Column("used_by", Kind.NODE), [one.node.name for one, _ in look.logical]),
+        (Column("scheme"), [one.scheme for one, _ in look.logical]),
+        (Column("count", Kind.COUNT), [made.count if made is not None else None for made in known]),
+        *_statistics_columns(known, False),
+    ]
+    problems: list[object] = ["" if isinstance(made, TensorStatistics) else made.reason for _, made in look.logical]
+    if any(problems):
+        columns.append((Column("problem"), problems))
+    return Table("dequantized", tuple(column for column, _ in columns), {column.key: cells for column, cells in columns})
+
+
+def module_table(totals: ParameterTotals, depth: int) -> Table:
+    """Parameters and bytes by module, each storage once, down to so many levels."""
+    shares: dict[str, list[Dim]] = {"": [0, 0, 0]}
+    partial: set[str] = set()
+    for weight in totals.weights:
+        if weight in totals.tied_to:
+            continue
+        numel = weight.type.numel
+        size = weight.type.nbytes
+        name = weight.name or ""
+        for module in ("", *(name[: cut.start()] for cut in islice(_SEPARATOR.finditer(name), min(max(depth, 0), _DEEPEST)))):
+            share = shares.setdefault(module, [0, 0, 0])
+            if numel is None or size is None:
+                partial.add(module)
+            for place, amount in enumerate((1, 0 if numel is None else numel, 0 if size is None else size)):
+                share[place] = share[place] + amount
+    whole = None if partial else shares[""][2]
+    rows = [
+        (name or "(model)", tensors, at_least(elements, name not in partial), at_least(size, name not in partial), share_of(size, whole))
+        for name, (tensors, elements, size) in shares.items()
+    ]
+    return Table.of(rows, ["module:text", "tensors:count", "elements:count", "bytes", "share:ratio"], "modules")
+
+
+def alignment_of(type_: Type) -> int | None:
+    """The largest of 128, 64, 16, 8 (else 1) that divides the first two sizes: those of a matrix, the channels of a convolution."""
+    sizes = None if type_.shape is None else type_.shape[:2]
+    if sizes is None or any(isinstance(size, SymDim) for size in sizes):
+        return None
+    fits = (multiple for multiple in reversed(MULTIPLES) if not any(int(size) % multiple for size in sizes if isinstance(size, int)))
+    return next(fits, 1) if sizes else 1
+
+
+def alignment_table(weights: Iterable[Value]) -> Table:
+    """How many matrices have sizes that are multiples of 8, 16, 64, 128, and what filling up the others would take."""
+    weights = list(weights)
+    open_ended = sum(isinstance(weight.type, TensorType) and _may_be_matrix(weight.type) for weight in weights)
+    matrices = [
+        (weight, weight.type.dtype.bits or 8, sizes)
+        for weight in weights
+        if (sizes := _matrix(weight.type)) and int_or_zero(weight.type.nbytes)
+    ]
+    rows = []
+    for multiple in MULTIPLES:
+        aligned = waste = held = 0
+        for weight, bits, (rows_, columns) in matrices:
+            size = int_or_zero(weight.type.nbytes)
+            # Elements behind the matrix, such as those of a kernel, and their bits follow from the size as it is.
+            inner = size * 8 // bits // (rows_ * columns)
+            padded = (round_up(rows_, multiple) * round_up(columns, multiple) * inner * bits + 7) // 8
+            aligned += rows_ % multiple == 0 and columns % multiple == 0
+            waste += padded - size
+            held += size
+        counts = (within(count, open_ended) for count in (aligned, len(matrices) - aligned))
+        rows.append((multiple, *counts, at_least(waste, not open_ended), waste / held if held and not open_ended else None))
+    columns_ = ["multiple_of:count", "aligned:count", "not_aligned:count", "padding_bytes:bytes", "padding:ratio"]
+    return Table.of(rows, columns_, "alignment")
+
+
+def _matrix(type_: Type) -> tuple[int, int] | None:
+    shape = type_.shape
+    if shape is None or len(shape) < 2 or isinstance(shape[0], SymDim) or isinstance(shape[1], SymDim):
+        return None
+    return (shape[0], shape[1]) if shape[0] and shape[1] else None
+
+
+def _may_be_matrix(type_: Type) -> bool:
+    """Whether it may be a matrix whose sizes are not numbers."""
+    shape = type_.shape
+    return shape is None or (len(shape) >= 2 and any(isinstance(size, SymDim) for size in shape))

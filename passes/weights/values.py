@@ -17,11 +17,10 @@ from irscope.ops.spec import CodedOperand, Packing
 from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
-from irscope.weights.elements import Array
 from irscope.weights.result import TensorStatistics, Unread
 from irscope.weights.scan import Options, duplicates, scan, spectra
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Quantized, Stored, checked, decode_elements, read_all, stored_tensor
+from irscope.weights.tensors import Array, Quantized, Stored, checked, decode_elements, read_all, stored_tensor
 
 MISSING = "IRS440"
 NOT_FINITE = "IRS441"

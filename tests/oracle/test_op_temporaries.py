@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import irscope.ops.scratch.sdpa as sdpa
-from irscope.devices.catalogue import find_device
-from irscope.devices.target import Target
+from irscope.devices.catalogue import Target, find_device
 from tests.tools.oracle.op_events import Player, calls, more_recordings, recordings
 
 FILES = {

@@ -27,7 +27,7 @@ from irscope.ops.scratch.reductions import reduce_in
 from irscope.ops.spec import NeedsNumbers
 
 if TYPE_CHECKING:
-    from irscope.devices.target import Target
+    from irscope.devices.catalogue import Target
 
 # ----------------------------------------------------------------------------------------------------
 # Temporary storage of the parallel primitives (scan, select, reduce, radix sort) that PyTorch takes from NVIDIA's CUB library.

@@ -13,10 +13,10 @@ from irscope.ops.layouts import has_memory_format, is_viewable, row_major
 from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Result, Take, TakeKind, Temporaries, Unknown, Workspace
 
 if TYPE_CHECKING:
-    from irscope.devices.target import Target
+    from irscope.devices.catalogue import Target
     from irscope.ir.graph import Attr
 if TYPE_CHECKING:
-    from irscope.devices.target import Target
+    from irscope.devices.catalogue import Target
     from irscope.ops.spec import OpCall
 
 # ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from irscope.ir.types import TensorType
 from irscope.ops.scratch.recorder import Scratch, count, is_channels_last, is_half, nbytes, numbers, rule, same, sizes, strides, width
 
 if TYPE_CHECKING:
-    from irscope.devices.target import Target
+    from irscope.devices.catalogue import Target
 
 # ----------------------------------------------------------------------------------------------------
 # Functions of single elements that PyTorch puts together from other functions.

@@ -31,7 +31,7 @@ from irscope.ops.scratch.reductions import layer_norm, reduce_in
 from irscope.ops.spec import NeedsNumbers
 
 if TYPE_CHECKING:
-    from irscope.devices.target import Target
+    from irscope.devices.catalogue import Target
 
 # ----------------------------------------------------------------------------------------------------
 # Into how many parts flash attention cuts the keys where queries alone do not keep the device busy.

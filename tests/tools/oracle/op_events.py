@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from irscope.devices.target import Target
+from irscope.devices.catalogue import Target
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program

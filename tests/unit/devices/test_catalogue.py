@@ -11,9 +11,8 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.devices import catalogue
-from irscope.devices.catalogue import all_devices, device_names, find_device
+from irscope.devices.catalogue import TORCH_VERSIONS, all_devices, device_names, find_device, target_of, torch_version
 from irscope.devices.profile import DeviceProfile, parse_profile
-from irscope.devices.target import TORCH_VERSIONS, target_of, torch_version
 from irscope.errors import UsageError
 from irscope.passkit.settings import Settings
 

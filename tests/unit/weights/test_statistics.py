@@ -121,7 +121,7 @@ NARROW = {
 def test_every_bit_pattern_is_the_number_that_torch_reads(dtype: DType, tmp_path: Path) -> None:
     import torch
 
-    from irscope.weights.elements import pattern_values
+    from irscope.weights.tensors import pattern_values
 
     bits = dtype.bits or 8
     codes = np.arange(2 if dtype is DType.BOOL else 1 << bits, dtype=np.uint16 if bits == 16 else np.uint8)
@@ -241,8 +241,7 @@ def test_complex_numbers_count_as_two(dtype: DType, kind: type, tmp_path: Path) 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype.bits], ids=str)
 def test_literals_become_elements_of_their_type(dtype: DType) -> None:
-    from irscope.weights.elements import encode_elements, is_narrow, packed_bytes
-    from irscope.weights.tensors import decode_elements
+    from irscope.weights.tensors import decode_elements, encode_elements, is_narrow, packed_bytes
 
     values = [1, 0, 1, 1] if dtype is DType.BOOL else [1.0, 2.0, 4.0, 1.0] if dtype is DType.F8E8M0 else [1, 0, 1, 1, 0]
     raw = encode_elements(values, dtype)
@@ -252,7 +251,7 @@ def test_literals_become_elements_of_their_type(dtype: DType) -> None:
 
 
 def test_a_literal_that_the_type_does_not_have_is_rounded() -> None:
-    from irscope.weights.elements import encode_elements
+    from irscope.weights.tensors import encode_elements
 
     assert np.frombuffer(encode_elements([0.1, float("nan")], DType.F16), np.float16).tolist()[:1] == [float(np.float16(0.1))]
 
