@@ -17,7 +17,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.ort import halves, in_place
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, replaced, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.reductions import is_finite_rule, is_inf_rule
-from irscope.ops.spec import SIZES, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, Temporaries, numel, op
+from irscope.ops.spec import SIZES, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, apply, objects
 
 # ----------------------------------------------------------------------------------------------------
@@ -190,7 +190,6 @@ def unary(
     summary: str,
     on_dim: OnDim | None = None,
     attrs: str = "",
-    temporaries: Temporaries | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of a function of one tensor; `costs` are elementwise and transcendental operations an element."""
@@ -200,7 +199,6 @@ def unary(
         infer=result_type_of(kind),
         cost=per_element(*costs),
         evaluate=None if on_array is None else on_first(lambda array, _: on_array(array), on_dim),
-        temporaries=temporaries,
         summary=summary,
         **facts,
     )

@@ -26,7 +26,7 @@ from irscope.ops.scratch.recorder import (
     width,
 )
 from irscope.ops.scratch.reductions import accumulator, reduce_in
-from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpRole, OpSpec, Temporaries, UnknownCost, numel, op
+from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpRole, OpSpec, UnknownCost, numel, op
 from irscope.ops.spec import sizes as sizes_for_cost
 
 # ----------------------------------------------------------------------------------------------------
@@ -412,16 +412,13 @@ def _each(elementwise: int, transcendental: int = 0) -> CostRule:
     return cost
 
 
-def _pointwise(
-    name: str, elementwise: int, transcendental: int = 0, temporaries: Temporaries | None = None, **facts: Unpack[Facts]
-) -> OpSpec:
+def _pointwise(name: str, elementwise: int, transcendental: int = 0, **facts: Unpack[Facts]) -> OpSpec:
     """The gradient of a function of single elements; costs are operations an element."""
     return op(
         f"grad.{name}(Tensor dy, Tensor? x, Tensor? other) -> Tensor",
         Family.ELEMENTWISE,
         infer=like("dy"),
         cost=_each(elementwise, transcendental),
-        temporaries=temporaries,
         summary=f"Gradient of {name}.",
         **facts,
     )
@@ -451,7 +448,12 @@ _POINTWISE = {
 
 def _cost_softmax(call: OpCall) -> Cost:
     count = numel(call.types[0])
-    return Cost(elementwise=count * 3, reduction=count, transcendental=count if "log" in call.spec.name else 0)
+    return Cost(elementwise=count * 3, reduction=count)
+
+
+def _cost_log_softmax(call: OpCall) -> Cost:
+    count = numel(call.types[0])
+    return Cost(elementwise=count * 3, reduction=count, transcendental=count)
 
 
 def _like_scores(call: OpCall) -> Type:
@@ -459,7 +461,7 @@ def _like_scores(call: OpCall) -> Type:
     return tensor(x.dtype, x.shape, x.device)
 
 
-def _loss(name: str, elementwise: int, transcendental: int = 0, temporaries: Temporaries | None = None, **facts: Unpack[Facts]) -> OpSpec:
+def _loss(name: str, elementwise: int, transcendental: int = 0, **facts: Unpack[Facts]) -> OpSpec:
     def cost(call: OpCall) -> Cost:
         count = numel(call.types[1])
         return Cost(elementwise=count * elementwise, transcendental=count * transcendental)
@@ -469,7 +471,6 @@ def _loss(name: str, elementwise: int, transcendental: int = 0, temporaries: Tem
         Family.ELEMENTWISE,
         infer=_like_scores,
         cost=cost,
-        temporaries=temporaries,
         summary=f"Gradient of the loss {name}.",
         **facts,
     )
@@ -624,7 +625,7 @@ OPS = (
         "grad.log_softmax(Tensor dy, Tensor y, *, int axis=-1, dtype? dtype) -> Tensor",
         Family.SOFTMAX,
         infer=lambda call: _as_input(call),
-        cost=_cost_softmax,
+        cost=_cost_log_softmax,
         temporaries=softmax_gradient_rule,
         summary="Gradient of log_softmax from its result.",
     ),

@@ -27,7 +27,7 @@ from irscope.ops.scratch.ordering import (
     nonzero_parts_rule,
     nonzero_rule,
 )
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, Temporaries, numel, op, sizes
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle, static_shape
 
 # ----------------------------------------------------------------------------------------------------
@@ -339,11 +339,10 @@ def read(
     evaluate: Callable[[OpCall], Any] | None,
     summary: str,
     cost: CostRule = picked,
-    temporaries: Temporaries | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of an operator that reads where indices say."""
-    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, temporaries=temporaries, summary=summary, **facts)
+    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, summary=summary, **facts)
 
 
 _INDEXING = (
@@ -581,10 +580,9 @@ def _write(
     summary: str,
     infer: Any = like_first,
     cost: CostRule = moved,
-    temporaries: Temporaries | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
-    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, temporaries=temporaries, summary=summary, **facts)
+    return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, summary=summary, **facts)
 
 
 _SCATTERING = (

@@ -23,7 +23,6 @@ from irscope.ops.spec import (
     OpCall,
     OpSpec,
     RuleError,
-    Temporaries,
     UnknownCost,
     numel,
     op,
@@ -225,10 +224,8 @@ def _evaluate_det(call: OpCall) -> Known | None:
     return None if known is None else as_result(call, np.linalg.det(known[0]))
 
 
-def _matrix_op(
-    schema: str, infer: Infer, cost: CostRule | Absent, summary: str, temporaries: Temporaries | None = None, **facts: Unpack[Facts]
-) -> OpSpec:
-    return op(schema, Family.CONTRACTION, infer=infer, cost=cost, temporaries=temporaries, summary=summary, **facts)
+def _matrix_op(schema: str, infer: Infer, cost: CostRule | Absent, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.CONTRACTION, infer=infer, cost=cost, summary=summary, **facts)
 
 
 _EIGEN_NOTE = "the number of steps depends on the values, so its cost is unknown"

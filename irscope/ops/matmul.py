@@ -27,7 +27,6 @@ from irscope.ops.spec import (
     OpRole,
     OpSpec,
     RuleError,
-    Temporaries,
     UnknownCost,
     numel,
     op,
@@ -275,8 +274,8 @@ def _cost_grouped(call: OpCall) -> Cost:
     return products(groups * a[-2] * a[-1] * b[-1])
 
 
-def _product_op(schema: str, summary: str, temporaries: Temporaries, **facts: Unpack[Facts]) -> OpSpec:
-    return op(schema, Family.CONTRACTION, infer=_infer_added, cost=_cost_added, temporaries=temporaries, summary=summary, **facts)
+def _product_op(schema: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    return op(schema, Family.CONTRACTION, infer=_infer_added, cost=_cost_added, summary=summary, **facts)
 
 
 _MATMUL = (

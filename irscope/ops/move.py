@@ -28,7 +28,7 @@ from irscope.ops.rules import (
     unknown_sizes,
 )
 from irscope.ops.scratch.ordering import pad_rule, roll_rule, windows_rule
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, Temporaries, numel, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, as_ints, as_objects, is_symbolic, settle, static_shape
 
 # ----------------------------------------------------------------------------------------------------
@@ -304,11 +304,10 @@ def move(
     evaluate: Callable[[OpCall], Any] | None,
     summary: str,
     family: Family = Family.MOVE,
-    temporaries: Temporaries | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of an operator that only moves elements."""
-    return op(schema, family, infer=infer, cost=moved, evaluate=evaluate, temporaries=temporaries, summary=summary, **facts)
+    return op(schema, family, infer=infer, cost=moved, evaluate=evaluate, summary=summary, **facts)
 
 
 _MOVE = (

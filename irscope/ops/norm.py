@@ -17,9 +17,16 @@ from irscope.ops.ort import in_place, takes, takes_result, takes_two
 from irscope.ops.reduction import without_axes
 from irscope.ops.rules import broadcast_shapes, device_of, dtype_attr, joint_sizes, like, normalizing, per_input, result_dtype, to_float
 from irscope.ops.scratch.composites import group_statistics, instance_statistics, layer_statistics
-from irscope.ops.scratch.folding import SOFT
-from irscope.ops.scratch.reductions import batch_norm_rule, group_norm_rule, instance_norm_rule, layer_norm_rule, rms_norm_rule
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, Temporaries, numel, op, sizes
+from irscope.ops.scratch.folding import softmax_rule
+from irscope.ops.scratch.reductions import (
+    batch_norm_rule,
+    batch_norm_training_rule,
+    group_norm_rule,
+    instance_norm_rule,
+    layer_norm_rule,
+    rms_norm_rule,
+)
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle
 
 # ----------------------------------------------------------------------------------------------------
@@ -225,13 +232,9 @@ def _norm(
     infer: Infer,
     cost: CostRule,
     summary: str,
-    temporaries: Temporaries | None = None,
-    intermediates: Callable[[OpCall], Dim] | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
-    return op(
-        schema, Family.NORMALIZATION, infer=infer, cost=cost, temporaries=temporaries, intermediates=intermediates, summary=summary, **facts
-    )
+    return op(schema, Family.NORMALIZATION, infer=infer, cost=cost, summary=summary, **facts)
 
 
 _BATCH = "float momentum=0.1, float epsilon=1e-05, int axis=1"
@@ -254,7 +257,7 @@ _NORM = (
         _infer_batch_training,
         _cost_batch_training,
         "Normalizes each channel by the batch's statistics and writes running statistics in place.",
-        temporaries=batch_norm_rule,
+        temporaries=batch_norm_training_rule,
     ),
     _norm(
         "nn.layer_norm(Tensor x, Tensor? scale, Tensor? bias, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
@@ -409,7 +412,6 @@ def _soft(name: str, summary: str, function: Callable[[Array, tuple[int, ...]], 
         infer=_infer,
         cost=cost,
         evaluate=_along(function),
-        temporaries=SOFT.get(name),
         summary=summary,
         **facts,
     )
@@ -459,6 +461,7 @@ _SOFTMAX = (
         ort=in_place("Softmax", takes=takes_two),
         roles=frozenset({OpRole.SOFTMAX}),
         slices=slicing.along_axis,
+        temporaries=softmax_rule,
     ),
     _soft("softmin", "Softmax of the negated elements.", lambda x, axes: _softmax(-x, axes), _SOFTMAX_COST),
     _soft(
@@ -468,6 +471,7 @@ _SOFTMAX = (
         _SOFTMAX_COST,
         ort=in_place("LogSoftmax", takes=takes_two),
         slices=slicing.along_axis,
+        temporaries=softmax_rule,
     ),
     _soft("hardmax", "One where the first largest element stands, zero elsewhere.", _hardmax, per_input(reduction=1)),
     op(

@@ -9,7 +9,7 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.ort import packs, packs_gru, packs_lstm
 from irscope.ops.rules import products
-from irscope.ops.scratch.cells import CELLS, recurrent_rule
+from irscope.ops.scratch.cells import gru_cell_rule, lstm_cell_rule, recurrent_rule, rnn_cell_rule
 from irscope.ops.spec import Facts, Family, OpCall, OpSpec, RuleError, numel, op, sizes
 
 Cell = Literal["lstm", "gru", "rnn"]
@@ -97,7 +97,8 @@ def _infer_stack(call: OpCall) -> tuple[Type, ...]:
     x = call.tensor("x")
     types: list[TensorType] = [tensor(x.dtype, shape, x.device) for shape in _stacked_shapes(call)]
     # What a library saves for its own backward pass has the types that the file says.
-    return (*types, *call.results[3:]) if "lstm" in call.spec.name else (*types[:2], *call.results[2:])
+    states = len(call.spec.schema.results) - 1
+    return (*types[:states], *call.results[states:])
 
 
 def _stack(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
@@ -112,6 +113,7 @@ def _stack(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[F
         others = cell_work(cell, steps, width, hidden, biases, projected)
         return (first + others.times(call.int_attr("num_layers") - 1)).times(directions)
 
+    facts.setdefault("temporaries", recurrent_rule)
     return op(
         f"rnn.{cell}_stack(Tensor x, Tensor? initial_h, {extra}Tensor? batch_sizes, Tensor[] weights, *, int hidden_size, "
         f"int num_layers=1, bool bidirectional=False, bool batch_first=False, bool has_biases=True, int proj_size=0, float dropout=0.0) -> "
@@ -119,7 +121,6 @@ def _stack(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[F
         Family.RECURRENT,
         infer=_infer_stack,
         cost=cost,
-        temporaries=recurrent_rule,
         summary=summary,
         **facts,
     )
@@ -128,7 +129,7 @@ def _stack(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[F
 def _infer_cell(call: OpCall) -> tuple[Type, ...]:
     h = call.tensor("h")
     state = tensor(h.dtype, h.shape, h.device)
-    return (state, state) if "lstm" in call.spec.name else (state,)
+    return (state,) * len(call.spec.schema.results)
 
 
 def _cell(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
@@ -144,7 +145,6 @@ def _cell(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[Fa
         Family.RECURRENT,
         infer=_infer_cell,
         cost=cost,
-        temporaries=CELLS.get(cell),
         summary=summary,
         **facts,
     )
@@ -195,9 +195,11 @@ OPS = (
     _stack(
         "rnn", "", "(Tensor y, Tensor h, Tensor[] saved)", "Stacked plain recurrent layers: outputs of the last layer, last states of all."
     ),
-    _cell("lstm", "Tensor c, ", "(Tensor h_out, Tensor c_out)", "One step of an LSTM: the next state and cell."),
-    _cell("gru", "", "Tensor", "One step of a GRU: the next state."),
-    _cell("rnn", "", "Tensor", "One step of a plain recurrent network: the next state."),
+    _cell(
+        "lstm", "Tensor c, ", "(Tensor h_out, Tensor c_out)", "One step of an LSTM: the next state and cell.", temporaries=lstm_cell_rule
+    ),
+    _cell("gru", "", "Tensor", "One step of a GRU: the next state.", temporaries=gru_cell_rule),
+    _cell("rnn", "", "Tensor", "One step of a plain recurrent network: the next state.", temporaries=rnn_cell_rule),
     op(
         "rnn.dynamic_quantize_lstm(Tensor x, Tensor w, Tensor r, Tensor? b, Tensor? lengths, Tensor? initial_h, Tensor? initial_c, "
         "Tensor? peepholes, Tensor w_scale, Tensor w_zero_point, Tensor r_scale, Tensor r_zero_point, *, int? hidden_size, "

@@ -15,7 +15,21 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.rules import MOST_COMBINED, any_of, broadcast_shapes, dtype_attr, length_of, softmax_work, to_float, unknown_sizes
-from irscope.ops.scratch.folding import LOSSES, REDUCTIONS, cross_entropy_rule, extremes_rule, nll_rule, pair_rule
+from irscope.ops.scratch.folding import (
+    bce_rule,
+    composed_loss_rule,
+    count_nonzero_rule,
+    cross_entropy_rule,
+    element_loss_rule,
+    extreme_rule,
+    extremes_rule,
+    log_sum_exp_rule,
+    nll_rule,
+    norm_rule,
+    pair_rule,
+    sum_rule,
+    truth_rule,
+)
 from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, as_objects, is_symbolic, objects, settle
 
@@ -208,14 +222,13 @@ def _reduce(
         infer=_infer(kind),
         cost=costs,
         evaluate=None if function is None else _evaluate(function, on_dims),
-        temporaries=REDUCTIONS.get(name),
         summary=summary,
         **facts,
     )
 
 
 _PLAIN = (
-    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b, slices=slicing.reduced_to_zero),
+    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b, slices=slicing.reduced_to_zero, temporaries=sum_rule),
     _reduce(
         "prod",
         "sum",
@@ -224,12 +237,36 @@ _PLAIN = (
         "Product.",
         lambda a, b: a * b,
         slices=slicing.reduced,
+        temporaries=sum_rule,
     ),
-    _reduce("mean", "float", _costs(0, 1, (1, 0)), _mean, "Mean.", roles=frozenset({OpRole.MOMENT}), slices=slicing.reduced_to_same),
-    _reduce("max", "same", _costs(0, 1), _maximum, "Largest element.", dim_max, slices=slicing.reduced_to_same),
-    _reduce("min", "same", _costs(0, 1), _minimum, "Smallest element.", dim_min, slices=slicing.reduced_to_same),
-    _reduce("any", "bool", _costs(0, 1), lambda call, x, axes: np.any(x, axis=axes, keepdims=_keep(call)), "Whether some element holds."),
-    _reduce("all", "bool", _costs(0, 1), lambda call, x, axes: np.all(x, axis=axes, keepdims=_keep(call)), "Whether every element holds."),
+    _reduce(
+        "mean",
+        "float",
+        _costs(0, 1, (1, 0)),
+        _mean,
+        "Mean.",
+        roles=frozenset({OpRole.MOMENT}),
+        slices=slicing.reduced_to_same,
+        temporaries=sum_rule,
+    ),
+    _reduce("max", "same", _costs(0, 1), _maximum, "Largest element.", dim_max, slices=slicing.reduced_to_same, temporaries=extreme_rule),
+    _reduce("min", "same", _costs(0, 1), _minimum, "Smallest element.", dim_min, slices=slicing.reduced_to_same, temporaries=extreme_rule),
+    _reduce(
+        "any",
+        "bool",
+        _costs(0, 1),
+        lambda call, x, axes: np.any(x, axis=axes, keepdims=_keep(call)),
+        "Whether some element holds.",
+        temporaries=truth_rule,
+    ),
+    _reduce(
+        "all",
+        "bool",
+        _costs(0, 1),
+        lambda call, x, axes: np.all(x, axis=axes, keepdims=_keep(call)),
+        "Whether every element holds.",
+        temporaries=truth_rule,
+    ),
     _reduce(
         "l1",
         "same",
@@ -255,7 +292,9 @@ _PLAIN = (
         slices=slicing.reduced_to_zero,
     ),
     _reduce("log_sum", "float", _costs(0, 1, (0, 1)), lambda call, x, axes: np.log(_sum(call, x, axes)), "Logarithm of the sum."),
-    _reduce("log_sum_exp", "float", _costs(1, 2, (1, 1), 1), _log_sum_exp, "Logarithm of the sum of exponentials."),
+    _reduce(
+        "log_sum_exp", "float", _costs(1, 2, (1, 1), 1), _log_sum_exp, "Logarithm of the sum of exponentials.", temporaries=log_sum_exp_rule
+    ),
     _reduce(
         "var",
         "float",
@@ -265,6 +304,7 @@ _PLAIN = (
         extra="any correction=1, ",
         roles=frozenset({OpRole.MOMENT}),
         slices=slicing.reduced,
+        temporaries=pair_rule,
     ),
     _reduce(
         "std",
@@ -274,14 +314,16 @@ _PLAIN = (
         "Standard deviation.",
         extra="any correction=1, ",
         slices=slicing.reduced,
+        temporaries=pair_rule,
     ),
-    _reduce("norm", "float", _costs(1, 1, (0, 1)), _norm, "Vector norm of order `p`.", extra="any p=2, "),
+    _reduce("norm", "float", _costs(1, 1, (0, 1)), _norm, "Vector norm of order `p`.", extra="any p=2, ", temporaries=norm_rule),
     _reduce(
         "count_nonzero",
         "count",
         _costs(1, 1),
         lambda call, x, axes: np.count_nonzero(x, axis=axes, keepdims=_keep(call)),
         "How many elements are not zero.",
+        temporaries=count_nonzero_rule,
     ),
 )
 
@@ -436,7 +478,6 @@ def _elementwise(name: str, elementwise: int, transcendental: int, summary: str,
         Family.REDUCTION,
         infer=_infer_elementwise,
         cost=cost,
-        temporaries=LOSSES.get(name),
         summary=summary,
         **facts,
     )
@@ -468,13 +509,29 @@ _LOSS = (
         temporaries=cross_entropy_rule,
         summary="Cross entropy of labels under softmax of scores; the log-probabilities are an optional result.",
     ),
-    _elementwise("mse", 2, 0, "Squared differences."),
-    _elementwise("l1", 2, 0, "Absolute differences."),
-    _elementwise("smooth_l1", 4, 0, "Squared differences where they are small, absolute ones elsewhere.", "float beta=1.0, "),
-    _elementwise("huber", 4, 0, "Squared differences where they are small, absolute ones elsewhere.", "float delta=1.0, "),
-    _elementwise("bce", 4, 2, "Binary cross entropy of probabilities."),
-    _elementwise("bce_with_logits", 4, 2, "Binary cross entropy of scores."),
-    _elementwise("kl_div", 2, 1, "Divergence of one distribution from another.", "bool log_target=False, "),
+    _elementwise("mse", 2, 0, "Squared differences.", temporaries=element_loss_rule),
+    _elementwise("l1", 2, 0, "Absolute differences.", temporaries=composed_loss_rule(2)),
+    _elementwise(
+        "smooth_l1",
+        4,
+        0,
+        "Squared differences where they are small, absolute ones elsewhere.",
+        "float beta=1.0, ",
+        temporaries=element_loss_rule,
+    ),
+    _elementwise(
+        "huber",
+        4,
+        0,
+        "Squared differences where they are small, absolute ones elsewhere.",
+        "float delta=1.0, ",
+        temporaries=composed_loss_rule(1),
+    ),
+    _elementwise("bce", 4, 2, "Binary cross entropy of probabilities.", temporaries=bce_rule),
+    _elementwise("bce_with_logits", 4, 2, "Binary cross entropy of scores.", temporaries=composed_loss_rule(2)),
+    _elementwise(
+        "kl_div", 2, 1, "Divergence of one distribution from another.", "bool log_target=False, ", temporaries=composed_loss_rule(3)
+    ),
     _elementwise("soft_margin", 2, 2, "Logistic loss of two classes."),
     _elementwise("poisson_nll", 2, 1, "Negative log-likelihood of counts.", "bool log_input=True, "),
     op(

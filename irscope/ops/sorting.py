@@ -16,7 +16,7 @@ from irscope.ops.reduction import axis_result, with_index, without_axes
 from irscope.ops.rules import as_size, axis_attr, dtype_attr, per_element, per_input, replaced
 from irscope.ops.scratch.folding import pair_rule
 from irscope.ops.scratch.ordering import argsort_rule, histogram_rule, scan_rule, sort_rule, topk_rule, unique_rule
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, Temporaries, op
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, op
 from irscope.ops.values import Array, settle, static_shape
 
 
@@ -137,13 +137,13 @@ def _evaluate_arg(function: Callable[..., Any]) -> Callable[[OpCall], Known | No
 
 
 def _arg(name: str, function: Callable[..., Any], summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    facts.setdefault("temporaries", pair_rule)
     return op(
         f"reduce.{name}(Tensor x, *, int? axis, bool keepdims=False, bool select_last_index=False) -> Tensor",
         Family.SORTING,
         infer=_infer_arg,
         cost=per_input(reduction=1),
         evaluate=_evaluate_arg(function),
-        temporaries=pair_rule,
         summary=summary,
         **facts,
     )
@@ -194,13 +194,13 @@ def _evaluate_running(function: Callable[..., Any], neutral: int) -> Callable[[O
 
 
 def _running(name: str, function: Callable[..., Any], neutral: int, summary: str, **facts: Unpack[Facts]) -> OpSpec:
+    facts.setdefault("temporaries", scan_rule)
     return op(
         f"tensor.{name}(Tensor x, Dim axis, *, bool exclusive=False, bool reverse=False, bool promote=False, dtype? dtype) -> Tensor",
         Family.REDUCTION,
         infer=_infer_running,
         cost=per_input(reduction=1),
         evaluate=_evaluate_running(function, neutral),
-        temporaries=scan_rule,
         summary=summary,
         **facts,
     )
@@ -217,7 +217,6 @@ def _sorting(
     evaluate: Any,
     summary: str,
     cost: CostRule | None = None,
-    temporaries: Temporaries | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
     return op(
@@ -226,7 +225,6 @@ def _sorting(
         infer=infer,
         cost=cost or per_input(reduction=1),
         evaluate=evaluate,
-        temporaries=temporaries,
         summary=summary,
         **facts,
     )

@@ -775,6 +775,8 @@ def _traffic(types: Sequence[Type | None]) -> Dim | None:
 class Facts(TypedDict, total=False):
     """What else a record may say, as keywords of `op()` and of what makes records of one kind; `OpSpec` tells what each means."""
 
+    temporaries: Temporaries | None
+    intermediates: Callable[[OpCall], Dim] | None
     ort: tuple[OrtKernel, ...]
     strides: StridesRule
     control: Control
@@ -798,8 +800,6 @@ def op(
     shares: Lookup | None = None,
     has_effect: bool = False,
     random: bool = False,
-    temporaries: Temporaries | None = None,
-    intermediates: Callable[[OpCall], Dim] | None = None,
     summary: str,
     **facts: Unpack[Facts],
 ) -> OpSpec:
@@ -815,8 +815,6 @@ def op(
         has_effect,
         random,
         summary,
-        temporaries,
-        intermediates,
         **facts,
     )
 

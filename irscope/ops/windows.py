@@ -13,7 +13,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.ort import FUSED_CONVOLUTION, copies_weight, packs, packs_quantized_filter, takes, takes_convolution
 from irscope.ops.rules import dtype_attr, moved, products, sized
 from irscope.ops.scratch.composites import max_pool_indices
-from irscope.ops.scratch.images import adaptive_avg_pool_rule, avg_pool_rule, conv_rule, max_pool_rule, roi_align_rule
+from irscope.ops.scratch.images import adaptive_avg_pool_rule, avg_pool_rule, conv_rule, conv_transpose_rule, max_pool_rule, roi_align_rule
 from irscope.ops.spec import SIZES, Absent, CodedOperand, CostRule, Family, OpCall, OpRole, RuleError, UnknownCost, numel, op, sizes
 
 # ----------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ _CONV = (
         Family.CONVOLUTION,
         infer=_infer_transposed,
         cost=_cost_transposed,
-        temporaries=conv_rule,
+        temporaries=conv_transpose_rule,
         summary="Transposed convolution; weights are (inputs, outputs of a group, window).",
         ort=packs(copies_weight, "ConvTranspose"),
         roles=frozenset({OpRole.UPSAMPLE, OpRole.OVER_FIRST}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -89,16 +89,18 @@ class _Copy:
             elif node not in unused:
                 self._run(node)
         copy.set_outputs([values[value] for value in graph.outputs])
-        return Program(
-            copy,
-            {},
-            dict(program.symbols),
-            program.format,
-            program.path,
-            dict(program.given),
-            dict(program.metadata),
+        return replace(
+            program,
+            graph=copy,
+            functions={},
+            symbols=dict(program.symbols),
+            given=dict(program.given),
+            metadata=dict(program.metadata),
             assumed=list(program.assumed),
-            traits=program.traits,
+            origins=(),
+            training=None,
+            calls={},
+            observed=None,
         )
 
     def _stand_in(self, node: Node) -> Value | None:

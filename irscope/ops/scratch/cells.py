@@ -96,4 +96,3 @@ def library_rule(reason: str) -> Temporaries:
 recurrent_rule = library_rule("cuDNN tells the size of a recurrent network's workspace and packed weights only on the device")
 fft_rule = library_rule("cuFFT tells the size of its workspace only on the device")
 solver_rule = library_rule("cuSOLVER tells the size of its workspace only on the device")
-CELLS: dict[str, Temporaries] = {"lstm": lstm_cell_rule, "gru": gru_cell_rule, "rnn": rnn_cell_rule}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
@@ -42,25 +44,24 @@ def sum_rule(scratch: Scratch) -> None:
     scratch.drop(converted)
 
 
-@rule
-def extreme_rule(scratch: Scratch) -> None:
-    x = scratch.call.tensor("x")
-    scratch.result()
-    reduce_in(scratch, x, reduced_axes(scratch, x), width(x.dtype))
+def reduction_rule(state: Callable[[Scratch, DType], int], results: int = 1) -> Temporaries:
+    """A rule of reductions that keep so many bytes for each result while they run."""
+
+    @rule
+    def write(scratch: Scratch) -> None:
+        x = scratch.call.tensor("x")
+        for index in range(results):
+            scratch.result(index)
+        reduce_in(scratch, x, reduced_axes(scratch, x), state(scratch, x.dtype))
+
+    return write
 
 
-@rule
-def truth_rule(scratch: Scratch) -> None:
-    x = scratch.call.tensor("x")
-    scratch.result()
-    reduce_in(scratch, x, reduced_axes(scratch, x), 1 if scratch.torch >= (2, 12) else width(x.dtype))
-
-
-@rule
-def norm_rule(scratch: Scratch) -> None:
-    x = scratch.call.tensor("x")
-    scratch.result()
-    reduce_in(scratch, x, reduced_axes(scratch, x), accumulator(x.dtype))
+extreme_rule = reduction_rule(lambda scratch, dtype: width(dtype))
+truth_rule = reduction_rule(lambda scratch, dtype: 1 if scratch.torch >= (2, 12) else width(dtype))
+norm_rule = reduction_rule(lambda scratch, dtype: accumulator(dtype))
+pair_rule = reduction_rule(lambda scratch, dtype: _PAIR, results=2)
+"""Positions of extremes, variances and deviations, with or without the other result."""
 
 
 @rule
@@ -71,15 +72,6 @@ def extremes_rule(scratch: Scratch) -> None:
     scratch.result(1)
     if scratch.call.ints("axes") is None:
         reduce_in(scratch, x, reduced_axes(scratch, x), 2 * width(x.dtype))
-
-
-@rule
-def pair_rule(scratch: Scratch) -> None:
-    """Positions of extremes, variances and deviations, with or without the other result."""
-    x = scratch.call.tensor("x")
-    scratch.result()
-    scratch.result(1)
-    reduce_in(scratch, x, reduced_axes(scratch, x), _PAIR)
 
 
 @rule
@@ -150,20 +142,23 @@ def element_loss_rule(scratch: Scratch) -> None:
     scratch.drop(losses)
 
 
-@rule
-def composed_loss_rule(scratch: Scratch) -> None:
-    """Losses made of plain operators, each with a full-size result."""
-    x = scratch.call.tensor("x")
-    steps = {"loss.l1": 2, "loss.huber": 1, "loss.bce_with_logits": 2, "loss.kl_div": 3}.get(scratch.call.spec.name, 1)
-    reduced = _is_reduced(scratch)
-    names = [scratch.take("step of the loss", nbytes(x)) for _ in range(steps if reduced else steps - 1)]
-    if steps == 3:
-        scratch.drop(*names[:2])
-        names = names[2:]
-    scratch.result()
-    if reduced:
-        _reduce_all(scratch, _dense(x))
-    scratch.drop(*reversed(names))
+def composed_loss_rule(steps: int) -> Temporaries:
+    """A rule of losses made of so many plain operators, each with a full-size result."""
+
+    @rule
+    def write(scratch: Scratch) -> None:
+        x = scratch.call.tensor("x")
+        reduced = _is_reduced(scratch)
+        names = [scratch.take("step of the loss", nbytes(x)) for _ in range(steps if reduced else steps - 1)]
+        if steps == 3:
+            scratch.drop(*names[:2])
+            names = names[2:]
+        scratch.result()
+        if reduced:
+            _reduce_all(scratch, _dense(x))
+        scratch.drop(*reversed(names))
+
+    return write
 
 
 @rule
@@ -180,12 +175,12 @@ def bce_rule(scratch: Scratch) -> None:
 
 @rule
 def nll_rule(scratch: Scratch) -> None:
-    _nll(scratch, scratch.call.tensor("x"))
+    _nll(scratch, scratch.call.tensor("x"), has_weight=len(scratch.call.results) > 1)
 
 
-def _nll(scratch: Scratch, x: TensorType) -> None:
+def _nll(scratch: Scratch, x: TensorType, has_weight: bool) -> None:
     scratch.result()
-    if len(scratch.call.results) > 1 and scratch.call.spec.name == "loss.nll":
+    if has_weight:
         scratch.result(1)
     else:
         scratch.passing("total weight", width(x.dtype))
@@ -201,35 +196,9 @@ def cross_entropy_rule(scratch: Scratch) -> None:
     saved = scratch.take("logarithms of probabilities", logs)
     if not is_contiguous(x):
         scratch.passing("contiguous input", logs)
-    _nll(scratch, x)
+    _nll(scratch, x, has_weight=False)
     scratch.drop(saved)
 
 
 def _dense(x: TensorType) -> TensorType:
     return tensor(x.dtype, x.shape, x.device)
-
-
-REDUCTIONS: dict[str, Temporaries] = {
-    "sum": sum_rule,
-    "prod": sum_rule,
-    "mean": sum_rule,
-    "max": extreme_rule,
-    "min": extreme_rule,
-    "any": truth_rule,
-    "all": truth_rule,
-    "var": pair_rule,
-    "std": pair_rule,
-    "norm": norm_rule,
-    "count_nonzero": count_nonzero_rule,
-    "log_sum_exp": log_sum_exp_rule,
-}
-LOSSES: dict[str, Temporaries] = {
-    "mse": element_loss_rule,
-    "smooth_l1": element_loss_rule,
-    "bce": bce_rule,
-    "l1": composed_loss_rule,
-    "huber": composed_loss_rule,
-    "bce_with_logits": composed_loss_rule,
-    "kl_div": composed_loss_rule,
-}
-SOFT: dict[str, Temporaries] = {"softmax": softmax_rule, "log_softmax": softmax_rule}

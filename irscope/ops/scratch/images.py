@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.scratch.recorder import (
@@ -15,6 +17,7 @@ from irscope.ops.scratch.recorder import (
     same,
     sizes,
 )
+from irscope.ops.spec import Temporaries
 
 _INDEX = 8
 
@@ -25,34 +28,42 @@ def _in_format(type_: TensorType, channels_last: bool) -> bool:
     return is_contiguous(type_)
 
 
-@rule
-def conv_rule(scratch: Scratch) -> None:
+def _convolution(direction: Literal["forward", "input"]) -> Temporaries:
     """Operands in one memory format, the result, and the library's workspace while copies of operands are there."""
-    call = scratch.call
-    x, w = given, filters = call.tensor("x"), call.tensor("w")
-    spatial = len(sizes(w)) - 2
-    padded = ""
-    if call.attr("auto_pad") == "SAME_UPPER" and (wider := _uneven(scratch, x, w)) is not None:
-        x = wider
-        padded = scratch.take("unevenly padded input", nbytes(wider))
-    rows = ""
-    if spatial == 1:
-        # Sequences are convolved as images of one row, and never with channels last.
-        rows = scratch.copy_unless_contiguous(x, "contiguous input")
-        x, w = _as_image(x), _as_image(w)
-    batched = len(sizes(x)) == len(sizes(w))
-    last = batched and spatial > 1 and (is_channels_last(x) or is_channels_last(w))
-    if _is_depthwise(scratch, x, w) and not last:
-        copy = scratch.copy_unless_contiguous(x, "contiguous input")
+
+    @rule
+    def write(scratch: Scratch) -> None:
+        call = scratch.call
+        x, w = given, filters = call.tensor("x"), call.tensor("w")
+        spatial = len(sizes(w)) - 2
+        padded = ""
+        if call.attr("auto_pad") == "SAME_UPPER" and (wider := _uneven(scratch, x, w)) is not None:
+            x = wider
+            padded = scratch.take("unevenly padded input", nbytes(wider))
+        rows = ""
+        if spatial == 1:
+            # Sequences are convolved as images of one row, and never with channels last.
+            rows = scratch.copy_unless_contiguous(x, "contiguous input")
+            x, w = _as_image(x), _as_image(w)
+        batched = len(sizes(x)) == len(sizes(w))
+        last = batched and spatial > 1 and (is_channels_last(x) or is_channels_last(w))
+        if _is_depthwise(scratch, x, w) and not last:
+            copy = scratch.copy_unless_contiguous(x, "contiguous input")
+            scratch.result()
+            scratch.drop(copy, rows, padded)
+            return
+        copy = "" if _in_format(x, last) else scratch.take("input in the kernel's layout", nbytes(x))
         scratch.result()
-        scratch.drop(copy, rows, padded)
-        return
-    copy = "" if _in_format(x, last) else scratch.take("input in the kernel's layout", nbytes(x))
-    scratch.result()
-    weight = "" if _in_format(w, last) else scratch.take("weights in the kernel's layout", nbytes(w))
-    # What is transposed is computed as the gradient of an input.
-    scratch.convolve("forward" if call.spec.name == "nn.conv" else "input", given, filters, call.results[0])
-    scratch.drop(weight, copy, rows, padded)
+        weight = "" if _in_format(w, last) else scratch.take("weights in the kernel's layout", nbytes(w))
+        scratch.convolve(direction, given, filters, call.results[0])
+        scratch.drop(weight, copy, rows, padded)
+
+    return write
+
+
+conv_rule = _convolution("forward")
+conv_transpose_rule = _convolution("input")
+"""What is transposed is computed as the gradient of an input."""
 
 
 def _as_image(type_: TensorType) -> TensorType:

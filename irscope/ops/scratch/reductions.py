@@ -10,6 +10,7 @@ from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import TensorType
 from irscope.ops.scratch.recorder import Scratch, count, is_channels_last, is_half, nbytes, numbers, rule, same, sizes, strides, width
+from irscope.ops.spec import Temporaries
 
 if TYPE_CHECKING:
     from irscope.devices.catalogue import Target
@@ -321,20 +322,26 @@ def _by_cudnn(x: TensorType, scale: TensorType | None, bias: TensorType | None, 
     return not isinstance(batch, int) or batch <= limit
 
 
-@rule
-def batch_norm_rule(scratch: Scratch) -> None:
-    call = scratch.call
-    x, scale, bias = call.tensor("x"), call.maybe("scale"), call.maybe("bias")
-    training = call.spec.name == "nn.batch_norm_training"
-    by_cudnn = _by_cudnn(x, scale, bias, training)
-    copy = "" if not by_cudnn or is_channels_last(x) else scratch.copy_unless_contiguous(x, "contiguous input")
-    scratch.result()
-    saved: list[str] = []
-    if len(call.results) > 1:
-        scratch.result(1)
-        scratch.result(2)
-    elif training or not by_cudnn:
-        saved = [scratch.take(name, sizes(x)[1] * _statistic(x.dtype)) for name in ("mean", "deviation")]
-    if training and by_cudnn:
-        scratch.unknown("workspace and reserve", "cuDNN tells the size only on the device")
-    scratch.drop(*saved, copy)
+def _batch_norm(training: bool) -> Temporaries:
+    @rule
+    def write(scratch: Scratch) -> None:
+        call = scratch.call
+        x, scale, bias = call.tensor("x"), call.maybe("scale"), call.maybe("bias")
+        by_cudnn = _by_cudnn(x, scale, bias, training)
+        copy = "" if not by_cudnn or is_channels_last(x) else scratch.copy_unless_contiguous(x, "contiguous input")
+        scratch.result()
+        saved: list[str] = []
+        if len(call.results) > 1:
+            scratch.result(1)
+            scratch.result(2)
+        elif training or not by_cudnn:
+            saved = [scratch.take(name, sizes(x)[1] * _statistic(x.dtype)) for name in ("mean", "deviation")]
+        if training and by_cudnn:
+            scratch.unknown("workspace and reserve", "cuDNN tells the size only on the device")
+        scratch.drop(*saved, copy)
+
+    return write
+
+
+batch_norm_rule = _batch_norm(training=False)
+batch_norm_training_rule = _batch_norm(training=True)
