@@ -98,7 +98,7 @@ PASSES: dict[str, PassEntry] = {
     ),
     "shapes": PassEntry("irscope.passes.inference.shapes:Shapes", "Infer the type of every value, with reasons for what stays unknown."),
     "stats": PassEntry("irscope.passes.graph.stats:Stats", "Count operators by kind and module, depth and widest point."),
-    "sweep": PassEntry("irscope.passes.memory.sweep:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
+    "sweep": PassEntry("irscope.passes.memory.curve:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
     "training": PassEntry(
         "irscope.passes.training.memory:TrainingMemory",
         "Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases.",

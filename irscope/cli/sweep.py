@@ -9,8 +9,8 @@ from irscope.cli.args import add_model_arguments, add_output_arguments, add_outp
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.ir.bind import over_option, typed
+from irscope.passes.memory.curve import Sweep, curves
 from irscope.passes.memory.points import find_symbol, sizes_in
-from irscope.passes.memory.sweep import Sweep, curves
 from irscope.report.picture import panels_of
 from irscope.report.plot import write_plot
 from irscope.session import Results

@@ -12,7 +12,7 @@ import pytest
 import irscope
 from irscope.cli.main import main
 from irscope.passes.cost.roofline import Roofline
-from irscope.passes.memory.sweep import Sweep, Swept
+from irscope.passes.memory.curve import Sweep, Swept
 from irscope.report import plot
 from irscope.report.chart import line_chart
 from irscope.report.plot import figure_of
