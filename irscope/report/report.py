@@ -264,7 +264,7 @@ class Document:
     model: ModelInfo = field(default_factory=lambda: ModelInfo("", ""))
     reports: tuple[Report, ...] = ()
     subjects: tuple[Subject, ...] = ()
-    """What it is about where that is not one model."""
+    """What it is about, where text and HTML name something else than the model alone."""
     own_json: Callable[[Document], Mapping[str, object]] | None = None
     """Writes the JSON of a document that has a schema of its own."""
 

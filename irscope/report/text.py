@@ -218,7 +218,7 @@ class _Text:
             yield from self.wrapped(f"{subject.name}  {self.glyphs.separator.join(filter(None, subject.parts))}", "", "")
             for remark in subject.remarks:
                 yield from self.wrapped(remark, " " * (len(subject.name) + 2), _DIM)
-        if document.model.path or document.model.format:
+        if about_model and not document.subjects:
             yield from self.wrapped(self.glyphs.separator.join([document.model.path, *document.model.facts()]), "", "")
             for line in document.model.assumed_lines:
                 yield from self.wrapped(line, "", _YELLOW if document.model.is_guessed else _DIM)

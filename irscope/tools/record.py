@@ -10,7 +10,7 @@ from irscope.ir.graph import Names
 from irscope.ir.spelling import parse_type
 from irscope.recording.records import OpRecord, Problem, Recording, Times, figures, peak_of, without_workspaces
 from irscope.report.picture import Panel, largest_bars, report_panels
-from irscope.report.report import Document, Report, Subject
+from irscope.report.report import Document, ModelInfo, Report, Subject
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
@@ -36,7 +36,9 @@ def recording_document(recording: Recording) -> Document:
     model = recording.header.model
     inputs = ", ".join(f"{one.name}={one.type}" for one in model.inputs)
     subject = Subject("model", (model.name, inputs), tuple(f"assumed: {one}" for one in model.assumed))
-    return Document(reports=(_recording_report(recording),), subjects=(subject,))
+    nodes = recording.mapping.nodes if recording.mapping is not None else 0
+    info = ModelInfo(model.name, model.format, model.sha256, nodes, bind=model.bind)
+    return Document(model=info, reports=(_recording_report(recording),), subjects=(subject,))
 
 
 def _recording_report(recording: Recording) -> Report:

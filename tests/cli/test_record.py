@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -39,12 +40,20 @@ def test_a_model_is_run_and_told_about(tmp_path: Path, capfd: pytest.CaptureFixt
 @pytest.mark.torch
 def test_a_program_is_run_in_a_process_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "run.jsonl"
-    assert main(["record", "--trust", str(MODELS / "net.pt2"), "-o", str(target), "--repeats", "2", "--warmup", "0"]) == 0
+    assert (
+        main(["record", "--trust", str(MODELS / "net.pt2"), "-o", str(target), "--repeats", "2", "--warmup", "0", "--format", "json"]) == 0
+    )
     found = read_recording(target)
     assert found.header.executor == "torch-cpu" and len(found.ops) == 15
     assert all(op.sources and op.scope is not None for op in found.ops)
     assert found.ops[0].scope == "stem"
-    assert "without workspaces" in capfd.readouterr().out
+    document = json.loads(capfd.readouterr().out)
+    (report,) = document["reports"]
+    assert (document["model"]["path"], document["model"]["sha256"]) == ("net.pt2", found.header.model.sha256)
+    warm = report["summary"]["memory"]["warm"]
+    assert warm["peak"] == warm["before"] + warm["run"] > warm["run_without_workspaces"] > 0 and warm["reserved"] is None
+    assert report["provenance"]["latency"] == "measured" and report["headline"][0].startswith("a run takes ")
+    assert report["summary"]["written_to"] == str(target) and len(report["series"][0]["data"]["alive"]) == 15
 
 
 @pytest.mark.parametrize(
