@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from textual.pilot import Pilot
 
-from irscope.session import Model
+from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.text import UNICODE, Symbols
+from tests.tui.models import model
 
 SMALL, LARGE, HUGE = (80, 24), (120, 40), (200, 60)
 Steps: TypeAlias = Callable[[IrscopeApp, Pilot[None]], Awaitable[None]]
@@ -47,3 +51,29 @@ async def press(app: IrscopeApp, pilot: Pilot[None], *keys: str) -> None:
 def screen_text(app: IrscopeApp) -> str:
     """What stands on the screen."""
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+def driven(opened: str | Path = "", **options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Makes a test of what is done in the app with a model; its `text`, `size` and `symbols` may be parameters of the test."""
+
+    def of(steps: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        signature = inspect.signature(steps)
+        own = list(signature.parameters.values())[2:]
+
+        @functools.wraps(steps)
+        def test(**given: Any) -> None:
+            used = {name: given[name] for name in ("size", "symbols") if name in given}
+            shown = open_model(opened) if isinstance(opened, Path) else model(opened or given["text"])
+            drive(shown, lambda app, pilot: steps(app, pilot, **given), **{**options, **used})
+
+        # What pytest gives a test is what it asks for besides the app.
+        del test.__wrapped__  # type: ignore[attr-defined]
+        test.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        return test
+
+    return of
+
+
+def selected(app: IrscopeApp) -> str:
+    """The name of what all screens have selected."""
+    return app.browse.outline.items[app.browse.selected].name

@@ -4,65 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 
 import pytest
-from rich.color_triplet import ColorTriplet
-from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from irscope.errors import PassError
 from irscope.passkit.manager import Manager
-from irscope.session import Model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.screen import BrowseScreen
 from irscope.tui.results import Names
 from irscope.tui.session import Request, Session
-from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from irscope.tui.text import ASCII, UNICODE, text_of
 from irscope.tui.widgets.charts import TimelinePane
 from irscope.tui.widgets.dialogs import TextDialog
-from irscope.tui.widgets.paint import DetailPane, Looks, TextPane
+from irscope.tui.widgets.paint import DetailPane, TextPane
 from irscope.tui.widgets.table import OutlineTree
+from tests.tui.driving import LARGE, SMALL, drive, driven, screen_text, selected, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
-
-SMALL, LARGE = (80, 24), (120, 40)
-
-
-def drive(
-    opened: Model,
-    steps: Callable[[IrscopeApp, Pilot[None]], Awaitable[None]],
-    *,
-    size: tuple[int, int] = SMALL,
-    symbols: Symbols = UNICODE,
-) -> IrscopeApp:
-    """Run the app, wait until every analysis has answered, and do some steps."""
-
-    async def run() -> IrscopeApp:
-        app = IrscopeApp(opened, symbols)
-        async with app.run_test(size=size) as pilot:
-            await settle(app, pilot)
-            await steps(app, pilot)
-        return app
-
-    return asyncio.run(run())
-
-
-async def settle(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    """Until workers are done and their messages are handled."""
-    for _ in range(3):
-        await pilot.pause()
-        await app.workers.wait_for_complete()
-    await pilot.pause()
-
-
-def selected(app: IrscopeApp) -> str:
-    return app.browse.outline.items[app.browse.selected].name
-
-
-def screen_text(app: IrscopeApp) -> str:
-    """What stands on the screen."""
-    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 async def nothing(app: IrscopeApp, pilot: Pilot[None]) -> None:
@@ -70,14 +29,12 @@ async def nothing(app: IrscopeApp, pilot: Pilot[None]) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE, (200, 60)])
-def test_the_screen_shows_tree_details_timeline_and_totals(size: tuple[int, int]) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        shown = screen_text(app)
-        for part in ("two.irs", "33,024 parameters", "264.45 KFLOPs", "block", "nn.linear", "f32[4,256]", "module block", "▼ peak", "Quit"):
-            assert part in shown
-        assert app.browse.results.finished
-
-    drive(model(TWO_LAYERS), steps, size=size)
+@driven(TWO_LAYERS)
+async def test_the_screen_shows_tree_details_timeline_and_totals(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:
+    shown = screen_text(app)
+    for part in ("two.irs", "33,024 parameters", "264.45 KFLOPs", "block", "nn.linear", "f32[4,256]", "module block", "▼ peak", "Quit"):
+        assert part in shown
+    assert app.browse.results.finished
 
 
 def test_the_first_paint_waits_for_no_analysis() -> None:
@@ -105,179 +62,153 @@ def test_the_first_paint_waits_for_no_analysis() -> None:
     asyncio.run(run())
 
 
-def test_moving_expanding_and_collapsing() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        assert selected(app) == "block"
-        await pilot.press("down", "j")
-        assert selected(app) == "hidden"
-        await pilot.press("left")
-        assert selected(app) == "fc1"
-        await pilot.press("left")
-        assert len(app.browse.tree) == 6
-        await pilot.press("right", "right")
-        assert selected(app) == "hidden"
-        await pilot.press("end")
-        assert selected(app) == "y"
-        await pilot.press("pageup")
-        assert selected(app) == "block"
-        await pilot.press("minus")
-        assert len(app.browse.tree) == 2
-        await pilot.press("asterisk")
-        assert len(app.browse.tree) == 7
-        await pilot.press("enter")
-        assert len(app.browse.tree) == 2
-        await pilot.press("home", "up", "up")
-        assert selected(app) == "block"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_moving_expanding_and_collapsing(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    assert selected(app) == "block"
+    await pilot.press("down", "j")
+    assert selected(app) == "hidden"
+    await pilot.press("left")
+    assert selected(app) == "fc1"
+    await pilot.press("left")
+    assert len(app.browse.tree) == 6
+    await pilot.press("right", "right")
+    assert selected(app) == "hidden"
+    await pilot.press("end")
+    assert selected(app) == "y"
+    await pilot.press("pageup")
+    assert selected(app) == "block"
+    await pilot.press("minus")
+    assert len(app.browse.tree) == 2
+    await pilot.press("asterisk")
+    assert len(app.browse.tree) == 7
+    await pilot.press("enter")
+    assert len(app.browse.tree) == 2
+    await pilot.press("home", "up", "up")
+    assert selected(app) == "block"
 
 
-def test_collapsing_everything_selects_what_is_left() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("down", "down", "minus")
-        assert selected(app) == "block"
-        assert "module block" in text_of(app.screen.query_one(DetailPane).lines[0])
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_collapsing_everything_selects_what_is_left(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("down", "down", "minus")
+    assert selected(app) == "block"
+    assert "module block" in text_of(app.screen.query_one(DetailPane).lines[0])
 
 
-def test_details_follow_the_selection() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("down", "down")
-        assert text_of(app.screen.query_one(DetailPane).lines[0]) == "nn.linear  %hidden"
-        await pilot.press("d")
-        assert not app.screen.query_one(DetailPane).display
-        await pilot.press("d")
-        assert app.screen.query_one(DetailPane).display
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_details_follow_the_selection(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("down", "down")
+    assert text_of(app.screen.query_one(DetailPane).lines[0]) == "nn.linear  %hidden"
+    await pilot.press("d")
+    assert not app.screen.query_one(DetailPane).display
+    await pilot.press("d")
+    assert app.screen.query_one(DetailPane).display
 
 
-def test_filtering_as_one_types() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("slash", *"relu")
-        assert app.browse.tree.matches == 1
-        assert selected(app) == "active"
-        await pilot.press("enter")
-        assert isinstance(app.focused, OutlineTree)
-        assert "filter relu: 1 node" in screen_text(app)
-        await pilot.press("escape")
-        assert app.browse.tree.matches is None
-        await pilot.press("slash", *"linear", "escape")
-        assert app.browse.tree.matches is None
-        assert isinstance(app.focused, OutlineTree)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_filtering_as_one_types(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("slash", *"relu")
+    assert app.browse.tree.matches == 1
+    assert selected(app) == "active"
+    await pilot.press("enter")
+    assert isinstance(app.focused, OutlineTree)
+    assert "filter relu: 1 node" in screen_text(app)
+    await pilot.press("escape")
+    assert app.browse.tree.matches is None
+    await pilot.press("slash", *"linear", "escape")
+    assert app.browse.tree.matches is None
+    assert isinstance(app.focused, OutlineTree)
 
 
-def test_a_wrong_filter_is_explained() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("slash", *"mem>x")
-        assert "is not an amount of memory" in screen_text(app)
-        await pilot.press("enter")
-        assert app.browse.tree.matches is None
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_a_wrong_filter_is_explained(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("slash", *"mem>x")
+    assert "is not an amount of memory" in screen_text(app)
+    await pilot.press("enter")
+    assert app.browse.tree.matches is None
 
 
-def test_a_filter_that_matches_nothing_says_so() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("slash", *"zzz", "enter", "down", "up", "enter", "right", "left", "pagedown", "end")
-        assert "Nothing matches the filter." in screen_text(app)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_a_filter_that_matches_nothing_says_so(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("slash", *"zzz", "enter", "down", "up", "enter", "right", "left", "pagedown", "end")
+    assert "Nothing matches the filter." in screen_text(app)
 
 
-def test_putting_in_sizes() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        assert "66112*batch FLOPs" in screen_text(app)
-        await pilot.press("c", *"batch=0", "enter")
-        assert "cannot be 0" in screen_text(app)
-        assert app.browse.results.binding.env == {}
-        await pilot.press("backspace", "4", "enter")
-        assert "264.45 KFLOPs" in screen_text(app)
-        assert "for batch=4" in screen_text(app)
-
-    drive(model(SYMBOLIC), steps)
+@driven(SYMBOLIC, size=SMALL)
+async def test_putting_in_sizes(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    assert "66112*batch FLOPs" in screen_text(app)
+    await pilot.press("c", *"batch=0", "enter")
+    assert "cannot be 0" in screen_text(app)
+    assert app.browse.results.binding.env == {}
+    await pilot.press("backspace", "4", "enter")
+    assert "264.45 KFLOPs" in screen_text(app)
+    assert "for batch=4" in screen_text(app)
 
 
-def test_a_model_without_symbols_needs_no_sizes() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("c")
-        assert not isinstance(app.focused, Input)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_a_model_without_symbols_needs_no_sizes(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("c")
+    assert not isinstance(app.focused, Input)
 
 
-def test_going_to_the_peak_and_along_the_timeline() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        timeline = app.browse.results.timeline
-        assert timeline is not None
-        await pilot.press("minus", "p")
-        assert app.browse.step == timeline.peak
-        app.screen.query_one(TimelinePane).focus()
-        await pilot.press("home")
-        assert selected(app) == "hidden"
-        await pilot.press("right")
-        assert selected(app) == "active"
-        await pilot.press("L")
-        assert selected(app) == "y"
-        await pilot.press("shift+left", "left")
-        assert selected(app) == "hidden"
-        await pilot.press("end")
-        assert selected(app) == "y"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_going_to_the_peak_and_along_the_timeline(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    timeline = app.browse.results.timeline
+    assert timeline is not None
+    await pilot.press("minus", "p")
+    assert app.browse.step == timeline.peak
+    app.screen.query_one(TimelinePane).focus()
+    await pilot.press("home")
+    assert selected(app) == "hidden"
+    await pilot.press("right")
+    assert selected(app) == "active"
+    await pilot.press("L")
+    assert selected(app) == "y"
+    await pilot.press("shift+left", "left")
+    assert selected(app) == "hidden"
+    await pilot.press("end")
+    assert selected(app) == "y"
 
 
-def test_clicks_select_rows_and_steps() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.click(OutlineTree, offset=(5, 3))
-        assert selected(app) == "hidden"
-        await pilot.click(OutlineTree, offset=(5, 0))
-        assert selected(app) == "hidden"
-        width = app.screen.query_one(TimelinePane).size.width
-        await pilot.click(TimelinePane, offset=(width - 3, 3))
-        assert selected(app) == "y"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_clicks_select_rows_and_steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.click(OutlineTree, offset=(5, 3))
+    assert selected(app) == "hidden"
+    await pilot.click(OutlineTree, offset=(5, 0))
+    assert selected(app) == "hidden"
+    width = app.screen.query_one(TimelinePane).size.width
+    await pilot.click(TimelinePane, offset=(width - 3, 3))
+    assert selected(app) == "y"
 
 
-def test_help_remarks_and_command_open_and_close() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        for key, title in (("question_mark", "Keys"), ("w", "Remarks"), ("y", "On the command line")):
-            await pilot.press(key)
-            dialog = app.screen
-            assert isinstance(dialog, TextDialog)
-            assert dialog.heading == title
-            assert title in screen_text(app)
-            await pilot.press("down", "up", "escape")
-            assert isinstance(app.screen, BrowseScreen)
-
-    drive(model(FOREIGN), steps)
+@driven(FOREIGN, size=SMALL)
+async def test_help_remarks_and_command_open_and_close(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    for key, title in (("question_mark", "Keys"), ("w", "Remarks"), ("y", "On the command line")):
+        await pilot.press(key)
+        dialog = app.screen
+        assert isinstance(dialog, TextDialog)
+        assert dialog.heading == title
+        assert title in screen_text(app)
+        await pilot.press("down", "up", "escape")
+        assert isinstance(app.screen, BrowseScreen)
 
 
-def test_the_command_is_copied() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("y")
-        assert app.clipboard == "irscope run 'some folder/two.irs' --passes params,flops,liveness"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_the_command_is_copied(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("y")
+    assert app.clipboard == "irscope run 'some folder/two.irs' --passes params,flops,liveness"
 
 
-def test_a_pane_can_fill_the_screen() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+@driven(TWO_LAYERS, size=SMALL)
+async def test_a_pane_can_fill_the_screen(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("z")
+    assert app.screen.maximized is app.screen.query_one("#modules")
+    await pilot.press("escape")
+    assert app.screen.maximized is None
+    for pane in (DetailPane, TimelinePane):
+        await pilot.press("tab", "z")
+        assert app.screen.maximized is app.screen.query_one(pane)
         await pilot.press("z")
-        assert app.screen.maximized is app.screen.query_one("#modules")
-        await pilot.press("escape")
         assert app.screen.maximized is None
-        for pane in (DetailPane, TimelinePane):
-            await pilot.press("tab", "z")
-            assert app.screen.maximized is app.screen.query_one(pane)
-            await pilot.press("z")
-            assert app.screen.maximized is None
-
-    drive(model(TWO_LAYERS), steps)
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
@@ -287,7 +218,7 @@ def test_leaving_stops_the_analyses(key: str) -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await pilot.press(key)
 
-    assert not drive(opened, steps).is_running
+    assert not drive(opened, steps, size=SMALL).is_running
     assert opened.manager.cancelled.is_set()
 
 
@@ -295,35 +226,29 @@ def test_ctrl_c_leaves_from_inside_a_prompt() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await pilot.press("slash", "q", "ctrl+c")
 
-    assert drive(model(TWO_LAYERS), steps).browse.filter_text == "q"
+    assert drive(model(TWO_LAYERS), steps, size=SMALL).browse.filter_text == "q"
 
 
-def test_q_is_a_letter_while_typing() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("slash", "q", "question_mark")
-        assert app.browse.filter_text == "q?"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_q_is_a_letter_while_typing(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await pilot.press("slash", "q", "question_mark")
+    assert app.browse.filter_text == "q?"
 
 
 @pytest.mark.parametrize("text", [EMPTY, FOREIGN, HOSTILE, NESTED], ids=["empty", "foreign", "hostile", "nested"])
-def test_it_works_over_anything_at_any_size(text: str) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("down", "end", "left", "enter", "p", "z", "w", "escape", "z")
-        for size in ((1, 1), (20, 5), LARGE, (79, 15), SMALL):
-            await pilot.resize_terminal(*size)
-            assert all(character.isprintable() or character == "\n" for character in screen_text(app))
-
-    drive(model(text), steps)
+@driven(size=SMALL)
+async def test_it_works_over_anything_at_any_size(app: IrscopeApp, pilot: Pilot[None], text: str) -> None:
+    await pilot.press("down", "end", "left", "enter", "p", "z", "w", "escape", "z")
+    for size in ((1, 1), (20, 5), LARGE, (79, 15), SMALL):
+        await pilot.resize_terminal(*size)
+        assert all(character.isprintable() or character == "\n" for character in screen_text(app))
 
 
-def test_plain_ascii() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        tree, timeline = app.screen.query_one(OutlineTree), app.screen.query_one(TimelinePane)
-        for widget in (tree, timeline, app.screen.query_one(DetailPane)):
-            assert all(widget.render_line(y).text.isascii() for y in range(widget.size.height))
-
-    drive(model(TWO_LAYERS), steps, symbols=ASCII)
+@driven(TWO_LAYERS, symbols=ASCII, size=SMALL)
+async def test_plain_ascii(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    tree, timeline = app.screen.query_one(OutlineTree), app.screen.query_one(TimelinePane)
+    for widget in (tree, timeline, app.screen.query_one(DetailPane)):
+        assert all(widget.render_line(y).text.isascii() for y in range(widget.size.height))
 
 
 def test_without_colour_selection_and_focus_still_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,7 +259,7 @@ def test_without_colour_selection_and_focus_still_show(monkeypatch: pytest.Monke
         assert "▌▾ block" in screen_text(app)
         assert "━" in screen_text(app)
 
-    drive(model(TWO_LAYERS), steps)
+    drive(model(TWO_LAYERS), steps, size=SMALL)
 
 
 def test_a_pass_that_raises_leaves_the_rest_alone() -> None:
@@ -356,20 +281,18 @@ def test_a_pass_that_raises_leaves_the_rest_alone() -> None:
         await pilot.press("w")
         assert "it broke" in screen_text(app)
 
-    drive(opened, steps)
+    drive(opened, steps, size=SMALL)
 
 
-def test_stale_answers_change_nothing() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        names = app.browse.results.names
-        old = Session(model(TWO_LAYERS), UNICODE)
-        app.post_message(IrscopeApp.Answered(old, Request("names", nothing_at_all, app.session._take, print), Names({})))  # type: ignore[arg-type]
-        app.post_message(IrscopeApp.Progressed(old, "old progress"))
-        await pilot.pause()
-        assert app.browse.results.names is names
-        assert "old progress" not in screen_text(app)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS, size=SMALL)
+async def test_stale_answers_change_nothing(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    names = app.browse.results.names
+    old = Session(model(TWO_LAYERS), UNICODE)
+    app.post_message(IrscopeApp.Answered(old, Request("names", nothing_at_all, app.session._take, print), Names({})))  # type: ignore[arg-type]
+    app.post_message(IrscopeApp.Progressed(old, "old progress"))
+    await pilot.pause()
+    assert app.browse.results.names is names
+    assert "old progress" not in screen_text(app)
 
 
 def nothing_at_all() -> None:
@@ -399,47 +322,17 @@ def test_only_visible_lines_are_drawn() -> None:
         assert drawn[-1].startswith("▌")
         assert len(tree._strips) < 100
 
-    drive(opened, steps)
+    drive(opened, steps, size=SMALL)
 
 
-def test_every_drawn_line_has_the_width_of_its_widget() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        for widget in (app.screen.query_one(OutlineTree), app.screen.query_one(TimelinePane), app.screen.query_one(TextPane)):
-            for y in range(widget.size.height):
-                assert widget.render_line(y).cell_length == widget.size.width
-
-    drive(model(HOSTILE), steps, size=LARGE)
+@driven(HOSTILE, size=LARGE)
+async def test_every_drawn_line_has_the_width_of_its_widget(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    for widget in (app.screen.query_one(OutlineTree), app.screen.query_one(TimelinePane), app.screen.query_one(TextPane)):
+        for y in range(widget.size.height):
+            assert widget.render_line(y).cell_length == widget.size.width
 
 
-def test_the_palette_offers_what_the_keys_do() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"Filter", "Peak", "Copy", "Help", "Quit", "Browse", "Expand all"} <= titles
-
-    drive(model(TWO_LAYERS), steps)
-
-
-@pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
-def test_everything_is_legible(theme: str) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        app.theme = theme
-        await pilot.pause()
-        screen = app.screen
-        looks = {name: screen.get_component_rich_style(name) for name in sorted(Looks.COMPONENT_CLASSES)}
-        weak = {name: round(contrast(look), 2) for name, look in looks.items() if contrast(look) < 4.5}
-        assert weak == {}
-
-    drive(model(TWO_LAYERS), steps)
-
-
-def contrast(style: Style) -> float:
-    """The contrast ratio of text and background as WCAG defines it."""
-    assert style.color is not None
-    assert style.bgcolor is not None
-    lights = sorted(luminance(colour.get_truecolor()) for colour in (style.color, style.bgcolor))
-    return (lights[1] + 0.05) / (lights[0] + 0.05)
-
-
-def luminance(colour: ColorTriplet) -> float:
-    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized]
-    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+@driven(TWO_LAYERS, size=SMALL)
+async def test_the_palette_offers_what_the_keys_do(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    titles = {command.title for command in app.get_system_commands(app.screen)}
+    assert {"Filter", "Peak", "Copy", "Help", "Quit", "Browse", "Expand all"} <= titles

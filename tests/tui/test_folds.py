@@ -9,8 +9,8 @@ from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.outline import find_folds
 from irscope.tui.text import ASCII, UNICODE, text_of
-from tests.tui.driving import drive, press, screen_text
-from tests.tui.models import EMPTY, NESTED, browse, model
+from tests.tui.driving import driven, press, screen_text
+from tests.tui.models import EMPTY, NESTED, browse
 
 
 def layers(count: int, odd: int = -1) -> str:
@@ -106,20 +106,18 @@ def test_going_into_a_module_opens_its_run() -> None:
     assert "3" in names(shown)
 
 
-def test_keys_open_and_close_a_run() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "down", "down")
-        assert "× 8" in screen_text(app)
-        await press(app, pilot, "right")
-        assert "× 8" not in screen_text(app)
-        assert app.browse.row_name(app.browse.selected) == "net/layers/0"
-        await press(app, pilot, "down", "left")
-        assert "× 8" in screen_text(app)
-        assert app.browse.row_name(app.browse.selected) == "net/layers/0"
-        await press(app, pilot, "left")
-        assert app.browse.row_name(app.browse.selected) == "net/layers"
-
-    drive(model(layers(8)), steps, symbols=UNICODE)
+@driven(layers(8), symbols=UNICODE)
+async def test_keys_open_and_close_a_run(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "down", "down")
+    assert "× 8" in screen_text(app)
+    await press(app, pilot, "right")
+    assert "× 8" not in screen_text(app)
+    assert app.browse.row_name(app.browse.selected) == "net/layers/0"
+    await press(app, pilot, "down", "left")
+    assert "× 8" in screen_text(app)
+    assert app.browse.row_name(app.browse.selected) == "net/layers/0"
+    await press(app, pilot, "left")
+    assert app.browse.row_name(app.browse.selected) == "net/layers"
 
 
 def test_in_plain_ascii() -> None:

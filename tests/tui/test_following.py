@@ -12,41 +12,33 @@ from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.columns import BrowseColumn
 from irscope.tui.text import text_of
 from irscope.tui.widgets.dialogs import TextDialog
-from tests.tui.driving import drive, press, screen_text, settle
+from tests.tui.driving import drive, driven, press, screen_text, selected, settle
 from tests.tui.models import TWO_LAYERS, model
 from tests.tui.test_filter import VIEWS
-
-
-def selected(app: IrscopeApp) -> str:
-    return app.browse.outline.items[app.browse.selected].name
 
 
 def card(app: IrscopeApp) -> str:
     return "\n".join(text_of(line) for line in app.browse.detail())
 
 
-def test_users_and_inputs_are_followed_and_history_leads_back() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "g", *"hidden", "enter", "u")
-        assert selected(app) == "active"
-        await press(app, pilot, "u", "u")
-        assert selected(app) == "y"
-        await press(app, pilot, "i")
-        assert selected(app) == "back"
-        await press(app, pilot, "left_square_bracket", "left_square_bracket")
-        assert selected(app) == "back"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_users_and_inputs_are_followed_and_history_leads_back(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "g", *"hidden", "enter", "u")
+    assert selected(app) == "active"
+    await press(app, pilot, "u", "u")
+    assert selected(app) == "y"
+    await press(app, pilot, "i")
+    assert selected(app) == "back"
+    await press(app, pilot, "left_square_bracket", "left_square_bracket")
+    assert selected(app) == "back"
 
 
-def test_one_of_several_users_is_chosen() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "g", *"a", "enter", "u")
-        assert isinstance(app.screen, TextDialog)
-        await press(app, pilot, "2")
-        assert selected(app) == "b"
-
-    drive(model(VIEWS.replace("nn.gelu(%w)", "math.add(%w, %a)").replace("f32[6] = math.add", "?[*] = math.add")), steps)
+@driven(VIEWS.replace("nn.gelu(%w)", "math.add(%w, %a)").replace("f32[6] = math.add", "?[*] = math.add"))
+async def test_one_of_several_users_is_chosen(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "g", *"a", "enter", "u")
+    assert isinstance(app.screen, TextDialog)
+    await press(app, pilot, "2")
+    assert selected(app) == "b"
 
 
 def test_the_card_has_formula_storage_and_writers() -> None:
@@ -69,22 +61,18 @@ def test_the_card_has_formula_storage_and_writers() -> None:
 
 
 @pytest.mark.parametrize(("number", "title", "share"), [(5, "known", "100.0%"), (6, "of FLOPs", "99.9%")])
-def test_more_columns_for_the_tree(number: int, title: str, share: str) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "o", str(number))
-        assert title in screen_text(app)
-        assert share in screen_text(app)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_more_columns_for_the_tree(app: IrscopeApp, pilot: Pilot[None], number: int, title: str, share: str) -> None:
+    await press(app, pilot, "o", str(number))
+    assert title in screen_text(app)
+    assert share in screen_text(app)
 
 
-def test_a_column_of_a_report_can_be_chosen_again() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        app.session.report_columns.append(BrowseColumn("mine: made up", lambda source: None))
-        await press(app, pilot, "o")
-        assert "mine: made up" in screen_text(app)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_a_column_of_a_report_can_be_chosen_again(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    app.session.report_columns.append(BrowseColumn("mine: made up", lambda source: None))
+    await press(app, pilot, "o")
+    assert "mine: made up" in screen_text(app)
 
 
 def test_stopped_work_is_not_said_to_run() -> None:

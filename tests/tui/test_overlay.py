@@ -19,8 +19,8 @@ from irscope.tui.browse.columns import COLUMNS, BrowseColumn, ColumnSource, colu
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.screen import BrowseScreen
 from irscope.tui.text import ASCII, UNICODE
+from tests.tui.driving import drive, driven, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
-from tests.tui.test_app import drive, screen_text, settle
 
 
 def made(shown: Browse, about: str) -> Column:
@@ -110,17 +110,13 @@ def test_what_is_about_no_nodes_makes_no_column() -> None:
 
 
 @pytest.mark.parametrize(("key", "title"), [("2", "live at peak"), ("3", "least time"), ("4", "unknown nodes")])
-def test_the_last_column_is_chosen(key: str, title: str) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("o", key)
-        await settle(app, pilot)
-        assert title in screen_text(app)
-        await pilot.press("o", "1")
-        await settle(app, pilot)
-        assert "result bytes" in screen_text(app)
-        await pilot.press("o", "escape")
-
-    drive(model(TWO_LAYERS), steps, size=(120, 40))
+@driven(TWO_LAYERS, size=(120, 40))
+async def test_the_last_column_is_chosen(app: IrscopeApp, pilot: Pilot[None], key: str, title: str) -> None:
+    await press(app, pilot, "o", key)
+    assert title in screen_text(app)
+    await press(app, pilot, "o", "1")
+    assert "result bytes" in screen_text(app)
+    await pilot.press("o", "escape")
 
 
 def test_a_column_is_one_record() -> None:
@@ -128,8 +124,7 @@ def test_a_column_is_one_record() -> None:
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         app.session.report_columns.append(mine)
-        await pilot.press("o", "7")
-        await settle(app, pilot)
+        await press(app, pilot, "o", "7")
         assert "made up" in screen_text(app)
         assert app.browse.export().cells("made_up")[0] == 3 + 1 + 2
 
@@ -176,8 +171,7 @@ def test_a_column_is_made_anew_for_other_sizes(tmp_path: Path) -> None:
 
         app.browse.set_sizes("batch=2")
         await settle(app, pilot)
-        await pilot.press("o", "3")
-        await settle(app, pilot)
+        await press(app, pilot, "o", "3")
         few = first()
         app.browse.set_sizes("batch=10000000")
         await settle(app, pilot)
@@ -194,22 +188,16 @@ def test_a_column_that_cannot_be_made_says_why() -> None:
         made(shown, "share of all FLOPs")
 
 
-def test_a_table_of_a_report_becomes_the_last_column() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("7")
-        await settle(app, pilot)
-        await pilot.press("o")
-        await settle(app, pilot)
-        screen = app.screen
-        await pilot.press("down", "down", "enter")
-        await settle(app, pilot)
-        made = getattr(screen, "reports")  # noqa: B009
-        while made.rows is None or "node" not in [column.key for column in made.rows.table.columns]:
-            await pilot.press("n")
-        await pilot.press("o", "1")
-        await settle(app, pilot)
-        assert isinstance(app.screen, BrowseScreen)
-        assert app.browse.results.chosen is not None
-        assert app.browse.results.chosen.title in screen_text(app)
-
-    drive(model(TWO_LAYERS), steps, size=(120, 40))
+@driven(TWO_LAYERS, size=(120, 40))
+async def test_a_table_of_a_report_becomes_the_last_column(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "7")
+    await press(app, pilot, "o")
+    screen = app.screen
+    await press(app, pilot, "down", "down", "enter")
+    made = getattr(screen, "reports")  # noqa: B009
+    while made.rows is None or "node" not in [column.key for column in made.rows.table.columns]:
+        await pilot.press("n")
+    await press(app, pilot, "o", "1")
+    assert isinstance(app.screen, BrowseScreen)
+    assert app.browse.results.chosen is not None
+    assert app.browse.results.chosen.title in screen_text(app)

@@ -15,8 +15,8 @@ from irscope.tui.reports import ReportsScreen
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from irscope.tui.widgets.paint import DetailPane
 from irscope.tui.widgets.table import VirtualTable
+from tests.tui.driving import drive, driven, press, screen_text, selected
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
-from tests.tui.test_app import drive, screen_text, selected, settle
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 DEAD = TWO_LAYERS.replace("  return %y", "  %dead: ?[*] = nn.gelu(%x) @block\n  return %y")
@@ -35,17 +35,6 @@ def reports(app: IrscopeApp) -> ReportsScreen:
     return screen
 
 
-async def press(app: IrscopeApp, pilot: Pilot[None], *keys: str) -> None:
-    """Press keys and wait for what they ask."""
-    await pilot.press(*keys)
-    await settle(app, pilot)
-    for _ in range(20):
-        if app.session.queue.is_idle:
-            break
-        await settle(app, pilot)
-    await pilot.pause()
-
-
 def pane(app: IrscopeApp, selector: str) -> str:
     return "\n".join(text_of(line) for line in app.screen.query_one(selector, DetailPane).lines)
 
@@ -54,16 +43,14 @@ def pane(app: IrscopeApp, selector: str) -> str:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_pipeline_has_run_when_the_screen_is_shown(size: tuple[int, int]) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "5")
-        shown = screen_text(app)
-        assert "fixpoint{max=4}(fold,dce)" in shown
-        assert [step.state for step in passes(app).pipeline.steps] == ["changed", "done", "done", "done", "done"]
-        assert "- %dead: f32[4,64] = nn.gelu(%x)" in pane(app, "#diff")
-        assert "Graph before (-) and after (+)" in shown
-
-    drive(model(DEAD), steps, size=size)
+@driven(DEAD)
+async def test_the_pipeline_has_run_when_the_screen_is_shown(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:
+    await press(app, pilot, "5")
+    shown = screen_text(app)
+    assert "fixpoint{max=4}(fold,dce)" in shown
+    assert [step.state for step in passes(app).pipeline.steps] == ["changed", "done", "done", "done", "done"]
+    assert "- %dead: f32[4,64] = nn.gelu(%x)" in pane(app, "#diff")
+    assert "Graph before (-) and after (+)" in shown
 
 
 def test_the_model_of_the_other_screens_is_not_touched() -> None:
@@ -80,85 +67,75 @@ def test_the_model_of_the_other_screens_is_not_touched() -> None:
     drive(opened, steps, size=(120, 40))
 
 
-def test_a_pass_is_added_with_a_form() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "5", "end", "a")
-        assert isinstance(app.screen, PickDialog)
-        await press(app, pilot, *"livene")
-        assert "liveness" in screen_text(app)
-        await press(app, pilot, "enter")
-        assert isinstance(app.screen, FormDialog)
-        top = next(one for one in app.screen.query(Input) if one.name == "top")
-        top.focus()
-        await press(app, pilot, *"x5")
-        assert "must be an integer" in screen_text(app)
-        await press(app, pilot, "enter")
-        assert isinstance(app.screen, FormDialog)
-        await press(app, pilot, "backspace", "backspace", "7", "enter")
-        assert passes(app).pipeline.text.endswith("liveness,liveness{top=7}")
-        assert passes(app).pipeline.steps[-1].state == "done"
-
-    drive(model(TWO_LAYERS), steps, size=(120, 40))
+@driven(TWO_LAYERS, size=(120, 40))
+async def test_a_pass_is_added_with_a_form(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "5", "end", "a")
+    assert isinstance(app.screen, PickDialog)
+    await press(app, pilot, *"livene")
+    assert "liveness" in screen_text(app)
+    await press(app, pilot, "enter")
+    assert isinstance(app.screen, FormDialog)
+    top = next(one for one in app.screen.query(Input) if one.name == "top")
+    top.focus()
+    await press(app, pilot, *"x5")
+    assert "must be an integer" in screen_text(app)
+    await press(app, pilot, "enter")
+    assert isinstance(app.screen, FormDialog)
+    await press(app, pilot, "backspace", "backspace", "7", "enter")
+    assert passes(app).pipeline.text.endswith("liveness,liveness{top=7}")
+    assert passes(app).pipeline.steps[-1].state == "done"
 
 
-def test_several_passes_are_added_as_text_and_a_wrong_one_is_explained() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "5", "end", "a", *"alias,effects{}", "enter")
-        assert passes(app).pipeline.text.endswith("liveness,alias,effects")
-        before = passes(app).pipeline.text
-        await press(app, pilot, "a", *"flops{zzz=1}", "enter")
-        assert passes(app).pipeline.text == before
-        await press(app, pilot, "a", *"flops", "escape")
-        assert passes(app).pipeline.text == before
-        await press(app, pilot, "a", "down", "up", "down", *"verify", "enter")
-        assert passes(app).pipeline.text.endswith("effects,verify")
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_several_passes_are_added_as_text_and_a_wrong_one_is_explained(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "5", "end", "a", *"alias,effects{}", "enter")
+    assert passes(app).pipeline.text.endswith("liveness,alias,effects")
+    before = passes(app).pipeline.text
+    await press(app, pilot, "a", *"flops{zzz=1}", "enter")
+    assert passes(app).pipeline.text == before
+    await press(app, pilot, "a", *"flops", "escape")
+    assert passes(app).pipeline.text == before
+    await press(app, pilot, "a", "down", "up", "down", *"verify", "enter")
+    assert passes(app).pipeline.text.endswith("effects,verify")
 
 
-def test_options_are_changed_and_the_rest_runs_again() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "5", "end", "o")
-        assert isinstance(app.screen, FormDialog)
-        await press(app, pilot, "down", "up", *"ssa", "enter")
-        assert passes(app).pipeline.text.endswith("liveness{model=ssa}")
-        assert passes(app).pipeline.steps[-1].state == "done"
-        await press(app, pilot, "o", "escape")
-        assert passes(app).pipeline.text.endswith("liveness{model=ssa}")
-        await press(app, pilot, "home", "down", "enter")
-        assert passes(app).pipeline.selected == 1
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_options_are_changed_and_the_rest_runs_again(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "5", "end", "o")
+    assert isinstance(app.screen, FormDialog)
+    await press(app, pilot, "down", "up", *"ssa", "enter")
+    assert passes(app).pipeline.text.endswith("liveness{model=ssa}")
+    assert passes(app).pipeline.steps[-1].state == "done"
+    await press(app, pilot, "o", "escape")
+    assert passes(app).pipeline.text.endswith("liveness{model=ssa}")
+    await press(app, pilot, "home", "down", "enter")
+    assert passes(app).pipeline.selected == 1
 
 
-def test_leaving_out_moving_removing_and_running_again() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "5", "x")
-        pipeline = passes(app).pipeline
-        assert [step.state for step in pipeline.steps] == ["off", "done", "done", "done", "done"]
-        await press(app, pilot, "x", "J")
-        assert pipeline.text.startswith("shapes,fixpoint")
-        assert pipeline.steps[1].state == "changed"
-        await press(app, pilot, "K", "r")
-        assert pipeline.text.startswith("fixpoint")
-        assert pipeline.steps[0].state == "changed"
+@driven(DEAD)
+async def test_leaving_out_moving_removing_and_running_again(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "5", "x")
+    pipeline = passes(app).pipeline
+    assert [step.state for step in pipeline.steps] == ["off", "done", "done", "done", "done"]
+    await press(app, pilot, "x", "J")
+    assert pipeline.text.startswith("shapes,fixpoint")
+    assert pipeline.steps[1].state == "changed"
+    await press(app, pilot, "K", "r")
+    assert pipeline.text.startswith("fixpoint")
+    assert pipeline.steps[0].state == "changed"
+    await press(app, pilot, "delete")
+    assert pipeline.text == "shapes,params,flops,liveness"
+    for _ in range(5):
         await press(app, pilot, "delete")
-        assert pipeline.text == "shapes,params,flops,liveness"
-        for _ in range(5):
-            await press(app, pilot, "delete")
-        assert len(pipeline) == 0
-        assert "a adds a pass" in screen_text(app)
-        await press(app, pilot, "x", "r", "o", "K", "y", "escape", "e", "escape")
-
-    drive(model(DEAD), steps)
+    assert len(pipeline) == 0
+    assert "a adds a pass" in screen_text(app)
+    await press(app, pilot, "x", "r", "o", "K", "y", "escape", "e", "escape")
 
 
-def test_the_pipeline_is_copied_as_a_command_line() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "5", "x", "y")
-        assert app.clipboard == "irscope run 'some folder/two.irs' --passes shapes,params,flops,liveness"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_the_pipeline_is_copied_as_a_command_line(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "5", "x", "y")
+    assert app.clipboard == "irscope run 'some folder/two.irs' --passes shapes,params,flops,liveness"
 
 
 def test_a_step_that_fails_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,68 +159,60 @@ def test_a_step_that_fails_is_explained(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_report_is_there_when_the_screen_is_shown(size: tuple[int, int]) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "7")
-        item = reports(app).reports.item
-        assert item is not None
-        assert (item.text, item.state) == ("shapes", "ready")
-        shown = screen_text(app)
-        assert "ready" in shown
-        assert "known" in pane(app, "#report_text")
-
-    drive(model(TWO_LAYERS), steps, size=size)
+@driven(TWO_LAYERS)
+async def test_the_first_report_is_there_when_the_screen_is_shown(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:
+    await press(app, pilot, "7")
+    item = reports(app).reports.item
+    assert item is not None
+    assert (item.text, item.state) == ("shapes", "ready")
+    shown = screen_text(app)
+    assert "ready" in shown
+    assert "known" in pane(app, "#report_text")
 
 
-def test_enter_runs_a_pass_then_goes_to_its_table_then_to_a_node() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "7", "down", "down")
-        assert "Press enter to run it." in pane(app, "#report_text")
-        await press(app, pilot, "enter")
-        assert "total flops" in pane(app, "#report_text")
-        made = reports(app).reports
-        while made.rows is None or "node" not in [one.key for one in made.rows.table.columns]:
-            await press(app, pilot, "n")
-        await press(app, pilot, "enter")
-        assert app.focused is app.screen.query_one("#report_rows")
-        await press(app, pilot, "slash", *"relu", "enter")
-        assert made.rows is not None
-        assert len(made.rows.model) == 1
-        app.screen.query_one("#report_rows").focus()
-        await press(app, pilot, "enter")
-        assert isinstance(app.screen, BrowseScreen)
-        assert selected(app) == "active"
-
-    drive(model(TWO_LAYERS), steps, size=(120, 40))
+@driven(TWO_LAYERS, size=(120, 40))
+async def test_enter_runs_a_pass_then_goes_to_its_table_then_to_a_node(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "7", "down", "down")
+    assert "Press enter to run it." in pane(app, "#report_text")
+    await press(app, pilot, "enter")
+    assert "total flops" in pane(app, "#report_text")
+    made = reports(app).reports
+    while made.rows is None or "node" not in [one.key for one in made.rows.table.columns]:
+        await press(app, pilot, "n")
+    await press(app, pilot, "enter")
+    assert app.focused is app.screen.query_one("#report_rows")
+    await press(app, pilot, "slash", *"relu", "enter")
+    assert made.rows is not None
+    assert len(made.rows.model) == 1
+    app.screen.query_one("#report_rows").focus()
+    await press(app, pilot, "enter")
+    assert isinstance(app.screen, BrowseScreen)
+    assert selected(app) == "active"
 
 
-def test_a_pass_of_ones_own_has_a_screen() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "7")
-        await press(app, pilot, "a", *"samples/custom_pass.py", "enter")
-        item = reports(app).reports.item
-        assert item is not None
-        assert item.state == "ready"
-        assert "narrow convolutions" in screen_text(app)
-        await press(app, pilot, "y")
-        assert app.clipboard == "irscope run 'some folder/two.irs' --passes samples/custom_pass.py:NarrowConvs"
-
-    drive(model(TWO_LAYERS), steps, size=(120, 40))
+@driven(TWO_LAYERS, size=(120, 40))
+async def test_a_pass_of_ones_own_has_a_screen(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "7")
+    await press(app, pilot, "a", *"samples/custom_pass.py", "enter")
+    item = reports(app).reports.item
+    assert item is not None
+    assert item.state == "ready"
+    assert "narrow convolutions" in screen_text(app)
+    await press(app, pilot, "y")
+    assert app.clipboard == "irscope run 'some folder/two.irs' --passes samples/custom_pass.py:NarrowConvs"
 
 
-def test_what_has_no_report_is_refused_and_can_be_corrected() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "7")
-        await press(app, pilot, "a", *"dce", "enter")
-        assert isinstance(app.focused, Input)
-        await press(app, pilot, "escape")
-        assert isinstance(app.focused, VirtualTable)
-        before = len(reports(app).reports.items)
-        await press(app, pilot, "a", *"liveness{top=2}", "enter")
-        assert len(reports(app).reports.items) == before + 1
-        await press(app, pilot, "r", "n", "N", "e", "escape", "z", "z")
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_what_has_no_report_is_refused_and_can_be_corrected(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "7")
+    await press(app, pilot, "a", *"dce", "enter")
+    assert isinstance(app.focused, Input)
+    await press(app, pilot, "escape")
+    assert isinstance(app.focused, VirtualTable)
+    before = len(reports(app).reports.items)
+    await press(app, pilot, "a", *"liveness{top=2}", "enter")
+    assert len(reports(app).reports.items) == before + 1
+    await press(app, pilot, "r", "n", "N", "e", "escape", "z", "z")
 
 
 def test_a_report_that_fails_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,13 +249,11 @@ def test_the_screens_open_over_anything_at_any_size(name: str, key: str) -> None
 
 @pytest.mark.parametrize("key", ["5", "7"])
 @pytest.mark.parametrize("symbols", [UNICODE, ASCII], ids=["unicode", "ascii"])
-def test_every_line_fits_and_plain_ascii_stays_plain(key: str, symbols: Symbols) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, key)
-        for widget in (*app.screen.query(VirtualTable), *app.screen.query(DetailPane)):
-            for y in range(widget.size.height):
-                line = widget.render_line(y)
-                assert line.cell_length == widget.size.width
-                assert symbols is UNICODE or line.text.isascii()
-
-    drive(model(HOSTILE), steps, size=(120, 40), symbols=symbols)
+@driven(HOSTILE, size=(120, 40))
+async def test_every_line_fits_and_plain_ascii_stays_plain(app: IrscopeApp, pilot: Pilot[None], key: str, symbols: Symbols) -> None:
+    await press(app, pilot, key)
+    for widget in (*app.screen.query(VirtualTable), *app.screen.query(DetailPane)):
+        for y in range(widget.size.height):
+            line = widget.render_line(y)
+            assert line.cell_length == widget.size.width
+            assert symbols is UNICODE or line.text.isascii()

@@ -9,14 +9,13 @@ from textual.color import Color
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from irscope.session import open_model
 from irscope.tui.actions import SCREENS
 from irscope.tui.app import IrscopeApp
 from irscope.tui.screen import ModelScreen
 from irscope.tui.text import ASCII
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import Looks, Painted
-from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text, settle
+from tests.tui.driving import HUGE, LARGE, SMALL, drive, driven, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -30,48 +29,40 @@ def shown(app: IrscopeApp) -> str:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
-def test_number_keys_show_the_screens(size: tuple[int, int]) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        for record in SCREENS:
-            await press(app, pilot, record.key)
-            assert shown(app) == record.name
-            assert f"[{record.key} " in screen_text(app)
-            assert isinstance(app.focused, Widget)
-
-    drive(model(TWO_LAYERS), steps, size=size)
+@driven(TWO_LAYERS)
+async def test_number_keys_show_the_screens(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:
+    for record in SCREENS:
+        await press(app, pilot, record.key)
+        assert shown(app) == record.name
+        assert f"[{record.key} " in screen_text(app)
+        assert isinstance(app.focused, Widget)
 
 
 @pytest.mark.parametrize("text", [EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC], ids=["empty", "foreign", "hostile", "nested", "symbolic"])
-def test_every_screen_works_over_anything(text: str) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        for key in KEYS:
-            await press(app, pilot, key, "down", "end", "enter", key, "z", "escape", "tab", "w", "escape")
-            assert all(character.isprintable() or character == "\n" for character in screen_text(app))
-
-    drive(model(text), steps)
+@driven()
+async def test_every_screen_works_over_anything(app: IrscopeApp, pilot: Pilot[None], text: str) -> None:
+    for key in KEYS:
+        await press(app, pilot, key, "down", "end", "enter", key, "z", "escape", "tab", "w", "escape")
+        assert all(character.isprintable() or character == "\n" for character in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (20, 5), (79, 15)])
-def test_every_screen_works_at_any_size(size: tuple[int, int]) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        for key in KEYS:
-            await press(app, pilot, key, "down", "z", "z")
-        await pilot.resize_terminal(*SMALL)
-        await pilot.pause(0.2)
-        await settle(app, pilot)
-        assert "Help" in screen_text(app)
-
-    drive(model(HOSTILE), steps, size=size)
+@driven(HOSTILE)
+async def test_every_screen_works_at_any_size(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:
+    for key in KEYS:
+        await press(app, pilot, key, "down", "z", "z")
+    await pilot.resize_terminal(*SMALL)
+    await pilot.pause(0.2)
+    await settle(app, pilot)
+    assert "Help" in screen_text(app)
 
 
-def test_every_screen_in_plain_ascii() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        for key in KEYS:
-            await press(app, pilot, key)
-            for widget in app.screen.query(Painted):
-                assert all(widget.render_line(y).text.isascii() for y in range(widget.size.height))
-
-    drive(model(TWO_LAYERS), steps, symbols=ASCII)
+@driven(TWO_LAYERS, symbols=ASCII)
+async def test_every_screen_in_plain_ascii(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    for key in KEYS:
+        await press(app, pilot, key)
+        for widget in app.screen.query(Painted):
+            assert all(widget.render_line(y).text.isascii() for y in range(widget.size.height))
 
 
 def test_every_screen_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,14 +78,12 @@ def test_every_screen_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
-def test_every_look_is_legible_on_every_screen(theme: str) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        app.theme = theme
-        for key in KEYS:
-            await press(app, pilot, key)
-            legible(app)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_every_look_is_legible_on_every_screen(app: IrscopeApp, pilot: Pilot[None], theme: str) -> None:
+    app.theme = theme
+    for key in KEYS:
+        await press(app, pilot, key)
+        legible(app)
 
 
 def legible(app: IrscopeApp) -> None:
@@ -155,232 +144,196 @@ def test_tables_are_exported_and_nothing_is_overwritten(key: str, tmp_path: Path
         ("4", "irscope run 'some folder/two.irs' --passes 'roofline{top=0}'"),
     ],
 )
-def test_the_command_line_is_copied(key: str, command: str) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, key, "y")
-        assert app.clipboard == command
-        await press(app, pilot, "3")
-        assert app.clipboard != command
-        assert isinstance(app.screen, ModelScreen)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_the_command_line_is_copied(app: IrscopeApp, pilot: Pilot[None], key: str, command: str) -> None:
+    await press(app, pilot, key, "y")
+    assert app.clipboard == command
+    await press(app, pilot, "3")
+    assert app.clipboard != command
+    assert isinstance(app.screen, ModelScreen)
 
 
-def test_history_leads_back_through_screens() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "g", *"back", "enter")
-        row = app.browse.selected
-        await press(app, pilot, "2", "home", "3")
-        await press(app, pilot, "left_square_bracket")
-        assert shown(app) == "memory"
-        await press(app, pilot, "left_square_bracket")
-        assert shown(app) == "browse"
-        assert app.browse.selected == row
-        await press(app, pilot, "right_square_bracket")
-        assert shown(app) == "memory"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_history_leads_back_through_screens(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "g", *"back", "enter")
+    row = app.browse.selected
+    await press(app, pilot, "2", "home", "3")
+    await press(app, pilot, "left_square_bracket")
+    assert shown(app) == "memory"
+    await press(app, pilot, "left_square_bracket")
+    assert shown(app) == "browse"
+    assert app.browse.selected == row
+    await press(app, pilot, "right_square_bracket")
+    assert shown(app) == "memory"
 
 
-def test_going_to_what_is_not_there_is_said() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "g", *"zzz", "enter")
-        assert "there is no node" in screen_text(app)
-        await press(app, pilot, "escape")
-        assert app.focused is not None
-        assert app.focused.id == "tree"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_going_to_what_is_not_there_is_said(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "g", *"zzz", "enter")
+    assert "there is no node" in screen_text(app)
+    await press(app, pilot, "escape")
+    assert app.focused is not None
+    assert app.focused.id == "tree"
 
 
-def test_bookmarks() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "B", "g", *"back", "enter", "b", "home", "B", "1")
-        assert app.browse.outline.items[app.browse.selected].name == "back"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_bookmarks(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "B", "g", *"back", "enter", "b", "home", "B", "1")
+    assert app.browse.outline.items[app.browse.selected].name == "back"
 
 
-def test_jump_mode_goes_to_a_pane_by_its_letter() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "ctrl+o", "d")
-        assert app.focused is not None
-        assert app.focused.id == "timeline"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_jump_mode_goes_to_a_pane_by_its_letter(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "ctrl+o", "d")
+    assert app.focused is not None
+    assert app.focused.id == "timeline"
 
 
-def test_the_palette_lists_screens_and_opens() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {record.title for record in SCREENS} <= titles
-        await press(app, pilot, "colon")
-        assert type(app.screen).__name__ == "CommandPalette"
-        await press(app, pilot, *"memory")
-        await pilot.pause(0.3)
-        await press(app, pilot, "down", "enter")
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_the_palette_lists_screens_and_opens(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    titles = {command.title for command in app.get_system_commands(app.screen)}
+    assert {record.title for record in SCREENS} <= titles
+    await press(app, pilot, "colon")
+    assert type(app.screen).__name__ == "CommandPalette"
+    await press(app, pilot, *"memory")
+    await pilot.pause(0.3)
+    await press(app, pilot, "down", "enter")
 
 
-def test_dark_and_light() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        before = app.theme
-        await press(app, pilot, "t")
-        assert app.theme != before
-        await press(app, pilot, "t")
-        assert app.theme == before
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_dark_and_light(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    before = app.theme
+    await press(app, pilot, "t")
+    assert app.theme != before
+    await press(app, pilot, "t")
+    assert app.theme == before
 
 
-def test_memory_moves_marks_and_zooms() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2")
-        memory = app.session["memory"]
-        assert memory.step == memory.stack.peak
-        await press(app, pilot, "home", "right", "L", "shift+left", "end", "ctrl+left", "n")
-        assert memory.step == memory.stack.peak
-        await press(app, pilot, "N", "home", "p", "space", "home")
-        assert memory.range == (0, memory.stack.peak)
-        await press(app, pilot, "space", "plus", "equals_sign", "minus", "0", "r")
-        assert "weights" not in memory.stack.parts
-        await press(app, pilot, "enter")
-        assert shown(app) == "browse"
-        assert app.browse.step == memory.step
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_memory_moves_marks_and_zooms(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2")
+    memory = app.session["memory"]
+    assert memory.step == memory.stack.peak
+    await press(app, pilot, "home", "right", "L", "shift+left", "end", "ctrl+left", "n")
+    assert memory.step == memory.stack.peak
+    await press(app, pilot, "N", "home", "p", "space", "home")
+    assert memory.range == (0, memory.stack.peak)
+    await press(app, pilot, "space", "plus", "equals_sign", "minus", "0", "r")
+    assert "weights" not in memory.stack.parts
+    await press(app, pilot, "enter")
+    assert shown(app) == "browse"
+    assert app.browse.step == memory.step
 
 
-def test_memory_follows_the_selection_of_other_screens() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2", "1", "end", "2")
-        assert app.session["memory"].step == app.browse.step == 3
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_memory_follows_the_selection_of_other_screens(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2", "1", "end", "2")
+    assert app.session["memory"].step == app.browse.step == 3
 
 
-def test_another_lifetime_model_and_device() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2", "m", "3")
-        memory = app.session["memory"]
-        assert memory.lifetime == "eager"
-        assert memory.found.live.model == "eager"
-        assert "h200 allocator" in screen_text(app)
-        await press(app, pilot, "D", "1")
-        assert memory.device
-        assert memory.device in screen_text(app)
-        await press(app, pilot, "y")
-        assert f"--device {memory.device}" in app.clipboard
-        assert "liveness{model=eager}" in app.clipboard
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_another_lifetime_model_and_device(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2", "m", "3")
+    memory = app.session["memory"]
+    assert memory.lifetime == "eager"
+    assert memory.found.live.model == "eager"
+    assert "h200 allocator" in screen_text(app)
+    await press(app, pilot, "D", "1")
+    assert memory.device
+    assert memory.device in screen_text(app)
+    await press(app, pilot, "y")
+    assert f"--device {memory.device}" in app.clipboard
+    assert "liveness{model=eager}" in app.clipboard
 
 
-def test_sizes_move_the_curve_on_every_screen() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2", "greater_than_sign", "right_curly_bracket")
-        memory = app.session["memory"]
-        assert app.browse.results.binding.env == {"batch": 4}
-        assert "for batch=4" in screen_text(app)
-        await press(app, pilot, "left_curly_bracket", "less_than_sign")
-        assert app.browse.results.binding.env == {"batch": 1}
-        await press(app, pilot, "c", "backspace", "3", "2", "enter", "x")
-        assert memory.by_size is not None
-        assert "batch=1 to batch=64" in screen_text(app)
-        await press(app, pilot, "x", "1")
-        assert "for batch=32" in screen_text(app)
-
-    drive(open_model(SAMPLES / "mlp.irs"), steps)
+@driven(SAMPLES / "mlp.irs")
+async def test_sizes_move_the_curve_on_every_screen(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2", "greater_than_sign", "right_curly_bracket")
+    memory = app.session["memory"]
+    assert app.browse.results.binding.env == {"batch": 4}
+    assert "for batch=4" in screen_text(app)
+    await press(app, pilot, "left_curly_bracket", "less_than_sign")
+    assert app.browse.results.binding.env == {"batch": 1}
+    await press(app, pilot, "c", "backspace", "3", "2", "enter", "x")
+    assert memory.by_size is not None
+    assert "batch=1 to batch=64" in screen_text(app)
+    await press(app, pilot, "x", "1")
+    assert "for batch=32" in screen_text(app)
 
 
-def test_the_allocator_counts_for_sizes_that_were_put_in() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2", "m", "3", "c", *"batch=2", "enter")
-        counters = app.session["memory"].counters()
-        assert counters is not None
-        assert counters.is_known
-
-    drive(open_model(SAMPLES / "tagger.irs"), steps)
+@driven(SAMPLES / "tagger.irs")
+async def test_the_allocator_counts_for_sizes_that_were_put_in(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2", "m", "3", "c", *"batch=2", "enter")
+    counters = app.session["memory"].counters()
+    assert counters is not None
+    assert counters.is_known
 
 
-def test_parameters_group_sort_filter_and_open() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "3", "o")
-        params = app.session["params"]
-        assert params.group == "modules"
-        await press(app, pilot, "s", "S", "R", "down", "enter")
-        assert params.group == "tensors"
-        await press(app, pilot, "escape", "slash", *"fc2", "enter")
-        assert len(params.table) == 2
-        await press(app, pilot, "enter")
-        assert shown(app) == "browse"
-
-    drive(open_model(SAMPLES / "mlp.irs"), steps)
+@driven(SAMPLES / "mlp.irs")
+async def test_parameters_group_sort_filter_and_open(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "3", "o")
+    params = app.session["params"]
+    assert params.group == "modules"
+    await press(app, pilot, "s", "S", "R", "down", "enter")
+    assert params.group == "tensors"
+    await press(app, pilot, "escape", "slash", *"fc2", "enter")
+    assert len(params.table) == 2
+    await press(app, pilot, "enter")
+    assert shown(app) == "browse"
 
 
-def test_values_are_read_on_request() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "3", "V")
-        params = app.session["params"]
-        assert params.has_values
-        assert not params.is_reading
-        assert "std" in screen_text(app)
-        await press(app, pilot, "V", "ctrl+x")
-
-    drive(open_model(SAMPLES / "models" / "net.pt2"), steps)
+@driven(SAMPLES / "models" / "net.pt2")
+async def test_values_are_read_on_request(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "3", "V")
+    params = app.session["params"]
+    assert params.has_values
+    assert not params.is_reading
+    assert "std" in screen_text(app)
+    await press(app, pilot, "V", "ctrl+x")
 
 
-def test_costs_group_choose_a_device_and_open() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "4", "o")
-        cost = app.session["cost"]
-        assert cost.by == "kind"
-        before = cost.found.times.device.title
-        await press(app, pilot, "D", "1")
-        assert cost.found.times.device.title != before
-        await press(app, pilot, "slash", *"linear", "enter", "enter")
-        assert shown(app) == "browse"
-        assert app.session.selected_node is not None
-        assert app.session.selected_node.op == "nn.linear"
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_costs_group_choose_a_device_and_open(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "4", "o")
+    cost = app.session["cost"]
+    assert cost.by == "kind"
+    before = cost.found.times.device.title
+    await press(app, pilot, "D", "1")
+    assert cost.found.times.device.title != before
+    await press(app, pilot, "slash", *"linear", "enter", "enter")
+    assert shown(app) == "browse"
+    assert app.session.selected_node is not None
+    assert app.session.selected_node.op == "nn.linear"
 
 
-def test_costs_for_sizes_that_were_put_in() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "4")
-        assert "c puts in batch" in screen_text(app)
-        await press(app, pilot, "c", *"batch=8", "enter")
-        assert "least time ?" not in screen_text(app)
-        assert "for batch=8" in screen_text(app)
-
-    drive(open_model(SAMPLES / "mlp.irs"), steps)
+@driven(SAMPLES / "mlp.irs")
+async def test_costs_for_sizes_that_were_put_in(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "4")
+    assert "c puts in batch" in screen_text(app)
+    await press(app, pilot, "c", *"batch=8", "enter")
+    assert "least time ?" not in screen_text(app)
+    assert "for batch=8" in screen_text(app)
 
 
-def test_tables_answer_clicks() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "3")
-        table = app.session["params"].table
-        await pilot.click("#weights", offset=(3, 2))
-        assert table.index == 1
-        await pilot.click("#weights", offset=(3, 0))
-        assert table.sorted_by == 0
-        await pilot.click("#tabs", offset=(3, 0))
-        assert shown(app) == "browse"
-        await press(app, pilot, "2")
-        await pilot.click("#stack", offset=(80, 5))
-        assert app.session["memory"].step == 2
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_tables_answer_clicks(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "3")
+    table = app.session["params"].table
+    await pilot.click("#weights", offset=(3, 2))
+    assert table.index == 1
+    await pilot.click("#weights", offset=(3, 0))
+    assert table.sorted_by == 0
+    await pilot.click("#tabs", offset=(3, 0))
+    assert shown(app) == "browse"
+    await press(app, pilot, "2")
+    await pilot.click("#stack", offset=(80, 5))
+    assert app.session["memory"].step == 2
 
 
-def test_another_model_takes_the_place_of_the_first() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2", "3")
-        await app.show_model(model(FOREIGN))
-        await press(app, pilot, "2", "1")
-        assert "acme.magic" in screen_text(app)
-        assert app.browse.results.finished
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_another_model_takes_the_place_of_the_first(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2", "3")
+    await app.show_model(model(FOREIGN))
+    await press(app, pilot, "2", "1")
+    assert "acme.magic" in screen_text(app)
+    assert app.browse.results.finished

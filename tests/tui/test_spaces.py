@@ -12,7 +12,7 @@ from irscope.tui.analyses import report_of, result_of
 from irscope.tui.app import IrscopeApp
 from irscope.tui.memory.views import AddressMap, Buffers, allocated, order_text, orders, planned
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
-from tests.tui.driving import drive, press, screen_text
+from tests.tui.driving import driven, press, screen_text
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 STEPS = 4
@@ -76,33 +76,29 @@ def test_the_selected_tensor_is_marked() -> None:
 
 
 @pytest.mark.parametrize("text", [TWO_LAYERS, SYMBOLIC, FOREIGN, NESTED, HOSTILE, EMPTY])
-def test_every_view_opens_over_anything(text: str) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2")
-        memory = app.session["memory"]
-        count = len(memory.drawings.offered(has_sizes=bool(memory.sizes_question)))
-        for number in range(count):
-            await press(app, pilot, "v", str(number + 1), "plus", "minus", "0", "tab", "down")
-            shown = screen_text(app)
-            assert "Traceback" not in shown
-            assert "this is a bug" not in shown
-            assert "computing addresses" not in shown
-
-    drive(model(text), steps)
+@driven()
+async def test_every_view_opens_over_anything(app: IrscopeApp, pilot: Pilot[None], text: str) -> None:
+    await press(app, pilot, "2")
+    memory = app.session["memory"]
+    count = len(memory.drawings.offered(has_sizes=bool(memory.sizes_question)))
+    for number in range(count):
+        await press(app, pilot, "v", str(number + 1), "plus", "minus", "0", "tab", "down")
+        shown = screen_text(app)
+        assert "Traceback" not in shown
+        assert "this is a bug" not in shown
+        assert "computing addresses" not in shown
 
 
-def test_views_are_named_in_the_title() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2", "v", "3")
-        assert "Addresses, planned arena" in screen_text(app)
-        await press(app, pilot, "v", "4")
-        assert "only in the order found" in screen_text(app)
-        await press(app, pilot, "v", "2")
-        assert "segments" in screen_text(app)
-        await press(app, pilot, "v", "1")
-        assert "activations" in screen_text(app)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_views_are_named_in_the_title(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2", "v", "3")
+    assert "Addresses, planned arena" in screen_text(app)
+    await press(app, pilot, "v", "4")
+    assert "only in the order found" in screen_text(app)
+    await press(app, pilot, "v", "2")
+    assert "segments" in screen_text(app)
+    await press(app, pilot, "v", "1")
+    assert "activations" in screen_text(app)
 
 
 def test_what_is_reserved_around_a_modelled_workspace_has_the_sign() -> None:

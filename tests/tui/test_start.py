@@ -197,8 +197,7 @@ def test_a_file_that_changed_can_be_read_again(tmp_path: Path) -> None:
         app.watch_file()
         await pilot.pause()
         assert any("The file has changed" in one.message for one in app._notifications)
-        await pilot.press("ctrl+r")
-        await settle(app, pilot)
+        await press(app, pilot, "ctrl+r")
         await settle(app, pilot)
         assert "nn.gelu" in screen_text(app)
         assert "nn.relu" not in screen_text(app)
@@ -212,11 +211,9 @@ def test_reading_again_works_from_every_screen_and_keeps_sizes(tmp_path: Path) -
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         for key in ("5", "7", "1"):
-            await pilot.press(key)
-            await settle(app, pilot)
+            await press(app, pilot, key)
             before = app.session
-            await pilot.press("ctrl+r")
-            await settle(app, pilot)
+            await press(app, pilot, "ctrl+r")
             await settle(app, pilot)
             assert app.session is not before
             assert app.session.program.path == str(file)
@@ -229,8 +226,7 @@ def test_a_file_that_broke_leaves_the_screen_and_says_why(tmp_path: Path) -> Non
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         file.write_text("irscope 1\ngraph @main {\n  nonsense\n")
-        await pilot.press("ctrl+r")
-        await settle(app, pilot)
+        await press(app, pilot, "ctrl+r")
         assert isinstance(app.screen, TextDialog)
         assert "IRS121" in screen_text(app)
         await pilot.press("escape")

@@ -16,8 +16,8 @@ from irscope.tui.app import IrscopeApp
 from irscope.tui.memory.lives import measured
 from irscope.tui.memory.views import StepStack, step_drawing
 from irscope.tui.text import ASCII, PARTS, UNICODE, Symbols, text_of
-from tests.tui.driving import drive, press, screen_text
-from tests.tui.models import TWO_LAYERS, model
+from tests.tui.driving import drive, driven, press, screen_text
+from tests.tui.models import TWO_LAYERS
 
 pytestmark = pytest.mark.torch
 
@@ -125,14 +125,12 @@ def test_fills_tell_all_categories_apart() -> None:
         assert len(set(symbols.fills)) == len(symbols.fills) == len(PARTS) >= len(stack().parts)
 
 
-def test_other_models_are_not_offered_a_step() -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2")
-        drawings = app.session["memory"].drawings
-        assert drawings.view == "steps"
-        assert "training" not in drawings.offered(has_sizes=True)
-
-    drive(model(TWO_LAYERS), steps)
+@driven(TWO_LAYERS)
+async def test_other_models_are_not_offered_a_step(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2")
+    drawings = app.session["memory"].drawings
+    assert drawings.view == "steps"
+    assert "training" not in drawings.offered(has_sizes=True)
 
 
 def test_the_memory_screen_begins_with_the_step_and_all_screens_open() -> None:
