@@ -94,23 +94,12 @@ _KEY_NAMES = {
     "greater_than_sign": ">",
     "plus": "+",
     "equals_sign": "=",
-    "ctrl+o": "ctrl-o",
-    "ctrl+p": "ctrl-p",
-    "ctrl+r": "ctrl-r",
-    "ctrl+x": "ctrl-x",
     "question_mark": "?",
     "asterisk": "*",
     "minus": "-",
     "escape": "esc",
     "pageup": "page up",
     "pagedown": "page down",
-    "ctrl+b": "ctrl-b",
-    "ctrl+f": "ctrl-f",
-    "ctrl+c": "ctrl-c",
-    "ctrl+q": "ctrl-q",
-    "shift+tab": "shift-tab",
-    "shift+left": "shift-left",
-    "shift+right": "shift-right",
 }
 
 
@@ -136,7 +125,7 @@ def bindings(pane: str, actions: Sequence[Action] = ACTIONS) -> list[BindingType
 
 def key_text(key: str) -> str:
     """The display name of a key."""
-    return _KEY_NAMES.get(key, key)
+    return _KEY_NAMES.get(key, key.replace("+", "-"))
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from irscope.report.chart import Canvas, bar_character
+from irscope.report.chart import Canvas, bar_column
 from irscope.report.printable import display_width, pad
 from irscope.report.units import Kind, humanise
 from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line
@@ -171,7 +171,7 @@ class StepChart:
             if 0 <= at < count:
                 signs[at] = sign
         zero = Span(f"{pad(humanise(0, self.kind), margin - 2, right=True)} {symbols.glyphs.corner}", "faint")
-        return (zero, *(Span(sign, "faint" if sign == symbols.glyphs.rule else "mark") for sign in signs))
+        return (zero, *(Span("".join(run), "faint" if sign == symbols.glyphs.rule else "mark") for sign, run in groupby(signs)))
 
     def window_line(self, count: int, symbols: Symbols) -> Line:
         """Which steps are drawn."""
@@ -208,11 +208,9 @@ class Timeline(StepChart):
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         heights = [None if height != height else height for height in self.heights(count).tolist()]
         top = max((height for height in heights if height is not None), default=0.0)
-
-        def cells(row: int) -> str:
-            return "".join(bar_character(height, 0, top, row, rows, symbols.glyphs.blocks) for height in heights)
-
-        return [(Span(cells(row), "bar"),) for row in range(rows - 1, -1, -1)]
+        columns = (bar_column(height, 0, top, rows, symbols.glyphs.blocks) for height in heights)
+        lines: list[Line] = [(Span("".join(characters), "bar"),) for characters in zip(*columns, strict=True)]
+        return lines[::-1]
 
 
 class Stack(StepChart):

@@ -315,11 +315,6 @@ class Compare:
         extra = ["--all"] if self.everything else []
         return join(["irscope", "compare", arguments[0], self.other or "OTHER", *arguments[1:], *extra])
 
-    def bound(self, env: dict[str, int]) -> Source:
-        """How the model was opened, with the sizes that hold now."""
-        source = self.browse.source
-        return replace(source, bind={**source.bind, **env})
-
     def cursor_text(self) -> str:
         """What both sides have at the cursor."""
         lines = self.lines
@@ -498,8 +493,7 @@ class CompareScreen(ModelScreen):
         self.show()
 
     def commands(self) -> list[tuple[str, str]]:
-        source = self.compare.bound(dict(self.browse.results.binding.env))
-        return [("This comparison:", self.compare.command(source))]
+        return [("This comparison:", self.compare.command(self.browse.bound_source))]
 
     def selected_text(self) -> list[tuple[str, str]]:
         row = self.compare.table.selected

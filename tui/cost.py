@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -29,7 +29,6 @@ from irscope.tui.rows import RowTexts, TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Line, Span, Symbols, cut_line, failure_lines, note_lines
-from irscope.tui.widgets.dialogs import ChoiceDialog
 from irscope.tui.widgets.paint import Drawn
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
@@ -282,6 +281,11 @@ class Cost:
     def wanted(self) -> tuple[str, dict[str, int]]:
         """The device and the sizes of symbols that are chosen."""
         return self.device, dict(self.browse.results.binding.env)
+
+    @property
+    def question(self) -> str:
+        """The pass that answers for what is chosen."""
+        return f"roofline{{device={self.device} top=0}}" if self.device else "roofline{top=0}"
 
     @property
     def is_waiting(self) -> bool:
@@ -553,7 +557,7 @@ class CostScreen(ModelScreen):
         session = self.session
         device, env = self.cost.ask()
         by = self.cost.by
-        element = f"roofline{{device={device} top=0}}" if device else "roofline{top=0}"
+        element = self.cost.question
 
         def answer() -> Timed:
             manager = session.model_for(env).manager
@@ -597,10 +601,7 @@ class CostScreen(ModelScreen):
         return self.cost.set_filter(text)
 
     def commands(self) -> list[tuple[str, str]]:
-        source = self.browse.source
-        bound = replace(source, bind={**source.bind, **self.browse.results.binding.env})
-        element = f"roofline{{device={self.cost.device} top=0}}" if self.cost.device else "roofline{top=0}"
-        return [("The numbers on the screen:", run_command(bound, element))]
+        return [("The numbers on the screen:", run_command(self.browse.bound_source, self.cost.question))]
 
     def selected_text(self) -> list[tuple[str, str]]:
         row, group = self.cost.table.selected, self.cost.group
@@ -616,11 +617,8 @@ class CostScreen(ModelScreen):
         self.show()
 
     def action_device(self) -> None:
-        names = device_names()
+        def take(name: str) -> None:
+            self.cost.device = name
+            self.show()
 
-        def choose(index: int | None) -> None:
-            if index is not None:
-                self.cost.device = names[index]
-                self.show()
-
-        self.app.push_screen(ChoiceDialog("Device", names), choose)
+        self.choose("Device", device_names(), str, take)

@@ -35,7 +35,6 @@ from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Line, Role, Span, Symbols, error_lines
-from irscope.tui.widgets.dialogs import ChoiceDialog
 from irscope.tui.widgets.paint import DetailPane, Prompt
 from irscope.tui.widgets.table import VirtualTable
 
@@ -525,12 +524,11 @@ class ReportsScreen(ModelScreen):
             return
         table = rows.table
 
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                key, about = columns[index].key, f"{table.title}: {columns[index].heading}"
-                column = BrowseColumn(about, lambda source: column_of_table(source.outline, table, key))
-                self.session.report_columns = [*(one for one in self.session.report_columns if one.about != about), column]
-                self.session.show_column(column)
-                self.open_node(self.browse.selected)
+        def show(shown: Column) -> None:
+            about = f"{table.title}: {shown.heading}"
+            column = BrowseColumn(about, lambda source: column_of_table(source.outline, table, shown.key))
+            self.session.report_columns = [*(one for one in self.session.report_columns if one.about != about), column]
+            self.session.show_column(column)
+            self.open_node(self.browse.selected)
 
-        self.app.push_screen(ChoiceDialog("Show on Browse", [column.heading for column in columns]), chosen)
+        self.choose("Show on Browse", columns, lambda column: column.heading, show)

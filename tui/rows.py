@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from irscope.ir.dims import Dim, SymDim
 from irscope.report.printable import ColumnRoom, column_widths
 from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.text import Line, Role, Span, Symbols, fit
@@ -73,6 +72,9 @@ class Rows:
     gaps_lead: ClassVar[bool] = False
     """Whether the blank between two cells has the look of the later one."""
 
+    _fitted: tuple[int, Sequence[TableColumn], list[int]] | None = None
+    """What the columns take in the width that was drawn last."""
+
     def __len__(self) -> int:
         return len(self.shown)
 
@@ -91,7 +93,10 @@ class Rows:
 
     def widths(self, width: int) -> list[int]:
         """What each column takes; 0 leaves one out. The sign of the cursor stands before the first."""
-        return column_widths([column.room(width) for column in self.columns], width - 1, 1)
+        columns = self.columns
+        if self._fitted is None or self._fitted[0] != width or self._fitted[1] is not columns:
+            self._fitted = (width, columns, column_widths([column.room(width) for column in columns], width - 1, 1))
+        return self._fitted[2]
 
     def heading(self, width: int) -> Line:
         """The titles."""
@@ -220,11 +225,6 @@ def ranks_of(keys: Sequence[object] | NDArray[Any]) -> NDArray[np.float64]:
         return np.array([np.nan if key is None else key for key in keys], dtype=np.float64)
     places = {key: place for place, key in enumerate(sorted({str(key) for key in keys if key is not None}))}
     return np.array([np.nan if key is None else places[str(key)] for key in keys], dtype=np.float64)
-
-
-def number(value: Dim | None) -> float | None:
-    """A number to sort by; None for formulas and what is unknown."""
-    return None if value is None or isinstance(value, SymDim) else float(value)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -44,6 +44,8 @@ from irscope.tui.session import Place, Session
 from irscope.tui.text import Line, Span, Symbols
 from irscope.tui.widgets.dialogs import ChoiceDialog, TextDialog, keyed
 from irscope.tui.widgets.paint import Looks, Painted, Prompt
+
+C = TypeVar("C")
 
 _FILTER, _SIZES, _GO_TO = "filter", "sizes", "go_to"
 _JUMP_KEYS = "asdfghjklqwertyuiop"
@@ -156,6 +158,15 @@ class ModelScreen(Looks, Screen[None]):
         """A word to the user that goes away by itself."""
         self.notify(self.symbols.clean(text), markup=False)
 
+    def choose(self, title: str, choices: Sequence[C], text_of: Callable[[C], str], take: Callable[[C], None]) -> None:
+        """Let the user choose one of some things, each by its key."""
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                take(choices[index])
+
+        self.app.push_screen(ChoiceDialog(title, [text_of(one) for one in choices]), chosen)
+
     # -- typing ------------------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
@@ -247,8 +258,7 @@ class ModelScreen(Looks, Screen[None]):
         if not rows:
             self.say("There are no bookmarks; b puts one on the selected node.")
             return
-        choices = [self.browse.row_text(row) for row in rows]
-        self.app.push_screen(ChoiceDialog("Bookmarks", choices), lambda index: None if index is None else self.open_node(rows[index]))
+        self.choose("Bookmarks", rows, self.browse.row_text, self.open_node)
 
     # -- what keys ask for -------------------------------------------------------------------------------------
 

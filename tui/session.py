@@ -83,19 +83,9 @@ class Queue:
             return self._current
 
     @property
-    def current(self) -> str:
-        """The key of the current request."""
-        current = self._current
-        return "" if current is None else current.key
-
-    @property
     def is_idle(self) -> bool:
         """Whether the queue is empty and the worker idle."""
         return self._current is None and not self._waiting
-
-    def is_asked(self, key: str) -> bool:
-        """Whether a request is queued or being processed."""
-        return key in self._waiting or self.current == key
 
     def stop(self, key: str) -> bool:
         """Cancel a request; True if it was there."""
@@ -334,7 +324,7 @@ class Session:
             if column is self.column:
                 self.results.choose(made)
 
-        self.ask(f"browse.column.{column.about}", lambda: column.make(source), take, fail, urgency=NOW)
+        self.ask(f"browse.column.{column.about}.{self.results.binding.text}", lambda: column.make(source), take, fail, urgency=NOW)
 
     def _rebound(self, binding: Binding) -> None:
         """Find anew what formulas do not tell for sizes that were put in."""

@@ -120,8 +120,8 @@ def _draw(
         yield name
     for line in _mark_lines(marks, places, count, glyphs, encoding):
         yield " " * (margin + 2) + line
-    for row in range(_HEIGHT):
-        cells = "".join(bar_character(bar, base, top, _HEIGHT - 1 - row, _HEIGHT, glyphs.blocks) for bar in bars)
+    columns_up = zip(*(bar_column(bar, base, top, _HEIGHT, glyphs.blocks) for bar in bars), strict=True)
+    for row, cells in enumerate(reversed(["".join(characters) for characters in columns_up])):
         yield f"{pad(labels.get(row, ''), margin, right=True)} {glyphs.axis}{cells}".rstrip()
     yield f"{pad(labels[_HEIGHT], margin, right=True)} {glyphs.corner}{glyphs.rule * count}"
     ends = series.cells(series.x.key)
@@ -129,15 +129,14 @@ def _draw(
     yield " " * (margin + 2) + printable(span, encoding)
 
 
-def bar_character(bar: Number | None, base: Number, top: Number, row: int, rows: int, blocks: str) -> str:
-    """One character of a bar, `row` counted from the bottom; what is above the base by anything at all shows."""
+def bar_column(bar: Number | None, base: Number, top: Number, rows: int, blocks: str) -> str:
+    """The characters of a bar from the bottom up; what is above the base by anything at all shows."""
     if bar is None:
-        return "?" if row == 0 else blocks[0]
+        return f"?{blocks[0] * rows}"[:rows]
     steps = len(blocks) - 1
     filled = int((bar - base) * steps * rows // (top - base)) if top > base else 0
-    if bar > base:
-        filled = max(1, filled)
-    return blocks[max(0, min(steps, filled - row * steps))]
+    full, part = divmod(max(filled, 1 if bar > base else 0), steps)
+    return f"{blocks[-1] * full}{blocks[part]}{blocks[0] * rows}"[:rows]
 
 
 def _mark_lines(marks: Sequence[Mark], places: Sequence[Number], count: int, glyphs: Glyphs, encoding: str) -> list[str]:

@@ -274,9 +274,14 @@ class Browse:
                 lines.append((Span(f"    {clean(diagnostic.hint)}", "faint"),))
         return lines or [(Span("There are no remarks.", "faint"),)]
 
+    @property
+    def bound_source(self) -> Source:
+        """How the model was opened, with the sizes that hold now."""
+        return replace(self.source, bind={**self.source.bind, **self.results.binding.env})
+
     def commands(self) -> list[str]:
         """Command lines that print the screen: first the numbers, then the selected node as text."""
-        source = replace(self.source, bind={**self.source.bind, **self.results.binding.env})
+        source = self.bound_source
         commands = [run_command(source, PASSES)]
         item = None if self.is_empty else self.outline.items[self.selected]
         if isinstance(item, Node):

@@ -79,12 +79,6 @@ class Outline:
         found: Ints = np.flatnonzero(self.parent[row + 1 : int(self.end[row])] == row) + (row + 1)
         return found
 
-    def nodes_below(self, row: int) -> Iterator[Node]:
-        """Nodes below a row, those of inner regions included."""
-        for item in self.items[row + 1 : int(self.end[row])]:
-            if isinstance(item, Node):
-                yield item
-
     @cached_property
     def operators(self) -> tuple[Rows, Sequence[str]]:
         """The number of each row's operator, -1 for what is no node, and the operators by their numbers."""

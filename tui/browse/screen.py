@@ -17,11 +17,10 @@ from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import report_of
-from irscope.tui.browse.columns import column_choices
+from irscope.tui.browse.columns import BrowseColumn, column_choices
 from irscope.tui.browse.detail import formulas
 from irscope.tui.screen import ModelScreen
 from irscope.tui.widgets.charts import TimelinePane
-from irscope.tui.widgets.dialogs import ChoiceDialog
 from irscope.tui.widgets.paint import DetailPane
 from irscope.tui.widgets.table import OutlineTree, RowsPane
 
@@ -157,13 +156,10 @@ class BrowseScreen(ModelScreen):
             self.say("The peak is not known yet.")
 
     def action_column(self) -> None:
-        columns = [*column_choices(), *self.session.report_columns]
+        def show(column: BrowseColumn) -> None:
+            self.session.show_column(column, lambda error: self.say(str(error)))
 
-        def show(index: int | None) -> None:
-            if index is not None:
-                self.session.show_column(columns[index], lambda error: self.say(str(error)))
-
-        self.app.push_screen(ChoiceDialog("The last column", [column.about for column in columns]), show)
+        self.choose("The last column", [*column_choices(), *self.session.report_columns], lambda column: column.about, show)
 
     def action_users(self) -> None:
         node = self.session.selected_node
@@ -184,8 +180,7 @@ class BrowseScreen(ModelScreen):
         elif len(rows) == 1:
             self.open_node(rows[0])
         else:
-            choices = [self.browse.row_text(row) for row in rows]
-            self.app.push_screen(ChoiceDialog(title, choices), lambda index: None if index is None else self.open_node(rows[index]))
+            self.choose(title, rows, self.browse.row_text, self.open_node)
 
     def action_details(self) -> None:
         detail = self.query_one("#detail", DetailPane)

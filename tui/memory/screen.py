@@ -22,7 +22,6 @@ from irscope.tui.memory.views import VIEWS, Counters, Drawing, View, allocated, 
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.widgets.charts import StackPane
-from irscope.tui.widgets.dialogs import ChoiceDialog
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 _SEARCH = 5
@@ -220,9 +219,8 @@ class MemoryScreen(ModelScreen):
         return self.memory.set_filter(text)
 
     def commands(self) -> list[tuple[str, str]]:
-        source = self.browse.source
-        settings = replace(source.settings, device=self.memory.device)
-        bound = replace(source, settings=settings, bind={**source.bind, **self.browse.results.binding.env})
+        source = self.browse.bound_source
+        bound = replace(source, settings=replace(source.settings, device=self.memory.device))
         return [("The numbers on the screen:", run_command(bound, self.memory.question))]
 
     def selected_text(self) -> list[tuple[str, str]]:
@@ -250,22 +248,18 @@ class MemoryScreen(ModelScreen):
         self._went(self.memory.go_to_hill(by), "There is no other local peak in this direction.")
 
     def action_lifetime(self) -> None:
-        def choose(index: int | None) -> None:
-            if index is not None:
-                self.memory.lifetime = LIFETIMES[index]
-                self._choose()
+        def take(name: str) -> None:
+            self.memory.lifetime = name
+            self._choose()
 
-        self.app.push_screen(ChoiceDialog("Lifetime model: when tensors are freed", [_MODEL_TEXTS[name] for name in LIFETIMES]), choose)
+        self.choose("Lifetime model: when tensors are freed", LIFETIMES, _MODEL_TEXTS.__getitem__, take)
 
     def action_device(self) -> None:
-        names = device_names()
+        def take(name: str) -> None:
+            self.memory.device = name
+            self._choose()
 
-        def choose(index: int | None) -> None:
-            if index is not None:
-                self.memory.device = names[index]
-                self._choose()
-
-        self.app.push_screen(ChoiceDialog("Device", names), choose)
+        self.choose("Device", device_names(), str, take)
 
     def action_resident(self) -> None:
         self.memory.toggle_resident()
@@ -295,12 +289,7 @@ class MemoryScreen(ModelScreen):
 
     def action_view(self) -> None:
         views = self.memory.drawings.offered(has_sizes=bool(self.memory.sizes_question))
-
-        def choose(index: int | None) -> None:
-            if index is not None:
-                self._view(views[index])
-
-        self.app.push_screen(ChoiceDialog("What is drawn", [VIEWS[view] for view in views]), choose)
+        self.choose("What is drawn", views, VIEWS.__getitem__, self._view)
 
     def action_zoom_steps(self, factor: float) -> None:
         shown = self.memory.shown

@@ -97,10 +97,6 @@ class Drawings:
         if wanted == self._asked:
             self._found = (wanted, found)
 
-    def forget(self) -> None:
-        """Ask again: what was being computed was stopped."""
-        self._asked = None
-
     @property
     def drawing(self) -> Drawing | None:
         """What is to be drawn."""
