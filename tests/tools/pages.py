@@ -21,6 +21,7 @@ from irscope.report.report import SCHEMA_NAME as REPORT
 from irscope.report.schema import CELL, DocumentJson
 from irscope.tools.compare.document import SCHEMA as COMPARE
 from irscope.tools.compare.document import CompareJson
+from tests.tools.api_reference import api_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -58,6 +59,7 @@ def recording_schema() -> str:
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
+    "api.md": api_page,
     "codes.md": codes_page,
     "report.schema.json": report_schema,
     "compare.schema.json": compare_schema,

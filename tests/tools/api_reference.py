@@ -1,0 +1,81 @@
+"""docs/api.md from the docstrings of what irscope offers to scripts (make pages)."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+
+FACADES = ("irscope", "irscope.ir", "irscope.ops", "irscope.passkit", "irscope.report", "irscope.memory")
+_HEAD = """# Python interface
+
+What scripts, passes and packages may import, from the docstrings. `irscope` itself is enough to load models and run passes; the others
+are for those who write passes, operators or reports. See also [reports in Python](reports.md#in-python-and-notebooks) and
+[extending irscope](extending.md).
+"""
+
+
+def api_page() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, *(part for name in FACADES for part in _facade(name))])
+
+
+def _facade(name: str) -> Iterator[str]:
+    module = importlib.import_module(name)
+    yield f"## {name}\n\n{inspect.getdoc(module)}\n"
+    for public in sorted(module.__all__, key=lambda one: (one.startswith("__"), one.lower())):
+        offered = getattr(module, public)
+        if not public.startswith("__"):
+            yield from _entry(public, offered)
+
+
+def _entry(name: str, offered: object) -> Iterator[str]:
+    if inspect.isclass(offered):
+        yield f"### {name}\n\n{_doc(offered)}\n"
+        members = [line for member, found in vars(offered).items() if not member.startswith("_") and (line := _member(member, found))]
+        if members:
+            yield "\n".join(members) + "\n"
+    elif inspect.isfunction(offered):
+        yield f"### {name}\n\n```python\n{_signature(name, offered)}\n```\n\n{_doc(offered)}\n"
+    else:
+        yield f"### {name}\n\n{type(offered).__name__ if not isinstance(offered, dict) else 'A table'}: {_summary_of_value(offered)}\n"
+
+
+def _summary_of_value(offered: object) -> str:
+    return ", ".join(map(str, offered)) if hasattr(offered, "keys") else f"`{str(offered)[:100]}`"
+
+
+def _member(name: str, found: object) -> str:
+    function = found.__func__ if isinstance(found, classmethod | staticmethod) else found
+    if inspect.isfunction(function):
+        return f"- `{_signature(name, function)}`  \n  {_doc(function, first=True)}" if function.__doc__ else ""
+    if isinstance(found, property):
+        return f"- `{name}`  \n  {_doc(found, first=True)}" if found.__doc__ else ""
+    return ""
+
+
+def _doc(offered: object, *, first: bool = False) -> str:
+    text = inspect.getdoc(offered) or ""
+    made = isinstance(offered, type) and dataclasses.is_dataclass(offered) and text.startswith(f"{offered.__name__}(")
+    if made or (isinstance(offered, type) and issubclass(offered, enum.Enum) and text == enum.Enum.__doc__):
+        return ""
+    return text.split("\n\n")[0].replace("\n", " ") if first else text
+
+
+def _signature(name: str, function: object) -> str:
+    assert callable(function)
+    signature = inspect.signature(function)
+    parameters = [
+        parameter if isinstance(parameter.default, _SHOWN) else parameter.replace(default=...)
+        for parameter in signature.parameters.values()
+        if parameter.name not in ("self", "cls")
+    ]
+    text = str(signature.replace(parameters=parameters)).replace("Ellipsis", "...")
+    return name + re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
+
+
+_SHOWN = (bool, int, float, str, type(None), type)
+"""Defaults that stand in a signature as they are; others, such as the environment of the process, as three dots."""
