@@ -9,11 +9,12 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import layouts
 from irscope.ops.cost import Cost
+from irscope.ops.facts import FusedAttention, OpRole
 from irscope.ops.ort import packs, packs_attention
 from irscope.ops.rules import joint_sizes, like, moved, normalizing, products, softmax_work
 from irscope.ops.scratch.composites import attention_rows
 from irscope.ops.scratch.sdpa import encoder_layer_rule, multi_head_rule, sdpa_rule
-from irscope.ops.spec import SIZES, Absent, Family, FusedAttention, OpCall, OpRole, RuleError, UnknownCost, numel, op, sizes
+from irscope.ops.spec import SIZES, Absent, Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 
 # ----------------------------------------------------------------------------------------------------
 # Attention: every query looks at every key; the score of each pair goes through softmax and weighs the values.

@@ -28,11 +28,12 @@ from irscope.ops.elementwise import (
     trunc_div,
     trunc_mod,
 )
+from irscope.ops.facts import OpRole
 from irscope.ops.ort import in_place
 from irscope.ops.rules import broadcast_type, dtype_attr, fixed, operands, per_element, promote_types, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.ordering import diff_rule, where_rule
 from irscope.ops.scratch.reductions import power_rule
-from irscope.ops.spec import Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
+from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, apply, is_symbolic, numpy_dtype, objects, settle
 
 # ----------------------------------------------------------------------------------------------------

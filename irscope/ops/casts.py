@@ -10,10 +10,11 @@ from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import is_not_equal
+from irscope.ops.facts import OpRole
 from irscope.ops.layouts import suggests_channels_last
 from irscope.ops.ort import in_place
 from irscope.ops.rules import dtype_attr, moved, total_bytes, with_dtype
-from irscope.ops.spec import Family, Known, OpCall, OpRole, RuleError, op
+from irscope.ops.spec import Family, Known, OpCall, RuleError, op
 from irscope.ops.values import NEVER_NAN, is_symbolic, numpy_dtype, objects, round_to, settle
 
 

@@ -16,6 +16,7 @@ from irscope.ops import layouts, slicing
 from irscope.ops.binary import number_array
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.elementwise import result_element
+from irscope.ops.facts import OpRole
 from irscope.ops.rules import (
     DEFAULT_FLOAT,
     as_size,
@@ -32,7 +33,7 @@ from irscope.ops.rules import (
     written_only,
 )
 from irscope.ops.scratch.ordering import dropout_rule, multinomial_rule, randperm_rule
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import dims_array, is_symbolic, numpy_dtype, objects, settle, static_shape
 
 # ----------------------------------------------------------------------------------------------------

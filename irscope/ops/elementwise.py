@@ -14,10 +14,11 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import ScalarType, TensorType, Type
 from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.ort import halves, in_place
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, replaced, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.reductions import is_finite_rule, is_inf_rule
-from irscope.ops.spec import SIZES, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
+from irscope.ops.spec import SIZES, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, apply, objects
 
 # ----------------------------------------------------------------------------------------------------

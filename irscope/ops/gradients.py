@@ -8,6 +8,7 @@ from irscope.ir.dims import Dim, product, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.rules import like, products
 from irscope.ops.scratch.recorder import (
     Scratch,
@@ -26,7 +27,7 @@ from irscope.ops.scratch.recorder import (
     width,
 )
 from irscope.ops.scratch.reductions import accumulator, reduce_in
-from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpRole, OpSpec, UnknownCost, numel, op
+from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpSpec, UnknownCost, numel, op
 from irscope.ops.spec import sizes as sizes_for_cost
 
 # ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.binary import number_array
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.move import alike
 from irscope.ops.ort import in_place
 from irscope.ops.rules import axis_attr, broadcast_shapes, like_first, moved, per_input, picked, python_slices, replaced, total_bytes
@@ -27,7 +28,7 @@ from irscope.ops.scratch.ordering import (
     nonzero_parts_rule,
     nonzero_rule,
 )
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, numel, op, sizes
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle, static_shape
 
 # ----------------------------------------------------------------------------------------------------

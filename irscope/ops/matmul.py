@@ -13,25 +13,12 @@ from irscope.ir.dims import Dim, SymDim, dim_min, floordiv, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.cost import Cost
+from irscope.ops.facts import Factors, OpRole
 from irscope.ops.ort import packs, packs_gemm, packs_matmul
 from irscope.ops.rules import broadcast_dim, dtype_attr, joint_sizes, like, products
 from irscope.ops.scratch.composites import linear_copy, matmul_copies
 from irscope.ops.scratch.gemm import addmm_rule, addmv_rule, baddbmm_rule, einsum_rule, linear_rule, matmul_rule
-from irscope.ops.spec import (
-    SIZES,
-    Factors,
-    Facts,
-    Family,
-    Known,
-    OpCall,
-    OpRole,
-    OpSpec,
-    RuleError,
-    UnknownCost,
-    numel,
-    op,
-    sizes,
-)
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle
 
 # ----------------------------------------------------------------------------------------------------

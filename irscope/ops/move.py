@@ -12,6 +12,7 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import layouts, slicing
 from irscope.ops.binary import number_array
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.ort import in_place
 from irscope.ops.rules import (
     as_size,
@@ -28,7 +29,7 @@ from irscope.ops.rules import (
     unknown_sizes,
 )
 from irscope.ops.scratch.ordering import pad_rule, roll_rule, windows_rule
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, as_ints, as_objects, is_symbolic, settle, static_shape
 
 # ----------------------------------------------------------------------------------------------------

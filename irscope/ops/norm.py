@@ -13,6 +13,7 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import result_element
+from irscope.ops.facts import OpRole
 from irscope.ops.ort import in_place, takes, takes_result, takes_two
 from irscope.ops.reduction import without_axes
 from irscope.ops.rules import broadcast_shapes, device_of, dtype_attr, joint_sizes, like, normalizing, per_input, result_dtype, to_float
@@ -26,7 +27,7 @@ from irscope.ops.scratch.reductions import (
     layer_norm_rule,
     rms_norm_rule,
 )
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op, sizes
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle
 
 # ----------------------------------------------------------------------------------------------------

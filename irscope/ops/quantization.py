@@ -11,28 +11,11 @@ from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.cost import Cost
+from irscope.ops.facts import CodedOperand, Factors, OpRole, Packing
 from irscope.ops.matmul import as_result, inner_size, matmul_shape, plain_arrays, swapped
 from irscope.ops.ort import packs, packs_integers
 from irscope.ops.rules import broadcast_shapes, dtype_attr, like, moved, products, softmax_work, total_bytes
-from irscope.ops.spec import (
-    Absent,
-    CodedOperand,
-    CostRule,
-    Factors,
-    Facts,
-    Family,
-    Infer,
-    Known,
-    OpCall,
-    OpRole,
-    OpSpec,
-    Packing,
-    RuleError,
-    UnknownCost,
-    numel,
-    op,
-    sizes,
-)
+from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.values import Array, numpy_dtype, round_to
 
 # ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.rules import MOST_COMBINED, any_of, broadcast_shapes, dtype_attr, length_of, softmax_work, to_float, unknown_sizes
 from irscope.ops.scratch.folding import (
     bce_rule,
@@ -30,7 +31,7 @@ from irscope.ops.scratch.folding import (
     sum_rule,
     truth_rule,
 )
-from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpRole, OpSpec, RuleError, numel, op
+from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, as_objects, is_symbolic, objects, settle
 
 # ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
-from irscope.ops.spec import Control, Factors, FusedAttention, OpRole, OpSpec
+from irscope.ops.facts import Control, Factors, FusedAttention, OpRole
+from irscope.ops.spec import OpSpec
 from irscope.plugins import plugins
 
 FAMILY_MODULES: tuple[str, ...] = (

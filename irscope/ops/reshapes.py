@@ -9,10 +9,11 @@ from typing import Unpack
 from irscope.ir.dims import Dim, SymDim, bounds, equal, exact_div, floordiv, mod, product
 from irscope.ir.types import Shape, TensorType, Type
 from irscope.ops import layouts, slicing
+from irscope.ops.facts import OpRole
 from irscope.ops.layouts import has_memory_format, is_viewable
 from irscope.ops.ort import alias
 from irscope.ops.rules import MOST_COMBINED, any_of, as_size, free, given_axes, handed_on, length_of, moved, replaced, unknown_sizes
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 
 

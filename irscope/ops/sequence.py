@@ -24,9 +24,10 @@ from irscope.ir.types import (
     tuple_of,
 )
 from irscope.ops.cost import FREE
+from irscope.ops.facts import Control
 from irscope.ops.registry import find_op
 from irscope.ops.rules import axis_attr, dtype_attr, free, handed_on, moved, replaced
-from irscope.ops.spec import Absent, Control, CostRule, Facts, Family, Item, Known, Lists, OpCall, OpSpec, RuleError, op
+from irscope.ops.spec import Absent, CostRule, Facts, Family, Item, Known, Lists, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import as_ints
 
 # ----------------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from irscope.ir.dims import Dim, SymDim, product
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import tensor
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
 from irscope.ops.slices import Floats, Flow, Ids, SliceRule, Slices
-from irscope.ops.spec import Family, OpCall, OpRole, OpSpec
+from irscope.ops.spec import Family, OpCall, OpSpec
 
 
 def slice_rule(spec: OpSpec) -> SliceRule | None:

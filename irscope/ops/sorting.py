@@ -11,12 +11,13 @@ from irscope.ir.dims import Dim, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops import layouts
+from irscope.ops.facts import OpRole
 from irscope.ops.indexing import plain
 from irscope.ops.reduction import axis_result, with_index, without_axes
 from irscope.ops.rules import as_size, axis_attr, dtype_attr, per_element, per_input, replaced
 from irscope.ops.scratch.folding import pair_rule
 from irscope.ops.scratch.ordering import argsort_rule, histogram_rule, scan_rule, sort_rule, topk_rule, unique_rule
-from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpRole, OpSpec, op
+from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpSpec, op
 from irscope.ops.values import Array, settle, static_shape
 
 

@@ -12,6 +12,7 @@ from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, floo
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type
 from irscope.ops import layouts, slicing
+from irscope.ops.facts import OpRole
 from irscope.ops.rules import (
     as_size,
     at_least,
@@ -25,7 +26,7 @@ from irscope.ops.rules import (
     slice_axes,
     unknown_sizes,
 )
-from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpRole, OpSpec, RuleError, op
+from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 
 # ----------------------------------------------------------------------------------------------------

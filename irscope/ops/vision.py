@@ -13,11 +13,12 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.indexing import plain
 from irscope.ops.matmul import plain_arrays
 from irscope.ops.rules import moved, products
 from irscope.ops.scratch.images import resize_rule
-from irscope.ops.spec import SIZES, Family, Known, OpCall, OpRole, RuleError, numel, op, sizes
+from irscope.ops.spec import SIZES, Family, Known, OpCall, RuleError, numel, op, sizes
 from irscope.ops.values import Array
 
 # ----------------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.cost import Cost
+from irscope.ops.facts import CodedOperand, OpRole
 from irscope.ops.ort import FUSED_CONVOLUTION, copies_weight, packs, packs_quantized_filter, takes, takes_convolution
 from irscope.ops.rules import dtype_attr, moved, products, sized
 from irscope.ops.scratch.composites import max_pool_indices
 from irscope.ops.scratch.images import adaptive_avg_pool_rule, avg_pool_rule, conv_rule, conv_transpose_rule, max_pool_rule, roi_align_rule
-from irscope.ops.spec import SIZES, Absent, CodedOperand, CostRule, Family, OpCall, OpRole, RuleError, UnknownCost, numel, op, sizes
+from irscope.ops.spec import SIZES, Absent, CostRule, Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 
 # ----------------------------------------------------------------------------------------------------
 # Sizes of sliding windows: how far a convolution or pooling reaches along each spatial axis.

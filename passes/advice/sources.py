@@ -11,8 +11,8 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.program import Runtime
 from irscope.ops.cost import FREE, Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
-from irscope.ops.spec import OpRole
 from irscope.passes.advice.finding import Enquiry, Finding, Source
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.flops import needless

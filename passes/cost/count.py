@@ -13,8 +13,9 @@ from irscope.ir.graph import Attr, Facet, Graph, Node, paused_gc
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
+from irscope.ops.facts import Control
 from irscope.ops.registry import callee_of, control_of, find_op, runs_bodies
-from irscope.ops.spec import Absent, Control, Known, OpCall, OpSpec
+from irscope.ops.spec import Absent, Known, OpCall, OpSpec
 from irscope.passes.cost.entries import (
     ANYTHING,
     MEASURES,

@@ -17,8 +17,9 @@ from irscope.ir.program import Program
 from irscope.ir.types import Type, tensor
 from irscope.ops.attention import hidden_pairs
 from irscope.ops.cost import FLOP_CLASSES, Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays, runs_bodies
-from irscope.ops.spec import Absent, OpCall, OpRole, OpSpec
+from irscope.ops.spec import Absent, OpCall, OpSpec
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import MEASURES, Arithmetic, Sum, Tally
 from irscope.passes.cost.tables import cell, certainties, modules_table, nodes_table, operators_table, share, top_table, unknown_table

@@ -13,8 +13,8 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Literal, Scalar
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ir.verify import verify
+from irscope.ops.facts import Control
 from irscope.ops.registry import control_of, find_op
-from irscope.ops.spec import Control
 from irscope.ops.values import is_symbolic
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform

@@ -17,8 +17,9 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
+from irscope.ops.facts import Control
 from irscope.ops.registry import find_op
-from irscope.ops.spec import SIZES, Control, Item, Known, Lists, OpCall, OpSpec, RuleContext, RuleError
+from irscope.ops.spec import SIZES, Item, Known, Lists, OpCall, OpSpec, RuleContext, RuleError
 from irscope.ops.values import MAX_ELEMENTS, from_bytes, objects, settle, static_shape, to_array
 
 SYMBOLIC_ELEMENTS = 64

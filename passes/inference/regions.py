@@ -23,7 +23,8 @@ from irscope.ir.types import (
     tensor,
     tuple_of,
 )
-from irscope.ops.spec import Control, Item, Known, OpCall, RuleError
+from irscope.ops.facts import Control
+from irscope.ops.spec import Item, Known, OpCall, RuleError
 from irscope.ops.values import is_symbolic
 from irscope.passes.inference.engine import NO_FACT, DecidedBy, Fact, Inference, define_regions
 

@@ -12,8 +12,9 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Loc
 from irscope.ir.types import TensorType
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import factors_of, find_op, plays
-from irscope.ops.spec import Family, OpRole
+from irscope.ops.spec import Family
 from irscope.passes.graph.alias import Aliases, written_operand
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import Hold, LiveRange

@@ -11,8 +11,8 @@ from functools import lru_cache
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Loc, Scope
 from irscope.ir.types import TensorType
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import plays
-from irscope.ops.spec import OpRole
 from irscope.passes.graph.alias import written_operand
 from irscope.passes.lifetimes.lives import Facts, Hold, Holds
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import CALLED_MODULE, Loc, Scope
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
-from irscope.ops.spec import Family, OpRole
+from irscope.ops.spec import Family
 from irscope.passes.graph.alias import written_operand
 from irscope.passes.lifetimes.lives import Facts, Hold
 from irscope.passes.patterns.walk import family

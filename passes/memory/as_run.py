@@ -15,11 +15,12 @@ from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.places import Loc, Scope
 from irscope.ir.program import Program
 from irscope.ir.types import Layout, TensorType, Type, tensor
+from irscope.ops.facts import OpRole
 from irscope.ops.layouts import result_strides, row_major
 from irscope.ops.registry import attention_of, find_op, plays, roles_of
 from irscope.ops.scratch.recorder import Scratch
 from irscope.ops.scratch.sdpa import Attention, choose
-from irscope.ops.spec import Family, Known, NeedsNumbers, OpCall, OpRole
+from irscope.ops.spec import Family, Known, NeedsNumbers, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.patterns.walk import family
 

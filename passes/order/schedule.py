@@ -12,8 +12,9 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
-from irscope.ops.spec import Family, OpRole
+from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.graph.alias import Alias, Aliases, written_operand

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import control_of, plays
-from irscope.ops.spec import Family, OpRole
+from irscope.ops.spec import Family
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes

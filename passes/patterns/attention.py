@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from irscope.ir.graph import Node, Value
+from irscope.ops.facts import FusedAttention, OpRole
 from irscope.ops.registry import attention_of, factors_of, plays
-from irscope.ops.spec import Family, FusedAttention, OpRole
+from irscope.ops.spec import Family
 from irscope.passes.patterns.walk import Triangles, ancestors, back, family, is_constant, is_product, is_view, producer, source, users
 
 _ARITHMETIC = (OpRole.ADD, OpRole.SUBTRACT, OpRole.MULTIPLY, OpRole.DIVIDE)

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays, roles_of
-from irscope.ops.spec import Family, OpRole
+from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Certainty
 from irscope.passes.cost.tables import cell

@@ -10,8 +10,9 @@ import numpy as np
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import factors_of, find_op, plays
-from irscope.ops.spec import Family, OpRole
+from irscope.ops.spec import Family
 from irscope.ops.values import from_bytes, numpy_dtype, static_shape
 from irscope.weights.source import Unreadable, WeightFiles
 

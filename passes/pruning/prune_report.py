@@ -14,9 +14,10 @@ from irscope.ir.dims import Dim, int_or_zero
 from irscope.ir.graph import Attr, Facet, Graph, Node, Value
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import factors_of, find_op, plays
 from irscope.ops.slices import Floats, Ids, Slices
-from irscope.ops.spec import OpCall, OpRole
+from irscope.ops.spec import OpCall
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Entry
 from irscope.passes.cost.tables import cell

@@ -7,7 +7,8 @@ from irscope.ir.dims import int_or_zero
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
-from irscope.ops.spec import Family, OpRole
+from irscope.ops.facts import OpRole
+from irscope.ops.spec import Family
 from irscope.passes.cost.bounds import Rates, rate_name
 from irscope.training import StepOp
 

@@ -12,8 +12,8 @@ import numpy as np
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
 from irscope.ir.program import Program
+from irscope.ops.facts import CodedOperand, Packing
 from irscope.ops.registry import find_op
-from irscope.ops.spec import CodedOperand, Packing
 from irscope.passes.weights.storages import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report

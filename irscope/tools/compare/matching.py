@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import plays
-from irscope.ops.spec import OpRole
 from irscope.tools.compare.side import Side, weights_of
 
 _MOST_EDITS = 64

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from irscope.ops.facts import Control, OpRole
 from irscope.ops.registry import FAMILY_MODULES, default_registry
 from irscope.ops.schema import AliasMark, parse_schema
-from irscope.ops.spec import Absent, Control, Facts, Family, OpRole, OpSpec
+from irscope.ops.spec import Absent, Facts, Family, OpSpec
 
 OPS_FOLDER = Path(__file__).parents[3] / "irscope" / "ops"
 SPECS = list(default_registry())

@@ -10,10 +10,11 @@ from irscope.ir.parser import parse_program
 from irscope.ir.program import TORCHSCRIPT
 from irscope.ops import layouts, slicing
 from irscope.ops.cost import FREE, Cost
+from irscope.ops.facts import Control, Factors, FusedAttention, OpRole
 from irscope.ops.registry import default_registry
 from irscope.ops.rules import free
 from irscope.ops.sequence import handed_on
-from irscope.ops.spec import Absent, Control, Factors, Family, FusedAttention, OpRole, op
+from irscope.ops.spec import Absent, Family, op
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.patterns.arch import Arch
