@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         register,
         run,
         scheduled,
+        simulate,
         transform,
     )
 
@@ -41,6 +42,7 @@ __all__ = [
     "register",
     "run",
     "scheduled",
+    "simulate",
     "transform",
 ]
 

@@ -25,6 +25,7 @@ from irscope.session import Model, Results, capture_model, check_target, open_mo
 from irscope.tools.capture import capture_training
 from irscope.tools.fit import Fit, fit
 from irscope.tools.reorder import scheduled
+from irscope.tools.simulate import simulate
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,6 +64,7 @@ __all__ = [
     "register",
     "run",
     "scheduled",
+    "simulate",
     "transform",
 ]
 

@@ -202,7 +202,7 @@ class Inside(TorchDispatchMode):
         try:
             return func(*args, **(kwargs or {}))
         except DynamicOutputShapeException:
-            rule = _RULES.get(func.name().partition(".")[0]) if self.may_guess else None
+            rule = RULES.get(func.name().partition(".")[0]) if self.may_guess else None
             if rule is None:
                 raise
             return rule(self._most_found, *args, **(kwargs or {}))
@@ -249,7 +249,7 @@ def _guessed_unique(
     return x.new_empty((count,)), inverse, x.new_empty((count if return_counts else 0,), dtype=torch.int64)
 
 
-_RULES: dict[str, Callable[..., Any]] = {
+RULES: dict[str, Callable[..., Any]] = {
     "aten::nonzero": _guessed_nonzero,
     "aten::masked_select": _guessed_masked_select,
     "aten::index": _guessed_index,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
+import platform
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +22,41 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.passkit.settings import Settings
 
 _depth = 0
+
+
+class _Current:
+    """The device and the stream that guards find and set."""
+
+    def __init__(self) -> None:
+        self.words = (ctypes.c_uint64 * 2)(_CUDA, 0)
+        """The device, as its type and its number, a byte each; torch's number of the stream."""
+
+    @property
+    def device(self) -> int:
+        """The number of the device."""
+        return int(self.words[0]) >> 8
+
+    @device.setter
+    def device(self, number: int) -> None:
+        self.words[0] = _CUDA | number << 8
+
+    @property
+    def stream(self) -> int:
+        """torch's number of the stream."""
+        return int(self.words[1])
+
+    @stream.setter
+    def stream(self, number: int) -> None:
+        self.words[1] = number
+
+
+_CUDA, _META = 1, 14
+"""Numbers of device types in c10::DeviceType."""
+current = _Current()
+queue = SimpleNamespace(record=lambda stream: 0, block=lambda event, stream: None, use=lambda address, stream: None)
+"""What happens where autograd's engine orders streams: an event is recorded, or waited for, or a stream uses memory."""
+pinned = SimpleNamespace(allocator=0, plain=None, sizes={})
+"""The allocator of pinned memory, if it is not the plain one, and what it gave, by address."""
 
 
 @contextmanager
@@ -203,8 +240,6 @@ _FUNCTIONS = {
 # -- tables of methods in C++ ------------------------------------------------------------------------------------------
 
 
-_CUDA, _META = 1, 14
-"""Numbers of device types in c10::DeviceType."""
 _DEVICE_TYPES = 22
 _ENTRIES = 64
 """Entries that are copied at least, more than any of the tables has; what lies behind them is copied and never used."""
@@ -228,9 +263,13 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 # The order in torch 2.13, for installations without headers.
 _GUARD = (
     "type exchangeDevice getDevice setDevice uncheckedSetDevice getStream getDefaultStream getStreamFromGlobalPool getNewStream "
-    "exchangeStream getStreamNativeHandle destroyEvent record block"
+    "exchangeStream getStreamNativeHandle destroyEvent record block queryEvent deviceCount getDeviceCapability queryStream "
+    "synchronizeStream isStreamCapturing synchronizeEvent synchronizeDevice recordDataPtrOnStream"
 )
-_HOOKS = "~AcceleratorHooksInterface ~ isBuilt isAvailable hasPrimaryContext"
+_HOOKS = (
+    "~AcceleratorHooksInterface ~ isBuilt isAvailable hasPrimaryContext init deviceCount setCurrentDevice getCurrentDevice exchangeDevice "
+    "maybeExchangeDevice isPinnedPtr getPinnedMemoryAllocator"
+)
 
 
 class CannotPretend(Exception):
@@ -292,7 +331,7 @@ class Patch:
             self._object(guard_table, slots.guard, _guard_methods(as_cuda=True)),
             # The meta device's guard is what fake tensors are computed under; it lacks streams, which autograd asks for.
             self._object(guard_table, slots.guard, _guard_methods(as_cuda=False)),
-            self._table(self._old[2], slots.hooks, _hook_methods()),
+            self._table(self._old[2], slots.hooks, _hook_methods(core)),
         )
 
     def apply(self) -> None:
@@ -335,20 +374,110 @@ def _first_word(address: int) -> int:
 
 
 def _guard_methods(as_cuda: bool) -> dict[str, Any]:
-    """A device guard with one stream and nothing to synchronise."""
+    """A device guard; that of the meta device has one stream, which nothing is done for."""
     nothing = _method(None, (ctypes.c_void_p,) * 3, lambda *_: None)
     # A stream is a device and a number, returned in two registers; whatever stands in the second is a valid number.
     stream = _method(ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int16), lambda _, device: device & 0xFFFF)
-    methods = {"getStream": stream, "destroyEvent": nothing, "record": nothing, "block": nothing}
-    return {**methods, "type": _method(ctypes.c_int8, (ctypes.c_void_p,), lambda _: _CUDA)} if as_cuda else methods
+    if not as_cuda:
+        return {"getStream": stream, "destroyEvent": nothing, "record": nothing, "block": nothing}
+    # mov rax, words; mov rax, [rax]; ret
+    first = instructions(b"\x48\xb8" + ctypes.addressof(current.words).to_bytes(8, "little") + b"\x48\x8b\x00\xc3")
+    if first is None:
+        first = _method(ctypes.c_uint16, (ctypes.c_void_p, ctypes.c_uint16), lambda *_: current.words[0])
+    pointer = ctypes.c_uint64
+    methods = {
+        "type": _method(ctypes.c_int8, (ctypes.c_void_p,), lambda _: _CUDA),
+        "getDevice": first,
+        "exchangeDevice": first,
+        "destroyEvent": nothing,
+        "record": _method(None, (ctypes.c_void_p, pointer, pointer, ctypes.c_int8, ctypes.c_int), _record),
+        "block": _method(None, (ctypes.c_void_p, pointer, pointer), lambda _, event, at: queue.block(event, _stream_at(at))),
+        "recordDataPtrOnStream": _method(None, (ctypes.c_void_p, pointer, pointer), _use),
+    }
+    found = _stream_code()
+    return {**methods, "getStream": stream} if found is None else {**methods, **found}
 
 
-def _hook_methods() -> dict[str, Any]:
+def _record(_: Any, event: int, at: int, device: int, flag: int) -> None:
+    ctypes.c_uint64.from_address(event).value = queue.record(_stream_at(at))
+
+
+def _use(_: Any, data: int, at: int) -> None:
+    queue.use(ctypes.c_uint64.from_address(data).value, _stream_at(at))
+
+
+def _stream_at(at: int) -> int:
+    return ctypes.c_uint64.from_address(at + 8).value
+
+
+def _stream_code() -> dict[str, Any] | None:
+    """Methods that return a stream: in two registers, which no callback can do, so they are a few instructions."""
+    words = ctypes.addressof(current.words).to_bytes(8, "little")
+    # mov rax, words; mov rdx, [rax+8]; mov rax, [rax]; ret
+    get = instructions(b"\x48\xb8" + words + b"\x48\x8b\x50\x08\x48\x8b\x00\xc3")
+    # mov rax, words; mov rcx, [rax+8]; mov [rax+8], rdx; mov rdx, rcx; mov rax, [rax]; ret
+    exchange = instructions(b"\x48\xb8" + words + b"\x48\x8b\x48\x08\x48\x89\x50\x08\x48\x89\xca\x48\x8b\x00\xc3")
+    return None if get is None else {"getStream": get, "exchangeStream": exchange}
+
+
+def instructions(code: bytes) -> ctypes.c_void_p | None:
+    """A function of x86-64's instructions; None on another machine, and where a system forbids memory with code that a process wrote."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return None
+    try:
+        memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    except (OSError, ValueError):
+        return None
+    memory.write(code)
+    _code.append(memory)
+    return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+
+
+class Deaths:
+    """What C++ no longer needs, in order: a deleter that only takes a note, since Python cannot run while it raises an exception."""
+
+    _MOST = 1 << 20
+
+    def __init__(self) -> None:
+        self._words = (ctypes.c_uint64 * (self._MOST + 1))()
+        # mov rax, words; mov ecx, 1; lock xadd [rax], rcx; and ecx, MOST-1; mov [rax+rcx*8+8], rdi; ret
+        at, mask = ctypes.addressof(self._words).to_bytes(8, "little"), (self._MOST - 1).to_bytes(4, "little")
+        code = b"\x48\xb8" + at + b"\xb9\x01\x00\x00\x00\xf0\x48\x0f\xc1\x08\x81\xe1" + mask + b"\x48\x89\x7c\xc8\x08\xc3"
+        made = instructions(code)
+        if made is None:
+            raise CannotPretend("it was not tried on this machine")
+        self.deleter = made.value or 0
+        """The address of the deleter."""
+        self._seen = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are any."""
+        return self._words[0] != self._seen
+
+    def take(self) -> Iterator[int]:
+        """What died since the last call; also what dies meanwhile."""
+        words, mask = self._words, self._MOST - 1
+        while self._seen != words[0]:
+            at = self._seen & mask
+            self._seen += 1
+            yield words[1 + at]
+
+
+_code: list[mmap.mmap] = []
+
+
+def _hook_methods(core: Any) -> dict[str, Any]:
     """CUDA is available with cuDNN, and not initialised yet."""
+    pinned.plain = core._ZN3c1015GetCPUAllocatorEv
+    pinned.plain.restype = ctypes.c_void_p
     yes = _method(ctypes.c_bool, (ctypes.c_void_p,), lambda _: True)
     version = _method(ctypes.c_long, (ctypes.c_void_p,), lambda _: _CUDNN)
     return {
         "isBuilt": yes,
+        "init": _method(None, (ctypes.c_void_p,), lambda _: None),
+        "getPinnedMemoryAllocator": _method(ctypes.c_void_p, (ctypes.c_void_p,), lambda _: pinned.allocator or pinned.plain()),
+        "isPinnedPtr": _method(ctypes.c_bool, (ctypes.c_void_p, ctypes.c_void_p), lambda _, at: at in pinned.sizes),
         "hasPrimaryContext": _method(ctypes.c_bool, (ctypes.c_void_p, ctypes.c_int8), lambda *_: False),
         "batchnormMinEpsilonCuDNN": _method(ctypes.c_double, (ctypes.c_void_p,), lambda _: 0.0),
         **dict.fromkeys(_WITH_CUDNN, yes),

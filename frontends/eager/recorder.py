@@ -417,7 +417,9 @@ _HIDDEN = tuple(f"{os.sep}{part}{os.sep}" for part in (os.path.join("site-packag
 class Frames:
     """Finds the location of the current statement; locations are interned."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: Sequence[str] = ()) -> None:
+        """`hidden` are files that belong to irscope besides those of its frontends."""
+        self._hidden = hidden
         self._places: dict[tuple[CodeType, int, Loc | None], Loc] = {}
         self._shown: dict[CodeType, bool] = {}
         self.bottom: FrameType | None = None
@@ -446,7 +448,7 @@ class Frames:
         """Whether a function belongs to the model, not to torch or irscope."""
         shown = self._shown.get(code)
         if shown is None:
-            shown = self._shown[code] = _is_shown(code)
+            shown = self._shown[code] = code.co_filename not in self._hidden and _is_shown(code)
         return shown
 
 
@@ -459,7 +461,7 @@ def _is_own(file: str) -> bool:
     return os.path.abspath(file).startswith(_OWN + os.sep)
 
 
-_OWN = os.path.dirname(os.path.abspath(__file__))
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 # -- training steps ----------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "devices": "List the devices that predictions can be for, or explain one.",
     "fit": "Find the largest batch, or other open size, that fits into memory.",
     "sweep": "Compute memory, FLOPs, bytes and the least time at many sizes.",
+    "simulate": "Run a training program on GPUs that are not there, as any rank of any world, and tell its memory.",
     "train-plan": "Predict the memory of a training step, and list what its forward saves for the backward.",
     "zoo": "List the models that can be named instead of a file.",
     "calibrate": "Measure this machine, so that predictions can be for it.",
@@ -62,11 +63,14 @@ class _Terminated(KeyboardInterrupt):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments or bool(os.environ.get("IRSCOPE_DEBUG"))
+    debug = bool(os.environ.get("IRSCOPE_DEBUG"))
+    if arguments[:1] != ["simulate"]:  # whose arguments are for the most part those of another program
+        debug = debug or "--debug" in arguments
+        arguments = [argument for argument in arguments if argument != "--debug"]
     _open_standard_streams()
     try:
         with _sigterm_as_interrupt():
-            return _dispatch([argument for argument in arguments if argument != "--debug"])
+            return _dispatch(arguments)
     except IrscopeError as error:
         if debug:
             raise

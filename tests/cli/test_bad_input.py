@@ -327,6 +327,7 @@ COMMAND_LINES = {
     "devices": "devices h200",
     "fit": "fit --memory 1GiB --bind length=8 transformer.onnx",
     "sweep": "sweep --over batch=1,2 --bind length=8 transformer.onnx",
+    "simulate": "simulate ./own/train.py",
     "train-plan": "train-plan ./own/train.py:build",
     "zoo": "zoo",
     "calibrate": "calibrate --help",

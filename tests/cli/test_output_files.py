@@ -41,6 +41,7 @@ WRITING = (
     "export --plan --kind json -o TARGET MODEL",
     "sweep -o TARGET --over batch=1 MODEL",
     "train-plan --nodes-csv TARGET MODEL",
+    "simulate -o TARGET MODEL",
     "record -o TARGET MODEL",
 )
 

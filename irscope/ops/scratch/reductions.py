@@ -246,8 +246,12 @@ def rms_norm_rule(scratch: Scratch) -> None:
     if scale is None or scale.dtype is x.dtype:
         copy = scratch.copy_unless_contiguous(x, "contiguous input")
         scratch.result()
-        deviation = scratch.take("deviation", rows)
-        scratch.drop(copy, deviation)
+        if len(call.results) > 1:
+            scratch.result(1)
+            scratch.drop(copy)
+        else:
+            deviation = scratch.take("deviation", rows)
+            scratch.drop(copy, deviation)
         return
     # Weights of another type: composed of plain operators in single precision.
     full, wanted = count(x) * _SINGLE, max(width(scale.dtype), width(x.dtype))

@@ -1,0 +1,314 @@
+"""What `torch.cuda` asks of its compiled half, answered by the simulated device: torch's own Python code runs above it unchanged."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Final
+
+import torch
+
+from irscope.frontends.eager.pretend import current, queue
+from irscope.frontends.simulation.machine import Machine
+from irscope.memory.caching.device import Event as Moment
+
+_CUDA: Final = 1
+"""The number of the device type."""
+_AT: Final = 40
+"""Bits of a place in a stream, in the handle of an event."""
+_POOL: Final = 32
+"""Streams of one priority, handed out in turn."""
+_FIRST_HANDLE: Final = 0x5000
+_NCCL: Final = 2 << 32 | 29 << 16 | 7
+"""The version that comes with torch 2.13."""
+VERSIONS: Final = {(2, 8): "12.8", (2, 9): "12.8", (2, 10): "12.8", (2, 11): "13.0"}
+
+
+class Device:
+    """The compiled half of `torch.cuda` for one simulated device."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.marks: Callable[[str], None] = lambda name: None
+        """Told of calls that a report shows."""
+        self.settled: list[Callable[[], None]] = []
+        """Called when the host has waited for the device."""
+        self._streams: dict[int, int] = {0: 0}
+        """The allocator's numbers of streams by torch's."""
+        self._handed = {0: 0, 1: 0}
+        machine.number_of = self.number
+        self._fraction = 1.0
+
+    # -- streams ---------------------------------------------------------------------------------------------------
+
+    def new_stream(self, priority: int) -> int:
+        """torch's number of the next stream of a priority: pools of 32."""
+        high = 1 if priority < 0 else 0
+        index = self._handed[high] % _POOL
+        self._handed[high] += 1
+        return (index << 5) | (2 if high else 1) << 1 | 1
+
+    def number(self, stream_id: int) -> int:
+        """The allocator's number of a stream."""
+        found = self._streams.get(stream_id)
+        if found is None:
+            found = self._streams[stream_id] = len(self._streams)
+        return found
+
+    @property
+    def current(self) -> int:
+        """torch's number of the current stream."""
+        return current.stream
+
+    def _record(self, stream_id: int) -> int:
+        moment = self.machine.settled_gpu.record_event(self.number(stream_id))
+        return moment.stream << _AT | moment.at
+
+    def _block(self, event: int, stream_id: int) -> None:
+        self.machine.settled_gpu.wait(self.number(stream_id), Moment(event >> _AT, event & (1 << _AT) - 1))
+
+    def _use(self, address: int, stream_id: int) -> None:
+        piece = self.machine.pieces.get(address)
+        if piece is not None and piece.block is not None:
+            self.machine.settled_gpu.record_stream(piece.block, self.number(stream_id))
+
+    def synchronize(self) -> None:
+        """The host waits for the device."""
+        self.machine.settled_gpu.synchronize()
+        for function in self.settled:
+            function()
+
+    # -- torch._C --------------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Give `torch._C` what a build with CUDA has, and torch's classes of streams and events new bases."""
+        queue.record, queue.block, queue.use = self._record, self._block, self._use
+        core: Any = torch._C
+        for name in dir(self):
+            if name.startswith("c_"):
+                setattr(core, f"_cuda_{name[2:]}", getattr(self, name))
+        for name in ("set_sync_debug_mode", "sleep", "ipc_collect", "init", "resetPeakHostMemoryStats", "resetAccumulatedHostMemoryStats"):
+            setattr(core, f"_cuda_{name}", lambda *_: None)
+        core._cuda_get_sync_debug_mode = lambda: 0
+        core._cuda_hostMemoryStats = dict
+        core._nccl_version, core._nccl_version_suffix = (lambda: _NCCL), (lambda: b"")
+        core._CudaStreamBase, core._CudaEventBase = _stream_base(self), _event_base(self)
+        streams = importlib.reload(torch.cuda.streams)
+        cuda: Any = torch.cuda
+        for name in ("Stream", "Event", "ExternalStream"):
+            setattr(cuda, name, getattr(streams, name))
+        cuda._cudart = SimpleNamespace(
+            cudaMemGetInfo=lambda device=0: (self.machine.settled_gpu.device_free, self.machine.total),
+            cudaGetErrorString=lambda code: "no error",
+            cudaError=SimpleNamespace(success=0),
+            cudaProfilerStart=lambda: 0,
+            cudaProfilerStop=lambda: 0,
+            cudaHostRegister=lambda *_: 0,
+            cudaHostUnregister=lambda *_: 0,
+        )
+        cuda._exchange_device = core._cuda_exchangeDevice
+        cuda._maybe_exchange_device = core._cuda_maybeExchangeDevice
+        cuda.default_generators = (torch.Generator(),) * self.c_getDeviceCount()
+        cuda.device_count = lambda: int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        cuda.get_device_properties = lambda device=None: self.properties
+        cuda.is_bf16_supported = lambda including_emulation=True: self.capability >= (8, 0)
+        core._has_cuda = True
+        torch.version.cuda = VERSIONS.get(self.machine.target.torch, "13.0")
+        torch.cuda.amp.common.amp_definitely_not_available = lambda: False
+        self._accelerator(core)
+
+    def _accelerator(self, core: Any) -> None:
+        core._accelerator_isAllocatorInitialized = lambda: True
+        core._accelerator_emptyCache = self.c_emptyCache
+        core._accelerator_emptyHostCache = lambda: None
+        core._accelerator_getDeviceStats = self.c_memoryStats
+        core._accelerator_resetPeakStats = self.c_resetPeakMemoryStats
+        core._accelerator_resetAccumulatedStats = self.c_resetAccumulatedMemoryStats
+        core._accelerator_getMemoryInfo = lambda device: (self.machine.settled_gpu.device_free, self.machine.total)
+        core._accelerator_synchronizeDevice = lambda device: self.synchronize()
+        core._accelerator_getDeviceIndex = lambda: self.c_getDevice()
+        core._accelerator_setDeviceIndex = self.c_setDevice
+        core._accelerator_exchangeDevice = self.c_exchangeDevice
+        core._accelerator_maybeExchangeDevice = self.c_maybeExchangeDevice
+        core._accelerator_getStream = lambda device=0: torch.cuda.current_stream()
+        core._accelerator_setStream = lambda stream: torch.cuda.set_stream(stream)
+        torch.accelerator.device_count = lambda: torch.cuda.device_count()
+        torch.accelerator.is_available = lambda: True
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Compute capability."""
+        return self.machine.target.device.capability or (0, 0)
+
+    @property
+    def properties(self) -> Any:
+        """`torch.cuda.get_device_properties`."""
+        device = self.machine.target.device
+        return SimpleNamespace(
+            name=device.title,
+            major=self.capability[0],
+            minor=self.capability[1],
+            total_memory=self.machine.total,
+            multi_processor_count=device.multiprocessors or 0,
+            warp_size=32,
+            max_threads_per_multi_processor=2048,
+            regs_per_multiprocessor=65536,
+            shared_memory_per_block=49152,
+            is_integrated=False,
+            is_multi_gpu_board=False,
+            L2_cache_size=50 << 20,
+            uuid="00000000-0000-0000-0000-000000000000",
+            gcnArchName="",
+        )
+
+    def c_getDeviceCount(self) -> int:
+        return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+    def c_getDevice(self) -> int:
+        return current.device
+
+    def c_setDevice(self, device: int) -> int:
+        before, current.device = current.device, device
+        self.machine.storages.device = device
+        return before
+
+    def c_exchangeDevice(self, device: int) -> int:
+        return self.c_setDevice(device) if device >= 0 else current.device
+
+    def c_maybeExchangeDevice(self, device: int) -> int:
+        return self.c_exchangeDevice(device)
+
+    def c_getArchFlags(self) -> str:
+        return "sm_{}{}".format(*self.capability)
+
+    def c_synchronize(self) -> None:
+        self.synchronize()
+
+    def c_canDeviceAccessPeer(self, device: int, peer: int) -> bool:
+        return True
+
+    def c_getCurrentStream(self, device: int) -> tuple[int, int, int]:
+        return (self.current, current.device, _CUDA)
+
+    def c_getDefaultStream(self, device: int) -> tuple[int, int, int]:
+        return (0, current.device, _CUDA)
+
+    def c_setStream(self, stream_id: int, device_index: int, device_type: int) -> None:
+        current.stream = stream_id
+
+    def c_isCurrentStreamCapturing(self) -> bool:
+        return False
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def c_memoryStats(self, device: int) -> dict[str, Any]:
+        return self.machine.stats.nested(self.machine.counters())
+
+    def c_resetPeakMemoryStats(self, device: int) -> None:
+        self.marks("reset_peak_memory_stats")
+        self.machine.reset_peaks()
+
+    def c_resetAccumulatedMemoryStats(self, device: int) -> None:
+        self.machine.stats.reset_accumulated()
+
+    def c_emptyCache(self) -> None:
+        self.machine.empty_cache()
+
+    def c_setMemoryFraction(self, fraction: float, device: int) -> None:
+        self._fraction = fraction
+        self.machine.settled_gpu.set_memory_fraction(fraction)
+
+    def c_getMemoryFraction(self, device: int) -> float:
+        return self._fraction
+
+    def c_getAllocatorBackend(self) -> str:
+        return "native"
+
+    def c_record_memory_history(self, enabled: str | None = "all", *rest: Any, **options: Any) -> None:
+        """Frames are known without it."""
+
+    def c_record_memory_history_legacy(self, enabled: bool, *rest: Any, **options: Any) -> None:
+        """Frames are known without it."""
+
+    def c_memorySnapshot(self, pool: Any) -> dict[str, Any]:
+        return self.machine.snapshot()
+
+
+# -- streams and events ------------------------------------------------------------------------------------------------
+
+
+def _stream_base(device: Device) -> type:
+    """The compiled half of `torch.cuda.Stream`."""
+    machine = device.machine
+
+    class StreamBase(torch._C.Stream):
+        priority: int
+
+        def __new__(
+            cls, priority: int = 0, stream_id: int | None = None, device_index: int = 0, device_type: int = 0, stream_ptr: int = 0
+        ) -> Any:
+            if stream_id is None:
+                stream_id = stream_ptr or device.new_stream(priority)
+            made = super().__new__(cls, stream_id=stream_id, device_index=current.device, device_type=_CUDA)
+            made.priority = priority
+            return made
+
+        @property
+        def cuda_stream(self) -> int:
+            return 0 if not self.stream_id else _FIRST_HANDLE + self.stream_id
+
+        def query(self) -> bool:
+            return bool(machine.settled_gpu.finished(machine.settled_gpu.record_event(device.number(self.stream_id))))
+
+        def synchronize(self) -> None:
+            machine.settled_gpu.synchronize(device.number(self.stream_id))
+
+        @staticmethod
+        def priority_range() -> tuple[int, int]:
+            return (0, -5)
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, torch._C.Stream) and other.stream_id == self.stream_id
+
+        def __hash__(self) -> int:
+            return hash(self.stream_id)
+
+    return StreamBase
+
+
+def _event_base(device: Device) -> type:
+    """The compiled half of `torch.cuda.Event`."""
+    machine = device.machine
+
+    class EventBase:
+        def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False) -> Any:
+            made = super().__new__(cls)
+            made.moment, made.at = None, 0.0
+            return made
+
+        moment: Moment | None
+        at: float
+        device = torch.device("cuda", 0)
+        cuda_event = 0
+
+        def record(self, stream: Any) -> None:
+            self.moment, self.at = machine.settled_gpu.record_event(device.number(stream.stream_id)), time.perf_counter()
+
+        def wait(self, stream: Any) -> None:
+            if self.moment is not None:
+                machine.settled_gpu.wait(device.number(stream.stream_id), self.moment)
+
+        def query(self) -> bool:
+            return self.moment is None or bool(machine.settled_gpu.finished(self.moment))
+
+        def synchronize(self) -> None:
+            if self.moment is not None:
+                machine.settled_gpu.synchronize(self.moment)
+
+        def elapsed_time(self, end: Any) -> float:
+            return float(max(0.0, (end.at - self.at) * 1e3))
+
+    return EventBase

@@ -1,0 +1,426 @@
+"""Kernels of the simulated device: shapes by torch's rules, temporary memory by irscope's, one plan for all calls that look alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import torch
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from irscope.frontends.eager.fakes import RULES
+from irscope.frontends.eager.program import lowered
+from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of
+from irscope.frontends.simulation.machine import BASE, Machine, Piece
+from irscope.frontends.simulation.storages import Form
+from irscope.ir.graph import Role
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Drop, Gemm, MemoryEvent, OpCall, Result, Take, Workspace, memory_events
+
+Kernel: TypeAlias = Callable[..., Any]
+_CPU, _CUDA = torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA
+_PYTHON, _SNAPSHOT = torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot
+_EXPLICIT: Final = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+_WHOLE: Final = ("convolution", "convolution_backward")
+"""Operators that torch splits differently on each device; the rules for their memory see them whole."""
+_STEP: Final = re.compile(r"_foreach_|_fused_(adam|sgd|adagrad)")
+
+
+# -- which operators have kernels of their own on a CUDA device ---------------------------------------------------------
+
+
+def cuda_operators() -> list[str]:
+    """Operators with a kernel for CUDA, from the list that ships with torch: "add.Tensor", "mm", ..."""
+    path = Path(torch.__file__).parents[1] / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
+    own: set[str] = set()
+    delegated: dict[str, str] = {}
+    name = ""
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("- func: "):
+            name = line[8:].partition("(")[0]
+        elif line.startswith("  structured_delegate: "):
+            delegated[name] = line.partition(": ")[2].strip()
+        elif line.startswith("    ") and ":" in line:
+            keys = line.strip().partition(":")[0].split(", ")
+            if "CUDA" in keys:
+                own.add(name)
+    own.update(name for name, to in delegated.items() if to in own)
+    return sorted(own)
+
+
+# -- plans ---------------------------------------------------------------------------------------------------------------
+
+
+class Plan:
+    """What calls that look alike do: what they allocate, in order, and what they return."""
+
+    __slots__ = ("actions", "forms", "resizes", "results", "single", "unknown")
+
+    def __init__(self) -> None:
+        self.actions: list[tuple[str, Any, Any]] = []
+        self.forms: list[Form] = []
+        self.results: Any = None
+        self.resizes: list[tuple[int, tuple[int, ...]]] = []
+        """Operands that take another shape, by place among all tensors."""
+        self.single = False
+        """Whether it allocates nothing but its only result."""
+        self.unknown = False
+
+
+class _New:
+    """A result with a storage of its own."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class _Operand:
+    """A result that is an operand, or a view of one."""
+
+    __slots__ = ("geometry", "place")
+
+    def __init__(self, place: int, geometry: Any = None) -> None:
+        self.place = place
+        self.geometry = geometry
+
+
+class _Host:
+    """A result in the host's memory."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        self.shape, self.dtype = shape, dtype
+
+
+class Kernels:
+    """Registers kernels for the simulated device and runs them."""
+
+    def __init__(self, machine: Machine, buffers: Callable[[Any], Sequence[Any]]) -> None:
+        self.machine = machine
+        self._buffers = buffers
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._library: Any = None
+        self._fallback: Any = None
+        self._made: dict[Any, Kernel] = {}
+        self.special: dict[str, Kernel] = {}
+        """Kernels that are no plans, by name of the operator."""
+        self.unknown: dict[str, int] = {}
+        """Operators whose kernels' own memory is not known, with the number of calls."""
+
+    def install(self) -> None:
+        """Register everything; the kernels hold for the rest of the process."""
+        library = self._library = torch.library.Library("aten", "IMPL")
+        self._fallback = torch.library.Library("_", "IMPL")
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        names = {*cuda_operators(), *_WHOLE, *(name.removeprefix("aten::") for name in self.special)}
+        for name in sorted(names):
+            full = f"aten::{name}"
+            try:
+                composite = any(has(full, key) for key in _EXPLICIT)
+                implicit = has(full, "CompositeImplicitAutograd")
+            except RuntimeError:  # an operator of another version of torch
+                continue
+            if composite or full in self.special or implicit:
+                packet, _, overload = name.partition(".")
+                op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+                library.impl(name, self._kernel(op), "CUDA", allow_override=True)
+        self._fallback.fallback(self._any, "CUDA")
+
+    def _any(self, op: Any, *args: Any, **kwargs: Any) -> Any:
+        found = self._made.get(op)
+        if found is None:
+            found = self._kernel(op)
+        return found(*args, **kwargs)
+
+    def _kernel(self, op: Any) -> Kernel:
+        found = self._made.get(op)
+        if found is None:
+            found = self._made[op] = self.special.get(op.name()) or (_viewing(op) if _is_view(op) else self._planned(op))
+        return found
+
+    # -- kernels by plan -------------------------------------------------------------------------------------------
+
+    def _planned(self, op: Any) -> Kernel:
+        plans: dict[Any, Plan] = {}
+        floats = torch.Tag.pointwise not in op.tags and not _STEP.search(op.name())
+        run, make = self._run, self._plan
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            tensors: list[torch.Tensor] = []
+            key: list[Any] = []
+            for one in args:
+                _look(one, tensors, key, floats)
+            for name, one in kwargs.items():
+                key.append(name)
+                _look(one, tensors, key, floats)
+            known = tuple(key)
+            plan = plans.get(known)
+            if plan is None:
+                plan = make(op, args, kwargs, tensors)
+                plans[known] = plan
+            return run(plan, tensors, op)
+
+        return kernel
+
+    def _run(self, plan: Plan, tensors: list[torch.Tensor], op: Any) -> Any:
+        machine = self.machine
+        if plan.unknown:
+            self.unknown[op.name()] = self.unknown.get(op.name(), 0) + 1
+        if plan.single:
+            return machine.empty(plan.forms[0], op.name())
+        made: list[Any] = [None] * len(plan.forms)
+        held: dict[str, Piece] = {}
+        label = op.name()
+        try:
+            for verb, what, size in plan.actions:
+                if verb == "make":
+                    made[what] = machine.empty(plan.forms[what], label)
+                elif verb == "take":
+                    held[what] = machine.take(size, "temporary", what)
+                elif verb == "drop":
+                    machine.free(held.pop(what))
+                elif verb == "multiply":
+                    machine.multiply(what)
+                else:
+                    machine.free(machine.take(size, "workspace", what))
+        finally:
+            for piece in held.values():
+                machine.free(piece)
+        for place, shape in plan.resizes:
+            resize_tensor(machine, tensors[place], shape)
+        return _returned(plan.results, made, tensors)
+
+    # -- making plans ----------------------------------------------------------------------------------------------
+
+    def _plan(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Plan:
+        """The plan for a call; where torch has switched dispatch to Python off, as while it makes a tensor from numbers, it is on here."""
+        excluded = torch._C._dispatch_tls_local_exclude_set().remove(_PYTHON).remove(_SNAPSHOT)
+        with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded), torch.no_grad():
+            return self._plan_anew(op, args, kwargs, tensors)
+
+    def _plan_anew(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Plan:
+        fakes = [self._fake(one) for one in tensors]
+        before = [tuple(one.shape) for one in fakes]
+        found = iter(fakes)
+        given, named = tree_map(lambda one: next(found) if isinstance(one, torch.Tensor) else one, (tuple(args), dict(kwargs)))
+        with self._mode:
+            try:
+                result = op(*given, **named)
+            except DynamicOutputShapeException:
+                rule = RULES.get(op.name().partition(".")[0])
+                if rule is None:
+                    raise
+                result = rule(0, *given, **named)
+        plan = Plan()
+        storages: dict[int, int] = {one.untyped_storage()._cdata: place for place, one in enumerate(fakes)}
+        identities = {id(one): place for place, one in enumerate(fakes)}
+        own: list[FakeTensor] = []
+
+        plan.results = self._all_described(result, (plan, storages, identities, own))
+        plan.resizes = [
+            (place, tuple(one.shape)) for place, (one, was) in enumerate(zip(fakes, before, strict=True)) if tuple(one.shape) != was
+        ]
+        flat, _ = tree_flatten(result)
+        self._ask(plan, op, given, named, flat, fakes, own, tensors)
+        plan.single = isinstance(plan.results, _New) and plan.actions == [("make", 0, 0)] and not plan.resizes
+        return plan
+
+    def _fake(self, one: torch.Tensor) -> Any:
+        with self._mode, torch.no_grad():
+            return torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device=one.device)
+
+    def _all_described(self, item: Any, found: tuple[Any, ...]) -> Any:
+        if isinstance(item, torch.Tensor):
+            return self._described(item, *found)
+        if isinstance(item, list):
+            return [self._all_described(one, found) for one in item]
+        return tuple(self._all_described(one, found) for one in item) if isinstance(item, tuple) else item
+
+    def _described(self, item: Any, plan: Plan, storages: dict[int, int], identities: dict[int, int], own: list[Any]) -> Any:
+        place = identities.get(id(item))
+        if place is not None:
+            return _Operand(place)
+        shape, strides = tuple(item.shape), tuple(item.stride())
+        if item.device.type != "cuda":
+            return _Host(shape, item.dtype)
+        cdata = item.untyped_storage()._cdata
+        place = storages.get(cdata)
+        if place is not None:
+            return _Operand(place, (shape, strides, item.storage_offset()))
+        index = len(plan.forms)
+        plan.forms.append(Form(shape, strides, item.dtype, item.untyped_storage().nbytes()))
+        own.append(item)
+        return _New(index)
+
+    def _ask(
+        self, plan: Plan, op: Any, args: Any, kwargs: Any, flat: list[Any], fakes: list[Any], own: list[Any], tensors: list[torch.Tensor]
+    ) -> None:
+        """What the operator's kernels allocate, in order."""
+        places = {id(one): index for index, one in enumerate(own)}
+        results = [places.get(id(one)) for one in flat]
+        events = self._events(op, args, kwargs, flat, fakes, tensors, plan)
+        waiting = [index for index in results if index is not None]
+        actions = plan.actions
+        open_: list[str] = []
+        for event in events:
+            if isinstance(event, Result):
+                index = results[event.index] if event.index < len(results) else None
+                if index is not None and index in waiting:
+                    waiting.remove(index)
+                    if isinstance(event.size, int):
+                        form = plan.forms[index]
+                        plan.forms[index] = Form(form.shape, form.strides, form.dtype, event.size)
+                    actions.append(("make", index, 0))
+            elif isinstance(event, Take):
+                open_.append(event.label)
+                actions.append(("take", event.label, event.size))
+            elif isinstance(event, Drop):
+                open_.remove(event.label)
+                actions.append(("drop", event.label, 0))
+            elif isinstance(event, Gemm):
+                actions.append(("multiply", self._buffers(event.path), 0))
+            elif isinstance(event, Workspace):
+                actions.append(("work", event.label, event.size))
+            else:
+                plan.unknown = True
+                open_.append(event.label)
+                actions.append(("take", event.label, event.low))
+        actions.extend(("make", index, 0) for index in waiting)
+
+    def _events(
+        self, op: Any, args: Any, kwargs: Any, flat: list[Any], fakes: list[Any], tensors: list[torch.Tensor], plan: Plan
+    ) -> Sequence[MemoryEvent]:
+        call = operator_call(op, args, kwargs, flat, {id(fake): real for fake, real in zip(fakes, tensors, strict=True)})
+        if call is None:
+            plan.unknown = bool(plan.forms)
+            return ()
+        return memory_events(call, self.machine.target)
+
+
+class _Notes:
+    """Records of the tensors of one call."""
+
+    def __init__(self, real: Mapping[int, torch.Tensor]) -> None:
+        self.record = Record(device="cuda:0", grad=True)
+        self._real = real
+        self._seen: dict[int, Tensor] = {}
+        self._storages: dict[int, Storage] = {}
+
+    def of(self, item: Any) -> Any:
+        """An argument or result in which `Tensor` stands for each tensor."""
+        if isinstance(item, torch.Tensor):
+            found = self._seen.get(id(item))
+            return self._tensor(item) if found is None else found
+        return tuple(self.of(one) for one in item) if isinstance(item, tuple | list) else item
+
+    def _tensor(self, item: torch.Tensor) -> Tensor:
+        whole, device = item.untyped_storage(), str(item.device)
+        storage = self._storages.setdefault(whole._cdata, Storage(len(self._storages), int(whole.nbytes()), device, None))
+        is_parameter = isinstance(self._real.get(id(item)), torch.nn.Parameter)
+        kind: Kind = "parameter" if is_parameter else "input" if id(item) in self._real else "result"
+        made = Tensor(len(self._seen), storage, dtype_of(item), tuple(item.shape), tuple(item.stride()), 0, device, kind)
+        self._seen[id(item)] = made
+        self.record.tensors.append(made)
+        return made
+
+
+def operator_call(op: Any, args: Any, kwargs: Any, flat: Sequence[Any], real: Mapping[int, torch.Tensor]) -> OpCall | None:
+    """What the rules of an operator see of a call; `real` has the tensors behind fake ones."""
+    notes = _Notes(real)
+    record = notes.record
+    made = Op(0, op, notes.of(tuple(args)), {name: notes.of(one) for name, one in kwargs.items()}, (), record.root, None, "forward")
+    made.results = tuple(notes.of(one) for one in flat)
+    record.ops.append(made)
+    try:
+        program, starts = lowered(record)
+    except Exception:  # an operator that no frontend knows, with arguments of a kind that files cannot hold
+        return None
+    nodes = list(program.graph)
+    if starts[1] <= starts[0]:
+        return None
+    node = nodes[starts[0]]
+    spec = find_op(node.op)
+    if spec is None:
+        return None
+    operands = [None if value is None else value.type for value in node.inputs]
+    parameters = frozenset(place for place, value in enumerate(node.inputs) if value is not None and value.role is Role.PARAMETER)
+    return OpCall(spec, operands, node.attrs, (), [output.type for output in node.outputs], source=node.source, parameters=parameters)
+
+
+def _look(item: Any, tensors: list[torch.Tensor], key: list[Any], floats: bool) -> None:
+    """Add what a plan may depend on."""
+    if isinstance(item, torch.Tensor):
+        tensors.append(item)
+        key.append((item.dtype, item.shape, item.stride(), item.is_cuda, type(item) is torch.nn.Parameter))
+    elif isinstance(item, list | tuple):
+        key.append(len(item))
+        for one in item:
+            _look(one, tensors, key, floats)
+    elif isinstance(item, bool) or item is None:
+        key.append(item)
+    elif isinstance(item, float | complex):
+        key.append((item, "float") if floats else "float")
+    elif isinstance(item, torch.Generator):
+        key.append("generator")
+    else:
+        key.append(item)
+
+
+def _returned(item: Any, made: list[Any], tensors: list[torch.Tensor]) -> Any:
+    if isinstance(item, _New):
+        return made[item.index]
+    if isinstance(item, _Operand):
+        found = tensors[item.place]
+        if item.geometry is not None:
+            shape, strides, offset = item.geometry
+            return found.as_strided(shape, strides, offset)
+        return found
+    if isinstance(item, _Host):
+        return torch.zeros(item.shape, dtype=item.dtype)
+    if isinstance(item, list):
+        return [_returned(one, made, tensors) for one in item]
+    if isinstance(item, tuple):
+        return tuple(_returned(one, made, tensors) for one in item)
+    return item
+
+
+# -- views and sizes -----------------------------------------------------------------------------------------------------
+
+
+def _is_view(op: Any) -> bool:
+    """Whether it returns a view of an operand and writes nothing."""
+    returns = op._schema.returns
+    return bool(returns) and all(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+
+
+def _viewing(op: Any) -> Kernel:
+    """The CPU's kernel: views are made in the same way for all devices."""
+    below = op._op_dk
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return below(_CPU, *args, **kwargs)
+
+    return kernel
+
+
+def resize_tensor(machine: Machine, tensor: torch.Tensor, shape: Sequence[int]) -> None:
+    """`Tensor.resize_`: a larger storage where it is needed."""
+    storage = tensor.untyped_storage()
+    count = 1
+    for size in shape:
+        count *= size
+    needed = (count + int(tensor.storage_offset())) * tensor.element_size() if count else 0
+    if needed > storage.nbytes():
+        machine.resize(storage, needed)
+    torch.ops.aten.resize_.default._op_dk(_CPU, tensor, tuple(shape))
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Where a tensor lies, as the allocator counts."""
+    return tensor.data_ptr() - BASE

@@ -1,0 +1,374 @@
+"""The simulated device of one process: its allocator, its streams, and what was allocated when and what for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import torch
+
+from irscope.devices import Target
+from irscope.frontends.eager.pretend import current
+from irscope.frontends.simulation.storages import Form, Storages
+from irscope.memory.caching import CachingAllocator, OutOfMemory
+from irscope.memory.caching.allocator import PendingFrees
+from irscope.memory.caching.blocks import Block, Segment
+from irscope.memory.caching.device import Counters
+
+BASE: Final = 1 << 46
+"""Added to the allocator's addresses: nothing is mapped there, so that code which looks at device memory ends at once."""
+_EMPTY: Final = 1 << 45
+"""Where pieces without bytes get their addresses."""
+_GIB: Final = 1 << 30
+
+
+Peaks: TypeAlias = dict[str, int]
+"""Counters by name: requested, allocated, active, reserved."""
+COUNTERS: Final = ("requested", "allocated", "active", "reserved")
+
+
+class Piece:
+    """One allocation, from malloc to free."""
+
+    __slots__ = ("address", "block", "bytes", "kind", "known", "label", "number", "place", "scope", "size", "stream")
+
+    def __init__(self, number: int, size: int, kind: str, label: str, stream: int) -> None:
+        self.number = number
+        self.bytes = size
+        self.size = 0
+        """Of the block."""
+        self.kind = kind
+        self.label = label
+        self.stream = stream
+        self.block: Block | None = None
+        self.address = 0
+        """What torch sees; pieces without bytes have one too, by which they are found."""
+        self.known: Any = None
+        """Values that came from the host."""
+        self.place: Any = None
+        self.scope: Any = None
+
+
+class Machine:
+    """One device."""
+
+    def __init__(self, target: Target, pending_frees: PendingFrees = "next_malloc") -> None:
+        self.target = target
+        self.total = target.device.memory_bytes or 0
+        self.gpu = CachingAllocator("{}.{}".format(*target.torch), target.alloc_conf, self.total or None, pending_frees=pending_frees)
+        self.storages = Storages(self.free)
+        self.pieces: dict[int, Piece] = {}
+        """Those that live, by address."""
+        self._empties = _EMPTY
+        self.kept: dict[tuple[int, str], Piece] = {}
+        """Workspaces of libraries, by stream and name."""
+        self.events: list[tuple[Piece, bool]] = []
+        """Allocations and frees since the last interval ended."""
+        self.noted: Callable[[Piece], None] | None = None
+        """Told of every allocation."""
+        self._program_high: Peaks = dict.fromkeys(COUNTERS, 0)
+        """Peaks since the program reset them, as far as the allocator's own were reset since."""
+        self._interval_high: Peaks = dict.fromkeys(COUNTERS, 0)
+        """The same since the last interval ended."""
+        self._numbers = 0
+        self.number_of: Callable[[int], int] = lambda stream: stream
+        """The allocator's number of one of torch's streams."""
+        self.stats = Statistics()
+
+    # -- allocating ------------------------------------------------------------------------------------------------
+
+    def take(self, size: int, kind: str, label: str = "", stream: int | None = None) -> Piece:
+        """Allocate on the current stream."""
+        stream = self.stream if stream is None else stream
+        piece = Piece(self._numbers, size, kind, label, stream)
+        self._numbers += 1
+        self._malloc(piece)
+        return piece
+
+    def _malloc(self, piece: Piece) -> None:
+        if not piece.bytes:
+            self._empties += 1
+            piece.address = self._empties
+            self.pieces[piece.address] = piece
+            return
+        self.storages.settle()
+        try:
+            piece.block = block = self.gpu.malloc(piece.bytes, piece.stream)
+        except OutOfMemory:
+            raise torch.OutOfMemoryError(self.refusal(piece.bytes)) from None
+        piece.address = BASE + block.address
+        self.pieces[piece.address] = piece
+        piece.size = block.size
+        self.stats.take(block)
+        if self.noted is not None:
+            self.noted(piece)
+            self.events.append((piece, True))
+
+    def free(self, piece: Piece) -> None:
+        """Give an allocation back."""
+        block, piece.block = piece.block, None
+        if self.pieces.get(piece.address) is piece:
+            del self.pieces[piece.address]
+        if block is None:
+            return
+        if self.noted is not None:
+            self.events.append((piece, False))
+        self.stats.drop(block)
+        self.gpu.free(block)
+
+    @property
+    def settled_gpu(self) -> CachingAllocator:
+        """The allocator once it knows all that has died."""
+        self.storages.settle()
+        return self.gpu
+
+    def empty(self, form: Form, label: str = "", kind: str = "tensor") -> torch.Tensor:
+        """A new tensor."""
+        piece = self.take(form.bytes, kind, label)
+        return self.storages.make(form, piece.address, piece)
+
+    def piece_of(self, storage: torch.UntypedStorage) -> Piece | None:
+        """The allocation behind a storage."""
+        return self.pieces.get(storage.data_ptr())
+
+    def resize(self, storage: torch.UntypedStorage, size: int) -> None:
+        """What `UntypedStorage.resize_` does: new memory, a copy, and the old memory is given back."""
+        if size == storage.nbytes():
+            return
+        self.storages.settle()
+        piece = self.piece_of(storage)
+        if piece is None:
+            raise RuntimeError("the storage does not belong to the simulated device")
+        old = Piece(piece.number, piece.bytes, piece.kind, piece.label, piece.stream)
+        old.block, old.address, old.size, piece.block = piece.block, piece.address, piece.size, None
+        self.pieces[old.address] = old
+        piece.bytes, piece.stream = size, self.stream
+        piece.number = self._numbers
+        self._numbers += 1
+        self._malloc(piece)
+        self.free(old)
+        self.storages.resize(storage, size, piece.address)
+
+    def empty_cache(self) -> None:
+        """`torch.cuda.empty_cache`."""
+        self.settled_gpu.empty_cache()
+
+    def snapshot(self) -> dict[str, Any]:
+        """`torch.cuda.memory._snapshot`: segments and blocks."""
+        return {
+            "segments": [self._segment(one) for one in self.settled_gpu.segments()],
+            "device_traces": [[]],
+            "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": self.target.alloc_conf},
+            "external_annotations": [],
+        }
+
+    def _segment(self, one: Segment) -> dict[str, Any]:
+        blocks = [
+            {
+                "address": BASE + block.address,
+                "size": block.size,
+                "requested_size": block.requested,
+                "state": block.state,
+                "frames": self._frames(BASE + block.address, block.state),
+            }
+            for block in one.blocks
+        ]
+        in_use = [block for block in one.blocks if block.state == "active_allocated"]
+        active = sum(block.size for block in one.blocks if block.state != "inactive")
+        return {
+            "device": current.device,
+            "address": BASE + one.address,
+            "total_size": one.size,
+            "allocated_size": sum(block.size for block in in_use),
+            "active_size": active,
+            "requested_size": sum(block.requested for block in in_use),
+            "stream": one.stream,
+            "segment_type": "small" if one.small else "large",
+            "segment_pool_id": (0, one.pool),
+            "is_expandable": one.expandable,
+            "frames": [],
+            "blocks": blocks,
+        }
+
+    def _frames(self, address: int, state: str) -> list[dict[str, Any]]:
+        piece = self.pieces.get(address)
+        if piece is None or piece.place is None or state != "active_allocated":
+            return []
+        code, line = piece.place
+        return [{"name": code.co_name, "filename": code.co_filename, "line": line}]
+
+    # -- counters --------------------------------------------------------------------------------------------------
+
+    def counters(self) -> Counters:
+        """What `torch.cuda.memory_stats()` says to the program."""
+        found = self.settled_gpu.counters()
+        for key, high in self._program_high.items():
+            found[f"{key}_peak"] = max(found[f"{key}_peak"], high)
+        return found
+
+    def reset_peaks(self) -> None:
+        """`torch.cuda.reset_peak_memory_stats`."""
+        self._fold()
+        self._program_high = dict.fromkeys(COUNTERS, 0)
+        self.stats.reset_peaks()
+
+    def end_of_interval(self) -> tuple[Peaks, Peaks]:
+        """Peaks since the last call, and where the counters are; the program's own peaks are not touched."""
+        self._fold()
+        found = self.settled_gpu.counters()
+        peak, self._interval_high = self._interval_high, dict.fromkeys(COUNTERS, 0)
+        return peak, {key: found[key] for key in COUNTERS}
+
+    def _fold(self) -> None:
+        """Remember the allocator's peaks, and let them begin anew."""
+        found = self.settled_gpu.counters()
+        for key in COUNTERS:
+            high = found[f"{key}_peak"]
+            self._program_high[key] = max(self._program_high[key], high)
+            self._interval_high[key] = max(self._interval_high[key], high)
+        self.gpu.reset_peaks()
+
+    # -- streams ---------------------------------------------------------------------------------------------------
+
+    @property
+    def stream(self) -> int:
+        """The allocator's number of the current stream."""
+        return self.number_of(current.stream)
+
+    def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
+        """`Tensor.record_stream`."""
+        self.storages.settle()
+        piece = self.piece_of(tensor.untyped_storage())
+        if piece is not None and piece.block is not None:
+            self.gpu.record_stream(piece.block, stream)
+
+    # -- libraries' workspaces -------------------------------------------------------------------------------------
+
+    def multiply(self, buffers: Sequence[Any]) -> None:
+        """A matrix product: its workspaces are allocated once a stream where they are kept."""
+        own: list[Piece] = []
+        for buffer in buffers:
+            key = (self.stream, buffer.label)
+            if buffer.kept and key in self.kept:
+                continue
+            piece = self.take(buffer.size, "workspace", buffer.label)
+            if buffer.kept:
+                self.kept[key] = piece
+            else:
+                own.append(piece)
+        for piece in own:
+            self.free(piece)
+
+    # -- out of memory ---------------------------------------------------------------------------------------------
+
+    def refusal(self, size: int) -> str:
+        """The message of torch.OutOfMemoryError."""
+        counters = self.settled_gpu.counters()
+        limit = self.gpu._device.limit
+        allowed = "" if limit is None else f"{_amount(limit)} allowed; "
+        return (
+            f"CUDA out of memory. Tried to allocate {_amount(size)}. GPU 0 has a total capacity of {_amount(self.total)} of which "
+            f"{_amount(self.gpu.device_free)} is free. Including non-PyTorch memory, this process has "
+            f"{_amount(self.total - self.gpu.device_free)} memory in use. {allowed}Of the allocated memory "
+            f"{_amount(counters.allocated)} is allocated by PyTorch, and "
+            f"{_amount(counters.reserved - counters.allocated)} is reserved by PyTorch but unallocated. If reserved but unallocated memory "
+            "is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory "
+            "Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+        )
+
+
+def _amount(size: int) -> str:
+    """As c10's format_size."""
+    if size <= 1024:
+        return f"{size} bytes"
+    if size <= 1 << 20:
+        return f"{size / 1024:.2f} KiB"
+    if size <= _GIB:
+        return f"{size / (1 << 20):.2f} MiB"
+    return f"{size / _GIB:.2f} GiB"
+
+
+# -- the statistics of torch.cuda.memory_stats() -------------------------------------------------------------------------
+
+
+_KINDS: Final = ("allocation", "segment", "active", "inactive_split")
+_BYTES: Final = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes")
+
+
+class Statistics:
+    """What the allocator counts besides its counters: numbers of blocks, and what was allocated and freed over time."""
+
+    def __init__(self) -> None:
+        self.given = {True: 0, False: 0}
+        """Bytes allocated so far, by whether blocks are from the small pool."""
+        self.returned = {True: 0, False: 0}
+        self.asked = {True: 0, False: 0}
+        self.released = {True: 0, False: 0}
+        self.count = {True: 0, False: 0}
+        self.count_peak = {True: 0, False: 0}
+        self.calls = {True: 0, False: 0}
+        self.bytes_peak = {True: 0, False: 0}
+
+    def take(self, block: Block) -> None:
+        """One block more."""
+        small = block.pool.kind.small
+        self.given[small] += block.size
+        self.asked[small] += block.requested
+        self.calls[small] += 1
+        self.count[small] += 1
+        self.count_peak[small] = max(self.count_peak[small], self.count[small])
+        self.bytes_peak[small] = max(self.bytes_peak[small], self.given[small] - self.returned[small])
+
+    def drop(self, block: Block) -> None:
+        """One block less."""
+        small = block.pool.kind.small
+        self.returned[small] += block.size
+        self.released[small] += block.requested
+        self.count[small] -= 1
+
+    def reset_peaks(self) -> None:
+        """The peaks begin anew."""
+        self.count_peak = dict(self.count)
+        self.bytes_peak = {small: self.given[small] - self.returned[small] for small in self.given}
+
+    def reset_accumulated(self) -> None:
+        """What was allocated and freed begins anew."""
+        for small in (True, False):
+            self.given[small] -= self.returned[small]
+            self.asked[small] -= self.released[small]
+            self.calls[small] = self.count[small]
+            self.returned[small] = self.released[small] = 0
+
+    def nested(self, counters: Any) -> dict[str, Any]:
+        """As `torch._C._cuda_memoryStats` returns them."""
+        current = {"allocated_bytes": "allocated", "reserved_bytes": "reserved", "active_bytes": "active", "requested_bytes": "requested"}
+        found: dict[str, Any] = {}
+        for name, short in current.items():
+            now, peak = counters[short], counters[f"{short}_peak"]
+            given, returned = (self.asked, self.released) if name == "requested_bytes" else (self.given, self.returned)
+            found[name] = {"all": _stat(now, peak, sum(given.values()), sum(returned.values()))}
+            for small, pool in ((True, "small_pool"), (False, "large_pool")):
+                part = given[small] - returned[small]
+                found[name][pool] = _stat(part, self.bytes_peak[small], given[small], returned[small])
+        split = counters["inactive_split"]
+        found["inactive_split_bytes"] = {pool: _stat(split if pool != "small_pool" else 0, split, 0, 0) for pool in _POOLS}
+        for name in _KINDS:
+            number = counters["segments"] if name == "segment" else sum(self.count.values())
+            peak = max(number, sum(self.count_peak.values()) if name != "segment" else number)
+            calls = sum(self.calls.values())
+            found[name] = {"all": _stat(number, peak, calls, calls - number)}
+            for small, pool in ((True, "small_pool"), (False, "large_pool")):
+                found[name][pool] = _stat(
+                    self.count[small], self.count_peak[small], self.calls[small], self.calls[small] - self.count[small]
+                )
+        found["oversize_allocations"] = found["oversize_segments"] = _stat(0, 0, 0, 0)
+        found.update(num_alloc_retries=counters["retries"], num_ooms=counters["ooms"], max_split_size=-1, num_sync_all_streams=0)
+        found.update(num_device_alloc=counters["segments"], num_device_free=0)
+        return found
+
+
+_POOLS: Final = ("all", "small_pool", "large_pool")
+
+
+def _stat(current: int, peak: int, allocated: int, freed: int) -> dict[str, int]:
+    return {"current": current, "peak": peak, "allocated": allocated, "freed": freed}

@@ -1,0 +1,89 @@
+"""A process with a simulated device: what is installed before a user's program runs in it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from irscope.devices import Target
+from irscope.errors import UsageError
+from irscope.frontends.eager.pretend import _applied, _patch, cudnn_without_card
+from irscope.frontends.eager.routes import attention
+from irscope.frontends.simulation.cuda import Device
+from irscope.frontends.simulation.host import PinnedMemory
+from irscope.frontends.simulation.kernels import Kernels
+from irscope.frontends.simulation.machine import Machine
+from irscope.frontends.simulation.special import special_kernels
+from irscope.frontends.simulation.watch import Watch
+from irscope.frontends.simulation.world import World
+from irscope.memory.caching.allocator import PendingFrees
+
+
+class Process:
+    """The simulated device of this process, for the rest of its life: kernels cannot be taken back."""
+
+    def __init__(self, target: Target, buffers: Callable[[Any], Sequence[Any]], pending_frees: PendingFrees = "next_malloc") -> None:
+        patch = _patch()
+        if isinstance(patch, str):
+            raise UsageError(f"this torch cannot pretend to have a CUDA device ({patch})", code="IRS644")
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(_applied(patch))
+        self._stack.enter_context(cudnn_without_card())
+        fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
+        fakes.init_gpu_context = lambda device: None
+        self.pinned = PinnedMemory()
+        self.machine = Machine(target, pending_frees)
+        self.device = Device(self.machine)
+        self.device.install()
+        self.world = World(self)
+        if torch.distributed.is_available():
+            self.world.install()
+        self.kernels = Kernels(self.machine, buffers)
+        self.watch: Watch | None = None
+        self.answer_with: float | None = None
+        """What values of device tensors are taken to be; None for zero."""
+        self.kernels.special.update(special_kernels(self))
+        self.kernels.install()
+        self._own = torch.library.Library("aten", "IMPL")
+        self._composites()
+        self._methods()
+        torch.autograd.set_multithreading_enabled(False).__enter__()
+
+    def answer(self, dtype: torch.dtype) -> Any:
+        """A value of a device tensor that the program reads."""
+        wanted = self.answer_with or 0
+        value = bool(wanted) if dtype is torch.bool else float(wanted) if dtype.is_floating_point else wanted
+        if not dtype.is_floating_point and not dtype.is_complex:
+            value = int(value) if dtype is not torch.bool else value
+        if self.watch is not None:
+            self.watch.answered(value)
+        return value
+
+    def start(self, most_steps: int = 0, hidden: Sequence[str] = ()) -> Watch:
+        """Follow what the program does from here on; `hidden` are files that call it and are no part of it."""
+        self.watch = Watch(self.machine, most_steps, hidden)
+        self.device.marks = self.watch.mark
+        self.watch.install()
+        return self.watch
+
+    def _composites(self) -> None:
+        """Composites that choose other kernels on a CUDA device by code that is only there in a build with CUDA."""
+        attend = functools.partial(attention, self.machine.target)
+        for key in ("AutogradCUDA", "CUDA"):
+            self._own.impl("scaled_dot_product_attention", attend, key, allow_override=True)
+
+    def _methods(self) -> None:
+        machine, original = self.machine, torch.UntypedStorage.resize_
+
+        def resize_(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+            if storage.device.type != "cuda":
+                return original(storage, size)  # type: ignore[no-any-return]
+            machine.resize(storage, size)
+            return storage
+
+        torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]

@@ -1,0 +1,282 @@
+"""What a simulated program did: its steps, what memory was for, the lines that asked, the values that were read."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from irscope.frontends.eager.recorder import Frames
+from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
+
+CATEGORIES: Final = (
+    "parameter",
+    "gradient",
+    "optimizer state",
+    "buffer",
+    "communication",
+    "activation",
+    "temporary",
+    "workspace",
+    "rounding",
+)
+"""What memory is for; `rounding` is what blocks have beyond what was asked for."""
+_ROLES: Final = frozenset({"parameter", "gradient", "optimizer state", "buffer"})
+_SAME_LINE: Final = 100_000
+"""Values that one line may read with no step between: a loop that waits for a value would never end."""
+
+
+class StopProgram(BaseException):
+    """The program has run for as many steps, or as long, as was asked for."""
+
+
+class NeedsValue(BaseException):
+    """The program waits for a value that nobody computes."""
+
+
+@dataclass
+class Step:
+    """A step, to the end of the optimizer's work."""
+
+    peak: Peaks
+    after: Peaks
+    by_category: dict[str, int]
+    """At the highest moment of `allocated`, to which they add up."""
+    alive: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    """Then: category, module, line, bytes and number of blocks."""
+
+
+@dataclass
+class Mark:
+    """A call by which the program itself divides its run."""
+
+    name: str
+    line: str
+    peak: Peaks
+    after: Peaks
+
+
+@dataclass
+class Answer:
+    """A place that read values of the device."""
+
+    line: str
+    value: Any
+    count: int = 0
+
+
+class Watch:
+    """Follows a program."""
+
+    def __init__(self, machine: Machine, most_steps: int = 0, hidden: Sequence[str] = ()) -> None:
+        self._machine = machine
+        self._most_steps = most_steps
+        self.steps: list[Step] = []
+        self.marks: list[Mark] = []
+        self.answers: dict[str, Answer] = {}
+        self._frames = Frames(hidden)
+        self._stepped: set[int] = set()
+        """Optimizers that have worked in the current step."""
+        self._same: Counter[str] = Counter()
+        self._modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._calls: list[nn.Module] = []
+        self._names: dict[int, str] = {}
+        self._in_optimizer = False
+        self._live: dict[Piece, None] = {}
+        """Pieces that were there when the current interval began."""
+        self._undo: list[Callable[[], None]] = []
+
+    # -- following -------------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Follow optimizers, modules and allocations."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        self._undo.append(register_optimizer_step_pre_hook(self._before_step).remove)
+        self._undo.append(register_optimizer_step_post_hook(self._after_step).remove)
+        machine = self._machine
+        machine.noted = self._note
+        kind: Any = nn.Module
+        original, calls, modules = kind._call_impl, self._calls, self._modules
+
+        def called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+            if not calls:
+                modules.add(module)
+            calls.append(module)
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                calls.pop()
+
+        kind._call_impl = called
+        self._undo.append(lambda: setattr(kind, "_call_impl", original))
+
+    def close(self) -> None:
+        """Follow nothing any longer."""
+        self._machine.noted = None
+        while self._undo:
+            self._undo.pop()()
+
+    def _note(self, piece: Piece) -> None:
+        """What an allocation is for, as far as it is known when it is made."""
+        if piece.kind == "tensor":
+            if self._in_optimizer or torch._C._current_autograd_node() is not None:
+                piece.kind = "temporary"
+            else:
+                piece.kind = "activation"
+        piece.place = self.line_of(sys._getframe(1))
+        piece.scope = id(self._calls[-1]) if self._calls else 0
+
+    def line_of(self, frame: FrameType | None) -> tuple[CodeType, int] | None:
+        """The innermost line of the program itself."""
+        shows = self._frames.shows
+        while frame is not None:
+            if shows(frame.f_code):
+                return frame.f_code, frame.f_lineno
+            frame = frame.f_back
+        return None
+
+    def shows(self, code: CodeType) -> bool:
+        """Whether a function belongs to the program, not to torch or irscope."""
+        return self._frames.shows(code)
+
+    @property
+    def line(self) -> str:
+        """The line at which the program is, as file:line."""
+        return line_text(self.line_of(sys._getframe(1)))
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if id(optimizer) in self._stepped:
+            self._stepped.clear()
+        self._in_optimizer = True
+        for group in optimizer.param_groups:
+            for one in group["params"]:
+                self._is(one, "parameter")
+                if one.grad is not None:
+                    self._is(one.grad, "gradient")
+        for module in self._modules:
+            for one in (*module.parameters(), *module.buffers()):
+                self._is(one, "parameter" if isinstance(one, nn.Parameter) else "buffer")
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._in_optimizer = False
+        for state in optimizer.state.values():
+            for one in state.values() if isinstance(state, Mapping) else ():
+                if isinstance(one, torch.Tensor):
+                    self._is(one, "optimizer state")
+        self._same.clear()
+        self._end_of_step(merge=bool(self._stepped))
+        self._stepped.add(id(optimizer))
+        if self._most_steps and len(self.steps) >= self._most_steps:
+            raise StopProgram
+
+    def _is(self, tensor: torch.Tensor, kind: str) -> None:
+        for one in local_parts(tensor):
+            if one.is_cuda:
+                piece = self._machine.piece_of(one.untyped_storage())
+                if piece is not None and (kind != "parameter" or piece.kind not in ("gradient", "optimizer state")):
+                    piece.kind = kind
+
+    def _end_of_step(self, merge: bool) -> None:
+        """Close an interval; with `merge` it belongs to the step before, as where two optimizers work one after the other."""
+        machine = self._machine
+        peak, after = machine.end_of_interval()
+        by_category, alive = self._at_peak()
+        made = Step(peak, after, by_category, alive)
+        if merge and self.steps:
+            last = self.steps.pop()
+            high = last if last.peak["allocated"] >= peak["allocated"] else made
+            made = Step({key: max(last.peak[key], peak[key]) for key in COUNTERS}, after, high.by_category, high.alive)
+        self.steps.append(made)
+
+    def _at_peak(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
+        """What the memory was for at the interval's highest moment, and the moment's pieces by module and line."""
+        events, live = self._machine.events, self._live
+        now = sum(piece.size for piece in live)
+        most, at = now, -1
+        for number, (piece, is_birth) in enumerate(events):
+            now += piece.size if is_birth else -piece.size
+            if now > most:
+                most, at = now, number
+        found: dict[Piece, None] = {}
+        for number, (piece, is_birth) in enumerate(events):
+            if is_birth:
+                live[piece] = None
+            else:
+                live.pop(piece, None)
+            if number == at:
+                found = dict(live)
+        events.clear()
+        if at < 0:
+            found = dict(live)
+        totals = dict.fromkeys(CATEGORIES, 0)
+        groups: dict[tuple[str, Any, Any], list[int]] = {}
+        for piece in found:
+            kind = piece.kind if piece.kind in totals else "activation"
+            totals[kind] += piece.bytes
+            totals["rounding"] += piece.size - piece.bytes
+            group = groups.setdefault((kind, piece.scope, piece.place), [0, 0])
+            group[0] += piece.bytes
+            group[1] += 1
+        rows = sorted(groups.items(), key=lambda row: -row[1][0])
+        return totals, [(kind, self._name(scope), line_text(place), size, count) for (kind, scope, place), (size, count) in rows]
+
+    def _name(self, scope: int) -> str:
+        """The path of a module."""
+        if not scope:
+            return ""
+        found = self._names.get(scope)
+        if found is None:
+            for root in self._modules:
+                for name, module in root.named_modules():
+                    self._names[id(module)] = name or type(module).__name__
+            found = self._names.setdefault(scope, "")
+        return found
+
+    # -- what the program asks for ---------------------------------------------------------------------------------
+
+    def mark(self, name: str) -> None:
+        """The program divides its run."""
+        counters = self._machine.counters()
+        peak = {key: counters[f"{key}_peak"] for key in COUNTERS}
+        self.marks.append(Mark(name, self.line, peak, {key: counters[key] for key in COUNTERS}))
+
+    def answered(self, value: Any) -> None:
+        """A value of the device was read."""
+        line = self.line
+        found = self.answers.get(line)
+        if found is None:
+            found = self.answers[line] = Answer(line, value)
+        found.count += 1
+        self._same[line] += 1
+        if self._same[line] > _SAME_LINE:
+            raise NeedsValue(line)
+
+
+def line_text(place: tuple[CodeType, int] | None) -> str:
+    """As file:line."""
+    return "" if place is None else f"{place[0].co_filename}:{place[1]}"
+
+
+def local_parts(tensor: Any) -> Iterator[torch.Tensor]:
+    """The tensors with storages of their own behind a tensor: the local ones of a wrapper."""
+    if type(tensor) in (torch.Tensor, nn.Parameter):
+        yield tensor
+        return
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        yield tensor
+        return
+    for name in flatten()[0]:
+        inner = getattr(tensor, name)
+        if isinstance(inner, torch.Tensor):
+            yield from local_parts(inner)

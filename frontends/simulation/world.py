@@ -1,0 +1,432 @@
+"""One rank of a world in one process: collectives have the tensors, the streams and the lifetimes of NCCL's, and send nothing."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from irscope.frontends.simulation.machine import Machine
+
+if TYPE_CHECKING:
+    from irscope.frontends.simulation.process import Process
+
+Kernel = Callable[..., Any]
+_SMALL: Final = 1 << 20
+"""Most bytes of a copy whose values are remembered."""
+
+
+@dataclass
+class Traffic:
+    """Calls of one collective in one group."""
+
+    op: str
+    group: str
+    ranks: int
+    calls: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class Known:
+    """Values of small tensors that came from the host, as far as a collective returns them: as if every rank had sent the same."""
+
+    sent: dict[int, torch.Tensor] = field(default_factory=dict)
+    arrived: dict[int, torch.Tensor] = field(default_factory=dict)
+
+
+class Values:
+    """What was copied to the device, by piece and offset."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._known: dict[int, Known] = {}
+
+    def _of(self, tensor: torch.Tensor, make: bool) -> tuple[Known | None, int]:
+        piece = self._machine.piece_of(tensor.untyped_storage())
+        if piece is None:
+            return None, 0
+        if piece.known is None and make:
+            piece.known = Known()
+        return piece.known, int(tensor.storage_offset()) * tensor.element_size()
+
+    def to_device(self, into: torch.Tensor, source: torch.Tensor) -> None:
+        """A copy from the host."""
+        if not _is_small(into) or not source.is_contiguous():
+            return
+        known, at = self._of(into, make=True)
+        if known is not None:
+            known.sent[at] = source.detach().reshape(-1).view(torch.uint8).clone()
+            known.arrived.pop(at, None)
+
+    def to_host(self, into: torch.Tensor, source: torch.Tensor) -> bool:
+        """A copy to the host: what a collective brought, or zeros. Whether it was known."""
+        found = self._arrived(source)
+        if found is None or not into.is_contiguous():
+            into.zero_()
+            return False
+        into.reshape(-1).view(torch.uint8).copy_(found[: into.numel() * into.element_size()])
+        return True
+
+    def item(self, tensor: torch.Tensor) -> Any:
+        """One element, if it is known."""
+        found = self._arrived(tensor)
+        return None if found is None else found[: tensor.element_size()].clone().view(tensor.dtype).item()
+
+    def _arrived(self, source: torch.Tensor) -> torch.Tensor | None:
+        known, at = self._of(source, make=False)
+        return None if known is None else _within(known.arrived, at, source.numel() * source.element_size())
+
+    def between(self, into: torch.Tensor, source: torch.Tensor) -> None:
+        """A copy on the device."""
+        known, at = self._of(source, make=False)
+        size = source.numel() * source.element_size()
+        if known is None or size > _SMALL or into.dtype is not source.dtype:
+            return
+        sent, arrived = _within(known.sent, at, size), _within(known.arrived, at, size)
+        if sent is None and arrived is None:
+            return
+        other, there = self._of(into, make=True)
+        if other is not None:
+            for where, what in ((other.sent, sent), (other.arrived, arrived)):
+                if what is not None:
+                    where[there] = what
+
+    def gather(self, source: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
+        """A collective that gives everybody what this rank sent."""
+        if not source.is_cuda or not _is_small(source):
+            return
+        known, at = self._of(source, make=False)
+        found = None if known is None else _within(known.sent, at, source.numel() * source.element_size())
+        for one in outputs:
+            other, there = self._of(one, make=found is not None)
+            if other is not None and found is not None:
+                other.arrived[there] = found
+            elif other is not None:
+                other.arrived.pop(there, None)
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    return 0 < tensor.numel() * tensor.element_size() <= _SMALL
+
+
+def _within(where: dict[int, torch.Tensor], at: int, size: int) -> torch.Tensor | None:
+    for start, found in where.items():
+        if start <= at and at + size <= start + found.numel():
+            return found[at - start : at - start + size]
+    return None
+
+
+# -- works -----------------------------------------------------------------------------------------------------------------
+
+
+_Finished: Any = torch._C._distributed_c10d.FakeWork if dist.is_available() else None
+
+
+class Work(dist.Work):
+    """An asynchronous collective: it holds its operands until somebody waits for it, and its results as long as it lives."""
+
+    def __init__(self, outputs: list[torch.Tensor], held: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.outputs = outputs
+        self.held = held
+        self.future: torch.futures.Future[Any] | None = None
+
+    def wait(self, timeout: Any = None) -> bool:
+        self.held = []
+        if self.future is None:
+            self.outputs = []
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def result(self) -> list[torch.Tensor]:
+        return self.outputs
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        if self.future is None:
+            self.future = torch.futures.Future()
+            self.future.set_result(self.outputs)
+        return self.future
+
+
+# -- the store ----------------------------------------------------------------------------------------------------------------
+
+
+_Store: Any = getattr(dist, "Store", object)
+
+
+class AnsweringStore(_Store):  # type: ignore[misc]
+    """A store in which everybody else has been already: nobody waits, and what nobody has set is zeros."""
+
+    _SILENT: Final = bytes(128)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self._values: dict[str, bytes] = {}
+
+    def set(self, key: str, value: Any) -> None:
+        self._values[key] = value if isinstance(value, bytes) else str(value).encode()
+
+    def get(self, key: str) -> bytes:
+        return self._values.get(key, self._SILENT)
+
+    def add(self, key: str, amount: int) -> int:
+        found = int(self._values.get(key, b"0")) + amount
+        self._values[key] = str(found).encode()
+        return found
+
+    def check(self, keys: Sequence[str]) -> bool:
+        return all(key in self._values for key in keys)
+
+    def wait(self, keys: Sequence[str], timeout: Any = None) -> None:
+        return None
+
+    def delete_key(self, key: str) -> bool:
+        return self._values.pop(key, None) is not None
+
+    def num_keys(self) -> int:
+        return len(self._values)
+
+    def set_timeout(self, timeout: Any) -> None:
+        return None
+
+
+# -- the group of processes ------------------------------------------------------------------------------------------------
+
+
+class World:
+    """Replaces the compiled process groups of this process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.values = Values(process.machine)
+        self.traffic: dict[tuple[str, str], Traffic] = {}
+        self._works: list[Work] = []
+        """Those that NCCL's watchdog has not seen finished."""
+        self._together: list[torch.Tensor] | None = None
+        """Operands of collectives that are coalesced; None outside of that."""
+        process.device.settled.append(self._settled)
+        self._libraries: list[Any] = []
+        self._streams: dict[str, int] = {}
+        """NCCL's stream of each group, by the allocator's number."""
+
+    def _settled(self) -> None:
+        """The watchdog sees that all collectives are done."""
+        self._works.clear()
+
+    def install(self) -> None:
+        """Make "nccl" a backend that works for any rank of any world."""
+        core: Any = torch._C._distributed_c10d
+        fake: Any = core.FakeProcessGroup
+        fake.supports_coalescing = True
+        fake.supports_splitting = False
+        fake._set_sequence_number_for_group = lambda group: None
+        fake._get_sequence_number_for_group = lambda group: 0
+        fake.name = lambda group: "nccl"
+
+        class Options(fake.Options):  # type: ignore[misc]
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__()
+                self.is_high_priority_stream = False
+
+        class Meta(type):
+            def __call__(cls, store: Any, rank: int, size: int, options: Any = None, **kwargs: Any) -> Any:
+                return fake._create_internal(rank, size, Options())
+
+            def __instancecheck__(cls, one: Any) -> bool:
+                return isinstance(one, fake)
+
+        group = Meta("ProcessGroupNCCL", (), {"Options": Options})
+        module: Any = c10d
+        module.ProcessGroupNCCL, module._NCCL_AVAILABLE = group, True
+        package: Any = dist
+        package.TCPStore = module.TCPStore = AnsweringStore
+        module.rendezvous = self._rendezvous
+        package.ProcessGroupNCCL = group
+        from torch.distributed import constants
+
+        module.default_pg_nccl_timeout = constants.default_pg_nccl_timeout or constants.default_pg_timeout
+        package.ProcessGroup._start_coalescing = lambda group, device: self._start_together()
+        package.ProcessGroup._end_coalescing = lambda group, device: self._end_together()
+        # DDP's statistics want a timer for CUDA, which only a build with CUDA has.
+        core.Logger.set_runtime_stats_and_log = lambda logger: None
+        library = torch.library.Library("c10d", "IMPL")
+        self._libraries.append(library)
+        for name in dir(self):
+            if name.startswith("op_"):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that kernels for CUDA are replaced
+                    library.impl(name[3:], getattr(self, name), "CUDA", allow_override=True)
+
+    def _rendezvous(self, url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[tuple[Any, int, int]]:
+        """Everybody is there at once."""
+        # The compiled side keeps no reference to a store in Python.
+        self._store = AnsweringStore()
+        here = int(os.environ["RANK"]) if rank < 0 else rank
+        yield self._store, here, int(os.environ["WORLD_SIZE"]) if world_size < 0 else world_size
+
+    # -- collectives -----------------------------------------------------------------------------------------------
+
+    def _count(self, op: str, group: Any, tensors: Sequence[torch.Tensor]) -> None:
+        found = dist.ProcessGroup.unbox(group)
+        name = found.group_desc or found.group_name
+        key = (op, name)
+        traffic = self.traffic.get(key)
+        if traffic is None:
+            traffic = self.traffic[key] = Traffic(op, name, found.size())
+        traffic.calls += 1
+        traffic.bytes += sum(one.numel() * one.element_size() for one in tensors)
+        for one in tensors:
+            piece = self._process.machine.piece_of(one.untyped_storage())
+            if piece is not None and piece.kind in ("activation", "temporary", "tensor"):
+                piece.kind = "communication"
+
+    def _work(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> Work:
+        made = Work(list(outputs), [*inputs, *outputs])
+        self._works.append(made)
+        return made
+
+    def _start_together(self) -> None:
+        self._together = []
+
+    def _end_together(self) -> Work:
+        """One work for all collectives since the start, which holds the operands of all."""
+        found, self._together = self._together or [], None
+        return self._work([], found)
+
+    def _done(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool) -> Any:
+        if self._together is not None:
+            self._together += [*inputs, *outputs]
+            return _Finished().boxed()
+        if not asynchronous:
+            return _Finished().boxed()
+        return self._work(outputs, inputs).boxed()
+
+    def op_broadcast_(self, tensors: Any, group: Any, root: int, root_tensor: int, async_op: bool = True, timeout: int = -1) -> Any:
+        self._count("broadcast", group, tensors)
+        for one in tensors:
+            self.values.gather(one, [one])
+        return tensors, self._done(tensors, tensors, async_op)
+
+    def op_allreduce_(self, tensors: Any, group: Any, op: Any, sparse: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        self._count("all_reduce", group, tensors)
+        return tensors, self._done(tensors, tensors, async_op)
+
+    def op_allreduce_coalesced_(self, tensors: Any, group: Any, op: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        self._count("all_reduce", group, tensors)
+        return self._done(tensors, tensors, async_op)
+
+    def op_reduce_(self, tensors: Any, group: Any, op: Any, root: int, root_tensor: int, async_op: bool = True, timeout: int = -1) -> Any:
+        self._count("reduce", group, tensors)
+        return self._done(tensors, tensors, async_op)
+
+    def op_allgather_(self, outputs: Any, inputs: Any, group: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        flat = [one for several in outputs for one in several]
+        self._count("all_gather", group, flat)
+        for one, several in zip(inputs, outputs, strict=True):
+            self.values.gather(one, several)
+            if len({each.shape for each in several}) == 1:
+                # Results of one size are gathered into one buffer, and copied from there.
+                torch.empty((len(several), *one.shape), dtype=one.dtype, device=one.device)
+        return outputs, self._done(flat, inputs, async_op)
+
+    def op__allgather_base_(self, output: Any, given: Any, group: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        self._count("all_gather", group, [output])
+        size = given.numel()
+        self.values.gather(given, [output.view(-1)[at : at + size] for at in range(0, output.numel(), size)] if _is_small(given) else ())
+        return output, self._done([output], [given], async_op)
+
+    def op_allgather_into_tensor_coalesced_(self, outputs: Any, inputs: Any, group: Any, async_op: bool = True) -> Any:
+        self._count("all_gather", group, outputs)
+        return self._done(outputs, inputs, async_op)
+
+    def op_reduce_scatter_(self, outputs: Any, inputs: Any, group: Any, op: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        flat = [one for several in inputs for one in several]
+        self._count("reduce_scatter", group, flat)
+        for several in inputs:
+            if len({each.shape for each in several}) == 1:
+                torch.empty((len(several), *several[0].shape), dtype=several[0].dtype, device=several[0].device)
+        return outputs, self._done(outputs, flat, async_op)
+
+    def op__reduce_scatter_base_(self, output: Any, given: Any, group: Any, op: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        self._count("reduce_scatter", group, [given])
+        return output, self._done([output], [given], async_op)
+
+    def op_reduce_scatter_tensor_coalesced_(
+        self, outputs: Any, inputs: Any, group: Any, op: Any, async_op: bool = True, timeout: int = -1
+    ) -> Any:
+        self._count("reduce_scatter", group, inputs)
+        return self._done(outputs, inputs, async_op)
+
+    def op_alltoall_base_(self, output: Any, given: Any, group: Any, to: Any, of: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        self._count("all_to_all", group, [given])
+        return self._done([output], [given], async_op)
+
+    def op_alltoall_(self, outputs: Any, inputs: Any, group: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        self._count("all_to_all", group, inputs)
+        return outputs, self._done(outputs, inputs, async_op)
+
+    def op_gather_(self, outputs: Any, inputs: Any, group: Any, root: int, async_op: bool = True, timeout: int = -1) -> Any:
+        flat = [one for several in outputs for one in several]
+        self._count("gather", group, inputs)
+        return self._done(flat, inputs, async_op)
+
+    def op_scatter_(self, outputs: Any, inputs: Any, group: Any, root: int, async_op: bool = True, timeout: int = -1) -> Any:
+        flat = [one for several in inputs for one in several]
+        self._count("scatter", group, outputs)
+        return outputs, self._done(outputs, flat, async_op)
+
+    def _used(self, tensors: Sequence[torch.Tensor], group: Any) -> None:
+        """Point-to-point operations do not keep their tensors: the allocator is told that NCCL's stream uses them."""
+        name = dist.ProcessGroup.unbox(group).group_name
+        stream = self._streams.get(name)
+        if stream is None:
+            stream = self._streams[name] = self._process.device.number(self._process.device.new_stream(0))
+        for one in tensors:
+            self._process.machine.record_stream(one, stream)
+
+    def op_send(self, tensors: Any, group: Any, to: int, tag: int) -> Any:
+        self._used(tensors, group)
+        self._count("send", group, tensors)
+        return self._done([], tensors, True)
+
+    def op_recv_(self, tensors: Any, group: Any, of: int, tag: int) -> Any:
+        self._used(tensors, group)
+        self._count("recv", group, tensors)
+        return self._done(tensors, [], True)
+
+    def op_recv_any_source_(self, tensors: Any, group: Any, tag: int) -> Any:
+        self._used(tensors, group)
+        self._count("recv", group, tensors)
+        return self._done(tensors, [], True)
+
+    def op_barrier(self, tensor: Any, group: Any, devices: Any, async_op: bool = True, timeout: int = -1) -> Any:
+        self._process.device.synchronize()
+        return self._done([], [], False)
+
+
+def environment(rank: int, world: int, local: int) -> dict[str, str]:
+    """What torchrun sets."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": str(rank % local),
+        "LOCAL_WORLD_SIZE": str(local),
+        "GROUP_RANK": str(rank // local),
+        "MASTER_ADDR": os.environ.get("MASTER_ADDR", "127.0.0.1"),
+        "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
+    }

@@ -1,0 +1,124 @@
+"""`irscope simulate`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from irscope.cli.args import add_output_arguments, write_answer
+from irscope.errors import ExitCode, UsageError
+from irscope.files import write_stream, write_text
+from irscope.memory.caching.allocator import PendingFrees
+from irscope.report.printable import printable
+from irscope.tools.simulate import Interrupted, Options, Simulation, simulate_script
+
+_CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDINGS, "needs_value": ExitCode.PARTIAL, "error": ExitCode.PASS}
+
+
+class Command:
+    """Run a training program on GPUs that are not there, as any rank of any world, and tell what memory it takes.
+
+    The program is the user's own, unmodified: it runs in this process as `python SCRIPT ARGS` would, with RANK, WORLD_SIZE, LOCAL_RANK and
+    the rest set as torchrun sets them. CUDA devices exist for it, and process groups of any size; nothing is computed on the device and no
+    memory is taken there. What it asks torch.cuda about memory is answered by the simulated allocator, so it prints what it would print on
+    the card, and torch.OutOfMemoryError is raised where it would be. Options of irscope stand before SCRIPT, those of the program after it.
+
+    irscope simulate train.py --batch 8
+    irscope simulate --device h100 --world 64 --rank 3 train.py --config 8b.yaml
+    irscope simulate --steps 3 --format json -m mypackage.train
+
+    Exit codes: 0 the program ended, or was stopped after --steps or --time; 1 it ran out of memory; 2 usage; 3 there is no such script;
+    4 the program failed; 5 it waits for values that nobody computes; 130 interrupted. What was simulated until then is reported.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--device", default="", metavar="NAME", help="such as h100; `irscope devices` lists them; default: h200")
+        parser.add_argument("--world", type=int, default=1, metavar="N", help="ranks of the job; default: 1")
+        parser.add_argument("--rank", type=int, default=0, metavar="R", help="which of them this is; default: 0")
+        parser.add_argument(
+            "--local", type=int, default=0, metavar="N", help="ranks of one machine; default: 8, or all where they are fewer"
+        )
+        parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
+        parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
+        parser.add_argument("--steps", type=int, default=0, metavar="N", help="stop after so many steps of the optimizer")
+        parser.add_argument("--time", type=float, default=0, metavar="S", help="stop after so many seconds")
+        parser.add_argument("--answer", type=float, metavar="VALUE", help="what the program gets for values of the device; default: 0")
+        parser.add_argument(
+            "--events",
+            choices=("done", "lazy"),
+            default="done",
+            help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between",
+        )
+        parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
+        add_output_arguments(parser)
+        parser.add_argument("script", metavar="SCRIPT", help="the program")
+        parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.steps < 0 or args.time < 0:
+            raise UsageError("steps and seconds are not negative", code="IRS643")
+        if "torch" in sys.modules or sys.stdout is not sys.__stdout__:
+            return _apart(args)
+        frees: PendingFrees = "synchronize" if args.events == "lazy" else "next_malloc"
+        options = Options(
+            args.device, args.torch, args.alloc_conf, args.world, args.rank, args.local, args.steps, args.time, args.answer, frees
+        )
+        interrupted = False
+        with _own_output(args.format != "text" and args.output is None):
+            try:
+                found = simulate_script(args.script, args.arguments, options, is_module=args.is_module)
+            except Interrupted as stop:
+                found, interrupted = stop.simulation, True
+        self._write(args, found)
+        if found.error:
+            place = f"{found.line}: " if found.line and found.outcome != "needs_value" else ""
+            sys.stderr.write(f"irscope: {printable(place + found.error)}\n")
+        return ExitCode.INTERRUPTED if interrupted else _CODES[found.outcome]
+
+    def _write(self, args: argparse.Namespace, found: Simulation) -> None:
+        if args.format != "json":
+            write_answer(found.document(), args)
+            return
+        text = json.dumps(found.to_json(), indent=2) + "\n"
+        if args.output is None or args.output == "-":
+            write_stream(sys.stdout, [text])
+        else:
+            write_text(Path(args.output), [text])
+
+
+def _apart(args: argparse.Namespace) -> int:
+    """The same in a process of its own: a simulated device stays in its process, which other users of torch would find changed."""
+    line = [sys.executable, "-m", "irscope", "simulate", "--world", str(args.world), "--rank", str(args.rank), "--format", args.format]
+    line += ["--events", args.events, "--steps", str(args.steps), "--time", str(args.time), "--local", str(args.local)]
+    given = {"--device": args.device, "--torch": args.torch, "--alloc-conf": args.alloc_conf, "--answer": args.answer, "--rows": args.rows}
+    given["-o"] = args.output
+    line += [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
+    line += [*(["-m"] if args.is_module else []), args.script, *args.arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    return done.returncode
+
+
+@contextlib.contextmanager
+def _own_output(apart: bool) -> Iterator[None]:
+    """What the program writes to standard output goes to standard error where the answer is a document."""
+    if not apart:
+        yield
+        sys.stdout.flush()
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,376 @@
+"""A user's program on devices that are not there: `irscope simulate` and `irscope.simulate`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import itertools
+import os
+import runpy
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from irscope.devices import Target, target_of
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import LoadError, UsageError
+from irscope.memory.caching.allocator import PendingFrees
+from irscope.memory.kernels import workspace_policy
+from irscope.passkit.settings import Settings
+from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.table import Table
+from irscope.session import check_target
+
+if TYPE_CHECKING:
+    from irscope.frontends.simulation.process import Process
+    from irscope.frontends.simulation.watch import Answer, Mark, Step, Watch
+    from irscope.frontends.simulation.world import Traffic
+
+SCHEMA: Final = "irscope.simulation/1"
+COUNTERS: Final = ("requested", "allocated", "active", "reserved")
+_OUTCOMES: Final = {
+    "finished": "the program ran to its end",
+    "steps": "stopped after the steps, or the time, that were asked for",
+    "oom": "out of memory",
+    "needs_value": "the program waits for a value that is not computed",
+    "error": "the program failed",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a program runs on, and for how long."""
+
+    device: str = ""
+    torch: str = ""
+    alloc_conf: str = ""
+    world: int = 1
+    rank: int = 0
+    local: int = 0
+    """Ranks on one machine; 0 for all of the world, eight at most."""
+    steps: int = 0
+    """After how many steps to stop; 0 for never."""
+    seconds: float = 0
+    answer: float | None = None
+    """What device values that the program reads are taken to be; None for zero."""
+    pending_frees: PendingFrees = "next_malloc"
+
+    def __post_init__(self) -> None:
+        if self.world < 1 or not 0 <= self.rank < self.world:
+            raise UsageError(
+                f"there is no rank {self.rank} in a world of {self.world}", code="IRS643", hint=f"0 to {max(self.world, 1) - 1}"
+            )
+
+
+@dataclass
+class Simulation:
+    """What a program did on a simulated device."""
+
+    script: str
+    target: Target
+    options: Options
+    outcome: str = "finished"
+    error: str = ""
+    """Why it ended, if not by itself."""
+    line: str = ""
+    """Where."""
+    steps: Sequence[Step] = ()
+    marks: Sequence[Mark] = ()
+    answers: Sequence[Answer] = ()
+    collectives: Sequence[Traffic] = ()
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    """Operators of whose kernels only the results are counted, with the number of calls."""
+    now: Mapping[str, int] = field(default_factory=dict)
+    """Counters at the end, and their peaks since the program reset them."""
+    pinned_peak: int = 0
+    result: Any = None
+    """What the function returned."""
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is to be said about the figures."""
+        found = []
+        for line, said in _said(self).items():
+            found.append(Diagnostic(Severity.WARNING, line, said))
+        return found
+
+    def reserved_peak(self) -> int:
+        """The most that was reserved."""
+        return max([self.now.get("reserved_peak", 0), *(step.peak["reserved"] for step in self.steps)])
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `--format json`."""
+        options = self.options
+        return {
+            "schema": SCHEMA,
+            "script": self.script,
+            "device": options.device or self.target.device.name,
+            "world": options.world,
+            "rank": options.rank,
+            "torch": "{}.{}".format(*self.target.torch),
+            "outcome": self.outcome,
+            "error": self.error,
+            "line": self.line,
+            "steps": [
+                {**{key: {"peak": step.peak[key], "after": step.after[key]} for key in COUNTERS}, "by_category": dict(step.by_category)}
+                for step in self.steps
+            ],
+            "marks": [
+                {"name": mark.name, "line": mark.line, **{key: {"peak": mark.peak[key], "after": mark.after[key]} for key in COUNTERS}}
+                for mark in self.marks
+            ],
+            "collectives": [{"op": one.op, "group": one.group, "calls": one.calls, "bytes": one.bytes} for one in self.collectives],
+            "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.answers],
+            "pinned_peak_bytes": self.pinned_peak,
+            "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
+        }
+
+    def report(self) -> Report:
+        """Tables of the same."""
+        reserved = self.reserved_peak()
+        total = self.target.device.room_bytes
+        summary: dict[str, Any] = {
+            "program": f"{self.script} on {self.target.text}",
+            "verdict": _verdict(self, reserved, total),
+            "outcome": _OUTCOMES[self.outcome] + (f": {self.error}" if self.error else ""),
+            "reserved_peak_bytes": reserved,
+            "device_bytes": total or 0,
+            "rank": f"{self.options.rank} of {self.options.world}",
+            "steps_count": len(self.steps),
+        }
+        if self.line:
+            summary["line"] = self.line
+        if self.pinned_peak:
+            summary["pinned_host_bytes"] = self.pinned_peak
+        return Report("simulate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics))
+
+    def document(self) -> Document:
+        """The report alone: there is no model file that it is about."""
+        return Document("", ModelInfo("", ""), (self.report(),))
+
+
+def _said(simulation: Simulation) -> dict[str, str]:
+    found = {}
+    if simulation.unknown:
+        names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        found["IRS645"] = f"what the kernels of {shown} take besides their results is not known, and not counted"
+    if simulation.answers:
+        lines = ", ".join(one.line for one in simulation.answers[:3])
+        found["IRS646"] = f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"
+    return found
+
+
+def _verdict(simulation: Simulation, reserved: int, total: int | None) -> str:
+    if simulation.outcome == "oom":
+        return f"does not fit on {simulation.target.device.title}"
+    if total is None:
+        return "no size of the device is known"
+    return (
+        f"fits on {simulation.target.device.title}, {(total - reserved) / (1 << 30):.2f} GiB left" if reserved <= total else "does not fit"
+    )
+
+
+def _tables(simulation: Simulation) -> Iterator[Table]:
+    if simulation.steps:
+        columns = ["steps", *(f"{key}:bytes" for key in COUNTERS)]
+        for title, when in (("peak of each step", "peak"), ("after each step", "after")):
+            yield Table.of(_alike(simulation.steps, functools.partial(_counted, when)), columns, title)
+        kinds = [one for one in simulation.steps[0].by_category if any(step.by_category[one] for step in simulation.steps)]
+
+        def made_of(step: Step) -> tuple[int, ...]:
+            return (step.peak["allocated"], *(step.by_category[one] for one in kinds))
+
+        columns = ["steps", "allocated:bytes", *(f"{one}:bytes" for one in kinds)]
+        yield Table.of(_alike(simulation.steps, made_of), columns, "what the peak of allocated is made of")
+        worst = max(simulation.steps, key=lambda step: step.peak["allocated"])
+        alive = ["category", "module", "line", "bytes", "blocks:count"]
+        yield Table.of(worst.alive, alive, "alive at the peak", whole="bytes")
+    if simulation.collectives:
+        sent = [(one.op, one.group, one.ranks, one.calls, one.bytes) for one in simulation.collectives]
+        yield Table.of(sent, ["collective", "group", "ranks:count", "calls:count", "bytes"], "collectives")
+    if simulation.answers:
+        yield Table.of([(one.line, one.count, str(one.value)) for one in simulation.answers], ["line", "count", "value"], "values answered")
+
+
+def _counted(when: str, step: Step) -> tuple[int, ...]:
+    return tuple(getattr(step, when)[key] for key in COUNTERS)
+
+
+def _alike(steps: Sequence[Step], figures: Callable[[Step], tuple[int, ...]]) -> list[tuple[object, ...]]:
+    """A row for each stretch of steps with the same figures."""
+    rows: list[tuple[object, ...]] = []
+    numbered = list(enumerate(steps, 1))
+    for found, several in itertools.groupby(numbered, key=lambda one: figures(one[1])):
+        numbers = [number for number, _ in several]
+        rows.append((str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}", *found))
+    return rows
+
+
+# -- running ---------------------------------------------------------------------------------------------------------------
+
+
+_process: Process | None = None
+
+
+def simulate_script(script: str, arguments: Sequence[str] = (), options: Options | None = None, *, is_module: bool = False) -> Simulation:
+    """Run a script as `python SCRIPT ARGUMENTS` would, on a simulated device, in this process."""
+    chosen = options or Options()
+    if not is_module and not Path(script).is_file():
+        raise LoadError("there is no such file", code="IRS385", where=script)
+
+    def program() -> None:
+        before, path = sys.argv, list(sys.path)
+        sys.argv = [script, *arguments]
+        try:
+            if is_module:
+                sys.path.insert(0, os.getcwd())
+                runpy.run_module(script, run_name="__main__", alter_sys=True)
+            else:
+                sys.path.insert(0, str(Path(script).resolve().parent))
+                runpy.run_path(script, run_name="__main__")
+        finally:
+            sys.argv, sys.path[:] = before, path
+
+    return _run(program, script, chosen)
+
+
+def simulate(
+    function: Callable[..., Any],
+    *args: Any,
+    device: str = "",
+    world: int = 1,
+    rank: int = 0,
+    torch: str = "",
+    alloc_conf: str = "",
+    steps: int = 0,
+    seconds: float = 0,
+    answer: float | None = None,
+    **kwargs: Any,
+) -> Simulation:
+    """Call a function on a simulated CUDA device: what it puts there takes no memory and computes nothing.
+
+    For the rest of this process `torch.cuda` is the simulated device's; memory that was allocated by an earlier call is forgotten by its
+    counters. `world` and `rank` are what torchrun would set. The result has `steps`, `marks` and `to_json()`.
+    """
+    options = Options(device, torch, alloc_conf, world, rank, steps=steps, seconds=seconds, answer=answer)
+    return _run(lambda: function(*args, **kwargs), getattr(function, "__name__", "function"), options)
+
+
+def _run(program: Callable[[], Any], name: str, options: Options) -> Simulation:
+    target = target_of(settings := Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
+    check_target(settings)
+    process = _prepared(target, options)
+    from irscope.frontends.simulation.watch import NeedsValue, StopProgram
+
+    watch = process.start(options.steps, (__file__,))
+    found = Simulation(name, target, options)
+    try:
+        with _environment(options), _time_limit(options.seconds, StopProgram):
+            found.result = program()
+    except StopProgram:
+        found.outcome = "steps"
+    except NeedsValue as error:
+        found.outcome, found.line = "needs_value", str(error)
+        found.error = f"{error} reads values over and over"
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            found.outcome, found.error = "error", f"it exits with {stop.code}"
+    except KeyboardInterrupt:
+        found.outcome, found.error = "error", "interrupted"
+        _finish(found, process, watch)
+        raise Interrupted(found) from None
+    except BaseException as error:
+        _failed(found, error, watch)
+    _finish(found, process, watch)
+    return found
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C; what was simulated so far is kept."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self.simulation = simulation
+
+
+def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
+    import torch
+
+    found.outcome = "oom" if isinstance(error, torch.OutOfMemoryError) else "error"
+    text = str(error).partition("\n")[0]
+    found.error = text if found.outcome == "oom" else f"{type(error).__name__}: {text}"[:300]
+    places = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
+    numbers = {frame: line for frame, line in traceback.walk_tb(error.__traceback__)}
+    if places:
+        found.line = f"{places[-1].f_code.co_filename}:{numbers[places[-1]]}"
+
+
+def _finish(found: Simulation, process: Process, watch: Watch) -> None:
+    watch.close()
+    found.steps, found.marks, found.answers = watch.steps, watch.marks, list(watch.answers.values())
+    found.collectives = list(process.world.traffic.values())
+    found.unknown = dict(process.kernels.unknown)
+    found.now = dict(process.machine.counters())
+    found.pinned_peak = process.pinned.peak
+
+
+def _prepared(target: Target, options: Options) -> Process:
+    """This process with its device; the first target holds for all of its life."""
+    global _process
+    if sys.platform != "linux":
+        raise UsageError(f"programs are simulated on Linux, not on {sys.platform}", code="IRS644", hint="a container will do")
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
+    from irscope.frontends.simulation.process import Process
+
+    if _process is None:
+        with _environment(options):
+            _process = Process(target, workspace_policy(target).buffers, options.pending_frees)
+    elif _process.machine.target != target:
+        raise UsageError("one process simulates one device", code="IRS644", hint="start another process for another one")
+    _process.answer_with = options.answer
+    return _process
+
+
+@contextlib.contextmanager
+def _environment(options: Options) -> Iterator[None]:
+    """What torchrun sets."""
+    from irscope.frontends.simulation.world import environment
+
+    local = options.local or min(options.world, 8)
+    made = environment(options.rank, options.world, local)
+    before = {key: os.environ.get(key) for key in made}
+    os.environ.update(made)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float, stop: type[BaseException]) -> Iterator[None]:
+    if not seconds or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(number: int, frame: Any) -> None:
+        raise stop
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

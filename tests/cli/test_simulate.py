@@ -1,0 +1,148 @@
+"""`irscope simulate`: programs as users write them, and what they print and end with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
+
+LOOP = """
+import sys
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)).to("cuda")
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+data = torch.utils.data.TensorDataset(torch.randn(64, 256), torch.randn(64, 256))
+for step, (x, y) in enumerate(torch.utils.data.DataLoader(data, batch_size=16, pin_memory=True)):
+    loss = nn.functional.mse_loss(net(x.cuda(non_blocking=True)), y.cuda(non_blocking=True))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{sys.argv[1:]} {step} {loss.item():.3f} {torch.cuda.max_memory_allocated()}")
+"""
+
+
+def simulate(folder: Path, text: str, *options: str, arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    script = folder / "train.py"
+    script.write_text(text)
+    command = [sys.executable, "-m", "irscope", "simulate", *options, str(script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=folder)
+
+
+def test_a_training_loop_runs_as_it_is(tmp_path: Path) -> None:
+    done = simulate(tmp_path, LOOP, "--device", "h100", "--format", "json", arguments=("--lr", "3"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["schema"], found["outcome"], found["device"], found["rank"]) == ("irscope.simulation/1", "finished", "h100", 0)
+    printed = [line for line in done.stderr.splitlines() if line.startswith("['--lr'")]
+    assert len(printed) == len(found["steps"]) == 4
+    last = found["steps"][-1]
+    assert sum(last["by_category"].values()) == last["allocated"]["peak"] == int(printed[-1].split()[-1])
+    weights = 4 * (2 * 256 * 1024 + 1024 + 256)
+    assert last["by_category"]["parameter"] == last["by_category"]["gradient"] == weights
+    assert last["by_category"]["optimizer state"] == 2 * weights
+    [answer] = found["answers"]
+    assert answer["count"] == 4 and answer["line"].endswith("train.py:13")
+
+
+def test_steps_stop_it(tmp_path: Path) -> None:
+    done = simulate(tmp_path, LOOP, "--steps", "2", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["outcome"] == "steps" and len(found["steps"]) == 2
+
+
+def test_out_of_memory_comes_at_its_line_with_torch_s_message(tmp_path: Path) -> None:
+    text = "import torch\nkept = []\nwhile True:\n    kept.append(torch.zeros(1 << 30, device='cuda'))\n"
+    done = simulate(tmp_path, text, "--device", "h100")
+    assert done.returncode == 1
+    assert "does not fit" in done.stdout
+    [line] = [line for line in done.stderr.splitlines() if "CUDA out of memory" in line]
+    assert "train.py:4: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of" in line
+
+
+def test_the_program_may_catch_it(tmp_path: Path) -> None:
+    text = "import torch\ntry:\n    torch.empty(1 << 40, device='cuda')\nexcept torch.OutOfMemoryError:\n    print('caught')\n"
+    done = simulate(tmp_path, text)
+    assert done.returncode == 0 and done.stdout.startswith("caught\n")
+
+
+def test_torch_cuda_answers(tmp_path: Path) -> None:
+    text = """
+import torch
+assert torch.cuda.is_available() and torch.cuda.device_count() == 8 and torch.cuda.get_device_name() == "NVIDIA H100 SXM"
+free, total = torch.cuda.mem_get_info()
+kept = torch.zeros(1 << 20, device="cuda")
+assert torch.cuda.memory_allocated() == 4 << 20 and torch.cuda.memory_reserved() == 20 << 20
+assert torch.cuda.mem_get_info() == (free - (20 << 20), total)
+assert kept.sum().item() == 0 and kept.cpu().eq(0).all() and "cuda" in repr(kept)
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    other = torch.zeros(1 << 20, device="cuda")
+kept.record_stream(side)
+torch.cuda.current_stream().wait_stream(side)
+event = torch.cuda.Event(enable_timing=True)
+event.record()
+event.synchronize()
+assert {one["stream"] for one in torch.cuda.memory._snapshot()["segments"]} == {0, 1}
+kept.untyped_storage().resize_(0)
+del kept, other
+torch.cuda.synchronize()
+torch.cuda.empty_cache()
+assert torch.cuda.memory_reserved() == 0
+torch.cuda.reset_peak_memory_stats()
+assert torch.cuda.max_memory_allocated() == 0
+torch.cuda.set_per_process_memory_fraction(0.001)
+try:
+    torch.empty(1 << 30, device="cuda")
+except torch.OutOfMemoryError:
+    pass
+else:
+    raise AssertionError
+assert "allocated" in torch.cuda.memory_summary().lower() and torch.accelerator.current_accelerator().type == "cuda"
+"""
+    done = simulate(tmp_path, text, "--device", "h100", "--world", "8")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "said"),
+    [
+        ("raise ValueError('no data')", (), 4, "train.py:1: ValueError: no data"),
+        ("import sys; sys.exit(3)", (), 4, "exits with 3"),
+        ("import torch\nx = torch.zeros(1, device='cuda')\nwhile not x.item():\n    pass", (), 5, "train.py:3 reads values over and over"),
+        ("while True:\n    pass", ("--time", "1"), 0, ""),
+        ("", ("--world", "2", "--rank", "2"), 2, "there is no rank 2 in a world of 2"),
+    ],
+)
+def test_bad_programs_end_with_a_line(tmp_path: Path, text: str, options: tuple[str, ...], code: int, said: str) -> None:
+    done = simulate(tmp_path, text, *options)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_script_that_is_not_there() -> None:
+    done = subprocess.run([sys.executable, "-m", "irscope", "simulate", "nowhere.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "nowhere.py: there is no such file" in done.stderr
+
+
+def test_a_function_is_simulated_too(tmp_path: Path) -> None:
+    text = """
+import irscope
+
+def work(size):
+    import torch
+    return torch.zeros(size, device="cuda").numel()
+
+found = irscope.simulate(work, 1000, device="h100", world=4, rank=2)
+assert found.result == 1000 and found.outcome == "finished" and found.to_json()["rank"] == 2
+"""
+    script = tmp_path / "own.py"
+    script.write_text(text)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,56 @@
+"""Jobs of `tests/data/distributed` under simulation, beside what the real host code of PyTorch counted for the same script."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools.distributed_jobs import FOLDER, KEYS
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
+
+JOBS = (
+    ("ddp_tiny_bucketview_w8", 5, "done"),
+    ("ddp_small_zero_w8", 7, "done"),
+    ("fsdp1_small_hybrid_w16", 0, "done"),
+    ("fsdp2_tiny_w2", 1, "lazy"),
+    ("fsdp2_small_offload_w8", 0, "done"),
+    ("fsdp2_small_acop_w64", 0, "done"),
+    ("tp_fsdp2_small_w64", 63, "done"),
+    ("ep_moe_shard_w32", 0, "done"),
+    ("pp_1f1b_w8", 1, "done"),
+    ("pp_interleaved_w4", 2, "done"),
+)
+RUN = """
+import sys
+from irscope.tools.simulate import Options, simulate_script
+folder, name, world, rank, frees = sys.argv[1:]
+options = Options("h200", world=int(world), rank=int(rank), pending_frees=frees)
+found = simulate_script(f"{folder}/job.py", [f"{folder}/jobs.json", name], options)
+assert found.outcome == "finished", found.error
+"""
+
+
+@pytest.mark.parametrize(("name", "rank", "events"), JOBS)
+def test_counters_are_those_of_the_real_host_code(name: str, rank: int, events: str) -> None:
+    truth = _truth(name, rank, events)
+    frees = "synchronize" if events == "lazy" else "next_malloc"
+    command = [sys.executable, "-c", RUN, str(FOLDER), name, str(truth["world"]), str(rank), frees]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    for step, mine in zip(truth["steps"], found["steps"], strict=True):
+        for when in ("peak", "after"):
+            assert {key: step[when][key] for key in KEYS} == mine[when]
+
+
+def _truth(name: str, rank: int, events: str) -> dict:
+    for line in Path(FOLDER, "truth.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if (row["job"], row["rank"], row["events"]) == (name, rank, events):
+            return row
+    raise AssertionError(name)
