@@ -24,7 +24,7 @@ from irscope.frontends.eager.record import Kind, Op, Phase, Record, Storage, Ten
 from irscope.frontends.eager.routes import KERNELS, ROUTES, Rerouted
 from irscope.frontends.eager.values import OpenSizes, Size, Values, is_open
 from irscope.ir.dims import Dim
-from irscope.ir.places import Loc, Scope, root_scope
+from irscope.ir.places import Loc, Scope, relative_name, root_scope
 from irscope.passkit.settings import Settings
 
 _MOST_OPERATORS = 500_000
@@ -390,7 +390,7 @@ class Calls:
         if module is self._main and self.current is self.root:
             return self.root
         path = self._paths.get(id(module))
-        name = _relative(path, self.current.module) if path is not None else f"={type(module).__name__}"
+        name = relative_name(path, self.current.module) if path is not None else f"={type(module).__name__}"
         call = self._counts.get((self.current, name), 0)
         self._counts[self.current, name] = call + 1
         return self.current.child(name, type(module).__name__, call)
@@ -399,12 +399,6 @@ class Calls:
     def names(self) -> Mapping[int, str]:
         """Paths of the model's modules by identity."""
         return self._paths
-
-
-def _relative(path: str, parent: str) -> str:
-    if not parent:
-        return path
-    return path[len(parent) + 1 :] if path.startswith(f"{parent}.") else f"={path}"
 
 
 # -- source lines ------------------------------------------------------------------------------------------------------

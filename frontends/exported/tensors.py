@@ -15,7 +15,7 @@ from irscope.frontends.torch_lowering.dtypes import SERIALIZED_DTYPES
 from irscope.frontends.torch_lowering.expressions import Symbols
 from irscope.ir.dims import Dim, SymDim, equal, unknown
 from irscope.ir.dtypes import DType
-from irscope.ir.places import Loc, Payload, Scope
+from irscope.ir.places import Loc, Payload, Scope, relative_name
 from irscope.ir.types import TensorType, tensor
 
 Json = Any
@@ -197,16 +197,10 @@ class Scopes:
         for key, path, cls in entries[kept:]:
             parent_path = self._open[-1][1] if self._open else ""
             parent = self._open[-1][2] if self._open else self._root
-            name = _relative(path, parent_path)
+            name = relative_name(path, parent_path)
             call = self._calls.get((parent, name), 0)
             self._calls[parent, name] = call + 1
             self._open.append((key, path, parent.child(name, cls, call)))
-
-
-def _relative(path: str, parent: str) -> str:
-    if not parent:
-        return path
-    return path[len(parent) + 1 :] if path.startswith(f"{parent}.") else f"={path}"
 
 
 def _entries(text: str) -> list[tuple[str, str, str]] | None:

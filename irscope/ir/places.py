@@ -80,6 +80,13 @@ class Scope:
         return f"<Scope {self.path or '(root)'}>"
 
 
+def relative_name(path: str, parent: str) -> str:
+    """A module's name in the scope of the module that calls it, from the dotted paths of both."""
+    if not parent:
+        return path
+    return path[len(parent) + 1 :] if path.startswith(f"{parent}.") else f"={path}"
+
+
 def root_scope() -> Scope:
     """The scope of the model itself, start of a new tree."""
     return Scope(None, "")

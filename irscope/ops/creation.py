@@ -439,23 +439,14 @@ _CREATION = (*_FILLED, *_RANGES, *_QUERIES)
 # Random numbers, and dropout.
 
 
-def _infer_shaped(call: OpCall) -> Type:
-    return tensor(dtype_attr(call, DEFAULT_FLOAT), given_shape(call), device_attr(call))
-
-
-def _infer_like(call: OpCall) -> Type:
-    x = call.tensor("x")
-    return tensor(dtype_attr(call, x.dtype), x.shape, device_attr(call, x.device))
-
-
 def _shaped(name: str, attrs: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     schema = f"random.{name}(Dims shape, *, {attrs}, dtype? dtype, str? device) -> Tensor"
-    return op(schema, Family.RANDOM, infer=_infer_shaped, cost=written_only, random=True, summary=summary, **facts)
+    return op(schema, Family.RANDOM, infer=_infer_empty, cost=written_only, random=True, summary=summary, **facts)
 
 
 def _like(name: str, attrs: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     schema = f"random.{name}_like(Tensor x, *, {attrs}, dtype? dtype, str? device) -> Tensor"
-    return op(schema, Family.RANDOM, infer=_infer_like, cost=written_only, random=True, summary=summary, **facts)
+    return op(schema, Family.RANDOM, infer=_infer_full_like, cost=written_only, random=True, summary=summary, **facts)
 
 
 def _infer_randint(call: OpCall) -> Type:
@@ -527,7 +518,7 @@ _RANDOM = (
     op(
         "random.bernoulli(Tensor x, *, float? p, float? seed, dtype? dtype) -> Tensor",
         Family.RANDOM,
-        infer=_infer_like,
+        infer=_infer_full_like,
         cost=moved,
         random=True,
         summary="One with the probability that each element, or `p`, says, else zero.",

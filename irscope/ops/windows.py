@@ -463,11 +463,6 @@ def _cost_regions(call: OpCall) -> Cost:
     return Cost(elementwise=samples * 7 + numel(call.results[0]), reduction=samples)
 
 
-def _infer_quantized_average(call: OpCall) -> Type:
-    x = call.tensor("x")
-    return tensor(x.dtype, pooled_shape(call), x.device)
-
-
 _POOL = (
     op(
         f"nn.max_pool(Tensor x, *, {WINDOW}, int storage_order=0, bool channels_last=False) -> (Tensor y, Tensor? indices)",
@@ -584,7 +579,7 @@ _POOL = (
         "quant.qlinear_avg_pool(Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y_scale, Tensor? y_zero_point, *, "
         f"{WINDOW}, bool channels_last=False) -> Tensor",
         Family.QUANTIZATION,
-        infer=_infer_quantized_average,
+        infer=_infer_pool,
         cost=window_cost(elementwise=4),
         summary="Mean of each window of a quantized tensor.",
     ),
