@@ -19,6 +19,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
+from irscope.ir.program import Runtime
 from irscope.passes.exports.plans import VIEWERS, address_map, minimalloc_csv, plan_json, viewer_json
 from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot_bytes, steps_table
 from irscope.passes.memory.cuda import CudaMemory
@@ -244,7 +245,7 @@ def _order_lines(model: Model, found: FileOrder, schedule: Schedule, files: list
         f"peak as written {_bytes_text(found.before)}, reordered {_bytes_text(found.after)}; {found.verdict}",
         f"{found.moved} of {len(found.order)} nodes stand at another place",
     ]
-    if model.program.format == "onnx":
+    if model.program.traits.runtime is Runtime.ONNXRUNTIME:
         orders = model.manager.get(OrtOrder(seconds=schedule.seconds, seed=schedule.seed))
         said.append(f"in ONNX Runtime: {verdict(orders)}")
     return [*said, *(f"wrote {path}" for path in files)]
