@@ -169,9 +169,10 @@ def test_a_column_is_made_anew_for_other_sizes(tmp_path: Path) -> None:
             assert app.browse.results.chosen is not None
             return app.browse.results.chosen.values[0]
 
+        await press(app, pilot, "o", "3")
+        assert first() is None, "a time that depends on an open size is unknown, not zero"
         app.browse.set_sizes("batch=2")
         await settle(app, pilot)
-        await press(app, pilot, "o", "3")
         few = first()
         app.browse.set_sizes("batch=10000000")
         await settle(app, pilot)

@@ -72,11 +72,12 @@ def _live_at_peak(source: ColumnSource) -> Column:
 
 def _least_times(source: ColumnSource) -> Column:
     """For each node its least time, by its name: the model may have been read again."""
+    from irscope.passes.cost.bounds import UNKNOWN
     from irscope.passes.cost.roofline import Roofline
 
     times = source.manager().get(Roofline(top=0))
-    seconds = {one.node.name: times.seconds_of(one) for one in times.nodes}
-    return source.sum_up("least time", Kind.SECONDS, lambda node: seconds.get(node.name, 0.0))
+    seconds = {one.node.name: times.seconds_of(one) for one in times.nodes if one.binding != UNKNOWN}
+    return source.sum_up("least time", Kind.SECONDS, lambda node: seconds.get(node.name))
 
 
 def _unknown_nodes(source: ColumnSource) -> Column:
