@@ -380,9 +380,7 @@ def run(mutants: list[Mutant], tree: Tree, limit: float, keep: Callable[[], None
             continue
         if time.monotonic() > end:
             return
-        # The test that killed it last time comes first.
-        last = [mutant.by.partition("::")[0]] if mutant.by.partition("::")[0] in test_files() else []
-        mutant.tests = list(dict.fromkeys(last + concerned(mutant)))
+        mutant.tests = list(dict.fromkeys(_killer_last_time(mutant) + concerned(mutant)))
         tree.judge(mutant, limit, [])
         keep()
         print(f"{number:3} {shown(mutant)}", flush=True)
@@ -401,6 +399,17 @@ def run(mutants: list[Mutant], tree: Tree, limit: float, keep: Callable[[], None
     keep()
 
 
+def _killer_last_time(mutant: Mutant) -> list[str]:
+    """The file that now has the test that killed it in an earlier run: it comes first."""
+    file, _, test = mutant.by.partition("::")
+    name = f"def {test.partition('[')[0]}("
+    return (
+        [file]
+        if name in test_files().get(file, ("",))[0]
+        else [other for other, (text, _) in test_files().items() if test and name in text]
+    )
+
+
 def shown(mutant: Mutant) -> str:
     place = f"{mutant.module}:{mutant.line} {mutant.function}"
     change = f"{mutant.before}  ->  {mutant.after}"
@@ -412,11 +421,13 @@ def kept(path: Path) -> dict[str, Any]:
     return read
 
 
-def earlier(path: Path) -> list[Mutant]:
+def earlier(path: Path, only_killed: bool) -> list[Mutant]:
     """The mutants of an earlier run where they stand now, not judged yet; what is not found is marked as gone."""
     mutants = []
     for values in kept(path)["mutants"]:
         old = Mutant(**values)
+        if only_killed and old.verdict == "survived":
+            continue
         now = found_again(old)
         if now is None:
             old.verdict = "gone"
@@ -436,6 +447,7 @@ def main() -> None:
         "--results", type=Path, default=ROOT / ".mutations" / "results.json", help="where results are kept, and where a run goes on"
     )
     parser.add_argument("--again", type=Path, help="results of an earlier run whose mutants are tried in this tree")
+    parser.add_argument("--killed", action="store_true", help="with --again: only the mutants that were killed")
     parser.add_argument("--limit", type=float, default=180, help="seconds for one mutant's tests")
     parser.add_argument("--seconds", type=float, default=math.inf, help="seconds after which no further mutant begins")
     parser.add_argument("--list", action="store_true", help="only the mutants and their tests")
@@ -446,7 +458,7 @@ def main() -> None:
             parser.error(f"{arguments.results} is of another commit: name it with --again, and another file with --results")
         mutants = [Mutant(**values) for values in kept(arguments.results)["mutants"]]
     else:
-        mutants = earlier(arguments.again) if arguments.again else draw(arguments.seed, arguments.count)
+        mutants = earlier(arguments.again, arguments.killed) if arguments.again else draw(arguments.seed, arguments.count)
     if arguments.list:
         for mutant in mutants:
             print(shown(mutant), *concerned(mutant), sep="\n    ")
