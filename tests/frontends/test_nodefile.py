@@ -118,8 +118,8 @@ def test_external_data_elsewhere_or_gone_are_refused(location: str, tmp_path: Pa
 @pytest.mark.torch
 def test_archives_keep_every_other_byte(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from tests.frontends.torch.helpers import save_exported
     from tests.tools.oracle.branching_models import Branches, picture
+    from tests.tools.torch_files.helpers import save_exported
 
     path = save_exported(tmp_path / "model.pt2", Branches().eval(), picture())
     nodes = open_nodes(path)

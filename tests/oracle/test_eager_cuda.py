@@ -12,7 +12,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.frontends.torch.helpers import save_exported  # noqa: E402
 from tests.tools.oracle.eager_cuda import (  # noqa: E402
     COUNTERS,
     DATA,
@@ -32,6 +31,7 @@ from tests.tools.oracle.eager_cuda import (  # noqa: E402
 from tests.tools.oracle.fused_models import FUSED  # noqa: E402
 from tests.tools.oracle.held_models import HELD  # noqa: E402
 from tests.tools.oracle.models import MODELS  # noqa: E402
+from tests.tools.torch_files.helpers import save_exported  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -15,9 +15,9 @@ from irscope.passes.lifetimes.ranges import Ranges  # noqa: E402
 from irscope.passes.lifetimes.timeline import Timeline, measure  # noqa: E402
 from irscope.passes.memory.liveness import Liveness  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
-from tests.frontends.torch.helpers import read, save_exported, save_traced  # noqa: E402
 from tests.tools.oracle.models import MODELS, Locals  # noqa: E402
 from tests.tools.oracle.storages import Recording, record, record_module  # noqa: E402
+from tests.tools.torch_files.helpers import read, save_exported, save_traced  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

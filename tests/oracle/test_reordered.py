@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 
 import irscope  # noqa: E402
 from irscope.errors import UsageError  # noqa: E402
-from tests.frontends.torch.helpers import save_exported  # noqa: E402
 from tests.tools.oracle.branching_models import BRANCHING, Branches, Choices, picture, sequence  # noqa: E402
 from tests.tools.oracle.models import MODELS  # noqa: E402
 from tests.tools.oracle.reordered import GAINING, OTHERS, compare, zoo_rows  # noqa: E402
 from tests.tools.oracle.storages import record  # noqa: E402
+from tests.tools.torch_files.helpers import save_exported  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

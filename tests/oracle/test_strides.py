@@ -19,7 +19,7 @@ from irscope.ir.types import TensorType  # noqa: E402
 from irscope.ops.layouts import strides_of  # noqa: E402
 from irscope.passes.graph.alias import Alias  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
-from tests.frontends.torch.helpers import read  # noqa: E402
+from tests.tools.torch_files.helpers import read  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

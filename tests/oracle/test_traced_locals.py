@@ -15,8 +15,8 @@ from irscope.passes.graph.alias import Alias  # noqa: E402
 from irscope.passes.lifetimes.ranges import Ranges  # noqa: E402
 from irscope.passes.lifetimes.timeline import measure  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
-from tests.frontends.torch.helpers import read, save_traced  # noqa: E402
 from tests.tools.oracle.storages import record_module  # noqa: E402
+from tests.tools.torch_files.helpers import read, save_traced  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -351,7 +351,7 @@ def test_which_batch_fits_says_what_is_wrong(capsys: pytest.CaptureFixture[str])
 @pytest.mark.torch
 def test_the_text_of_the_tagger_is_what_its_source_exports(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from tests.frontends.torch.helpers import save_exported
+    from tests.tools.torch_files.helpers import save_exported
 
     made = runpy.run_path(str(SAMPLES / "tagger.py"))["Tagger"]().eval()
     dynamic = ({0: torch.export.Dim("batch", max=4096)},)

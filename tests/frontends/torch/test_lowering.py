@@ -16,7 +16,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph
 from irscope.ir.types import tensor
 from irscope.ops.registry import find_op
-from tests.frontends.torch.signature_table import TABLE
+from tests.tools.torch_files.signature_table import TABLE
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -56,7 +56,7 @@ def test_signatures_are_those_of_torch() -> None:
     torch = pytest.importorskip("torch")
     if torch.__version__.split("+")[0] != "2.13.0":
         pytest.skip("the table was made from torch 2.13.0")
-    from tests.frontends.torch.signature_table import compact
+    from tests.tools.torch_files.signature_table import compact
 
     assert json.loads(TABLE.read_text(encoding="utf-8")) == compact()
 

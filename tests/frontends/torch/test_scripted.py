@@ -1,31 +1,39 @@
-"""Scripted models written by hand: what a real run returns is what irscope says; inputs that nobody gives are guessed, and said to be."""
+"""Scripted modules against real runs, and files that only torch itself can read."""
 
 from __future__ import annotations
 
+import pytest
+
+pytest.importorskip("torch")
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("torch")
 import torch
 from torch import Tensor, nn
 
+from irscope.cli.main import main
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends import torchscript
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
+from irscope.frontends.torch_lowering.fake import FakeTypes
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
+from irscope.ir.graph import Graph
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
+from irscope.ops.registry import find_op
 from irscope.passes.graph.transforms import Annotate
 from irscope.passkit.manager import Manager
-from tests.frontends.torch.helpers import read, save_scripted, save_traced, type_of
-from tests.frontends.torch.scripted import MODELS
+from tests.tools.torch_files.helpers import read, save_exported, save_scripted, save_traced, type_of
+from tests.tools.torch_files.scripted import MODELS
+
+# Scripted models written by hand: what a real run returns is what irscope says; inputs that nobody gives are guessed, and said to be.
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -358,3 +366,71 @@ def test_packed_parameters(kind: str, weights: dict[str, int], form: str, tmp_pa
         found[key] = found.get(key, 0) + _count(weight.type)
     assert found == weights
     assert all(weight.users for weight in program.parameters())
+
+
+# --use-torch: types of unknown operators come from torch only when the user says so, and the answer says that they do.
+
+
+class Unusual(nn.Module):
+    """An operator that nobody has written a record for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.special.bessel_j0(x).sum(0)
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Path:
+    if find_op("aten.special_bessel_j0") is not None:
+        pytest.skip("there is a record now: take another operator")
+    return save_traced(tmp_path / "m.pt", Unusual(), (torch.rand(3, 4),))
+
+
+def test_without_the_option_the_type_stays_unknown(traced: Path) -> None:
+    program = load_program(traced, LoadOptions(), DiagnosticSink())
+    assert [str(value.type) for value in program.graph.outputs] == ["?[*]"]
+
+
+def test_with_the_option_torch_is_asked_and_named(traced: Path) -> None:
+    sink = DiagnosticSink()
+    program = load_program(traced, LoadOptions(use_torch=True), sink)
+    assert [str(value.type) for value in program.graph.outputs] == ["f32[4]"]
+    (said,) = [diagnostic for diagnostic in sink if diagnostic.code == "IRS173"]
+    assert said.message == f"the types of aten.special_bessel_j0 come from torch {torch.__version__}, not from irscope"
+
+
+def test_on_the_command_line(traced: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--passes", "shapes", "--use-torch", str(traced)]) == 0
+    assert "IRS173: the types of aten.special_bessel_j0 come from torch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["", "--use-torch"])
+def test_torch_is_imported_only_with_the_option(option: str, traced: Path) -> None:
+    code = "import sys; from irscope.cli.main import main; main(sys.argv[1:]); sys.exit(10 if 'torch' in sys.modules else 0)"
+    arguments = ["run", "--passes", "shapes", *([option] if option else []), str(traced)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True)
+    assert done.returncode == (10 if option else 0)
+
+
+def test_without_torch_it_says_so(traced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    sink = DiagnosticSink()
+    program = load_program(traced, LoadOptions(use_torch=True), sink)
+    assert [str(value.type) for value in program.graph.outputs] == ["?[*]"]
+    assert "--use-torch was given, but torch is not installed" in [diagnostic.message for diagnostic in sink]
+
+
+def test_where_the_file_has_all_types_it_says_so(tmp_path: Path) -> None:
+    path = save_exported(tmp_path / "m.pt2", Unusual(), (torch.rand(3, 4),))
+    sink = DiagnosticSink()
+    load_program(path, LoadOptions(use_torch=True), sink)
+    (said,) = sink
+    assert said.code == "IRS173" and "no effect" in said.message
+
+
+@pytest.mark.parametrize("name", ["from_file", "save", "no_such_operator", "len"])
+def test_operators_that_do_more_than_compute_are_not_called(name: str, tmp_path: Path) -> None:
+    """Names come from the file: what only TorchScript's interpreter has, or what opens files, is never called."""
+    graph = Graph()
+    x = graph.add_input(tensor(DType.F32, (2,)), "x")
+    assert FakeTypes(DiagnosticSink()).ask("aten", name, [x, str(tmp_path / "canary")], {}) is None
+    assert not (tmp_path / "canary").exists()

@@ -112,9 +112,9 @@ def _external() -> Seed:
 def _exported() -> Iterator[Seed]:
     import torch
 
-    from tests.frontends.torch.helpers import save_exported
-    from tests.frontends.torch.models import SAMPLES, Cond
     from tests.frontends.torch.test_higher_order import older
+    from tests.tools.torch_files.helpers import save_exported
+    from tests.tools.torch_files.models import SAMPLES, Cond
 
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "model.pt2"
@@ -129,9 +129,9 @@ def _exported() -> Iterator[Seed]:
 
 
 def _torchscript() -> Iterator[Seed]:
-    from tests.frontends.torch.helpers import save_scripted, save_traced
-    from tests.frontends.torch.models import SAMPLES
-    from tests.frontends.torch.scripted import MODELS
+    from tests.tools.torch_files.helpers import save_scripted, save_traced
+    from tests.tools.torch_files.models import SAMPLES
+    from tests.tools.torch_files.scripted import MODELS
 
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "model.pt"
@@ -165,7 +165,7 @@ def _checkpoints() -> Iterator[Seed]:
         return
     import torch
 
-    from tests.frontends.torch.models import SAMPLES
+    from tests.tools.torch_files.models import SAMPLES
 
     with TemporaryDirectory() as scratch:
         path = Path(scratch) / "model.pt"

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tests.frontends.torch.helpers import save_exported
 from tests.tools.oracle.models import MODELS
+from tests.tools.torch_files.helpers import save_exported
 
 MUTATING = "Mutated"
 

@@ -103,8 +103,8 @@ def test_open_symbols_are_given_a_size() -> None:
 @pytest.mark.torch
 def test_a_variable_that_is_deleted_frees_what_was_said(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from tests.frontends.torch.helpers import read, save_exported
     from tests.tools.oracle.storages import record_module
+    from tests.tools.torch_files.helpers import read, save_exported
     from tests.unit.passes.explained_models import Careful, Careless, image
 
     careless = Manager(read("exported", save_exported(tmp_path / "careless.pt2", Careless().eval(), image())))

@@ -191,57 +191,36 @@ def test_raw_text() -> None:
 MIB = 2**20
 
 
-@pytest.mark.parametrize(
-    ("value", "kind", "text"),
-    [
-        (0, Kind.BYTES, "0 B"),
-        (1023, Kind.BYTES, "1,023 B"),
-        (1024, Kind.BYTES, "1.00 KiB"),
-        (MIB - 1, Kind.BYTES, "1.00 MiB"),
-        (int(11.07 * MIB), Kind.BYTES, "11.07 MiB"),
-        (-3 * 2**30 // 2, Kind.BYTES, "-1.50 GiB"),
-        (2**80, Kind.BYTES, "1,048,576.00 EiB"),
-        (1.5, Kind.BYTES, "1.50 B"),
-        (-(10**400), Kind.BYTES, "-8.67e+381 EiB"),
-        (1e300, Kind.SECONDS, "1.00e+300 s"),
-        (10**20, Kind.RATIO, "1.00e+22%"),
-        (999, Kind.FLOPS, "999 FLOPs"),
-        (4_110_000_000, Kind.FLOPS, "4.11 GFLOPs"),
-        (2 * 10**18, Kind.FLOPS, "2.00 EFLOPs"),
-        (25_557_032, Kind.COUNT, "25,557,032"),
-        (2.5, Kind.COUNT, "2.50"),
-        (12, Kind.INDEX, "12"),
-        (12345, Kind.INDEX, "12345"),
-        (0.5, Kind.RATIO, "50.0%"),
-        (1, Kind.RATIO, "100.0%"),
-        (0, Kind.RATIO, "0.0%"),
-        (0.00001, Kind.RATIO, "<0.1%"),
-        (0.99999, Kind.RATIO, ">99.9%"),
-        (-0.25, Kind.RATIO, "-25.0%"),
-        (0, Kind.SECONDS, "0 s"),
-        (12e-9, Kind.SECONDS, "12.00 ns"),
-        (0.0000345, Kind.SECONDS, "34.50 us"),
-        (0.00123, Kind.SECONDS, "1.23 ms"),
-        (1234, Kind.SECONDS, "1,234.00 s"),
-        (4.8e12, Kind.BYTES_PER_SECOND, "4.80 TB/s"),
-        (989e12, Kind.FLOPS_PER_SECOND, "989.00 TFLOP/s"),
-        (0.123456789, Kind.NUMBER, "0.123457"),
-        (math.nan, Kind.BYTES, "nan"),
-        (-math.inf, Kind.FLOPS, "-inf"),
-        (True, Kind.BOOL, "yes"),
-        ("2*batch", Kind.BYTES, "2*batch bytes"),
-        ("2*batch", Kind.COUNT, "2*batch"),
-        ("f32", Kind.DTYPE, "f32"),
-        ((8, 3, None), Kind.SHAPE, "[8,3,?]"),
-        ((), Kind.SHAPE, "[]"),
-        (("batch", 3), Kind.SHAPE, "[batch,3]"),
-        ({"seq": {"dtype": "f32", "shape": (2, None)}}, Kind.SHAPE, "seq(f32[2,?])"),
-        ({"optional": {"dtype": "i64", "shape": None}}, Kind.SHAPE, "optional(i64[*])"),
-        (Quantity(2048), Kind.BYTES, "2.00 KiB"),
-        (Quantity(None, formula="b"), Kind.BYTES, "b bytes"),
+EXAMPLES: dict[Kind, list[tuple[object, str]]] = {
+    Kind.BYTES: [
+        *[(0, "0 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (MIB - 1, "1.00 MiB"), (int(11.07 * MIB), "11.07 MiB"), (1.5, "1.50 B")],
+        *[(-3 * 2**30 // 2, "-1.50 GiB"), (2**80, "1,048,576.00 EiB"), (-(10**400), "-8.67e+381 EiB"), (math.nan, "nan")],
+        *[("2*batch", "2*batch bytes"), (Quantity(2048), "2.00 KiB"), (Quantity(None, formula="b"), "b bytes")],
     ],
-)
-def test_examples(value: object, kind: Kind, text: str) -> None:
+    Kind.FLOPS: [(999, "999 FLOPs"), (4_110_000_000, "4.11 GFLOPs"), (2 * 10**18, "2.00 EFLOPs"), (-math.inf, "-inf")],
+    Kind.COUNT: [(25_557_032, "25,557,032"), (2.5, "2.50"), ("2*batch", "2*batch")],
+    Kind.INDEX: [(12, "12"), (12345, "12345")],
+    Kind.RATIO: [
+        *[(0.5, "50.0%"), (1, "100.0%"), (0, "0.0%"), (0.00001, "<0.1%"), (0.99999, ">99.9%"), (-0.25, "-25.0%"), (10**20, "1.00e+22%")]
+    ],
+    Kind.SECONDS: [
+        *[(0, "0 s"), (12e-9, "12.00 ns"), (0.0000345, "34.50 us"), (0.00123, "1.23 ms"), (1234, "1,234.00 s"), (1e300, "1.00e+300 s")]
+    ],
+    Kind.BYTES_PER_SECOND: [(4.8e12, "4.80 TB/s")],
+    Kind.FLOPS_PER_SECOND: [(989e12, "989.00 TFLOP/s")],
+    Kind.NUMBER: [(0.123456789, "0.123457")],
+    Kind.BOOL: [(True, "yes")],
+    Kind.DTYPE: [("f32", "f32")],
+    Kind.SHAPE: [
+        *[((8, 3, None), "[8,3,?]"), ((), "[]"), (("batch", 3), "[batch,3]")],
+        ({"seq": {"dtype": "f32", "shape": (2, None)}}, "seq(f32[2,?])"),
+        ({"optional": {"dtype": "i64", "shape": None}}, "optional(i64[*])"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "value", "text"), [(kind, *example) for kind, examples in EXAMPLES.items() for example in examples])
+def test_examples(kind: Kind, value: object, text: str) -> None:
     assert humanise(value, kind) == text  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The table of ATen signatures, made from the installed torch: `python -m tests.frontends.torch.signature_table` writes it."""
+"""The table of ATen signatures, made from the installed torch: `python -m tests.tools.torch_files.signature_table` writes it."""
 
 from __future__ import annotations
 

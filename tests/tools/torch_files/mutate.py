@@ -1,4 +1,4 @@
-"""Runs the command line over damaged copies of a file in one process: `python -m tests.frontends.torch.mutate FILE CASES SEED`.
+"""Runs the command line over damaged copies of a file in one process: `python -m tests.tools.torch_files.mutate FILE CASES SEED`.
 
 Prints JSON: what went wrong, how often a copy was refused, and how much memory was needed. Every case is a file cut off at a
 random place, a file with random bytes changed, or an archive whose entries were changed and packed again, so that its checksums
