@@ -18,6 +18,7 @@ from irscope.ir.graph import Node, Role
 from irscope.ir.places import FileRegion
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, tensor
+from tests.tools.torch_files import models
 from tests.tools.torch_files.helpers import disagreements, read, same_type, save_exported, save_scripted, save_traced, type_of
 from tests.tools.torch_files.models import SAMPLES, Choice, Cond
 
@@ -92,7 +93,7 @@ def test_locations_keep_statement_and_callers(tmp_path: Path) -> None:
     graph = read("exported", save_exported(tmp_path / "m.pt2", SAMPLES["cnn"].model(), SAMPLES["cnn"].inputs())).graph
     node = next(node for node in graph if node.source == "aten::add_.Tensor")
     assert node.loc is not None
-    assert (node.loc.file, node.loc.function, node.loc.statement) == (str(Path(__file__).parent / "models.py"), "forward", "y += x")
+    assert (node.loc.file, node.loc.function, node.loc.statement) == (models.__file__, "forward", "y += x")
     outermost = node.loc
     while outermost.caller is not None:
         outermost = outermost.caller
