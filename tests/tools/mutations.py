@@ -79,6 +79,8 @@ class Mutant:
     statement: str
     start: int
     end: int
+    nth: int = 0
+    """Which of the same changes in the same statement it is."""
     verdict: str = ""
     """killed, hangs, survived, gone; empty while it has not run."""
     by: str = ""
@@ -86,7 +88,8 @@ class Mutant:
     tests: list[str] = field(default_factory=list)
 
     def same_change(self, other: Mutant) -> bool:
-        return (self.kind, self.before, self.after, self.statement) == (other.kind, other.before, other.after, other.statement)
+        mine, others = ((one.kind, one.before, one.after, one.statement, one.nth) for one in (self, other))
+        return mine == others
 
 
 # Places
@@ -133,6 +136,7 @@ def _places(name: str) -> list[Mutant]:
     for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found: list[Mutant] = []
+    seen: Counter[tuple[int, str, str, str]] = Counter()
 
     def visit(node: ast.AST, function: str, statement: ast.stmt | None) -> None:
         if _skipped(node):
@@ -145,7 +149,11 @@ def _places(name: str) -> list[Mutant]:
             for kind, old, new in _changed(node):
                 new_text = ast.unparse(ast.fix_missing_locations(copy.deepcopy(new)))
                 start, end = starts[old.lineno - 1] + old.col_offset, starts[(old.end_lineno or 0) - 1] + (old.end_col_offset or 0)
-                found.append(Mutant(module.name, function, old.lineno, kind, ast.unparse(old), new_text, _head(statement), start, end))
+                here = (id(statement), kind, ast.unparse(old), new_text)
+                found.append(
+                    Mutant(module.name, function, old.lineno, kind, ast.unparse(old), new_text, _head(statement), start, end, seen[here])
+                )
+                seen[here] += 1
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "type_params"):
                 continue
