@@ -126,7 +126,8 @@ def _within(where: dict[int, torch.Tensor], at: int, size: int) -> torch.Tensor 
 # -- works -----------------------------------------------------------------------------------------------------------------
 
 
-_Finished: Any = torch._C._distributed_c10d.FakeWork if dist.is_available() else None
+_core: Any = torch._C._distributed_c10d if dist.is_available() else None
+_Finished: Any = getattr(_core, "FakeWork", None)
 
 
 class Work(dist.Work):
@@ -161,6 +162,13 @@ class Work(dist.Work):
             self.future = torch.futures.Future()
             self.future.set_result(self.outputs)
         return self.future
+
+
+class Together(Work):
+    """Several operations that were queued as one."""
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
 
 
 # -- the store ----------------------------------------------------------------------------------------------------------------
@@ -304,9 +312,18 @@ class World:
         self._together = []
 
     def _end_together(self) -> Work:
-        """One work for all collectives since the start, which holds the operands of all."""
+        """One work for all operations since the start. It holds their tensors for as long as it lives, whether somebody waits or not."""
         found, self._together = self._together or [], None
-        return self._work([], found)
+        return Together(found, [])
+
+    def _alone(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """A point-to-point operation: its work holds the tensors for as long as it lives."""
+        if self._together is not None:
+            self._together += tensors
+            return _Finished().boxed()
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(list(tensors))
+        return _core._create_work_from_future(future).boxed()
 
     def _done(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool) -> Any:
         if self._together is not None:
@@ -402,17 +419,17 @@ class World:
     def op_send(self, tensors: Any, group: Any, to: int, tag: int) -> Any:
         self._used(tensors, group)
         self._count("send", group, tensors)
-        return self._done([], tensors, True)
+        return self._alone(tensors)
 
     def op_recv_(self, tensors: Any, group: Any, of: int, tag: int) -> Any:
         self._used(tensors, group)
         self._count("recv", group, tensors)
-        return self._done(tensors, [], True)
+        return self._alone(tensors)
 
     def op_recv_any_source_(self, tensors: Any, group: Any, tag: int) -> Any:
         self._used(tensors, group)
         self._count("recv", group, tensors)
-        return self._done(tensors, [], True)
+        return self._alone(tensors)
 
     def op_barrier(self, tensor: Any, group: Any, devices: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._process.device.synchronize()

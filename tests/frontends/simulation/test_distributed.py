@@ -23,6 +23,8 @@ JOBS = (
     ("tp_fsdp2_small_w64", 63, "done"),
     ("ep_moe_shard_w32", 0, "done"),
     ("pp_1f1b_w8", 1, "done"),
+    ("pp_1f1b_dynamic_w4", 0, "lazy"),
+    ("pp_gpipe_w2", 0, "lazy"),
     ("pp_interleaved_w4", 2, "done"),
 )
 RUN = """
