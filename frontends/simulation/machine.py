@@ -308,6 +308,8 @@ class Statistics:
         self.count_peak = {True: 0, False: 0}
         self.calls = {True: 0, False: 0}
         self.bytes_peak = {True: 0, False: 0}
+        self._before: dict[str, dict[bool, int]] = {key: {True: 0, False: 0} for key in self._sums()}
+        """Sums when they were reset."""
 
     def take(self, block: Block) -> None:
         """One block more."""
@@ -333,11 +335,13 @@ class Statistics:
 
     def reset_accumulated(self) -> None:
         """What was allocated and freed begins anew."""
-        for small in (True, False):
-            self.given[small] -= self.returned[small]
-            self.asked[small] -= self.released[small]
-            self.calls[small] = self.count[small]
-            self.returned[small] = self.released[small] = 0
+        self._before = {key: dict(value) for key, value in self._sums().items()}
+
+    def _sums(self) -> dict[str, dict[bool, int]]:
+        return {"given": self.given, "returned": self.returned, "asked": self.asked, "released": self.released, "calls": self.calls}
+
+    def _since(self, key: str) -> dict[bool, int]:
+        return {small: now - self._before[key][small] for small, now in self._sums()[key].items()}
 
     def nested(self, counters: Any) -> dict[str, Any]:
         """As `torch._C._cuda_memoryStats` returns them."""
@@ -345,10 +349,12 @@ class Statistics:
         found: dict[str, Any] = {}
         for name, short in current.items():
             now, peak = counters[short], counters[f"{short}_peak"]
-            given, returned = (self.asked, self.released) if name == "requested_bytes" else (self.given, self.returned)
+            keys = ("asked", "released") if name == "requested_bytes" else ("given", "returned")
+            given, returned = (self._since(key) for key in keys)
+            whole, gone = (self._sums()[key] for key in keys)
             found[name] = {"all": _stat(now, peak, sum(given.values()), sum(returned.values()))}
             for small, pool in ((True, "small_pool"), (False, "large_pool")):
-                part = given[small] - returned[small]
+                part = whole[small] - gone[small]
                 found[name][pool] = _stat(part, self.bytes_peak[small], given[small], returned[small])
         split = counters["inactive_split"]
         found["inactive_split_bytes"] = {pool: _stat(split if pool != "small_pool" else 0, split, 0, 0) for pool in _POOLS}
