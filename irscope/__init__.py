@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from irscope._version import __version__
+from irscope.lazy import lazily
 
 if TYPE_CHECKING:
     from irscope.api import (
@@ -47,15 +48,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name on first use: `import irscope` itself stays as cheap as an empty module."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from irscope import api
-
-    value: object = getattr(api, name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, dict.fromkeys(__all__, "irscope.api"))
 
 
 def __dir__() -> list[str]:

@@ -8,16 +8,21 @@ symbols (`SymDim`). `print_program` and `parse_program` are its text form (`.irs
 
 from __future__ import annotations
 
-from irscope.ir.bind import bind_program
+from typing import TYPE_CHECKING
+
 from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, parse_dim, product, symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
-from irscope.ir.parser import parse_program
-from irscope.ir.printer import print_node, print_program
 from irscope.ir.program import Assumed, Program
 from irscope.ir.spelling import parse_type
 from irscope.ir.types import UNKNOWN_TENSOR, OptionalType, ScalarType, SequenceType, TensorType, Type, UnknownType, tensor
 from irscope.ir.verify import verify
+from irscope.lazy import lazily
+
+if TYPE_CHECKING:
+    from irscope.ir.bind import bind_program
+    from irscope.ir.parser import parse_program
+    from irscope.ir.printer import print_node, print_program
 
 __all__ = [
     "UNKNOWN_TENSOR",
@@ -50,3 +55,14 @@ __all__ = [
     "tensor",
     "verify",
 ]
+
+# What many programs do without.
+__getattr__ = lazily(
+    __name__,
+    {
+        "bind_program": "irscope.ir.bind",
+        "parse_program": "irscope.ir.parser",
+        "print_node": "irscope.ir.printer",
+        "print_program": "irscope.ir.printer",
+    },
+)

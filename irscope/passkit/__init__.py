@@ -7,12 +7,17 @@ is what a pass asks for the results of others.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from irscope.lazy import lazily
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.decorators import analysis, transform
-from irscope.passkit.instruments import Instrument, PassEvent
-from irscope.passkit.manager import Manager, PassResult
 from irscope.passkit.registry import PassEntry, default_registry, register
 from irscope.passkit.settings import Settings
+
+if TYPE_CHECKING:
+    from irscope.passkit.instruments import Instrument, PassEvent
+    from irscope.passkit.manager import Manager, PassResult
 
 __all__ = [
     "Analysis",
@@ -30,3 +35,14 @@ __all__ = [
     "register",
     "transform",
 ]
+
+# Passes are written and listed without what runs them.
+__getattr__ = lazily(
+    __name__,
+    {
+        "Instrument": "irscope.passkit.instruments",
+        "Manager": "irscope.passkit.manager",
+        "PassEvent": "irscope.passkit.instruments",
+        "PassResult": "irscope.passkit.manager",
+    },
+)
