@@ -235,6 +235,10 @@ class Machine:
         """The allocator's number of the current stream."""
         return self.number_of(current.stream)
 
+    def await_stream(self) -> None:
+        """The host waits for the current stream, as it does for every copy that is not asynchronous."""
+        self.settled_gpu.synchronize(self.stream)
+
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
         """`Tensor.record_stream`."""
         self.storages.settle()

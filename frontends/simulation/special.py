@@ -29,7 +29,7 @@ def _copies(process: Process) -> dict[str, Kernel]:
             values.between(into, source)
             return into
         if into.dtype is source.dtype and into.is_contiguous() and source.is_contiguous() and into.shape == source.shape:
-            return across(into, source)
+            return across(into, source, non_blocking)
         # As copy_requires_temporaries in ATen/native/cuda/Copy.cu: types are converted on the device only where the host does not wait.
         if source.is_cuda == non_blocking:
             whole = into if into.is_contiguous() else torch.empty_like(into, memory_format=torch.contiguous_format)
@@ -38,12 +38,14 @@ def _copies(process: Process) -> dict[str, Kernel]:
             same = into.is_contiguous() and into.dtype is source.dtype
             whole = into if same else torch.empty_like(into, dtype=source.dtype, memory_format=torch.contiguous_format)
             given = source.expand_as(into).contiguous()
-        across(whole, given)
+        across(whole, given, non_blocking)
         if whole is not into:
             into.copy_(whole, non_blocking)
         return into
 
-    def across(into: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    def across(into: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> torch.Tensor:
+        if not non_blocking:
+            machine.await_stream()
         if into.is_cuda:
             values.to_device(into, source)
         elif not values.to_host(into, source) and process.watch is not None:
@@ -51,6 +53,7 @@ def _copies(process: Process) -> dict[str, Kernel]:
         return into
 
     def item(tensor: torch.Tensor) -> Any:
+        machine.await_stream()
         known = values.item(tensor)
         return process.answer(tensor.dtype) if known is None else known
 
