@@ -10,10 +10,11 @@ import torch
 from irscope.devices import Target
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.storages import Form, Storages
-from irscope.memory.caching import CachingAllocator, OutOfMemory
+from irscope.memory.caching import OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.caching.blocks import Block, Segment
 from irscope.memory.caching.device import Counters
+from irscope.memory.tape import Tape, TapedAllocator
 
 BASE: Final = 1 << 46
 """Added to the allocator's addresses: nothing is mapped there, so that code which looks at device memory ends at once."""
@@ -55,7 +56,7 @@ class Machine:
     def __init__(self, target: Target, pending_frees: PendingFrees = "next_malloc") -> None:
         self.target = target
         self.total = target.device.memory_bytes or 0
-        self.gpu = CachingAllocator("{}.{}".format(*target.torch), target.alloc_conf, self.total or None, pending_frees=pending_frees)
+        self.gpu = TapedAllocator("{}.{}".format(*target.torch), target.alloc_conf, self.total or None, pending_frees=pending_frees)
         self.storages = Storages(self.free)
         self.pieces: dict[int, Piece] = {}
         """Those that live, by address."""
@@ -71,6 +72,8 @@ class Machine:
         self._interval_high: Peaks = dict.fromkeys(COUNTERS, 0)
         """The same since the last interval ended."""
         self._numbers = 0
+        self._origins: dict[tuple[Any, Any], tuple[Any, Any]] = {}
+        """Modules and lines that asked for memory."""
         self.number_of: Callable[[int], int] = lambda stream: stream
         """The allocator's number of one of torch's streams."""
         self.stats = Statistics()
@@ -103,6 +106,8 @@ class Machine:
         if self.noted is not None:
             self.noted(piece)
             self.events.append((piece, True))
+            origin = (piece.scope, piece.place)
+            self.gpu.tape.owners[self.gpu.slots[block]] = self._origins.setdefault(origin, origin)
 
     def free(self, piece: Piece) -> None:
         """Give an allocation back."""
@@ -114,10 +119,24 @@ class Machine:
         if self.noted is not None:
             self.events.append((piece, False))
         self.stats.drop(block)
+        self._describe(piece, self.gpu.slots[block])
         self.gpu.free(block)
 
+    def _describe(self, piece: Piece, slot: int) -> None:
+        """What a slot of the tape was for, which may be known only when it ends."""
+        tape = self.gpu.tape
+        tape.kinds[slot], tape.labels[slot] = piece.kind, piece.label
+
+    def tape(self) -> Tape[Any]:
+        """What was asked of the allocator so far."""
+        self.storages.settle()
+        for piece in self.pieces.values():
+            if piece.block is not None:
+                self._describe(piece, self.gpu.slots[piece.block])
+        return self.gpu.tape
+
     @property
-    def settled_gpu(self) -> CachingAllocator:
+    def settled_gpu(self) -> TapedAllocator:
         """The allocator once it knows all that has died."""
         self.storages.settle()
         return self.gpu

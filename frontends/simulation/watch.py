@@ -51,6 +51,8 @@ class Step:
     """At the highest moment of `allocated`, to which they add up."""
     alive: list[tuple[str, str, str, int, int]] = field(default_factory=list)
     """Then: category, module, line, bytes and number of blocks."""
+    end: int = 0
+    """After how many requests of the tape it ends."""
 
 
 @dataclass
@@ -78,6 +80,8 @@ class Watch:
     def __init__(self, machine: Machine, most_steps: int = 0, hidden: Sequence[str] = ()) -> None:
         self._machine = machine
         self._most_steps = most_steps
+        self.begins = machine.gpu.tape.cut()
+        """After how many requests of the tape."""
         self.steps: list[Step] = []
         self.marks: list[Mark] = []
         self.answers: dict[str, Answer] = {}
@@ -191,11 +195,11 @@ class Watch:
         machine = self._machine
         peak, after = machine.end_of_interval()
         by_category, alive = self._at_peak()
-        made = Step(peak, after, by_category, alive)
+        made = Step(peak, after, by_category, alive, machine.gpu.tape.cut())
         if merge and self.steps:
             last = self.steps.pop()
             high = last if last.peak["allocated"] >= peak["allocated"] else made
-            made = Step({key: max(last.peak[key], peak[key]) for key in COUNTERS}, after, high.by_category, high.alive)
+            made = Step({key: max(last.peak[key], peak[key]) for key in COUNTERS}, after, high.by_category, high.alive, made.end)
         self.steps.append(made)
 
     def _at_peak(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
@@ -228,9 +232,9 @@ class Watch:
             group[0] += piece.bytes
             group[1] += 1
         rows = sorted(groups.items(), key=lambda row: -row[1][0])
-        return totals, [(kind, self._name(scope), line_text(place), size, count) for (kind, scope, place), (size, count) in rows]
+        return totals, [(kind, self.name_of(scope), line_text(place), size, count) for (kind, scope, place), (size, count) in rows]
 
-    def _name(self, scope: int) -> str:
+    def name_of(self, scope: int) -> str:
         """The path of a module."""
         if not scope:
             return ""

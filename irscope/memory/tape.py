@@ -6,15 +6,18 @@ peaks, what is alive and why, addresses, searches for sizes that fit, exports.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import attrgetter
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from irscope.ir.dims import Dim, SymDim, bounds
-from irscope.memory.caching import Block, CachingAllocator, Counters, MemPool, Segment
+from irscope.memory.caching import Block, CachingAllocator, Counters, MemPool, OutOfMemory, Segment
+from irscope.memory.caching.allocator import PendingFrees
+from irscope.memory.caching.device import Event
 
 ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE = "activation", "output", "temporary", "workspace"
 LOADING: Final = "loading"
@@ -40,7 +43,9 @@ class Spread:
     """Whether the counted size is modelled, not the lower bound."""
 
 
-Verb: TypeAlias = Literal["record", "wait", "synchronize", "begin pool", "end pool", "release pool", "empty cache"]
+Verb: TypeAlias = Literal[
+    "record", "event", "wait", "synchronize", "begin pool", "end pool", "release pool", "empty cache", "refused", "limit"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,13 @@ class Action:
     """The number of requests before it."""
     verb: Verb
     what: int = 0
-    """The slot that is recorded, the stream that waits or is waited for, the number of the pool."""
+    """The slot that is recorded, the stream that waits or is waited for, the number of the pool, the bytes that were refused."""
     other: int = 0
-    """The stream that uses the slot, or that is waited for."""
+    """The stream that uses the slot, that is waited for, or for which bytes were refused."""
+    place: int = -1
+    """Up to where in the work of a stream is waited; -1 for all of it so far."""
+    share: float = 0
+    """Of the device's memory, to which the process is limited from here on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +223,16 @@ class Tape(Generic[Owner]):
         self.resident.append(self.slot(size, kind, label))
         return self.resident[-1]
 
-    def act(self, verb: Verb, what: int = 0, other: int = 0) -> None:
+    def act(self, verb: Verb, what: int = 0, other: int = 0, place: int = -1, share: float = 0) -> None:
         """Note what happens to streams or pools here."""
-        self.actions.append(Action(len(self.events), verb, what, other))
+        self.actions.append(Action(len(self.events), verb, what, other, place, share))
+
+    def cut(self) -> int:
+        """The number of events so far, where a step may begin: actions before it belong to what was before."""
+        if self.actions and self.actions[-1].at == len(self.events):
+            # Actions stand before the event of their number; a request for nothing leaves no trace in an allocator.
+            self.events.append(self.slot(0, TEMPORARY, ""))
+        return len(self.events)
 
     # Sizes
 
@@ -257,6 +273,11 @@ class Tape(Generic[Owner]):
             return None
 
     # Reading
+
+    def until(self, moment: tuple[int, int]) -> Tape[Owner]:
+        """The first requests and actions, so many of each, as one span."""
+        events, actions = moment
+        return replace(self, events=self.events[:events], actions=self.actions[:actions], starts=[0, events], spans=[Span("until", 0, 1)])
 
     def replay(
         self,
@@ -411,20 +432,31 @@ class _Replay:
             case "record":
                 if what in self._blocks:
                     gpu.record_stream(self._blocks[what], action.other)
+            case "event":
+                gpu.record_event(what)
             case "wait":
-                gpu.wait(what, action.other)
+                gpu.wait(what, action.other if action.place < 0 else Event(action.other, action.place))
             case "synchronize":
-                gpu.synchronize(None if what < 0 else what)
+                gpu.synchronize(None if what < 0 else what if action.place < 0 else Event(what, action.place))
+            case "refused":
+                with contextlib.suppress(OutOfMemory):
+                    gpu.free(gpu.malloc(what, action.other))
+            case "limit":
+                gpu.set_memory_fraction(action.share)
             case "empty cache":
                 gpu.empty_cache()
-            case "begin pool":
-                if what not in self._pools:
-                    self._pools[what] = gpu.pool()
-                self._pools[what].begin()
-            case "end pool":
-                self._pools[what].end()
-            case "release pool":
-                self._pools.pop(what).release()
+            case "begin pool" | "end pool" | "release pool":
+                self._act_on_pool(action.verb, what)
+
+    def _act_on_pool(self, verb: Verb, number: int) -> None:
+        if verb == "release pool":
+            self._pools.pop(number).release()
+        elif verb == "end pool":
+            self._pools[number].end()
+        else:
+            if number not in self._pools:
+                self._pools[number] = self._gpu.pool()
+            self._pools[number].begin()
 
 
 def _between(events: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple[Sequence[int], Action | None]]:
@@ -434,3 +466,75 @@ def _between(events: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple
         yield events[at : action.at], action
         at = action.at
     yield (events[at:] if at else events), None
+
+
+# -- writing while an allocator is used ------------------------------------------------------------------------------------
+
+
+class TapedAllocator(CachingAllocator):
+    """An allocator that writes on a tape what it is asked for, so that the same can be asked of another one."""
+
+    def __init__(self, torch: str, alloc_conf: str, total_memory: int | None, *, pending_frees: PendingFrees) -> None:
+        super().__init__(torch, alloc_conf, total_memory, pending_frees=pending_frees)
+        self.tape: Tape[Any] = Tape()
+        self.slots: dict[Block, int] = {}
+        """Of what is in use."""
+        self.refused: tuple[int, int] | None = None
+        """Numbers of requests and of actions when memory was refused last."""
+        self.fullest = (0, 0)
+        """The same when most was reserved."""
+        self._most = 0
+
+    def malloc(self, size: int, stream: int = 0) -> Block:
+        """Allocate, and note it."""
+        tape = self.tape
+        try:
+            block = super().malloc(size, stream)
+        except OutOfMemory:
+            tape.act("refused", size, stream)
+            self.refused = len(tape.events), len(tape.actions)
+            raise
+        slot = self.slots[block] = tape.slot(size, ACTIVATION, "", stream)
+        tape.events.append(slot)
+        if self._device.reserved > self._most:
+            self._most = self._device.reserved
+            self.fullest = len(tape.events), len(tape.actions)
+        return block
+
+    def free(self, block: Block) -> None:
+        """Give a block back, and note it."""
+        super().free(block)
+        self.tape.events.append(~self.slots.pop(block))
+
+    def record_stream(self, block: Block, stream: int) -> None:
+        """Note that another stream uses a block."""
+        super().record_stream(block, stream)
+        self.tape.act("record", self.slots[block], stream)
+
+    def record_event(self, stream: int = 0) -> Event:
+        """An event behind all work of a stream so far."""
+        self.tape.act("event", stream)
+        return super().record_event(stream)
+
+    def wait(self, stream: int, other: int | Event) -> None:
+        """Let a stream wait for another one, or for an event."""
+        super().wait(stream, other)
+        self.tape.act("wait", stream, *((other,) if isinstance(other, int) else other))
+
+    def synchronize(self, what: int | Event | None = None) -> None:
+        """The host waits."""
+        super().synchronize(what)
+        if isinstance(what, Event):
+            self.tape.act("synchronize", what.stream, place=what.at)
+        else:
+            self.tape.act("synchronize", -1 if what is None else what)
+
+    def empty_cache(self) -> None:
+        """Give back to the device what is free."""
+        super().empty_cache()
+        self.tape.act("empty cache")
+
+    def set_memory_fraction(self, fraction: float) -> None:
+        """Limit what the process may reserve."""
+        super().set_memory_fraction(fraction)
+        self.tape.act("limit", share=fraction)

@@ -12,16 +12,18 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import LoadError, UsageError
+from irscope.memory.caching import CachingAllocator
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.kernels import workspace_policy
+from irscope.memory.tape import Replayed, Span, Tape
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Table
@@ -68,6 +70,15 @@ class Options:
             )
 
 
+class Origin(NamedTuple):
+    """Who asked for memory."""
+
+    module: str
+    """The path of the module that was running."""
+    line: str
+    """The innermost line of the program, as file:line."""
+
+
 @dataclass
 class Simulation:
     """What a program did on a simulated device."""
@@ -89,6 +100,10 @@ class Simulation:
     now: Mapping[str, int] = field(default_factory=dict)
     """Counters at the end, and their peaks since the program reset them."""
     pinned_peak: int = 0
+    tape: Tape[Origin] = field(default_factory=Tape)
+    """All that was asked of the allocator, with a span for each step; `replay` makes the requests again."""
+    fullest: tuple[int, int] = (0, 0)
+    """Numbers of requests and actions of the tape when most was reserved, or when memory was refused and the program ended of it."""
     result: Any = None
     """What the function returned."""
 
@@ -103,6 +118,12 @@ class Simulation:
     def reserved_peak(self) -> int:
         """The most that was reserved."""
         return max([self.now.get("reserved_peak", 0), *(step.peak["reserved"] for step in self.steps)])
+
+    def replay(self, tape: Tape[Origin] | None = None, watch: Collection[str] | Literal["all"] = ()) -> Replayed:
+        """Ask the same of an allocator like the one that the program had, or a part of it: `tape`."""
+        gpu = CachingAllocator.of(self.target, self.target.device.memory_bytes, self.options.pending_frees)
+        tape = self.tape if tape is None else tape
+        return tape.replay(gpu, tape.numbers("central"), watch, addresses=True)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `--format json`."""
@@ -257,7 +278,7 @@ def simulate(
     """Call a function on a simulated CUDA device: what it puts there takes no memory and computes nothing.
 
     For the rest of this process `torch.cuda` is the simulated device's; memory that was allocated by an earlier call is forgotten by its
-    counters. `world` and `rank` are what torchrun would set. The result has `steps`, `marks` and `to_json()`.
+    counters. `world` and `rank` are what torchrun would set. The result has `steps`, `marks`, `tape` and `to_json()`.
     """
     options = Options(device, torch, alloc_conf, world, rank, steps=steps, seconds=seconds, answer=answer)
     return _run(lambda: function(*args, **kwargs), getattr(function, "__name__", "function"), options)
@@ -319,6 +340,34 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.unknown = dict(process.kernels.unknown)
     found.now = dict(process.machine.counters())
     found.pinned_peak = process.pinned.peak
+    gpu = process.machine.gpu
+    found.tape = _tape_of(process.machine.tape(), watch)
+    found.fullest = gpu.refused if found.outcome == "oom" and gpu.refused is not None else gpu.fullest
+
+
+def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:
+    """A copy of what was written so far, with names in place of objects, and a span for each step."""
+    from irscope.frontends.simulation.watch import line_text
+
+    end = tape.cut()
+    names = {origin: Origin(watch.name_of(origin[0]), line_text(origin[1])) for origin in set(tape.owners.values())}
+    places = [0, watch.begins, *(step.end for step in watch.steps), end]
+    spans = [
+        Span("before", 0, 1, counted=False),
+        *(Span(f"step {number}", number, number + 1) for number in range(1, len(watch.steps) + 1)),
+    ]
+    return replace(
+        tape,
+        events=list(tape.events),
+        sizes=list(tape.sizes),
+        kinds=list(tape.kinds),
+        labels=list(tape.labels),
+        owners={slot: names[origin] for slot, origin in tape.owners.items()},
+        streams=dict(tape.streams),
+        actions=list(tape.actions),
+        starts=places,
+        spans=[*spans, Span("rest", len(places) - 2, len(places) - 1)],
+    )
 
 
 def _prepared(target: Target, options: Options) -> Process:
