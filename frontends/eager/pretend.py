@@ -28,8 +28,8 @@ class _Current:
     """The device and the stream that guards find and set."""
 
     def __init__(self) -> None:
-        self.words = (ctypes.c_uint64 * 2)(_CUDA, 0)
-        """The device, as its type and its number, a byte each; torch's number of the stream."""
+        self.words = (ctypes.c_uint64 * 3)(_CUDA, 0, 1)
+        """The device, as its type and its number, a byte each; torch's number of the stream; how many devices there are."""
 
     @property
     def device(self) -> int:
@@ -39,6 +39,15 @@ class _Current:
     @device.setter
     def device(self, number: int) -> None:
         self.words[0] = _CUDA | number << 8
+
+    @property
+    def devices(self) -> int:
+        """How many there are."""
+        return int(self.words[2])
+
+    @devices.setter
+    def devices(self, number: int) -> None:
+        self.words[2] = number
 
     @property
     def stream(self) -> int:
@@ -386,6 +395,7 @@ def _guard_methods(as_cuda: bool) -> dict[str, Any]:
         first = _method(ctypes.c_uint16, (ctypes.c_void_p, ctypes.c_uint16), lambda *_: current.words[0])
     pointer = ctypes.c_uint64
     methods = {
+        "deviceCount": _method(ctypes.c_int8, (ctypes.c_void_p,), lambda _: current.devices),
         "type": _method(ctypes.c_int8, (ctypes.c_void_p,), lambda _: _CUDA),
         "getDevice": first,
         "exchangeDevice": first,

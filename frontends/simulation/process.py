@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from irscope.devices import Target
 from irscope.errors import UsageError
-from irscope.frontends.eager.pretend import _applied, _patch, cudnn_without_card
+from irscope.frontends.eager.pretend import _applied, _patch, cudnn_without_card, current
 from irscope.frontends.eager.routes import attention
 from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.host import PinnedMemory
@@ -38,6 +39,7 @@ class Process:
         fakes.init_gpu_context = lambda device: None
         self.pinned = PinnedMemory()
         self.machine = Machine(target, pending_frees)
+        current.devices = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         self.device = Device(self.machine)
         self.device.install()
         self.world = World(self)

@@ -110,6 +110,41 @@ assert "allocated" in torch.cuda.memory_summary().lower() and torch.accelerator.
     assert done.returncode == 0, done.stderr
 
 
+def test_a_rank_that_is_not_the_first_of_its_machine(tmp_path: Path) -> None:
+    text = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+mesh = init_device_mesh("cuda", (dist.get_world_size(),))
+model = nn.Sequential(*[nn.Linear(1024, 1024, device="meta") for _ in range(4)])
+for layer in model:
+    fully_shard(layer, mesh=mesh)
+fully_shard(model, mesh=mesh)
+model.to_empty(device="cuda")
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(2):
+    loss = model(torch.randn(16, 1024, device="cuda")).square().mean()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, {"rank": dist.get_rank()})
+    dist.barrier()
+assert found[-1] == {"rank": 11} and loss.item() == 0 and loss.device.index == 3
+dist.destroy_process_group()
+"""
+    done = simulate(tmp_path, text, "--world", "64", "--rank", "11", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["outcome"] == "finished" and {one["op"] for one in found["collectives"]} >= {"all_gather", "reduce_scatter"}
+
+
 @pytest.mark.parametrize(
     ("text", "options", "code", "said"),
     [
