@@ -17,6 +17,7 @@ from irscope.files import write_stream, write_text
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
 from irscope.tools.simulate import Interrupted, Options, Simulation, simulate_script
+from irscope.tools.simulation_files import KINDS, write_simulation
 
 _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDINGS, "needs_value": ExitCode.PARTIAL, "error": ExitCode.PASS}
 
@@ -32,6 +33,11 @@ class Command:
     irscope simulate train.py --batch 8
     irscope simulate --device h100 --world 64 --rank 3 train.py --config 8b.yaml
     irscope simulate --steps 3 --format json -m mypackage.train
+    irscope simulate -o run.pickle train.py
+
+    -o names a file by what it is: .jsonl is a recording of the last step, which `irscope compare` reads; .pickle a snapshot as
+    torch.cuda.memory._dump_snapshot writes it, for https://pytorch.org/memory_viz; .json a trace for https://ui.perfetto.dev, and with
+    --format json the report.
 
     Exit codes: 0 the program ended, or was stopped after --steps or --time; 1 it ran out of memory; 2 usage; 3 there is no such script;
     4 the program failed; 5 it waits for values that nobody computes; 130 interrupted. What was simulated until then is reported.
@@ -70,7 +76,7 @@ class Command:
             args.device, args.torch, args.alloc_conf, args.world, args.rank, args.local, args.steps, args.time, args.answer, frees
         )
         interrupted = False
-        with _own_output(args.format != "text" and args.output is None):
+        with _own_output(args.format != "text" and (args.output is None or _is_export(args))):
             try:
                 found = simulate_script(args.script, args.arguments, options, is_module=args.is_module)
             except Interrupted as stop:
@@ -82,6 +88,10 @@ class Command:
         return ExitCode.INTERRUPTED if interrupted else _CODES[found.outcome]
 
     def _write(self, args: argparse.Namespace, found: Simulation) -> None:
+        if _is_export(args):
+            write_simulation(Path(args.output), found)
+            sys.stderr.write(f"wrote {printable(args.output)}\n")
+            args.output = None
         if args.format != "json":
             write_answer(found.document(), args)
             return
@@ -90,6 +100,12 @@ class Command:
             write_stream(sys.stdout, [text])
         else:
             write_text(Path(args.output), [text])
+
+
+def _is_export(args: argparse.Namespace) -> bool:
+    """Whether -o names a file for another viewer, which stands beside the report; .json is the report itself with --format json."""
+    kind = Path(args.output or "").suffix
+    return kind in KINDS and (kind != ".json" or args.format == "text")
 
 
 def _apart(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.memory.caching import Block, CachingAllocator, Counters, MemPool, OutOfMemory, Segment
@@ -41,6 +41,15 @@ class Spread:
     reason: str
     modelled: bool = False
     """Whether the counted size is modelled, not the lower bound."""
+
+
+class Origin(NamedTuple):
+    """Where a program asked for memory."""
+
+    module: str
+    """The path of the module that was running."""
+    line: str
+    """The innermost line of the program, as file:line."""
 
 
 Verb: TypeAlias = Literal[

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
@@ -23,7 +23,7 @@ from irscope.errors import LoadError, UsageError
 from irscope.memory.caching import CachingAllocator
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.kernels import workspace_policy
-from irscope.memory.tape import Replayed, Span, Tape
+from irscope.memory.tape import Origin, Replayed, Span, Tape
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Table
@@ -68,15 +68,6 @@ class Options:
             raise UsageError(
                 f"there is no rank {self.rank} in a world of {self.world}", code="IRS643", hint=f"0 to {max(self.world, 1) - 1}"
             )
-
-
-class Origin(NamedTuple):
-    """Who asked for memory."""
-
-    module: str
-    """The path of the module that was running."""
-    line: str
-    """The innermost line of the program, as file:line."""
 
 
 @dataclass

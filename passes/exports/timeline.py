@@ -1,4 +1,4 @@
-"""What the simulated allocator does for a model, event by event, as PyTorch's memory snapshot, a Chrome trace and a table show it."""
+"""What the simulated allocator does for a model or a program, as PyTorch's memory snapshot, a Chrome trace and a table show it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from irscope.ir.graph import Node
 from irscope.memory.caching import BOUNDLESS, OutOfMemory, Segment
 from irscope.memory.caching.blocks import BlockState
 from irscope.memory.tape import LOADING as LOADED
-from irscope.memory.tape import Replayed, Stretch
+from irscope.memory.tape import Origin, Replayed, Stretch, Tape
 from irscope.passes.inference.shapes import SHAPES_HINT
 from irscope.passes.lifetimes.frames import call_spans
 from irscope.passes.lifetimes.lives import LiveRange, label_of
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.memory.cuda import DeviceMemory
-from irscope.passes.memory.tapes import ForwardTape
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 
@@ -40,6 +39,8 @@ class Owner:
     """None for weights and inputs."""
     modelled: bool = False
     """Whether its size is a model's."""
+    origin: Origin | None = None
+    """Where a program asked for it, if a program did."""
 
     @property
     def group(self) -> str:
@@ -62,6 +63,7 @@ class Event:
     step: int
     owner: Owner | None
     """None for segments."""
+    stream: int = 0
 
 
 @dataclass
@@ -76,6 +78,13 @@ class AllocatorLog:
     """Of the blocks in use at the end, by address."""
     runs: int = 2
     """Forward passes."""
+    spans: list[str] = field(default_factory=list)
+    """Names of what a program did, where that is no model's nodes: its steps."""
+
+    @property
+    def length(self) -> int:
+        """Steps of a run."""
+        return len(self.spans) or len(self.steps)
 
 
 def allocations_of(memory: DeviceMemory) -> AllocatorLog:
@@ -88,27 +97,35 @@ def allocations_of(memory: DeviceMemory) -> AllocatorLog:
         replayed = memory.replay(None if memory.shortage is not None else memory.target.device.room_bytes, "all", addresses=True)
     except OutOfMemory:
         replayed = memory.replay(BOUNDLESS, "all", addresses=True)
-    return _Recorder(memory, memory.tape, memory.sizes, replayed).run()
+    expandable = "expandable_segments:true" in memory.target.alloc_conf.lower()
+    return _Recorder(AllocatorLog(memory.steps), memory.tape, memory.sizes, replayed, expandable).run()
+
+
+def allocations_of_program(tape: Tape[Origin], replayed: Replayed, *, expandable: bool) -> AllocatorLog:
+    """What the allocator did for a program whose tape was replayed with every span watched; its spans are the steps of one run."""
+    log = AllocatorLog([], runs=1, spans=[span.name for span in tape.spans])
+    return _Recorder(log, tape, tape.numbers("central"), replayed, expandable).run()
 
 
 class _Recorder:
     """Lists what the allocator did, stretch by stretch."""
 
-    def __init__(self, memory: DeviceMemory, tape: ForwardTape, sizes: list[int], replayed: Replayed) -> None:
+    def __init__(self, log: AllocatorLog, tape: Tape[Any], sizes: list[int], replayed: Replayed, expandable: bool) -> None:
         self._tape = tape
         self._sizes = sizes
         self._replayed = replayed
-        self._expandable = "expandable_segments:true" in memory.target.alloc_conf.lower()
-        self._found = AllocatorLog(memory.steps, segments=replayed.segments)
+        self._expandable = expandable
+        self._found = log
+        log.segments = replayed.segments
         self._owners: dict[int, Owner] = {}
         self._known: dict[int, int] = {}
 
     def run(self) -> AllocatorLog:
         """Loading, then each forward with the release of its outputs, which counts to its last step."""
-        found, last = self._found, len(self._found.steps) - 1
-        run = 0
+        found, last = self._found, self._found.length - 1
+        run = 1 if found.spans else 0
         for stretch in self._replayed.stretches:
-            run += stretch.span.counted
+            run += stretch.span.counted and not found.spans
             steps = self._steps_of(stretch)
             given = dict(stretch.segments)
             for place, (event, step) in enumerate(zip(stretch.events, steps, strict=True)):
@@ -130,10 +147,12 @@ class _Recorder:
     def _note(self, event: int, address: int, block: int, run: int, step: int) -> None:
         tape, slot = self._tape, event if event >= 0 else ~event
         if event >= 0:
-            node = None if step == LOADING else self._found.steps[step]
-            self._owners[slot] = Owner(tape.labels[slot], tape.kinds[slot], node, slot in tape.spreads)
+            node = None if step == LOADING or self._found.spans else self._found.steps[step]
+            origin = tape.owners.get(slot) if self._found.spans else None
+            self._owners[slot] = Owner(tape.labels[slot], tape.kinds[slot], node, slot in tape.spreads, origin)
         action: Action = "alloc" if event >= 0 else "free"
-        self._found.events.append(Event(action, address, self._sizes[slot], block, run, step, self._owners[slot]))
+        stream = tape.streams.get(slot, 0)
+        self._found.events.append(Event(action, address, self._sizes[slot], block, run, step, self._owners[slot], stream))
 
     def _note_segments(self, segments: list[Segment], run: int, step: int) -> None:
         """What the device gave or got back since the last look."""
@@ -301,7 +320,7 @@ def _entries(number: int, event: Event) -> list[dict[str, Any]]:
             "action": action,
             "addr": event.address,
             "size": event.size,
-            "stream": 0,
+            "stream": event.stream,
             "time_us": number,
             "compile_context": "N/A",
             "user_metadata": event.owner.group if event.owner is not None else "",
@@ -316,6 +335,9 @@ def _frames(owner: Owner | None) -> list[dict[str, object]]:
     if owner is None:
         return []
     first = {"name": f"{owner.group} {owner.label}".strip(), "filename": owner.category, "line": 0}
+    if owner.origin is not None:
+        file, _, line = owner.origin.line.rpartition(":")
+        return [first, {"name": owner.origin.module or "program", "filename": file, "line": int(line or 0)}]
     return [first, *map(dict, frames(owner.node))]
 
 
@@ -329,19 +351,23 @@ _CALLS, _NODES = 1, 2
 
 def chrome_trace(log: AllocatorLog) -> dict[str, Any]:
     """The document of a trace; one step is a millisecond."""
-    events = [*_track_names(), *_slices(log), *_counter_events(log)]
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"time": "one node of the model is one millisecond"}}
+    events = [*_track_names(log), *_slices(log), *_counter_events(log)]
+    unit = "step of the program" if log.spans else "node of the model"
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"time": f"one {unit} is one millisecond"}}
 
 
-def _track_names() -> Iterator[dict[str, Any]]:
+def _track_names(log: AllocatorLog) -> Iterator[dict[str, Any]]:
     yield {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "predicted memory"}}
-    for thread, name in ((_CALLS, "module calls"), (_NODES, "nodes")):
+    tracks = ((_NODES, "steps"),) if log.spans else ((_CALLS, "module calls"), (_NODES, "nodes"))
+    for thread, name in tracks:
         yield {"ph": "M", "name": "thread_name", "pid": 0, "tid": thread, "args": {"name": name}}
 
 
 def _slices(log: AllocatorLog) -> Iterator[dict[str, Any]]:
-    """Module calls and nodes of each run."""
+    """Module calls and nodes of each run, or the steps of a program."""
     steps = log.steps
+    for number, name in enumerate(log.spans):
+        yield {"ph": "X", "name": name, "cat": "step", "pid": 0, "tid": _NODES, "ts": _time(1, number, log.length), "dur": _STEP}
     spans = sorted(call_spans(steps).items(), key=lambda item: (item[1][0], item[0].depth))
     for run in range(1, log.runs + 1):
         for scope, (first, last) in spans:
@@ -379,7 +405,7 @@ def _times(log: AllocatorLog) -> list[float]:
         groups.setdefault((event.run, event.step), []).append(event)
     times: list[float] = []
     for (run, step), events in groups.items():
-        start = _time(run, step, len(log.steps))
+        start = _time(run, step, log.length)
         times.extend(start + place * _STEP / (len(events) + 1) for place in range(1, len(events) + 1))
     return times
 

@@ -1,0 +1,149 @@
+"""A simulated program as a file for other viewers: a recording, PyTorch's memory snapshot, a Chrome trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import irscope
+from irscope.files import write_binary, write_text
+from irscope.memory.tape import Bytes, Origin, Outcome, Replayed, Tape
+from irscope.passes.exports.timeline import AllocatorLog, allocations_of_program, chrome_trace, snapshot_bytes
+from irscope.recording import (
+    COLD,
+    WARM,
+    Alive,
+    Counters,
+    DeviceRecord,
+    Header,
+    Level,
+    MemoryEvent,
+    ModelRecord,
+    OpRecord,
+    Problem,
+    Recording,
+    write_recording,
+)
+from irscope.tools.simulate import Simulation
+
+KINDS: Final = (".jsonl", ".pickle", ".json")
+"""What names of files end in."""
+_MOST_ALIVE: Final = 100
+_NOWHERE: Final = Origin("", "")
+
+
+def write_simulation(path: Path, simulation: Simulation) -> None:
+    """Write what its name says."""
+    if path.suffix == ".jsonl":
+        write_recording(path, recording_of(simulation))
+    elif path.suffix == ".pickle":
+        write_binary(path, [snapshot_bytes(allocator_log(simulation))])
+    else:
+        write_text(path, [json.dumps(chrome_trace(allocator_log(simulation)), separators=(",", ":")), "\n"])
+
+
+def allocator_log(simulation: Simulation) -> AllocatorLog:
+    """What the allocator did, event by event."""
+    expandable = "expandable_segments:true" in simulation.target.alloc_conf.lower()
+    return allocations_of_program(simulation.tape, simulation.replay(watch="all"), expandable=expandable)
+
+
+def recording_of(simulation: Simulation) -> Recording:
+    """The last step as the warm run, the first one as the cold run; of a program without steps all of it."""
+    replayed = simulation.replay()
+    counted = [*replayed.outcomes[: len(simulation.steps)]] or replayed.outcomes
+    tape = simulation.tape
+    span = next(one for one in tape.spans if one.name == counted[-1].name)
+    ops, events = _operators(tape, tape.starts[span.first], tape.starts[span.end])
+    return Recording(
+        _header(simulation),
+        tuple(ops),
+        tuple(events),
+        tuple(_counters(replayed, counted)),
+        problems=tuple(_problems(simulation)),
+        complete=simulation.outcome in ("finished", "steps"),
+    )
+
+
+def _header(simulation: Simulation) -> Header:
+    options, target = simulation.options, simulation.target
+    settings: dict[str, str | int | float | bool] = {"simulated": True, "world": options.world, "rank": options.rank}
+    if target.alloc_conf:
+        settings["PYTORCH_CUDA_ALLOC_CONF"] = target.alloc_conf
+    return Header(
+        "torch-cuda",
+        ModelRecord(Path(simulation.script).stem, "program", simulation.script),
+        DeviceRecord("cuda", target.device.title, target.device.memory_bytes),
+        f"irscope {irscope.__version__}",
+        versions={"torch": "{}.{}".format(*target.torch)},
+        settings=settings,
+        warmup=max(len(simulation.steps) - 1, 0),
+        repeats=1,
+    )
+
+
+def _operators(tape: Tape[Origin], first: int, end: int) -> tuple[list[OpRecord], list[MemoryEvent]]:
+    """Requests of a stretch; those that one operator made one after the other belong to one."""
+    ops: list[OpRecord] = []
+    events: list[MemoryEvent] = []
+    sizes = tape.numbers("central")
+    asked: tuple[str, Origin] | None = None
+    alive = made = 0
+
+    def close(who: tuple[str, Origin] | None) -> None:
+        if who is not None:
+            label, origin = who
+            scope = origin.module.replace(".", "/")
+            ops.append(OpRecord(len(ops), label or origin.line or "program", scope, place="cuda", made=made, alive=alive))
+
+    for event in tape.events[first:end]:
+        slot = event if event >= 0 else ~event
+        if not sizes[slot]:
+            continue
+        who = tape.labels[slot], tape.owners.get(slot, _NOWHERE)
+        if event >= 0 and asked != who:
+            close(asked)
+            asked, made = who, 0
+        change = sizes[slot] if event >= 0 else -sizes[slot]
+        alive += change
+        made += max(change, 0)
+        number = len(ops) if asked is not None else None
+        events.append(MemoryEvent(WARM, change, number, event >= 0, slot, tape.kinds[slot], who[0], who[1].module))
+    close(asked)
+    return ops, events
+
+
+def _counters(replayed: Replayed, counted: list[Outcome]) -> list[Counters]:
+    places = {later.name: earlier.after for earlier, later in pairwise(replayed.outcomes)}
+    before = places.get(counted[-1].name, replayed.before)
+    found = [_levels("before", before, before)]
+    if len(counted) > 1:
+        found.append(_levels(COLD, counted[0].after, counted[0].peak))
+    return [*found, _levels(WARM, counted[-1].after, counted[-1].peak)]
+
+
+def _levels(run: str, now: Bytes, peak: Bytes) -> Counters:
+    levels: Mapping[str, Level] = {
+        key: Level(getattr(now, key), getattr(peak, key)) for key in ("requested", "allocated", "active", "reserved")
+    }
+    return Counters(run, **levels)
+
+
+def _problems(simulation: Simulation) -> list[Problem]:
+    """Why the program ended, if not by itself."""
+    if not simulation.error:
+        return []
+    text = f"{simulation.line}: {simulation.error}" if simulation.line else simulation.error
+    if simulation.outcome != "oom":
+        return [Problem("failed", text)]
+    tape = simulation.tape
+    sizes, held = tape.numbers("central"), simulation.replay(tape.until(simulation.fullest)).held
+    found = [Alive(sizes[slot], None, tape.labels[slot], tape.owners.get(slot, _NOWHERE).module) for slot in held]
+    found.sort(key=lambda one: -one.bytes)
+    refused = next((one.what for one in reversed(tape.actions) if one.verb == "refused"), None)
+    return [
+        Problem("out_of_memory", text, requested=refused, alive=tuple(found[:_MOST_ALIVE]), alive_bytes=sum(one.bytes for one in found))
+    ]

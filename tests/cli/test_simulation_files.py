@@ -1,0 +1,76 @@
+"""`irscope simulate -o`: what ran as a recording, a snapshot and a trace, each with the figures of the report."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from irscope.recording import figures, peak_of, read_recording
+from tests.cli.test_simulate import LOOP, simulate
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
+
+
+def written(folder: Path, name: str, text: str = LOOP, code: int = 0) -> tuple[Path, dict[str, Any]]:
+    """The file, and the report that stands on standard output beside it."""
+    done = simulate(folder, text, "--device", "h100", "--format", "json", "-o", str(folder / name))
+    assert done.returncode == code, done.stderr
+    assert f"wrote {folder / name}" in done.stderr
+    return folder / name, json.loads(done.stdout)
+
+
+def test_a_recording_is_the_last_step(tmp_path: Path) -> None:
+    path, report = written(tmp_path, "run.jsonl")
+    recording = read_recording(path)
+    last = report["steps"][-1]
+    assert recording.complete and recording.header.settings["simulated"] is True and recording.header.device.name == "NVIDIA H100 SXM"
+    before, warm = recording.counter("before"), recording.counter("warm")
+    assert before is not None and before.requested is not None and warm is not None and warm.requested is not None
+    assert before.requested.current == report["steps"][-2]["requested"]["after"]
+    assert warm.requested.current == last["requested"]["after"] and warm.requested.peak == last["requested"]["peak"]
+    assert before.requested.current + peak_of(recording.run("warm")).bytes == last["requested"]["peak"]
+    assert before.requested.current + sum(event.bytes for event in recording.events) == last["requested"]["after"]
+    assert figures(recording).reserved == last["reserved"]["peak"]
+    assert recording.ops[-1].alive == sum(event.bytes for event in recording.events)
+    assert {op.op for op in recording.ops} >= {"aten::addmm", "aten::gelu"} and {op.scope for op in recording.ops} >= {"0", "1", "2"}
+
+
+def test_a_snapshot_of_all_that_was_allocated(tmp_path: Path) -> None:
+    path, report = written(tmp_path, "run.pickle")
+    snapshot = pickle.loads(path.read_bytes())
+    now = {key: 0 for key in ("alloc", "free_completed", "segment_alloc")}
+    high = 0
+    for entry in snapshot["device_traces"][0]:
+        if entry["action"] in now:
+            now[entry["action"]] += entry["size"]
+        high = max(high, now["alloc"] - now["free_completed"])
+    assert high == max(step["requested"]["peak"] for step in report["steps"])
+    assert now["segment_alloc"] == sum(one["total_size"] for one in snapshot["segments"]) == report["steps"][-1]["reserved"]["after"]
+    lines = {frame["line"] for entry in snapshot["device_traces"][0] for frame in entry["frames"] if frame["filename"].endswith("train.py")}
+    assert lines == {5, 9, 11, 12}
+
+
+def test_a_trace_with_a_slice_for_each_step(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    done = simulate(tmp_path, LOOP, "--device", "h100", "-o", str(tmp_path / "run.json"))
+    assert done.returncode == 0 and "verdict" in done.stdout and script.exists()
+    trace = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    slices = [event["name"] for event in trace if event["ph"] == "X"]
+    assert [name for name in slices if name.startswith("step")] == ["step 1", "step 2", "step 3", "step 4"]
+    most = max(event["args"]["bytes"] for event in trace if event["name"] == "allocated")
+    assert most == int(max(line.split()[-1] for line in done.stdout.splitlines() if line.startswith("[] ")))
+
+
+def test_a_recording_says_what_memory_was_short_of(tmp_path: Path) -> None:
+    text = "import torch\nkept = []\nwhile True:\n    kept.append(torch.zeros(1 << 30, device='cuda'))\n"
+    path, report = written(tmp_path, "run.jsonl", text, 1)
+    recording = read_recording(path)
+    [problem] = recording.problems
+    assert report["outcome"] == "oom" and not recording.complete
+    assert (problem.kind, problem.requested) == ("out_of_memory", 4 << 30)
+    assert problem.alive_bytes == 19 * (4 << 30) and len(problem.alive) == 19
