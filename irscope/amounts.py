@@ -18,7 +18,7 @@ from irscope.errors import UsageError
 RULE: Final = "K, M, G, T are powers of 1000; Ki, Mi, Gi, Ti powers of 1024"
 """What messages about amounts with such units say."""
 
-_AMOUNT = re.compile(r"\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+|inf)(?:e[-+]?\d{1,3})?)\s*([a-z%]*)\s*", re.IGNORECASE | re.ASCII)
+_AMOUNT = re.compile(r"\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+|inf)(?:e[-+]?\d{1,3})?)\s*([a-z%/]*)\s*", re.IGNORECASE | re.ASCII)
 _LONGEST = 40
 _POWERS: Mapping[str, int] = {"": 1} | {
     f"{letter}{binary}": base**power for power, letter in enumerate("KMGTPE", start=1) for binary, base in (("", 1000), ("i", 1024))
@@ -59,6 +59,9 @@ class Measure:
 
 _COUNTS = _scaled("")
 _BYTES = _scaled("", "B", "byte", "bytes")
+_RATES = {f"{unit}/s": factor for unit, factor in _scaled("B", "byte").items()} | {
+    f"{unit}/s": factor / 8 for unit, factor in _scaled("bit").items()
+}
 _FLOPS = _scaled("", "FLOP", "FLOPs")
 _SECONDS = {
     "": Fraction(1),
@@ -75,6 +78,7 @@ BYTES: Final = Measure("an amount of memory", _BYTES, "24GiB, 80GB, 512MiB or a 
 FLOPS: Final = Measure("a number of FLOPs", _FLOPS, "2.5G, 100MFLOPs or 1e9")
 COUNT: Final = Measure("a whole number", _COUNTS, "8 or 64k", signed=True, whole=True)
 SIZE: Final = Measure("a size", _COUNTS, "8 or 2Ki", whole=True)
+RATE: Final = Measure("a bandwidth", _RATES, "450GB/s or 400Gbit/s")
 SECONDS: Final = Measure("a time", _SECONDS, "10, 500ms or 2min")
 SHARE: Final = Measure("a share", _SHARES, "5% or 0.05")
 ANY: Final = Measure("a number", {**_COUNTS, **_BYTES, **_FLOPS, **_SECONDS, **_SHARES}, "12, 2.5G, 10MiB, 1ms or 30%", signed=True)
@@ -89,6 +93,8 @@ def read_amount(text: str, measure: Measure) -> int | float | None:
     """The number that a text names, exact where it is whole; None for a text that names none of this measure."""
     found = _AMOUNT.fullmatch(text) if len(text) <= _LONGEST else None
     factor = measure.factor(found[2]) if found is not None else None
+    if measure is RATE and text.rstrip().endswith("b/s"):
+        return None  # Gb/s are bits to whoever sells networks, and eight times as much to everybody else
     if found is None or factor is None:
         return None
     number = found[1].replace("_", "")

@@ -23,6 +23,8 @@ class PinnedMemory:
 
     def __init__(self) -> None:
         self.bytes = self.peak = 0
+        self._high = 0
+        """The most since the last interval ended."""
         self._kept: list[Any] = []
         # A method that returns an object gets the address for it as its first argument on x86-64, the only machine that is simulated on.
         plain = pinned.plain()
@@ -49,7 +51,14 @@ class PinnedMemory:
             found.deleter = self._deaths.deleter
             self.bytes += size
             self.peak = max(self.peak, self.bytes)
+            self._high = max(self._high, self.bytes)
         return into
+
+    def end_of_interval(self) -> tuple[int, int]:
+        """The most bytes since the last call, and those there are."""
+        self.settle()
+        high, self._high = self._high, self.bytes
+        return high, self.bytes
 
     def settle(self) -> None:
         """Give back what is no longer used."""

@@ -68,7 +68,7 @@ class Process:
 
     def start(self, most_steps: int = 0, hidden: Sequence[str] = ()) -> Watch:
         """Follow what the program does from here on; `hidden` are files that call it and are no part of it."""
-        self.watch = Watch(self.machine, most_steps, hidden)
+        self.watch = Watch(self.machine, most_steps, hidden, self.pinned.end_of_interval)
         self.device.marks = self.watch.mark
         self.watch.install()
         return self.watch

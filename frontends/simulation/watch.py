@@ -53,6 +53,8 @@ class Step:
     """Then: category, module, line, bytes and number of blocks."""
     end: int = 0
     """After how many requests of the tape it ends."""
+    pinned: tuple[int, int] | None = None
+    """Bytes of pinned host memory: the most, and after it; None where nobody counts them."""
 
 
 @dataclass
@@ -77,8 +79,15 @@ class Answer:
 class Watch:
     """Follows a program."""
 
-    def __init__(self, machine: Machine, most_steps: int = 0, hidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        most_steps: int = 0,
+        hidden: Sequence[str] = (),
+        pinned: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
         self._machine = machine
+        self._pinned = pinned
         self._most_steps = most_steps
         self.begins = machine.gpu.tape.cut()
         """After how many requests of the tape."""
@@ -195,11 +204,18 @@ class Watch:
         machine = self._machine
         peak, after = machine.end_of_interval()
         by_category, alive = self._at_peak()
-        made = Step(peak, after, by_category, alive, machine.gpu.tape.cut())
+        made = Step(peak, after, by_category, alive, machine.gpu.tape.cut(), None if self._pinned is None else self._pinned())
         if merge and self.steps:
             last = self.steps.pop()
             high = last if last.peak["allocated"] >= peak["allocated"] else made
-            made = Step({key: max(last.peak[key], peak[key]) for key in COUNTERS}, after, high.by_category, high.alive, made.end)
+            made = Step(
+                {key: max(last.peak[key], peak[key]) for key in COUNTERS},
+                after,
+                high.by_category,
+                high.alive,
+                made.end,
+                _both(last.pinned, made.pinned),
+            )
         self.steps.append(made)
 
     def _at_peak(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
@@ -264,6 +280,10 @@ class Watch:
         self._same[line] += 1
         if self._same[line] > _SAME_LINE:
             raise NeedsValue(line)
+
+
+def _both(first: tuple[int, int] | None, then: tuple[int, int] | None) -> tuple[int, int] | None:
+    return None if first is None or then is None else (max(first[0], then[0]), then[1])
 
 
 def line_text(place: tuple[CodeType, int] | None) -> str:

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from irscope.cli.args import add_output_arguments, write_answer
+from irscope.amounts import RATE
+from irscope.cli.args import add_output_arguments, amount_of, write_answer
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream, write_text
 from irscope.memory.caching.allocator import PendingFrees
@@ -61,6 +62,13 @@ class Command:
             default="done",
             help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between",
         )
+        parser.add_argument(
+            "--link",
+            type=amount_of(RATE),
+            default=0,
+            metavar="B/S",
+            help="what a device can send to others, such as 450GB/s: times of collectives",
+        )
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
         add_output_arguments(parser)
         parser.add_argument("script", metavar="SCRIPT", help="the program")
@@ -73,7 +81,17 @@ class Command:
             return _apart(args)
         frees: PendingFrees = "synchronize" if args.events == "lazy" else "next_malloc"
         options = Options(
-            args.device, args.torch, args.alloc_conf, args.world, args.rank, args.local, args.steps, args.time, args.answer, frees
+            args.device,
+            args.torch,
+            args.alloc_conf,
+            args.world,
+            args.rank,
+            args.local,
+            args.steps,
+            args.time,
+            args.answer,
+            frees,
+            args.link,
         )
         interrupted = False
         with _own_output(args.format != "text" and (args.output is None or _is_export(args))):
@@ -114,6 +132,7 @@ def _apart(args: argparse.Namespace) -> int:
     line += ["--events", args.events, "--steps", str(args.steps), "--time", str(args.time), "--local", str(args.local)]
     given = {"--device": args.device, "--torch": args.torch, "--alloc-conf": args.alloc_conf, "--answer": args.answer, "--rows": args.rows}
     given["-o"] = args.output
+    given["--link"] = f"{args.link}B/s" if args.link else ""
     line += [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
     line += [*(["-m"] if args.is_module else []), args.script, *args.arguments]
     done = subprocess.run(line, capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
@@ -27,6 +27,7 @@ from irscope.memory.tape import Origin, Replayed, Span, Tape
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
 from irscope.session import check_target
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ _OUTCOMES: Final = {
     "needs_value": "the program waits for a value that is not computed",
     "error": "the program failed",
 }
+
+
+_STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
+_FRAGMENT: Final = "free parts of segments in use"
+_CACHED: Final = "free segments in the cache"
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Options:
     answer: float | None = None
     """What device values that the program reads are taken to be; None for zero."""
     pending_frees: PendingFrees = "next_malloc"
+    link: float = 0
+    """Bytes a second that a device can send to others, and at the same time receive; 0 where that is unknown."""
 
     def __post_init__(self) -> None:
         if self.world < 1 or not 0 <= self.rank < self.world:
@@ -112,9 +120,38 @@ class Simulation:
 
     def replay(self, tape: Tape[Origin] | None = None, watch: Collection[str] | Literal["all"] = ()) -> Replayed:
         """Ask the same of an allocator like the one that the program had, or a part of it: `tape`."""
-        gpu = CachingAllocator.of(self.target, self.target.device.memory_bytes, self.options.pending_frees)
         tape = self.tape if tape is None else tape
-        return tape.replay(gpu, tape.numbers("central"), watch, addresses=True)
+        return tape.replay(self._allocator(), tape.numbers("central"), watch, addresses=True)
+
+    def _allocator(self) -> CachingAllocator:
+        return CachingAllocator.of(self.target, self.target.device.memory_bytes, self.options.pending_frees)
+
+    @functools.cached_property
+    def _at_fullest(self) -> tuple[Replayed, CachingAllocator]:
+        gpu = self._allocator()
+        tape = self.tape.until(self.fullest)
+        return tape.replay(gpu, tape.numbers("central"), addresses=True), gpu
+
+    def missing(self) -> int | None:
+        """By how much the device is too small for the request that was refused, once the cache is given back; None where none was."""
+        refused = next((one.what for one in reversed(self.tape.actions) if one.verb == "refused"), None)
+        return None if refused is None else max(refused - self._at_fullest[1].device_free, 1)
+
+    def reserved_for(self) -> list[tuple[str, int, int, int]]:
+        """When most was reserved: what for, on which stream, in how many blocks, and the bytes, which add up to what was reserved."""
+        found: dict[tuple[str, int], list[int]] = {}
+        for segment in self._at_fullest[0].segments:
+            used = any(block.state != "inactive" for block in segment.blocks)
+            for block in segment.blocks:
+                why = _STATES[block.state] if block.state != "inactive" else _FRAGMENT if used else _CACHED
+                row = found.setdefault((why, segment.stream), [0, 0])
+                row[0] += block.size
+                row[1] += 1
+        order = [*_STATES.values(), _FRAGMENT, _CACHED]
+        return [
+            (what, stream, number, size)
+            for (what, stream), (size, number) in sorted(found.items(), key=lambda row: (order.index(row[0][0]), row[0][1]))
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The document of `--format json`."""
@@ -148,8 +185,8 @@ class Simulation:
         reserved = self.reserved_peak()
         total = self.target.device.room_bytes
         summary: dict[str, Any] = {
-            "program": f"{self.script} on {self.target.text}",
             "verdict": _verdict(self, reserved, total),
+            "program": f"{self.script} on {self.target.text}",
             "outcome": _OUTCOMES[self.outcome] + (f": {self.error}" if self.error else ""),
             "reserved_peak_bytes": reserved,
             "device_bytes": total or 0,
@@ -180,13 +217,24 @@ def _said(simulation: Simulation) -> dict[str, str]:
 
 
 def _verdict(simulation: Simulation, reserved: int, total: int | None) -> str:
+    device = simulation.target.device.title
     if simulation.outcome == "oom":
-        return f"does not fit on {simulation.target.device.title}"
+        missing = simulation.missing()
+        return f"does not fit on {device}" + ("" if missing is None else f": at least {_text(missing)} are missing")
     if total is None:
-        return "no size of the device is known"
-    return (
-        f"fits on {simulation.target.device.title}, {(total - reserved) / (1 << 30):.2f} GiB left" if reserved <= total else "does not fit"
-    )
+        return f"unknown: nobody told how much memory {device} has"
+    if reserved > total:
+        return f"does not fit on {device}: {_text(reserved - total)} are missing"
+    whole = "fits" if simulation.outcome == "finished" else "fits so far"
+    return f"{whole} on {device}: {_text(total - reserved)} of {_text(total)} left"
+
+
+def _text(size: int) -> str:
+    return humanise(size, Kind.BYTES)
+
+
+_MOST_COLUMNS: Final = 3
+"""Stretches of steps beside each other in a terminal of 80 columns."""
 
 
 def _tables(simulation: Simulation) -> Iterator[Table]:
@@ -194,28 +242,59 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         columns = ["steps", *(f"{key}:bytes" for key in COUNTERS)]
         for title, when in (("peak of each step", "peak"), ("after each step", "after")):
             yield Table.of(_alike(simulation.steps, functools.partial(_counted, when)), columns, title)
-        kinds = [one for one in simulation.steps[0].by_category if any(step.by_category[one] for step in simulation.steps)]
-
-        def made_of(step: Step) -> tuple[int, ...]:
-            return (step.peak["allocated"], *(step.by_category[one] for one in kinds))
-
-        columns = ["steps", "allocated:bytes", *(f"{one}:bytes" for one in kinds)]
-        yield Table.of(_alike(simulation.steps, made_of), columns, "what the peak of allocated is made of")
+        yield _made_of(simulation.steps)
         worst = max(simulation.steps, key=lambda step: step.peak["allocated"])
         alive = ["category", "module", "line", "bytes", "blocks:count"]
         yield Table.of(worst.alive, alive, "alive at the peak", whole="bytes")
+    if simulation.tape.events:
+        rows = simulation.reserved_for()
+        title = "what reserved is made of " + ("where memory was refused" if simulation.outcome == "oom" else "at its peak")
+        yield Table.of(rows, ["what", "stream:index", "blocks:count", "bytes"], title, whole="bytes")
     if simulation.collectives:
-        sent = [(one.op, one.group, one.ranks, one.calls, one.bytes) for one in simulation.collectives]
-        yield Table.of(sent, ["collective", "group", "ranks:count", "calls:count", "bytes"], "collectives")
+        sent = [
+            (one.op, one.group, one.ranks, one.calls, one.bytes, _least_seconds(one, simulation.options.link))
+            for one in simulation.collectives
+        ]
+        columns = ["collective", "group", "ranks:count", "calls:count", "bytes", "least time:seconds"]
+        yield Table.of(sent, columns, "collectives" + ("" if simulation.options.link else ": --link 450GB/s gives times"))
+    if simulation.steps:
+        hosts = _alike(simulation.steps, lambda step: step.pinned or (None, None))
+        columns = ["steps", "pinned peak:bytes", "pinned after:bytes", "pageable:bytes"]
+        yield Table.of([(*row, None) for row in hosts], columns, "host memory")
     if simulation.answers:
         yield Table.of([(one.line, one.count, str(one.value)) for one in simulation.answers], ["line", "count", "value"], "values answered")
+
+
+def _made_of(steps: Sequence[Step]) -> Table:
+    """Categories of the peak of allocated, which is their sum; of many different steps the first, the worst and the last."""
+    kinds = [one for one in steps[0].by_category if any(step.by_category[one] for step in steps)]
+    found = _alike(steps, lambda step: (step.peak["allocated"], *(step.by_category[one] for one in kinds)))
+    if len(found) > _MOST_COLUMNS:
+        worst = max(found[1:-1], key=lambda row: cast("int", row[1]))
+        found = [found[0], worst, found[-1]]
+    rows = list(zip((*("allocated, the sum", *kinds),), *(row[1:] for row in found), strict=True))
+    columns = ["category", *(f"step{'s' if ' ' in str(row[0]) else ''} {row[0]}:bytes" for row in found)]
+    return Table.of([*rows[1:], rows[0]], columns, "what the peak of allocated is made of")
+
+
+_SHARES: Final[Mapping[str, Callable[[int], float]]] = {
+    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    **dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), lambda ranks: (ranks - 1) / ranks),
+    **dict.fromkeys(("broadcast", "reduce", "send", "recv"), lambda ranks: float(ranks > 1)),
+}
+"""Of a collective's bytes, those that a rank at least sends or receives where the network reduces nothing by itself."""
+
+
+def _least_seconds(traffic: Traffic, link: float) -> float | None:
+    share = _SHARES.get(traffic.op)
+    return None if share is None or not link else share(traffic.ranks) * traffic.bytes / link
 
 
 def _counted(when: str, step: Step) -> tuple[int, ...]:
     return tuple(getattr(step, when)[key] for key in COUNTERS)
 
 
-def _alike(steps: Sequence[Step], figures: Callable[[Step], tuple[int, ...]]) -> list[tuple[object, ...]]:
+def _alike(steps: Sequence[Step], figures: Callable[[Step], tuple[int | None, ...]]) -> list[tuple[object, ...]]:
     """A row for each stretch of steps with the same figures."""
     rows: list[tuple[object, ...]] = []
     numbered = list(enumerate(steps, 1))
@@ -264,6 +343,7 @@ def simulate(
     steps: int = 0,
     seconds: float = 0,
     answer: float | None = None,
+    link: float = 0,
     **kwargs: Any,
 ) -> Simulation:
     """Call a function on a simulated CUDA device: what it puts there takes no memory and computes nothing.
@@ -271,7 +351,7 @@ def simulate(
     For the rest of this process `torch.cuda` is the simulated device's; memory that was allocated by an earlier call is forgotten by its
     counters. `world` and `rank` are what torchrun would set. The result has `steps`, `marks`, `tape` and `to_json()`.
     """
-    options = Options(device, torch, alloc_conf, world, rank, steps=steps, seconds=seconds, answer=answer)
+    options = Options(device, torch, alloc_conf, world, rank, steps=steps, seconds=seconds, answer=answer, link=link)
     return _run(lambda: function(*args, **kwargs), getattr(function, "__name__", "function"), options)
 
 
