@@ -300,6 +300,7 @@ def _tie(program: Program, module: nn.Module) -> None:
     graph = program.graph
     weights = {weight.name: weight for weight in graph.weights}
     first: dict[int, Value] = {}
+    tied: list[Value] = []
     for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)):
         weight = weights.get(name)
         if weight is None:
@@ -307,7 +308,8 @@ def _tie(program: Program, module: nn.Module) -> None:
         kept = first.setdefault(id(tensor), weight)
         if kept is not weight and kept.type is weight.type:
             graph.replace_uses(weight, kept)
-            graph.remove_weight(weight)
+            tied.append(weight)
+    graph.remove_weights(tied)
 
 
 def _names_of_inputs(program: Program, chosen: Chosen) -> dict[str, str]:

@@ -35,6 +35,9 @@ class Role(enum.Enum):
     """The result of a node."""
 
 
+WEIGHT_ROLES = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
+
+
 class Facet(enum.IntEnum):
     """The sides of a graph that change apart from one another; analyses name those they read."""
 
@@ -55,7 +58,7 @@ class _Declared(list["Value"]):
     __slots__ = ()
 
     def _refuse(self, *args: Any, **others: Any) -> NoReturn:
-        raise TypeError("what a graph declares is changed by its methods: add_input, add_weight, remove_weight")
+        raise TypeError("what a graph declares is changed by its methods: add_input, add_weight, remove_weights")
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
@@ -357,17 +360,23 @@ class Graph:
         self._bump(Facet.TOPOLOGY)
         return value
 
-    def remove_weight(self, value: Value) -> None:
-        """Take back a weight that nothing reads."""
-        if value.users:
-            raise ValueError(f"{value!r} still has users")
-        list.remove(self._weights, value)
-        dict.pop(self._data, value, None)
-        dict.pop(self._trainable, value, None)
+    def remove_weights(self, values: Iterable[Value]) -> None:
+        """Take back weights that nothing reads, all at once: those that stay are numbered anew."""
+        gone = set(values)
+        for value in gone:
+            if value.users:
+                raise ValueError(f"{value!r} still has users")
+            if value.declared_in is not self or value.role not in WEIGHT_ROLES:
+                raise ValueError(f"{value!r} is no weight of this graph")
+        list.__setitem__(self._weights, slice(None), [weight for weight in self._weights if weight not in gone])
+        for value in gone:
+            dict.pop(self._data, value, None)
+            dict.pop(self._trainable, value, None)
+            _set_declared_in(value, None)
         for index, weight in enumerate(self._weights):
             _set_index(weight, index)
-        _set_declared_in(value, None)
-        self._bump(Facet.TOPOLOGY)
+        if gone:
+            self._bump(Facet.TOPOLOGY)
 
     def set_outputs(self, values: Iterable[Value]) -> None:
         """Declare what the graph returns (of a region: what it yields)."""

@@ -9,7 +9,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import VerifyError
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Attr, Graph, Node, Role, Value, runs
+from irscope.ir.graph import WEIGHT_ROLES, Attr, Graph, Node, Role, Value, runs
 from irscope.ir.places import Literal, Scope
 from irscope.ir.printer import ValueNames, loose_names, print_node, value_names
 from irscope.ir.program import PLAIN_ATTRS, Program, mentions
@@ -140,7 +140,6 @@ def _linked_nodes(graph: Graph, findings: Findings) -> list[Node]:
 # ----------------------------------------------------------------------------------------------------
 # Rules on values: defined once and before they are read, listed with their readers, named apart.
 
-_WEIGHT_ROLES = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
 _FEW = 4
 """For at most this many inputs, counting each of them is faster than a Counter."""
 
@@ -181,11 +180,11 @@ class ValueChecker:
                 self._declared_wrongly(value, graph, f"has the role {value.role.value}, not {wanted.value}")
             self._declaration(value, index, graph)
         for index, value in enumerate(graph.weights):
-            if value.role not in _WEIGHT_ROLES:
+            if value.role not in WEIGHT_ROLES:
                 self._declared_wrongly(value, graph, f"has the role {value.role.value}, which no weight has")
             self._declaration(value, index, graph)
         for value, data in graph.data.items():
-            if value.declared_in is not graph or value.role not in _WEIGHT_ROLES:
+            if value.declared_in is not graph or value.role not in WEIGHT_ROLES:
                 self._declared_wrongly(value, graph, "has data there, but is none of its weights")
             count = value.type.numel
             if isinstance(data, Literal) and isinstance(count, int) and len(data.values) != count:

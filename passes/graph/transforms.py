@@ -73,9 +73,9 @@ class DeadCode(Transform):
             kept[body] = any(has_effect(node, kept) for node in body)
         weights = 0
         for body in bodies:
-            for weight in [weight for weight in body.weights if not weight.users]:
-                body.remove_weight(weight)
-                weights += 1
+            unread = [weight for weight in body.weights if not weight.users]
+            body.remove_weights(unread)
+            weights += len(unread)
         ctx.stat("nodes", removed)
         ctx.stat("weights", weights)
         return bool(removed or weights)

@@ -236,12 +236,25 @@ def test_weights_are_declared_with_data_and_taken_back() -> None:
     second = graph.add_weight(tensor(DType.I64, (1,)), "b", Role.BUFFER)
     node = graph.append("n", [first])
     with pytest.raises(ValueError, match="still has users"):
-        graph.remove_weight(first)
+        graph.remove_weights([first])
     graph.erase(node)
-    graph.remove_weight(first)
+    graph.remove_weights([first])
     assert (graph.weights, graph.data, second.index, first.graph) == ([second], {}, 0, None)
     graph.set_data(second, Literal((2,)))
     assert graph.data == {second: Literal((2,))}
+    with pytest.raises(ValueError, match="no weight of this graph"):
+        graph.remove_weights([first])
+    before = list(graph.versions)
+    graph.remove_weights([])
+    assert graph.versions == before
+
+
+def test_weights_that_stay_are_numbered_anew() -> None:
+    graph = Graph()
+    weights = [graph.add_weight(tensor(DType.F32, (n,)), f"w{n}", Role.PARAMETER) for n in range(1, 8)]
+    graph.remove_weights(weights[1::2])
+    assert [(weight.name, weight.index) for weight in graph.weights] == [("w1", 0), ("w3", 1), ("w5", 2), ("w7", 3)]
+    assert all(weight.graph is None for weight in weights[1::2])
 
 
 @pytest.mark.parametrize(
