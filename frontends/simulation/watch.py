@@ -176,9 +176,15 @@ class Watch:
                 self._is(one, "parameter")
                 if one.grad is not None:
                     self._is(one.grad, "gradient")
+        self.classify()
+
+    def classify(self) -> None:
+        """Find what belongs to the program's modules."""
         for module in self._modules:
             for one in (*module.parameters(), *module.buffers()):
                 self._is(one, "parameter" if isinstance(one, nn.Parameter) else "buffer")
+                if one.grad is not None:
+                    self._is(one.grad, "gradient")
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._in_optimizer = False
@@ -256,11 +262,15 @@ class Watch:
             return ""
         found = self._names.get(scope)
         if found is None:
-            for root in self._modules:
-                for name, module in root.named_modules():
-                    self._names[id(module)] = name or type(module).__name__
+            self.name_modules()
             found = self._names.setdefault(scope, "")
         return found
+
+    def name_modules(self) -> None:
+        """Note the paths of the modules that are there."""
+        for root in self._modules:
+            for name, module in root.named_modules():
+                self._names[id(module)] = name or type(module).__name__
 
     # -- what the program asks for ---------------------------------------------------------------------------------
 

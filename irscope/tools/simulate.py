@@ -137,6 +137,22 @@ class Simulation:
         refused = next((one.what for one in reversed(self.tape.actions) if one.verb == "refused"), None)
         return None if refused is None else max(refused - self._at_fullest[1].device_free, 1)
 
+    def alive_at_refusal(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
+        """Bytes by category, which add up to what was allocated, and what was alive by category, module and line."""
+        tape = self.tape
+        totals: dict[str, int] = {}
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        rounding = 0
+        for slot, block in self._at_fullest[0].held.items():
+            origin = tape.owners.get(slot, Origin("", ""))
+            row = groups.setdefault((tape.kinds[slot], *origin), [0, 0])
+            row[0] += block.requested
+            row[1] += 1
+            totals[tape.kinds[slot]] = totals.get(tape.kinds[slot], 0) + block.requested
+            rounding += block.size - block.requested
+        rows = sorted(groups.items(), key=lambda row: -row[1][0])
+        return totals | {"rounding": rounding}, [(*who, size, number) for who, (size, number) in rows]
+
     def reserved_for(self) -> list[tuple[str, int, int, int]]:
         """When most was reserved: what for, on which stream, in how many blocks, and the bytes, which add up to what was reserved."""
         found: dict[tuple[str, int], list[int]] = {}
@@ -187,7 +203,7 @@ class Simulation:
         summary: dict[str, Any] = {
             "verdict": _verdict(self, reserved, total),
             "program": f"{self.script} on {self.target.text}",
-            "outcome": _OUTCOMES[self.outcome] + (f": {self.error}" if self.error else ""),
+            "outcome": _OUTCOMES[self.outcome] + (f": {_short(self.error)}" if self.error else ""),
             "reserved_peak_bytes": reserved,
             "device_bytes": total or 0,
             "rank": f"{self.options.rank} of {self.options.world}",
@@ -220,13 +236,18 @@ def _verdict(simulation: Simulation, reserved: int, total: int | None) -> str:
     device = simulation.target.device.title
     if simulation.outcome == "oom":
         missing = simulation.missing()
-        return f"does not fit on {device}" + ("" if missing is None else f": at least {_text(missing)} are missing")
+        return f"does not fit on {device}" + ("" if missing is None else f" by {_text(missing)} or more")
     if total is None:
         return f"unknown: nobody told how much memory {device} has"
     if reserved > total:
-        return f"does not fit on {device}: {_text(reserved - total)} are missing"
+        return f"does not fit on {device} by {_text(reserved - total)}"
     whole = "fits" if simulation.outcome == "finished" else "fits so far"
     return f"{whole} on {device}: {_text(total - reserved)} of {_text(total)} left"
+
+
+def _short(error: str) -> str:
+    """The first two sentences of torch's message at most: "CUDA out of memory. Tried to allocate 1.00 GiB." """
+    return ". ".join(error.split(". ")[:2]).removeprefix("CUDA out of memory. ")
 
 
 def _text(size: int) -> str:
@@ -246,6 +267,13 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         worst = max(simulation.steps, key=lambda step: step.peak["allocated"])
         alive = ["category", "module", "line", "bytes", "blocks:count"]
         yield Table.of(worst.alive, alive, "alive at the peak", whole="bytes")
+    if simulation.outcome == "oom":
+        totals, alive_then = simulation.alive_at_refusal()
+        yield Table.of(
+            [*totals.items(), ("allocated, the sum", sum(totals.values()))], ["category", "bytes"], "allocated where memory was refused"
+        )
+        columns = ["category", "module", "line", "bytes", "blocks:count"]
+        yield Table.of(alive_then, columns, "alive where memory was refused", whole="bytes")
     if simulation.tape.events:
         rows = simulation.reserved_for()
         title = "what reserved is made of " + ("where memory was refused" if simulation.outcome == "oom" else "at its peak")
@@ -397,6 +425,9 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
 
     found.outcome = "oom" if isinstance(error, torch.OutOfMemoryError) else "error"
     text = str(error).partition("\n")[0]
+    # The modules are there only as long as the error holds the program's frames.
+    watch.classify()
+    watch.name_modules()
     found.error = text if found.outcome == "oom" else f"{type(error).__name__}: {text}"[:300]
     places = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
     numbers = {frame: line for frame, line in traceback.walk_tb(error.__traceback__)}

@@ -87,7 +87,35 @@ def test_the_verdict_comes_first(tmp_path: Path) -> None:
     done = simulate(tmp_path, text, "--device", "h100")
     [verdict] = [line for line in done.stdout.splitlines() if line.startswith("  verdict ")]
     # The card has 85,027,979,264 bytes, which twenty blocks of 4 GiB exceed by 871,366,656.
-    assert verdict.endswith("does not fit on NVIDIA H100 SXM: at least 831.00 MiB are missing")
+    assert verdict.endswith("does not fit on NVIDIA H100 SXM by 831.00 MiB or more")
+    assert "  outcome              out of memory: Tried to allocate 4.00 GiB" in done.stdout.splitlines()
+
+
+def test_memory_that_was_refused_is_accounted_for() -> None:
+    run(
+        """
+import irscope
+
+def work():
+    import torch
+    from torch import nn
+    net = nn.Sequential(*[nn.Linear(16384, 16384, device="cuda") for _ in range(30)])
+    for _ in range(3):
+        net(torch.randn(16384, 16384, device="cuda")).sum().backward()
+
+found = irscope.simulate(work, device="h100")
+assert found.outcome == "oom" and not found.steps
+tables = {table.title: table.to_dicts() for table in found.report().tables}
+made = {row["category"]: row["bytes"] for row in tables["allocated where memory was refused"]}
+assert made["parameter"] == 30 * 4 * (16384**2 + 16384) and made["gradient"] > 0
+whole = made.pop("allocated, the sum")
+assert whole == sum(made.values())
+[held] = [row for row in tables["what reserved is made of where memory was refused"] if row["what"] == "allocated"]
+assert held["bytes"] == whole
+alive = tables["alive where memory was refused"]
+assert sum(row["bytes"] for row in alive) == whole - made["rounding"] and {row["module"] for row in alive} >= {"0", "1"}
+"""
+    )
 
 
 def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
