@@ -1,4 +1,4 @@
-# make demo       analyse the sample models and print the tables
+# make demo       analyse the sample models, simulate the sample jobs and print the tables
 # make test       the tests that are quick enough for every change
 # make test-full  all tests, with many more cases (minutes)
 # make check      ruff, mypy and the import contracts
@@ -41,6 +41,12 @@ demo: $(INSTALLED)
 		printf '\n==> irscope run --rows 5 %s\n' "$$model"; \
 		$(VENV)/bin/irscope run --rows 5 --passes 'params,flops{top=5},liveness{top=5}' "$$model" 2>/dev/null || exit $$?; \
 	done
+	@if $(PY) -c 'import sys, torch; sys.exit(sys.platform != "linux")' 2>/dev/null; then \
+		for job in train_ddp train_fsdp2; do \
+			printf '\n==> irscope simulate --rows 5 --device h100 --world 8 %s\n' "samples/$$job.py"; \
+			$(VENV)/bin/irscope simulate --rows 5 --device h100 --world 8 "samples/$$job.py" 2>/dev/null || exit $$?; \
+		done; \
+	fi
 	@printf '\nBrowse one with: %s tui %s\n' $(VENV)/bin/irscope samples/models/cnn.onnx
 
 test: $(INSTALLED)

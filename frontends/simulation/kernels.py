@@ -43,6 +43,8 @@ def cuda_operators() -> list[str]:
             name = line[8:].partition("(")[0]
         elif line.startswith("  structured_delegate: "):
             delegated[name] = line.partition(": ")[2].strip()
+        elif line.startswith("  ufunc_inner_loop:"):  # its kernels for the CPU and CUDA are generated
+            own.add(name)
         elif line.startswith("    ") and ":" in line:
             keys = line.strip().partition(":")[0].split(", ")
             if "CUDA" in keys:

@@ -1,0 +1,45 @@
+"""Scripts of `tests/data/simulate` print about their memory what they print over PyTorch's own CUDA host code."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
+
+FOLDER = Path(__file__).parents[2] / "data" / "simulate"
+TRUTH: dict[str, list[str]] = json.loads((FOLDER / "truth.json").read_text())
+NEEDS = {"accelerated": "accelerate", "hf_trainer": "transformers"}
+QUICK = ("summary", "prefetch", "gan", "amp")
+"""Those of the normal run: statistics and snapshots, streams, two optimizers, a scaler and casts."""
+APART = {"lengths": "where it adds gradients, autograd takes new memory instead of that of the first"}
+
+
+def _cases() -> list[object]:
+    cases = []
+    for name in TRUTH:
+        marks = [] if name in QUICK else [pytest.mark.full]
+        if name in APART:
+            marks.append(pytest.mark.xfail(reason=APART[name], strict=True))
+        cases.append(pytest.param(name, marks=marks))
+    return cases
+
+
+@pytest.mark.parametrize("name", _cases())
+def test_a_script_prints_what_it_prints_on_the_card(name: str, tmp_path: Path) -> None:
+    if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+        pytest.skip(f"{NEEDS[name]} is not installed")
+    command = [sys.executable, "-m", "irscope", "simulate", "--device", "h200", str(FOLDER / f"{name}.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    printed = [line for line in done.stdout.splitlines() if line.startswith(("MEM", "STAT"))]
+    assert printed == TRUTH[name]
+
+
+def test_every_script_has_its_truth() -> None:
+    assert set(TRUTH) == {path.stem for path in FOLDER.glob("*.py")}
