@@ -28,9 +28,14 @@ class Traffic:
 
     op: str
     group: str
-    ranks: int
+    members: tuple[int, ...]
     calls: int = 0
     bytes: int = 0
+
+    @property
+    def ranks(self) -> int:
+        """How many there are in the group."""
+        return len(self.members)
 
 
 @dataclass
@@ -295,7 +300,7 @@ class World:
         key = (op, name)
         traffic = self.traffic.get(key)
         if traffic is None:
-            traffic = self.traffic[key] = Traffic(op, name, found.size())
+            traffic = self.traffic[key] = Traffic(op, name, _members(found))
         traffic.calls += 1
         traffic.bytes += sum(one.numel() * one.element_size() for one in tensors)
         for one in tensors:
@@ -434,6 +439,15 @@ class World:
     def op_barrier(self, tensor: Any, group: Any, devices: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._process.device.synchronize()
         return self._done([], [], False)
+
+
+def _members(group: Any) -> tuple[int, ...]:
+    """The ranks of a group."""
+    for known, ranks in c10d._world.pg_group_ranks.items():
+        # Groups that this rank is not in are marks without a name.
+        if getattr(known, "group_name", None) == group.group_name:
+            return tuple(ranks)
+    return tuple(range(group.size()))
 
 
 def environment(rank: int, world: int, local: int) -> dict[str, str]:

@@ -18,6 +18,7 @@ from irscope.files import write_stream, write_text
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
 from irscope.tools.simulate import Interrupted, Options, Simulation, simulate_script
+from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, command
 from irscope.tools.simulation_files import KINDS, write_simulation
 
 _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDINGS, "needs_value": ExitCode.PARTIAL, "error": ExitCode.PASS}
@@ -33,6 +34,7 @@ class Command:
 
     irscope simulate train.py --batch 8
     irscope simulate --device h100 --world 64 --rank 3 train.py --config 8b.yaml
+    irscope simulate --device h100 --world 64 --rank all train.py
     irscope simulate --steps 3 --format json -m mypackage.train
     irscope simulate -o run.pickle train.py
 
@@ -47,7 +49,10 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--device", default="", metavar="NAME", help="such as h100; `irscope devices` lists them; default: h200")
         parser.add_argument("--world", type=int, default=1, metavar="N", help="ranks of the job; default: 1")
-        parser.add_argument("--rank", type=int, default=0, metavar="R", help="which of them this is; default: 0")
+        parser.add_argument(
+            "--rank", default="0", metavar="R", help="which of them this is; `all`: one of each class that differs; default: 0"
+        )
+        parser.add_argument("--most-ranks", type=int, default=64, metavar="N", help="ranks that --rank all simulates; default: 64")
         parser.add_argument(
             "--local", type=int, default=0, metavar="N", help="ranks of one machine; default: 8, or all where they are fewer"
         )
@@ -77,22 +82,20 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         if args.steps < 0 or args.time < 0:
             raise UsageError("steps and seconds are not negative", code="IRS643")
-        if "torch" in sys.modules or sys.stdout is not sys.__stdout__:
-            return _apart(args)
+        if args.rank != "all" and not args.rank.isdecimal():
+            raise UsageError(f"{args.rank!r} is no rank", code="IRS643", hint=f"0 to {args.world - 1}, or all")
         frees: PendingFrees = "synchronize" if args.events == "lazy" else "next_malloc"
+        rank = 0 if args.rank == "all" else int(args.rank)
         options = Options(
-            args.device,
-            args.torch,
-            args.alloc_conf,
-            args.world,
-            args.rank,
-            args.local,
-            args.steps,
-            args.time,
-            args.answer,
-            frees,
-            args.link,
+            args.device, args.torch, args.alloc_conf, args.world, rank, args.local, args.steps, args.time, args.answer, frees, args.link
         )
+        program = Program(args.script, args.arguments, args.is_module)
+        if args.rank == "all":
+            if _is_export(args):
+                raise UsageError("-o for another viewer is about one rank", code="IRS643", hint="--rank R")
+            return self._all(args, all_ranks(program, options, max(args.most_ranks, 1)))
+        if "torch" in sys.modules or sys.stdout is not sys.__stdout__:
+            return _apart(args, command(program, options))
         interrupted = False
         with _own_output(args.format != "text" and (args.output is None or _is_export(args))):
             try:
@@ -105,8 +108,16 @@ class Command:
             sys.stderr.write(f"irscope: {printable(place + found.error)}\n")
         return ExitCode.INTERRUPTED if interrupted else _CODES[found.outcome]
 
-    def _write(self, args: argparse.Namespace, found: Simulation) -> None:
-        if _is_export(args):
+    def _all(self, args: argparse.Namespace, found: Ranks) -> int:
+        self._write(args, found)
+        for one in found.classes:
+            if one.document["error"]:
+                place = f"{one.document['line']}: " if one.document["line"] and one.document["outcome"] != "needs_value" else ""
+                sys.stderr.write(f"irscope: rank {one.document['rank']}: {printable(place + one.document['error'])}\n")
+        return found.exit_code
+
+    def _write(self, args: argparse.Namespace, found: Simulation | Ranks) -> None:
+        if isinstance(found, Simulation) and _is_export(args):
             write_simulation(Path(args.output), found)
             sys.stderr.write(f"wrote {printable(args.output)}\n")
             args.output = None
@@ -126,16 +137,12 @@ def _is_export(args: argparse.Namespace) -> bool:
     return kind in KINDS and (kind != ".json" or args.format == "text")
 
 
-def _apart(args: argparse.Namespace) -> int:
+def _apart(args: argparse.Namespace, line: list[str]) -> int:
     """The same in a process of its own: a simulated device stays in its process, which other users of torch would find changed."""
-    line = [sys.executable, "-m", "irscope", "simulate", "--world", str(args.world), "--rank", str(args.rank), "--format", args.format]
-    line += ["--events", args.events, "--steps", str(args.steps), "--time", str(args.time), "--local", str(args.local)]
-    given = {"--device": args.device, "--torch": args.torch, "--alloc-conf": args.alloc_conf, "--answer": args.answer, "--rows": args.rows}
-    given["-o"] = args.output
-    given["--link"] = f"{args.link}B/s" if args.link else ""
-    line += [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
-    line += [*(["-m"] if args.is_module else []), args.script, *args.arguments]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    given = {"--format": args.format, "--rows": args.rows, "-o": args.output}
+    more = [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
+    at = line.index("simulate") + 1
+    done = subprocess.run([*line[:at], *more, *line[at:]], capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     return done.returncode

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import itertools
 import os
+import platform
 import runpy
 import signal
 import sys
@@ -114,9 +115,9 @@ class Simulation:
             found.append(Diagnostic(Severity.WARNING, line, said))
         return found
 
-    def reserved_peak(self) -> int:
-        """The most that was reserved."""
-        return max([self.now.get("reserved_peak", 0), *(step.peak["reserved"] for step in self.steps)])
+    def peak(self, key: str) -> int:
+        """The most that a counter was."""
+        return max([self.now.get(f"{key}_peak", 0), *(step.peak[key] for step in self.steps)])
 
     def replay(self, tape: Tape[Origin] | None = None, watch: Collection[str] | Literal["all"] = ()) -> Replayed:
         """Ask the same of an allocator like the one that the program had, or a part of it: `tape`."""
@@ -190,7 +191,11 @@ class Simulation:
                 {"name": mark.name, "line": mark.line, **{key: {"peak": mark.peak[key], "after": mark.after[key]} for key in COUNTERS}}
                 for mark in self.marks
             ],
-            "collectives": [{"op": one.op, "group": one.group, "calls": one.calls, "bytes": one.bytes} for one in self.collectives],
+            "peak": {key: self.peak(key) for key in COUNTERS},
+            "collectives": [
+                {"op": one.op, "group": one.group, "ranks": ranks_text(one.members), "calls": one.calls, "bytes": one.bytes}
+                for one in self.collectives
+            ],
             "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.answers],
             "pinned_peak_bytes": self.pinned_peak,
             "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
@@ -198,7 +203,7 @@ class Simulation:
 
     def report(self) -> Report:
         """Tables of the same."""
-        reserved = self.reserved_peak()
+        reserved = self.peak("reserved")
         total = self.target.device.room_bytes
         summary: dict[str, Any] = {
             "verdict": _verdict(self, reserved, total),
@@ -218,6 +223,22 @@ class Simulation:
     def document(self) -> Document:
         """The report alone: there is no model file that it is about."""
         return Document("", ModelInfo("", ""), (self.report(),))
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks in short: "0-3,8", and with a step "0-56:8"."""
+    parts = []
+    at = 0
+    while at < len(ranks):
+        end = at + 1
+        step = ranks[end] - ranks[at] if end < len(ranks) else 1
+        while end < len(ranks) and ranks[end] - ranks[end - 1] == step:
+            end += 1
+        if step != 1 and end - at == 2:  # two that are apart are no stretch
+            end = at + 1
+        parts.append(str(ranks[at]) if end == at + 1 else f"{ranks[at]}-{ranks[end - 1]}" + (f":{step}" if step != 1 else ""))
+        at = end
+    return ",".join(parts)
 
 
 def _said(simulation: Simulation) -> dict[str, str]:
@@ -338,11 +359,16 @@ def _alike(steps: Sequence[Step], figures: Callable[[Step], tuple[int | None, ..
 _process: Process | None = None
 
 
+def check_script(script: str, is_module: bool) -> None:
+    """Whether there is such a program."""
+    if not is_module and not Path(script).is_file():
+        raise LoadError("there is no such file", code="IRS385", where=script)
+
+
 def simulate_script(script: str, arguments: Sequence[str] = (), options: Options | None = None, *, is_module: bool = False) -> Simulation:
     """Run a script as `python SCRIPT ARGUMENTS` would, on a simulated device, in this process."""
     chosen = options or Options()
-    if not is_module and not Path(script).is_file():
-        raise LoadError("there is no such file", code="IRS385", where=script)
+    check_script(script, is_module)
 
     def program() -> None:
         before, path = sys.argv, list(sys.path)
@@ -472,13 +498,19 @@ def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:
     )
 
 
+def check_machine() -> None:
+    """Whether programs can be simulated here."""
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
+        here = f"{sys.platform} on {platform.machine()}"
+        raise UsageError(f"programs are simulated on Linux on x86-64, not on {here}", code="IRS644", hint="a container will do")
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
+
+
 def _prepared(target: Target, options: Options) -> Process:
     """This process with its device; the first target holds for all of its life."""
     global _process
-    if sys.platform != "linux":
-        raise UsageError(f"programs are simulated on Linux, not on {sys.platform}", code="IRS644", hint="a container will do")
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
+    check_machine()
     from irscope.frontends.simulation.process import Process
 
     if _process is None:

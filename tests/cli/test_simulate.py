@@ -181,3 +181,65 @@ assert found.result == 1000 and found.outcome == "finished" and found.to_json()[
     script.write_text(text)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+PIPELINE = """
+import os
+import sys
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+dist.init_process_group("nccl")
+stages, shards = int(sys.argv[1]), int(sys.argv[2])
+mesh = init_device_mesh("cuda", (stages, shards), mesh_dim_names=("pp", "shard"))
+stage, shard = mesh.get_coordinate()
+weight = torch.nn.Parameter(torch.zeros(1 << (21 if stage == 0 else 20), device="cuda"))
+pad = torch.zeros(0 if shard == shards - 1 else 1 << 19, device="cuda")
+optimizer = torch.optim.SGD([weight])
+group = mesh["pp"].get_group()
+for _ in range(2):
+    if stage + 1 < stages:
+        dist.send(weight.detach(), group=group, group_dst=stage + 1)
+    elif sys.argv[3:] == ["broken"]:
+        raise ValueError("the last stage has no labels")
+    weight.grad = torch.zeros_like(weight)
+    dist.all_reduce(weight.grad, group=mesh["shard"].get_group())
+    optimizer.step()
+"""
+
+
+def test_all_ranks_of_a_small_world(tmp_path: Path) -> None:
+    done = simulate(tmp_path, PIPELINE, "--world", "4", "--rank", "all", "--format", "json", arguments=("2", "2"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [(one["ranks"], one["simulated"], one["name"]) for one in found["ranks"]] == [
+        ("0", "0", "pp 0, shard 0"),
+        ("1", "1", "pp 0, shard 1"),
+        ("2", "2", "pp 1, shard 0"),
+        ("3", "3", "pp 1, shard 1"),
+    ]
+    assert found["rank"] == 0 and found["ranks"][0]["peak"] == found["peak"]
+    # The weight, its gradient and the next one while it replaces that; the padding.
+    assert [one["peak"]["requested"] >> 20 for one in found["ranks"]] == [3 * 8 + 2, 3 * 8, 3 * 4 + 2, 3 * 4]
+
+
+def test_all_ranks_of_a_world_too_large_to_simulate_each(tmp_path: Path) -> None:
+    done = simulate(tmp_path, PIPELINE, "--world", "24", "--rank", "all", "--format", "json", arguments=("2", "12"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [(one["ranks"], one["count"]) for one in found["ranks"]] == [("0-10", 11), ("11", 1), ("12-22", 11), ("23", 1)]
+    assert len(found["diagnostics"]) == 1 and found["diagnostics"][0]["code"] == "IRS647"
+
+
+def test_a_rank_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
+    done = simulate(tmp_path, PIPELINE, "--world", "2", "--rank", "all", arguments=("2", "1", "broken"))
+    assert done.returncode == 4
+    assert "1 of 2 ranks fail" in done.stdout and "ValueError" in done.stdout
+    assert "train.py:19: ValueError: the last stage has no labels" in done.stderr
+    assert "rank 1: " in done.stderr and "rank 0: " not in done.stderr
+
+
+@pytest.mark.parametrize(("rank", "said"), [("7", "no rank 7 in a world of 2"), ("some", "'some' is no rank")])
+def test_a_rank_that_is_none(tmp_path: Path, rank: str, said: str) -> None:
+    done = simulate(tmp_path, "", "--world", "2", "--rank", rank)
+    assert done.returncode == 2 and said in done.stderr

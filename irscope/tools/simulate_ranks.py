@@ -1,0 +1,387 @@
+"""`irscope simulate --rank all`: which ranks of a world differ, and what each kind of them takes; each runs in a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from irscope.devices import Target, target_of
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import ExitCode
+from irscope.passkit.settings import Settings
+from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.table import Table
+from irscope.tools.simulate import COUNTERS, SCHEMA, Options, check_machine, check_script, ranks_text
+
+_EVERY: Final = 16
+"""Worlds up to this size are simulated rank by rank."""
+_PEERS: Final = frozenset({"send", "recv"})
+"""Who talks to single ranks has a place of its own in the job, as stages of a pipeline: no two are taken to be alike."""
+_SEVERITY: Final = ("finished", "steps", "oom", "needs_value", "error")
+
+
+# -- one run in a process of its own ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run: a script or a module, and its arguments."""
+
+    script: str
+    arguments: Sequence[str] = ()
+    is_module: bool = False
+
+
+def command(program: Program, options: Options, *more: str) -> list[str]:
+    """The command line that simulates one rank; `more` are further options."""
+    line = [sys.executable, "-m", "irscope", "simulate", "--world", str(options.world), "--rank", str(options.rank)]
+    line += ["--events", "lazy" if options.pending_frees == "synchronize" else "done", "--local", str(options.local)]
+    line += ["--steps", str(options.steps), "--time", str(options.seconds)]
+    given = {"--device": options.device, "--torch": options.torch, "--alloc-conf": options.alloc_conf, "--answer": options.answer}
+    given["--link"] = f"{options.link}B/s" if options.link else ""
+    line += [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
+    return [*line, *more, *(["-m"] if program.is_module else []), program.script, *program.arguments]
+
+
+class Children:
+    """Simulations in processes of their own, as many at once as there are processors. Ctrl-C ends them all, and keeps what they found."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._running: set[subprocess.Popen[str]] = set()
+        self.interrupted = False
+
+    def run(self, several: Sequence[tuple[Options, Sequence[str]]]) -> list[dict[str, Any]]:
+        """The JSON document of each; `exit_code` is added, and where there is no document there is one that says why."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        with ThreadPoolExecutor(max(1, min(cores, len(several)))) as pool:
+            made = [pool.submit(self._one, options, more) for options, more in several]
+            try:
+                wait(made)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                for child in list(self._running):
+                    child.send_signal(signal.SIGINT)
+            return [one.result() for one in made]
+
+    def _one(self, options: Options, more: Sequence[str]) -> dict[str, Any]:
+        nothing = {"outcome": "error", "error": "interrupted", "line": "", "steps": [], "collectives": [], "rank": options.rank}
+        if self.interrupted:
+            return {**nothing, "exit_code": int(ExitCode.INTERRUPTED)}
+        with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
+            path = Path(folder, "run.json")
+            line = command(self._program, options, "--format", "json", "-o", str(path), *more)
+            environment = {"OMP_NUM_THREADS": "1", **os.environ}  # as torchrun sets it where several processes share a machine
+            pipe, none = subprocess.PIPE, subprocess.DEVNULL
+            with subprocess.Popen(line, stdin=none, stdout=none, stderr=pipe, text=True, errors="replace", env=environment) as child:
+                self._running.add(child)
+                said = child.communicate()[1]
+                self._running.discard(child)
+            if path.exists():
+                found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            else:
+                last = [text for text in said.splitlines() if text.strip()][-1:]
+                reason = last[0].removeprefix("irscope: ") if last else "it wrote nothing"
+                found = {**nothing, "error": reason}
+            if child.returncode < 0:
+                found["error"] = f"its process was ended by signal {-child.returncode}"
+            found["exit_code"] = child.returncode if child.returncode >= 0 else int(ExitCode.PASS)
+            self.interrupted |= child.returncode == ExitCode.INTERRUPTED
+            return found
+
+
+def peak_of(document: Mapping[str, Any], key: str) -> int:
+    """The highest peak of a counter; 0 where nothing was simulated."""
+    found: int = document.get("peak", {}).get(key, 0)
+    return found
+
+
+# -- the world as a grid -----------------------------------------------------------------------------------------------------
+
+
+class Axis(NamedTuple):
+    """A dimension of the world: rank = sum of place * stride."""
+
+    name: str
+    stride: int
+    size: int
+
+
+def _stretch(members: Sequence[int]) -> tuple[int, int]:
+    """The stride and the number of ranks that lie evenly; stride 0 where they do not."""
+    strides = {b - a for a, b in itertools.pairwise(members)}
+    return (strides.pop() if len(strides) == 1 else 0), len(members)
+
+
+def axes_of(world: int, groups: Iterable[tuple[str, Sequence[int]]]) -> list[Axis]:
+    """The dimensions that the groups of some ranks show, outermost first; one for all ranks where they are no grid."""
+    names: dict[tuple[int, int], str] = {}
+    cuts = {1, world}
+    for name, members in groups:
+        stride, size = _stretch(members)
+        if stride:
+            names.setdefault((stride, size), name)
+            cuts |= {stride, stride * size}
+    chain = sorted(cuts)
+    if any(b % a for a, b in itertools.pairwise(chain)):
+        chain = [1, world]
+    found = [Axis(names.get((a, b // a), ""), a, b // a) for a, b in itertools.pairwise(chain)]
+    return found[::-1]
+
+
+# -- classes of ranks --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class RankClass:
+    """Ranks that do the same with memory."""
+
+    document: Mapping[str, Any]
+    """Of the rank that stands for them."""
+    ranks: list[int] = field(default_factory=list)
+    simulated: list[int] = field(default_factory=list)
+    name: str = ""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Those that went worst first, then those that take most."""
+        return -_SEVERITY.index(self.document["outcome"]), -peak_of(self.document, "reserved")
+
+
+@dataclass
+class Ranks:
+    """All ranks of a world."""
+
+    program: Program
+    options: Options
+    target: Target
+    classes: list[RankClass]
+    """The worst first."""
+    axes: list[Axis]
+    unknown: list[int] = field(default_factory=list)
+    """Ranks that no simulated one stands for."""
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """That of the rank that went worst."""
+        return ExitCode.INTERRUPTED if self.interrupted else int(self.classes[0].document["exit_code"])
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is to be said about the classes."""
+        found = []
+        if self.unknown:
+            text = f"{len(self.unknown)} ranks were not simulated, and none that was stands for them: {ranks_text(self.unknown)}"
+            found.append(Diagnostic(Severity.WARNING, "IRS647", text))
+        elif (count := sum(len(one.simulated) for one in self.classes)) < self.options.world:
+            text = f"{count} of {self.options.world} ranks were simulated; the others have the place in their groups of one that was"
+            found.append(Diagnostic(Severity.NOTE, "IRS647", text))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of the worst rank, and `ranks`: the classes."""
+        worst = {key: value for key, value in self.classes[0].document.items() if key != "exit_code"}
+        made = [
+            {
+                "rank": one.document["rank"],
+                "ranks": ranks_text(one.ranks),
+                "count": len(one.ranks),
+                "simulated": ranks_text(one.simulated),
+                "name": one.name,
+                **{key: one.document[key] for key in ("outcome", "error", "line", "exit_code")},
+                "steps": len(one.document["steps"]),
+                "peak": {key: peak_of(one.document, key) for key in COUNTERS},
+            }
+            for one in self.classes
+        ]
+        said = [*worst.get("diagnostics", ()), *map(diagnostic_json, self.diagnostics)]
+        return {"schema": SCHEMA, "script": self.program.script, **worst, "diagnostics": said, "ranks": made}
+
+    def report(self) -> Report:
+        """The worst rank, and a row for each class."""
+        worst = self.classes[0]
+        summary: dict[str, Any] = {
+            "program": f"{self.program.script} on {self.target.text}",
+            "verdict": self._verdict(),
+            "worst_rank": f"{worst.document['rank']} of {self.options.world}" + (f": {worst.name}" if worst.name else ""),
+            "reserved_peak_bytes": peak_of(worst.document, "reserved"),
+            "device_bytes": self.target.device.room_bytes or 0,
+            "classes_count": len(self.classes),
+            "simulated_count": sum(len(one.simulated) for one in self.classes),
+        }
+        return Report("simulate", summary=summary, tables=tuple(self._tables()), diagnostics=tuple(self.diagnostics))
+
+    def document(self) -> Document:
+        """The report alone."""
+        return Document("", ModelInfo("", ""), (self.report(),))
+
+    def _verdict(self) -> str:
+        worst, title = self.classes[0].document, self.target.device.title
+        alike = sum(len(one.ranks) for one in self.classes if one.document["outcome"] == worst["outcome"])
+        if worst["outcome"] == "oom":
+            return f"does not fit on {title}: {alike} of {self.options.world} ranks run out of memory"
+        if worst["outcome"] in ("error", "needs_value"):
+            return f"{alike} of {self.options.world} ranks fail"
+        total = self.target.device.room_bytes
+        if total is None:
+            return "no size of the device is known"
+        left = total - peak_of(worst, "reserved")
+        return f"fits on {title}, {left / (1 << 30):.2f} GiB left on the worst rank" if left >= 0 else "does not fit"
+
+    def _tables(self) -> Iterator[Table]:
+        rows = [
+            (
+                one.document["rank"],
+                ranks_text(one.ranks),
+                len(one.ranks),
+                one.name,
+                one.document["outcome"],
+                *(peak_of(one.document, key) for key in COUNTERS),
+            )
+            for one in self.classes
+        ]
+        columns = ["rank", "stands for", "ranks:count", "place", "outcome", *(f"{key}:bytes" for key in COUNTERS)]
+        yield Table.of(rows, columns, "classes of ranks, the worst first")
+        highest = [
+            (one.document["rank"], max(one.document["steps"], key=lambda step: step["allocated"]["peak"]))
+            for one in self.classes
+            if one.document["steps"]
+        ]
+        kinds = list(dict.fromkeys(kind for _, step in highest for kind, size in step["by_category"].items() if size))
+        if kinds:
+            made_of = [(rank, step["allocated"]["peak"], *(step["by_category"][kind] for kind in kinds)) for rank, step in highest]
+            yield Table.of(
+                made_of, ["rank", "allocated:bytes", *(f"{kind}:bytes" for kind in kinds)], "what the peak of allocated is made of"
+            )
+        failed = [(one.document["rank"], one.document["line"], one.document["error"]) for one in self.classes if one.document["error"]]
+        if failed:
+            yield Table.of(failed, ["rank", "line", "why"], "ranks that did not end by themselves")
+
+
+class _Search:
+    """Finds the ranks that differ, by simulating as few as it can."""
+
+    def __init__(self, program: Program, options: Options, most: int) -> None:
+        self._options, self._most = options, most
+        self.children = Children(program)
+        self.found: dict[int, dict[str, Any]] = {}
+
+    def simulate(self, ranks: Iterable[int]) -> None:
+        """Those of the ranks that were not simulated yet, within the limit."""
+        wanted = [rank for rank in dict.fromkeys(ranks) if rank not in self.found][: max(0, self._most - len(self.found))]
+        if wanted and not self.children.interrupted:
+            made = self.children.run([(replace(self._options, rank=rank), ()) for rank in wanted])
+            self.found.update(zip(wanted, made, strict=True))
+
+    def alike(self, one: int, other: int) -> bool:
+        """Whether two ranks did the same, as far as they were simulated."""
+        return one in self.found and other in self.found and _signature(self.found[one]) == _signature(self.found[other])
+
+    def axes(self) -> list[Axis]:
+        """The dimensions of the world, as the groups of what was simulated show them."""
+        groups = [(one["group"], _members(one["ranks"])) for made in self.found.values() for one in made["collectives"]]
+        return axes_of(self._options.world, groups)
+
+    def places(self, axis: Axis) -> list[int]:
+        """For each place along an axis the one that stands for it."""
+        collectives = [one for made in self.found.values() for one in made["collectives"] if one["op"] in _PEERS]
+        if any(_stretch(_members(one["ranks"])) == axis[1:] for one in collectives):
+            self.simulate(place * axis.stride for place in range(axis.size))
+            return list(range(axis.size))
+        stands = list(range(axis.size))
+        self._halve(axis, 0, axis.size - 1, stands)
+        return stands
+
+    def _halve(self, axis: Axis, low: int, high: int, stands: list[int]) -> None:
+        """What changes along an axis changes in stretches (shards, padded to equal sizes, end once): halve until neighbours are equal."""
+        self.simulate((low * axis.stride, high * axis.stride))
+        if self.alike(low * axis.stride, high * axis.stride):
+            stands[low : high + 1] = [stands[low]] * (high - low + 1)
+        elif high - low > 1:
+            middle = (low + high) // 2
+            self._halve(axis, low, middle, stands)
+            self._halve(axis, middle, high, stands)
+
+
+def _members(text: str) -> list[int]:
+    """The ranks that `ranks_text` wrote."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        stretch, _, step = part.partition(":")
+        first, _, last = stretch.partition("-")
+        found += range(int(first), int(last or first) + 1, int(step or 1))
+    return found
+
+
+def _signature(document: Mapping[str, Any]) -> str:
+    """What two ranks have in common that do the same with memory: steps and traffic; names of groups differ between ranks."""
+    traffic = sorted((one["op"], len(_members(one["ranks"])), one["calls"], one["bytes"]) for one in document["collectives"])
+    return json.dumps(
+        [document["outcome"], document["line"], document["steps"], document.get("pinned_peak_bytes", 0), traffic], sort_keys=True
+    )
+
+
+def all_ranks(program: Program, options: Options, most: int) -> Ranks:
+    """Simulate one of each kind of ranks, at most so many."""
+    world = options.world
+    target = target_of(Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
+    check_script(program.script, program.is_module)
+    check_machine()
+    search = _Search(program, options, most)
+    if world <= _EVERY:
+        search.simulate(range(world))
+        axes = search.axes()
+        stands = {rank: rank for rank in range(world)}
+    else:
+        search.simulate((0, world - 1))
+        axes = search.axes()
+        grids = [search.places(axis) for axis in axes]
+        # What differs along two axes may differ again where both do.
+        search.simulate(
+            sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_distinct, grids))
+        )
+        stands = {rank: sum(grid[_place(rank, a)] * a.stride for grid, a in zip(grids, axes, strict=True)) for rank in range(world)}
+        stands |= {rank: rank for rank in search.found}
+    classes: dict[str, RankClass] = {}
+    unknown = []
+    for rank in range(world):
+        made = search.found.get(stands[rank])
+        if made is None:
+            unknown.append(rank)
+            continue
+        one = classes.setdefault(_signature(made), RankClass(made))
+        one.ranks.append(rank)
+        if rank in search.found:
+            one.simulated.append(rank)
+    for one in classes.values():
+        one.name = _named(one.ranks, axes)
+    return Ranks(program, options, target, sorted(classes.values(), key=lambda one: one.order), axes, unknown, search.children.interrupted)
+
+
+def _distinct(stands: Sequence[int]) -> list[int]:
+    return sorted(set(stands))
+
+
+def _place(rank: int, axis: Axis) -> int:
+    return rank // axis.stride % axis.size
+
+
+def _named(ranks: Sequence[int], axes: Sequence[Axis]) -> str:
+    """The places that a class has along each axis, where it does not have them all."""
+    parts = []
+    for axis in axes if len(axes) > 1 else ():
+        places = sorted({_place(rank, axis) for rank in ranks})
+        if len(places) < axis.size:
+            parts.append(f"{axis.name.removeprefix('mesh_') or f'every {axis.stride}'} {ranks_text(places)}")
+    return ", ".join(parts)
