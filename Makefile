@@ -42,9 +42,9 @@ demo: $(INSTALLED)
 		$(VENV)/bin/irscope run --rows 5 --passes 'params,flops{top=5},liveness{top=5}' "$$model" 2>/dev/null || exit $$?; \
 	done
 	@if $(PY) -c 'import sys, torch; sys.exit(sys.platform != "linux")' 2>/dev/null; then \
-		for job in train_ddp train_fsdp2; do \
-			printf '\n==> irscope simulate --rows 5 --device h100 --world 8 %s\n' "samples/$$job.py"; \
-			$(VENV)/bin/irscope simulate --rows 5 --device h100 --world 8 "samples/$$job.py" 2>/dev/null || exit $$?; \
+		for job in '--world 8 samples/train_ddp.py' '--world 8 samples/train_fsdp2.py' '--world 4 --answer 1 samples/train_pipeline.py'; do \
+			printf '\n==> irscope simulate --rows 5 --device h100 %s\n' "$$job"; \
+			$(VENV)/bin/irscope simulate --rows 5 --device h100 $$job 2>/dev/null || exit $$?; \
 		done; \
 	fi
 	@printf '\nBrowse one with: %s tui %s\n' $(VENV)/bin/irscope samples/models/cnn.onnx
