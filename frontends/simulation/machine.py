@@ -31,7 +31,7 @@ COUNTERS: Final = ("requested", "allocated", "active", "reserved")
 class Piece:
     """One allocation, from malloc to free."""
 
-    __slots__ = ("address", "block", "bytes", "kind", "known", "label", "number", "place", "scope", "size", "stream")
+    __slots__ = ("address", "block", "bytes", "first", "heir", "kind", "known", "label", "number", "place", "scope", "size", "stream")
 
     def __init__(self, number: int, size: int, kind: str, label: str, stream: int) -> None:
         self.number = number
@@ -48,6 +48,10 @@ class Piece:
         """Values that came from the host."""
         self.place: Any = None
         self.scope: Any = None
+        self.first: Piece | None = None
+        """What the storage was made with, where this is its memory after a change of size."""
+        self.heir: Piece | None = None
+        """The storage's memory today, where this is what it was made with and its size has changed."""
 
 
 class Machine:
@@ -110,7 +114,10 @@ class Machine:
             self.gpu.tape.owners[self.gpu.slots[block]] = self._origins.setdefault(origin, origin)
 
     def free(self, piece: Piece) -> None:
-        """Give an allocation back."""
+        """Give an allocation back, or what took its place."""
+        self._free(piece.heir or piece)
+
+    def _free(self, piece: Piece) -> None:
         block, piece.block = piece.block, None
         if self.pieces.get(piece.address) is piece:
             del self.pieces[piece.address]
@@ -158,15 +165,14 @@ class Machine:
         piece = self.piece_of(storage)
         if piece is None:
             raise RuntimeError("the storage does not belong to the simulated device")
-        old = Piece(piece.number, piece.bytes, piece.kind, piece.label, piece.stream)
-        old.block, old.address, old.size, piece.block = piece.block, piece.address, piece.size, None
-        self.pieces[old.address] = old
-        piece.bytes, piece.stream = size, self.stream
-        piece.number = self._numbers
+        # A piece of its own: the old one was allocated with its own size, and ends with it.
+        made = Piece(self._numbers, size, piece.kind, piece.label, self.stream)
         self._numbers += 1
-        self._malloc(piece)
-        self.free(old)
-        self.storages.resize(storage, size, piece.address)
+        made.known, made.first = piece.known, piece.first or piece
+        self._malloc(made)
+        made.first.heir = made
+        self._free(piece)
+        self.storages.resize(storage, size, made.address)
 
     def empty_cache(self) -> None:
         """`torch.cuda.empty_cache`."""

@@ -243,3 +243,28 @@ def test_a_rank_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
 def test_a_rank_that_is_none(tmp_path: Path, rank: str, said: str) -> None:
     done = simulate(tmp_path, "", "--world", "2", "--rank", rank)
     assert done.returncode == 2 and said in done.stderr
+
+
+def test_storages_that_change_their_size_end_with_the_size_they_had(tmp_path: Path) -> None:
+    text = """
+import torch
+net = torch.nn.Linear(1024, 1024, bias=False, device="cuda")
+optimizer = torch.optim.SGD(net.parameters(), lr=1)
+gathered = [torch.empty(1 << 20, device="cuda") for _ in range(8)]
+for step in range(2):
+    for one in gathered:
+        one.untyped_storage().resize_(0)
+    for one in gathered:
+        one.untyped_storage().resize_(4 << 20)
+        net(torch.ones(64, 1024, device="cuda")).sum().backward()
+        one.untyped_storage().resize_(0)
+    optimizer.step()
+    optimizer.zero_grad()
+del gathered, one
+"""
+    done = simulate(tmp_path, text, "--device", "h100", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    second = json.loads(done.stdout)["steps"][1]
+    allocated, requested = second["allocated"]["peak"], second["requested"]["peak"]
+    assert sum(second["by_category"].values()) == allocated
+    assert second["by_category"]["rounding"] == allocated - requested < 2048
