@@ -11,6 +11,7 @@ import platform
 import runpy
 import signal
 import sys
+import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -201,6 +202,12 @@ class Simulation:
             "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
         }
 
+    @property
+    def _outcome_text(self) -> str:
+        if self.error == INTERRUPTED:
+            return "the program was interrupted"
+        return _OUTCOMES[self.outcome] + (f": {_short(self.error)}" if self.error else "")
+
     def report(self) -> Report:
         """Tables of the same."""
         reserved = self.peak("reserved")
@@ -208,7 +215,7 @@ class Simulation:
         summary: dict[str, Any] = {
             "verdict": _verdict(self, reserved, total),
             "program": f"{self.script} on {self.target.text}",
-            "outcome": _OUTCOMES[self.outcome] + (f": {_short(self.error)}" if self.error else ""),
+            "outcome": self._outcome_text,
             "reserved_peak_bytes": reserved,
             "device_bytes": total or 0,
             "rank": f"{self.options.rank} of {self.options.world}",
@@ -429,13 +436,17 @@ def _run(program: Callable[[], Any], name: str, options: Options) -> Simulation:
         if stop.code not in (None, 0):
             found.outcome, found.error = "error", f"it exits with {stop.code}"
     except KeyboardInterrupt:
-        found.outcome, found.error = "error", "interrupted"
+        found.outcome, found.error = "error", INTERRUPTED
         _finish(found, process, watch)
         raise Interrupted(found) from None
     except BaseException as error:
         _failed(found, error, watch)
     _finish(found, process, watch)
     return found
+
+
+INTERRUPTED = "interrupted"
+_LIBRARY = sysconfig.get_path("stdlib")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -448,6 +459,7 @@ class Interrupted(KeyboardInterrupt):
 
 def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
     import torch
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
     found.outcome = "oom" if isinstance(error, torch.OutOfMemoryError) else "error"
     text = str(error).partition("\n")[0]
@@ -455,10 +467,15 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
     watch.classify()
     watch.name_modules()
     found.error = text if found.outcome == "oom" else f"{type(error).__name__}: {text}"[:300]
-    places = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
-    numbers = {frame: line for frame, line in traceback.walk_tb(error.__traceback__)}
+    if isinstance(error, UnsupportedOperatorException):
+        found.error = (
+            f"operator {text} has no rule for what it makes (torch.library.register_fake gives it one), and its kernels do not run here"
+        )
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
+    # Where a library of Python's own raises, the program's line is the one that called it.
+    places = [place for place in places if not place[0].startswith(_LIBRARY)] or places
     if places:
-        found.line = f"{places[-1].f_code.co_filename}:{numbers[places[-1]]}"
+        found.line = f"{places[-1][0]}:{places[-1][1]}"
 
 
 def _finish(found: Simulation, process: Process, watch: Watch) -> None:

@@ -27,6 +27,16 @@ for step, (x, y) in enumerate(torch.utils.data.DataLoader(data, batch_size=16, p
 """
 
 
+FOREIGN = """import torch
+torch.library.define("acme::fast", "(Tensor x) -> Tensor")
+@torch.library.impl("acme::fast", "CPU")
+def fast(x):
+    return x
+torch.ops.acme.fast(torch.ones(3, device="cuda"))
+"""
+CTRL_C = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(9)"
+
+
 def simulate(folder: Path, text: str, *options: str, arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     script = folder / "train.py"
     script.write_text(text)
@@ -153,6 +163,9 @@ dist.destroy_process_group()
         ("import torch\nx = torch.zeros(1, device='cuda')\nwhile not x.item():\n    pass", (), 5, "train.py:3 reads values over and over"),
         ("while True:\n    pass", ("--time", "1"), 0, ""),
         ("", ("--world", "2", "--rank", "2"), 2, "there is no rank 2 in a world of 2"),
+        ("import json\njson.loads('{')", (), 4, "train.py:2: JSONDecodeError"),
+        (FOREIGN, (), 4, "train.py:6: operator acme.fast.default has no rule for what it makes"),
+        (CTRL_C, (), 130, "interrupted"),
     ],
 )
 def test_bad_programs_end_with_a_line(tmp_path: Path, text: str, options: tuple[str, ...], code: int, said: str) -> None:
