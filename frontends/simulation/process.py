@@ -89,3 +89,13 @@ class Process:
             return storage
 
         torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
+
+        copied: Any = torch.UntypedStorage.clone
+
+        def clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+            """Of buffers that `copy.deepcopy` meets; a torch without CUDA makes no storage there by itself."""
+            if storage.device.type != "cuda":
+                return copied(storage)  # type: ignore[no-any-return]
+            return torch.empty(storage.nbytes(), dtype=torch.uint8, device=storage.device).untyped_storage()
+
+        torch.UntypedStorage.clone = clone  # type: ignore[method-assign,assignment]

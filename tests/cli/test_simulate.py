@@ -281,3 +281,15 @@ del gathered, one
     allocated, requested = second["allocated"]["peak"], second["requested"]["peak"]
     assert sum(second["by_category"].values()) == allocated
     assert second["by_category"]["rounding"] == allocated - requested < 2048
+
+
+def test_a_model_with_buffers_is_copied(tmp_path: Path) -> None:
+    text = """
+import copy, torch
+net = torch.nn.BatchNorm1d(4096, device="cuda")
+before = torch.cuda.memory_allocated()
+other = copy.deepcopy(net)
+assert torch.cuda.memory_allocated() == 2 * before and other.running_mean.is_cuda
+"""
+    done = simulate(tmp_path, text)
+    assert done.returncode == 0, done.stderr
