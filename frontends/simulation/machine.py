@@ -157,6 +157,13 @@ class Machine:
         """The allocation behind a storage."""
         return self.pieces.get(storage.data_ptr())
 
+    def piece_under(self, tensor: torch.Tensor) -> Piece | None:
+        """The allocation behind a tensor. Python's object for its storage would count as one more user of that for as long as it lives, and
+        autograd adds up in place only what has no other user; so it is not asked for."""
+        if not tensor.numel():
+            return self.piece_of(tensor.untyped_storage())
+        return self.pieces.get(tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size())
+
     def resize(self, storage: torch.UntypedStorage, size: int) -> None:
         """What `UntypedStorage.resize_` does: new memory, a copy, and the old memory is given back."""
         if size == storage.nbytes():
@@ -267,7 +274,7 @@ class Machine:
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
         """`Tensor.record_stream`."""
         self.storages.settle()
-        piece = self.piece_of(tensor.untyped_storage())
+        piece = self.piece_under(tensor)
         if piece is not None and piece.block is not None:
             self.gpu.record_stream(piece.block, stream)
 

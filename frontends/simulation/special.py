@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,12 +14,14 @@ if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
 
 _CPU = torch._C.DispatchKey.CPU
+_TILE = 128 * 16
+"""Bytes that a block of the kernels below copies: threads, and bytes of each (ATen/native/cuda/TensorShape.cu)."""
 _aten = torch.ops.aten
 
 
 def special_kernels(process: Process) -> dict[str, Kernel]:
     """By name of the operator."""
-    return {**_copies(process), **_storages(process)}
+    return {**_copies(process), **_storages(process), **_pieces(process)}
 
 
 def _copies(process: Process) -> dict[str, Kernel]:
@@ -96,3 +100,61 @@ def _storages(process: Process) -> dict[str, Kernel]:
         "aten::set_.source_Tensor": set_tensor,
         "aten::set_": set_nothing,
     }
+
+
+def _pieces(process: Process) -> dict[str, Kernel]:
+    """What cuts a tensor into many or puts many together in one kernel, as FSDP does around its collectives: addresses and sizes of the
+    pieces, and the piece that each block of threads works on, are copied to the device first."""
+    machine = process.machine
+
+    def lists(numbers: int) -> None:
+        machine.free(machine.take(8 * numbers, "temporary", "addresses of pieces"))
+
+    def split(source: torch.Tensor, sizes: Sequence[int], dim: int = 0, *, out: Sequence[torch.Tensor]) -> None:
+        dim %= source.dim()
+        for one, size in zip(out, sizes, strict=True):
+            shape = (*source.shape[:dim], size, *source.shape[dim + 1 :])
+            if one.shape != shape:
+                resize_tensor(machine, one, shape)
+        if all(_is_dense(one) and one.dtype is source.dtype for one in (source, *out)):
+            step = source.stride(dim) * source.element_size()
+            lists(_split_numbers(process, [size * step for size in sizes], math.prod(source.shape[:dim])))
+            return
+        for one, piece in zip(out, source.split_with_sizes(list(sizes), dim), strict=True):
+            one.copy_(piece)
+
+    def cat(tensors: Sequence[torch.Tensor], dim: int, chunks: int, *, out: torch.Tensor | None = None) -> torch.Tensor:
+        first = tensors[0]
+        dtype = first.dtype if out is None else out.dtype
+        widened = first.dtype is torch.bfloat16 and dtype is torch.float32
+        if not all(_is_dense(one) for one in tensors) or not (dtype is first.dtype or widened):
+            into: Any = _aten._chunk_cat.default._op_dk if out is None else _aten._chunk_cat.out._op_dk
+            found: torch.Tensor = into(_CPU, tensors, dim, chunks, **({} if out is None else {"out": out}))
+            return found
+        dim %= first.dim()
+        rows = [-(-one.shape[dim] // chunks) * math.prod(one.shape[dim + 1 :]) for one in tensors]
+        blocks = sum(-(-row * dtype.itemsize // _TILE) for row in rows)
+        lists(6 * len(tensors) + 2 + blocks)
+        shape = (*first.shape[:dim], chunks, sum(rows))
+        if out is None:
+            return first.new_empty(shape)
+        if out.shape != shape:
+            resize_tensor(machine, out, shape)
+        return out
+
+    return {"aten::split_with_sizes_copy.out": split, "aten::_chunk_cat": cat, "aten::_chunk_cat.out": cat}
+
+
+def _split_numbers(process: Process, sizes: Sequence[int], chunks: int) -> int:
+    """How many numbers the kernel wants that cuts `chunks` stretches into pieces of these bytes."""
+    card = process.device.properties
+    most: int = card.multi_processor_count * card.max_threads_per_multi_processor // 128 * 2
+    rounds = -(-sum(-(-size // _TILE) for size in sizes) * chunks // most)
+    each = -(-rounds // max(min(math.ceil(math.sqrt(rounds)), chunks), 1))
+    blocks = sum(-(-size // (_TILE * max(each, 1))) for size in sizes)
+    return 4 * len(sizes) + 1 + blocks
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """`is_non_overlapping_and_dense`."""
+    return bool(torch._prims_common.is_non_overlapping_and_dense_or_false(tensor))

@@ -201,7 +201,7 @@ class Watch:
     def _is(self, tensor: torch.Tensor, kind: str) -> None:
         for one in local_parts(tensor):
             if one.is_cuda:
-                piece = self._machine.piece_of(one.untyped_storage())
+                piece = self._machine.piece_under(one)
                 if piece is not None and (kind != "parameter" or piece.kind not in ("gradient", "optimizer state")):
                     piece.kind = kind
 

@@ -54,7 +54,7 @@ class Values:
         self._known: dict[int, Known] = {}
 
     def _of(self, tensor: torch.Tensor, make: bool) -> tuple[Known | None, int]:
-        piece = self._machine.piece_of(tensor.untyped_storage())
+        piece = self._machine.piece_under(tensor)
         if piece is None:
             return None, 0
         if piece.known is None and make:
@@ -304,7 +304,7 @@ class World:
         traffic.calls += 1
         traffic.bytes += sum(one.numel() * one.element_size() for one in tensors)
         for one in tensors:
-            piece = self._process.machine.piece_of(one.untyped_storage())
+            piece = self._process.machine.piece_under(one)
             if piece is not None and piece.kind in ("activation", "temporary", "tensor"):
                 piece.kind = "communication"
 

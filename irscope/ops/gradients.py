@@ -228,18 +228,19 @@ def attention_gradient_rule(scratch: Scratch) -> None:
         scratch.unknown("attention workspace", "cuDNN's attention tells the size of its workspace only on the device")
 
 
-def _heads_last_copy(scratch: Scratch, dy: TensorType) -> str:
+def _heads_last_copy(scratch: Scratch, one: TensorType, what: str = "gradient") -> str:
     """Kernels want the heads of one position side by side."""
-    shape, steps = sizes(dy), strides(dy)
-    seen = relaid(dy, [shape[axis] for axis in (0, 2, 1, 3)], [steps[axis] for axis in (0, 2, 1, 3)])
-    return "" if is_contiguous(seen) else scratch.take("contiguous gradient", nbytes(dy))
+    shape, steps = sizes(one), strides(one)
+    seen = relaid(one, [shape[axis] for axis in (0, 2, 1, 3)], [steps[axis] for axis in (0, 2, 1, 3)])
+    return "" if is_contiguous(seen) else scratch.take(f"contiguous {what}", nbytes(one))
 
 
 def _flash(scratch: Scratch) -> None:
     """Sums of products for each row; the gradient of queries in single precision; keys and values for each head of the queries."""
     call = scratch.call
     dy, q, k = call.tensor("dy"), call.tensor("q"), call.tensor("k")
-    copy = _heads_last_copy(scratch, dy)
+    # The forward's own result lies so already; one that was put together from several, as in ring attention, does not.
+    copies = [_heads_last_copy(scratch, dy), _heads_last_copy(scratch, call.tensor("y"), "result")]
     for index in range(3):
         scratch.result(index)
     batch, heads, length, head = sizes(q)
@@ -251,7 +252,7 @@ def _flash(scratch: Scratch) -> None:
     if not same(sizes(k)[1], heads):
         size = product((batch, sizes(k)[2], heads, head)) * width(k.dtype)
         shared = [scratch.take(f"{what} of every head", size) for what in ("keys", "values")]
-    scratch.drop(*shared[::-1], queries, sums, copy)
+    scratch.drop(*shared[::-1], queries, sums, *copies[::-1])
 
 
 def _efficient(scratch: Scratch) -> None:

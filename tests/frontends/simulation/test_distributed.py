@@ -26,6 +26,10 @@ JOBS = (
     ("pp_1f1b_dynamic_w4", 0, "lazy"),
     ("pp_gpipe_w2", 0, "lazy"),
     ("pp_interleaved_w4", 2, "done"),
+    ("pp_fsdp2_1f1b_w64", 24, "done"),
+    ("cp_fsdp2_small_w8", 0, "lazy"),
+    ("cp_small_allgather_w4", 3, "done"),
+    ("ddp_small_autocast_w8", 0, "done"),
 )
 RUN = """
 import sys

@@ -162,6 +162,9 @@ def test_flash_attention(shape: tuple[int, ...], recorded: list[int]) -> None:
     lse = tensor(F32, (batch, heads, queries))
     source = "aten::_scaled_dot_product_flash_attention_backward"
     assert _asked("grad.sdpa", source, [q, q, k, k, None, q, lse], [q, k, k], is_causal=False) == recorded
+    merged = tensor(BF16, (batch, heads, queries, size))
+    size_ = batch * heads * queries * size * 2
+    assert _asked("grad.sdpa", source, [q, q, k, k, None, merged, lse], [q, k, k], is_causal=False) == [size_, *recorded, -size_]
 
 
 @pytest.mark.parametrize(
