@@ -413,13 +413,13 @@ def _viewing(op: Any) -> Kernel:
 
 def resize_tensor(machine: Machine, tensor: torch.Tensor, shape: Sequence[int]) -> None:
     """`Tensor.resize_`: a larger storage where it is needed."""
-    storage = tensor.untyped_storage()
     count = 1
     for size in shape:
         count *= size
     needed = (count + int(tensor.storage_offset())) * tensor.element_size() if count else 0
-    if needed > storage.nbytes():
-        machine.resize(storage, needed)
+    piece = machine.piece_under(tensor)
+    if needed > (tensor.untyped_storage().nbytes() if piece is None else piece.bytes):
+        machine.resize(tensor.untyped_storage(), needed)
     torch.ops.aten.resize_.default._op_dk(_CPU, tensor, tuple(shape))
 
 

@@ -179,11 +179,16 @@ def nll_rule(scratch: Scratch) -> None:
 
 
 def _nll(scratch: Scratch, x: TensorType, has_weight: bool) -> None:
-    scratch.result()
+    # The kernel for positions (nll_loss2d) sizes the sum of the weights before the losses, the other one after them.
+    spatial = len(sizes(x)) > 2
+    if not spatial:
+        scratch.result()
+    total = "" if has_weight else scratch.take("total weight", width(x.dtype))
     if has_weight:
         scratch.result(1)
-    else:
-        scratch.passing("total weight", width(x.dtype))
+    if spatial:
+        scratch.result()
+    scratch.drop(total)
 
 
 @rule

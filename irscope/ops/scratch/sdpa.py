@@ -223,13 +223,19 @@ def _flash(scratch: Scratch, made: Attention, make: str | None) -> str:
         rows = product((batch, heads, queries)) * count_ * 4
         rounded = round_up(padded, 32) if padded <= 128 else round_up(padded, 64)
         parts = [scratch.take("partial logsumexp", rows), scratch.take("partial output", rows * rounded)]
-    if saved:
-        scratch.result(_FLASH_STATE)
-        scratch.result(_FLASH_STATE + 1)
-    state, unused = ("", "") if saved else (scratch.take("random state", 16), scratch.take("unused seed", 8))
+
+    def kept(index: int, label: str, size: int) -> str:
+        if saved:
+            scratch.result(index)
+        return "" if saved else scratch.take(label, size)
+
+    # With dropout a second state takes the place of the first, once that and the unused seed are there.
+    first = scratch.take("random state", 16) if made.dropout else ""
+    state = "" if made.dropout else kept(_FLASH_STATE, "random state", 16)
+    unused = kept(_FLASH_STATE + 1, "unused seed", 8)
     if made.dropout:
-        scratch.passing("random offset", 16)
-    scratch.drop(*parts, lse, state, unused, *reversed(copies))
+        state = kept(_FLASH_STATE, "random state", 16)
+    scratch.drop(first, *parts, lse, state, unused, *reversed(copies))
     return output
 
 

@@ -1,4 +1,7 @@
-"""Predicted peaks of training steps beside recorded ones: `python -m tests.tools.oracle.training [--models a,b] [--further]`."""
+"""Predicted peaks of training steps beside recorded ones: `python -m tests.tools.oracle.training [--models a,b] [--further] [--simulate]`.
+
+With `--simulate` the loop itself runs under `irscope.simulate`, every case in a process of its own; else a step is captured and predicted.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import functools
 import json
 import os
+import subprocess
 import sys
 import time
 import warnings
@@ -76,6 +80,18 @@ def predict(case: Case) -> tuple[StepMemory, float]:
     return memory, time.monotonic() - started
 
 
+def simulate(case: Case) -> tuple[Bytes, float]:
+    """What the loop itself says under simulation, in its last step; with the seconds that took."""
+    started = time.monotonic()
+    code = "import json, sys; from tests.tools.oracle.training_truth import simulated; print(json.dumps(simulated(*sys.argv[1:])))"
+    command = [sys.executable, "-c", code, case.recorded["model"], case.recorded["setting"]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    counted = json.loads(done.stdout.splitlines()[-1])[-1]
+    return on_one_stream(*(counted[f"{counter}_bytes"]["peak"] for counter in COUNTERS)), time.monotonic() - started
+
+
 def main() -> None:
     """The table as Markdown."""
     from tests.tools.oracle.training_models import FURTHER, MODELS
@@ -84,6 +100,8 @@ def main() -> None:
     parser.add_argument("--settings", default=",".join(FIGURE))
     parser.add_argument("--models", default="")
     parser.add_argument("--further", action="store_true", help="models that no rule was made with")
+    how = {"action": "store_const", "const": simulate, "default": _steady}
+    parser.add_argument("--simulate", dest="by", help="run the loop itself under irscope.simulate", **how)
     chosen = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     names = chosen.models.split(",") if chosen.models else list(FURTHER if chosen.further else MODELS)
@@ -96,16 +114,21 @@ def main() -> None:
             if case is None:
                 continue
             try:
-                memory, seconds = predict(case)
+                found, seconds = chosen.by(case)
             except Exception as error:  # the table goes on
                 print(f"| {name} | {setting} | {type(error).__name__}: {str(error)[:80]} |", flush=True)
                 continue
-            truth, found = case.truth(-1), memory.steady.peak
+            truth = case.truth(-1)
             cells = [f"{getattr(truth, counter):,} | {_off(getattr(found, counter), getattr(truth, counter))}" for counter in COUNTERS]
             print(f"| {name} | {setting} | {' | '.join(cells)} | {seconds:.1f} |", flush=True)
             total += 1
             exact += found == truth
     print(f"\n{exact} of {total} exact in all three counters", file=sys.stderr)
+
+
+def _steady(case: Case) -> tuple[Bytes, float]:
+    memory, seconds = predict(case)
+    return memory.steady.peak, seconds
 
 
 def _off(found: int, truth: int) -> str:

@@ -13,69 +13,107 @@ import subprocess
 import sys
 import warnings
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 COUNTERS = ("requested_bytes", "allocated_bytes", "reserved_bytes")
 STEPS = 3
 
 
+class Loop:
+    """A model on the device with what trains it, as a user writes it: a step, and the next."""
+
+    def __init__(self, name: str, setting_name: str, mark: Callable[[str], None] = lambda phase: None) -> None:
+        import torch
+
+        from tests.tools.oracle.training_models import SETTINGS, build
+
+        warnings.filterwarnings("ignore")
+        # A recurrent layer's buffers are cuDNN's own business; without it PyTorch's kernels run.
+        torch.backends.cudnn.enabled = name != "lstm"
+        torch.backends.cuda.enable_cudnn_sdp(False)  # its plans cannot be sized without the library
+        self.setting = next(one for one in SETTINGS if one.name == setting_name)
+        self.trained = build(name)
+        self.mark = mark
+        _answer_as_a_card()
+        self.module = self.trained.module.to("cuda").train()
+        self.args = tuple(_moved(one) for one in self.trained.args)
+        self.kwargs = {key: _moved(one) for key, one in self.trained.kwargs.items()}
+        self.optimizer = self.setting.build_optimizer(self.module.parameters())
+
+    def step(self) -> None:
+        """One step; its locals go with it."""
+        from tests.tools.oracle.training_models import autocast
+
+        self.mark("zero_grad")
+        self.optimizer.zero_grad(set_to_none=self.setting.set_to_none)
+        for _ in range(self.setting.accumulate):
+            self.mark("forward")
+            with autocast(self.setting):
+                out = self.module(*self.args, **self.kwargs)
+                loss = self.trained.objective(out)
+            if self.setting.accumulate > 1:
+                loss = loss / self.setting.accumulate
+            self.mark("backward")
+            loss.backward()
+        self.mark("optimizer")
+        self.optimizer.step()
+
+
+def counted() -> dict[str, dict[str, int]]:
+    """The counters of torch.cuda: the peak of the step, and where they are after it."""
+    import torch
+
+    stats = torch.cuda.memory_stats()
+    return {key: {"peak": stats[f"{key}.all.peak"], "after": stats[f"{key}.all.current"]} for key in COUNTERS}
+
+
 def record(name: str, setting_name: str) -> dict[str, Any]:
     """One model under one setting, in this process."""
     import torch
 
-    from tests.tools.oracle.training_models import SETTINGS, autocast, build
-
-    warnings.filterwarnings("ignore")
-    # A recurrent layer's buffers are cuDNN's own business; without it PyTorch's kernels run.
-    torch.backends.cudnn.enabled = name != "lstm"
-    torch.backends.cuda.enable_cudnn_sdp(False)  # its plans cannot be sized without the library
-    setting = next(one for one in SETTINGS if one.name == setting_name)
-    trained = build(name)
-    _answer_as_a_card()
-    module = trained.module.to("cuda").train()
-    args = tuple(_moved(one) for one in trained.args)
-    kwargs = {key: _moved(one) for key, one in trained.kwargs.items()}
-    optimizer = setting.build_optimizer(module.parameters())
+    marks: list[tuple[str, int]] = []
+    loop = Loop(name, setting_name, lambda phase: marks.append((phase, len(_events()))))
     result: dict[str, Any] = {
         "model": name,
-        "setting": setting.name,
+        "setting": loop.setting.name,
         "torch": torch.__version__,
         "capability": list(torch.cuda.get_device_capability()),
-        "before": {key: torch.cuda.memory_stats()[f"{key}.all.current"] for key in COUNTERS},
+        "before": {key: one["after"] for key, one in counted().items()},
         "steps": [],
     }
-    torch.cuda.memory._record_memory_history(max_entries=10**7, context=None)
-    marks: list[tuple[str, int]] = []
-
-    def mark(phase: str) -> None:
-        marks.append((phase, len(_events())))
-
-    def step() -> None:
-        mark("zero_grad")
-        optimizer.zero_grad(set_to_none=setting.set_to_none)
-        for _ in range(setting.accumulate):
-            mark("forward")
-            with autocast(setting):
-                out = module(*args, **kwargs)
-                loss = trained.objective(out)
-            if setting.accumulate > 1:
-                loss = loss / setting.accumulate
-            mark("backward")
-            loss.backward()
-        mark("optimizer")
-        optimizer.step()
-
     for _ in range(STEPS):
         torch.cuda.reset_peak_memory_stats()
         marks.clear()
         torch.cuda.memory._record_memory_history(enabled=None)
         torch.cuda.memory._record_memory_history(max_entries=10**7, context=None)
-        step()
+        loop.step()
         events = _events()
-        stats = torch.cuda.memory_stats()
-        result["steps"].append({key: {"peak": stats[f"{key}.all.peak"], "after": stats[f"{key}.all.current"]} for key in COUNTERS})
+        result["steps"].append(counted())
         result.setdefault("all_events", []).append({"marks": list(marks), "events": events})
     return result
+
+
+def simulated(name: str, setting_name: str) -> list[dict[str, dict[str, int]]]:
+    """The same steps, counted by the same calls of torch.cuda, without a device; in a process of its own, as the record."""
+    import torch
+
+    import irscope
+
+    def program() -> list[dict[str, dict[str, int]]]:
+        loop = Loop(name, setting_name)
+        steps = []
+        for _ in range(STEPS):
+            torch.cuda.reset_peak_memory_stats()
+            loop.step()
+            steps.append(counted())
+        return steps
+
+    found = irscope.simulate(program, device="h200")
+    if found.outcome != "finished":
+        raise RuntimeError(f"{found.error} {found.line}")
+    steps: list[dict[str, dict[str, int]]] = found.result
+    return steps
 
 
 def _answer_as_a_card() -> None:

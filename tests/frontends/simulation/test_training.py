@@ -1,0 +1,96 @@
+"""Training loops under `irscope simulate`, beside what PyTorch's CUDA build counted in the same loops, and where they taught something."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools.oracle.training import cases, simulate
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
+
+PLAIN = ("mlp", "unet", "lstm", "encoder")
+QUICK = ("mlp-adamw", "unet-sgd")
+FIGURE = ("sgd", "adamw")
+
+
+@pytest.mark.parametrize("key", QUICK)
+def test_the_steady_step_is_the_recorded_one(key: str) -> None:
+    found, _ = simulate(cases()[key])
+    assert found == cases()[key].truth(-1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("key", [key for key, case in cases().items() if case.recorded["setting"] in FIGURE and key not in QUICK])
+def test_every_model_of_the_figure(key: str) -> None:
+    name = key.rpartition("-")[0]
+    if name not in PLAIN:
+        pytest.importorskip("torchvision")
+    if name in ("bert", "gpt2", "llama", "t5", "distilbert", "qwen2", "opt"):
+        pytest.importorskip("transformers")
+    found, _ = simulate(cases()[key])
+    assert found == cases()[key].truth(-1)
+
+
+REQUESTS = """
+import json
+import irscope
+from tests.frontends.simulation.test_training import {name}
+tape = irscope.simulate({name}, device="h200").tape
+print(json.dumps([tape.sizes[event] if event >= 0 else -tape.sizes[~event] for event in tape.events]))
+"""
+
+
+def requests(name: str) -> list[int]:
+    """What a function of this file asks for and gives back, in order, as signed sizes."""
+    import json
+
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", REQUESTS.format(name=name)], capture_output=True, text=True, check=False, cwd=root)
+    assert done.returncode == 0, done.stderr
+    return [size for size in json.loads(done.stdout.splitlines()[-1]) if size]
+
+
+def a_gradient_that_was_copied() -> None:
+    import torch
+
+    first, factor = (torch.nn.Parameter(torch.empty(64, 8, 512, device="cuda")) for _ in range(2))
+    x = first * 2
+    turned = x.exp().transpose(0, 1).reshape(-1).view(8, 64, 512).transpose(0, 1)
+    ((turned + x) * factor).sum().backward()
+
+
+def test_a_gradient_that_was_copied_is_added_to_in_place() -> None:
+    """As PyTorch's CUDA build does: the gradient of the sum, once it was copied for the transposed operand, has no other holder."""
+    size = 64 * 8 * 512 * 4
+    asked = requests("a_gradient_that_was_copied")
+    assert asked.count(size) == 13  # seven in the forward; 14 where the gradient takes memory of its own
+
+
+def losses_of_positions() -> None:
+    import torch
+
+    scores = torch.empty(2, 10, 300, device="cuda")
+    labels = torch.zeros(2, 300, dtype=torch.long, device="cuda")
+    torch.nn.functional.nll_loss(scores, labels, reduction="none")
+
+
+def test_losses_of_positions_come_after_the_sum_of_the_weights() -> None:
+    asked = requests("losses_of_positions")
+    assert asked[asked.index(4) + 1] == 2400
+
+
+def dropped_attention() -> None:
+    import torch
+
+    q = torch.empty(2, 4, 32, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    torch.nn.functional.scaled_dot_product_attention(q, q, q, dropout_p=0.1)
+
+
+def test_the_second_random_state_of_attention_replaces_the_first() -> None:
+    asked = requests("dropped_attention")
+    at = asked.index(8)
+    assert asked[at - 1 : at + 3] == [16, 8, 16, -16]
