@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from irscope.frontends.eager.fakes import RULES
 from irscope.frontends.eager.program import lowered
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of
-from irscope.frontends.simulation.machine import BASE, Machine, Piece
+from irscope.frontends.simulation.machine import Machine, Piece
 from irscope.frontends.simulation.storages import Form
 from irscope.ir.graph import Role
 from irscope.ops.registry import find_op
@@ -421,8 +421,3 @@ def resize_tensor(machine: Machine, tensor: torch.Tensor, shape: Sequence[int]) 
     if needed > (tensor.untyped_storage().nbytes() if piece is None else piece.bytes):
         machine.resize(tensor.untyped_storage(), needed)
     torch.ops.aten.resize_.default._op_dk(_CPU, tensor, tuple(shape))
-
-
-def address_of(tensor: torch.Tensor) -> int:
-    """Where a tensor lies, as the allocator counts."""
-    return tensor.data_ptr() - BASE

@@ -17,20 +17,9 @@ TRUTH: dict[str, list[str]] = json.loads((FOLDER / "truth.json").read_text())
 NEEDS = {"accelerated": "accelerate", "hf_trainer": "transformers"}
 QUICK = ("summary", "prefetch", "gan", "amp")
 """Those of the normal run: statistics and snapshots, streams, two optimizers, a scaler and casts."""
-APART = {"lengths": "where it adds gradients, autograd takes new memory instead of that of the first"}
 
 
-def _cases() -> list[object]:
-    cases = []
-    for name in TRUTH:
-        marks = [] if name in QUICK else [pytest.mark.full]
-        if name in APART:
-            marks.append(pytest.mark.xfail(reason=APART[name], strict=True))
-        cases.append(pytest.param(name, marks=marks))
-    return cases
-
-
-@pytest.mark.parametrize("name", _cases())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.full]) for name in TRUTH])
 def test_a_script_prints_what_it_prints_on_the_card(name: str, tmp_path: Path) -> None:
     if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
         pytest.skip(f"{NEEDS[name]} is not installed")
