@@ -62,7 +62,7 @@ assert max(made[-1][column] for column in list(made[0])[1:]) == worst
 assert sum(row["bytes"] for row in tables["alive at the peak"]) <= worst
 
 held = tables["what reserved is made of at its peak"]
-assert sum(row["bytes"] for row in held) == found.reserved_peak()
+assert sum(row["bytes"] for row in held) == found.peak("reserved")
 assert {row["stream"] for row in held} == {0, 1} and {"free parts of segments in use"} < {row["what"] for row in held}
 
 [reduced] = [row for row in tables["collectives"] if row["collective"] == "all_reduce"]
@@ -135,7 +135,7 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "answers",
         "diagnostics",
     }
-    assert set(found) - promised == {"error", "line", "pinned_peak_bytes"} and promised < set(found)
+    assert set(found) - promised == {"error", "line", "peak", "pinned_peak_bytes"} and promised < set(found)
     assert found["schema"] == "irscope.simulation/1" and found["torch"] == "2.13"
     for step in found["steps"]:
         assert set(step) == COUNTERS | {"by_category"}
@@ -156,7 +156,7 @@ dist.all_reduce(torch.zeros(1000, device="cuda"))
 """
     done = simulate(tmp_path, text, "--world", "4", "--rank", "1", "--format", "json")
     [sent] = json.loads(done.stdout)["collectives"]
-    assert sent == {"op": "all_reduce", "group": "default_pg", "calls": 1, "bytes": 4000}
+    assert sent == {"op": "all_reduce", "group": "default_pg", "ranks": "0-3", "calls": 1, "bytes": 4000}
 
 
 def test_bandwidths_are_bytes_or_bits() -> None:
