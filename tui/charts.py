@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,7 +26,7 @@ _LEAST_COLUMNS = 8
 # Bytes over steps: every column shows its highest step, so that no peak vanishes.
 
 
-class StepChart:
+class StepChart(ABC):
     """Totals by step, and a window of steps that is looked at. Subclasses draw the bars; NaN is a total that is unknown."""
 
     names_window_from: ClassVar[int] = 7
@@ -143,9 +144,9 @@ class StepChart:
         bars = [(axis_label(label, margin, symbols), *bar) for label, bar in zip(labels, self.bars(count, rows, symbols), strict=False)]
         return [cut_line(line, width, symbols) for line in (*above, *bars, *below)]
 
+    @abstractmethod
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         """The bars in so many columns and rows."""
-        raise NotImplementedError
 
     def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
         """Where the peak is."""

@@ -494,12 +494,8 @@ class ReportsScreen(ModelScreen):
     def table(self) -> Table | None:
         return self.reports.table()
 
-    def go_to(self, text: str) -> str:
-        row = self.session.find(text)
-        if row is None:
-            return super().go_to(text)
+    def show_row(self, row: int) -> None:
         self.open_node(row)
-        return ""
 
     # -- what keys ask for -------------------------------------------------------------------------------------
 

@@ -227,8 +227,12 @@ class ModelScreen(Looks, Screen[None]):
         row = self.session.find(text)
         if row is None:
             return f"there is no node, module or step {text.strip()!r}"
-        self.session.jump(self.NAME, row)
+        self.show_row(row)
         return ""
+
+    def show_row(self, row: int) -> None:
+        """Show a row of the outline here, or where it can be shown."""
+        self.session.jump(self.NAME, row)
 
     def open_node(self, row: int) -> None:
         """Show a row of the outline on the browse screen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -413,9 +414,7 @@ def _viewing(op: Any) -> Kernel:
 
 def resize_tensor(machine: Machine, tensor: torch.Tensor, shape: Sequence[int]) -> None:
     """`Tensor.resize_`: a larger storage where it is needed."""
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     needed = (count + int(tensor.storage_offset())) * tensor.element_size() if count else 0
     piece = machine.piece_under(tensor)
     if needed > (tensor.untyped_storage().nbytes() if piece is None else piece.bytes):

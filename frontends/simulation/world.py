@@ -107,14 +107,29 @@ class Values:
         """A collective that gives everybody what this rank sent."""
         if not source.is_cuda or not _is_small(source):
             return
-        known, at = self._of(source, make=False)
-        found = None if known is None else _within(known.sent, at, source.numel() * source.element_size())
+        found = self._sent(source)
         for one in outputs:
-            other, there = self._of(one, make=found is not None)
-            if other is not None and found is not None:
-                other.arrived[there] = found
-            elif other is not None:
-                other.arrived.pop(there, None)
+            self._arrives(one, found, one.numel() * one.element_size())
+
+    def gather_into(self, source: torch.Tensor, output: torch.Tensor) -> None:
+        """The same with one output, in which what each rank sent lies side by side."""
+        if source.is_cuda and _is_small(source):
+            self._arrives(output, self._sent(source), source.numel() * source.element_size())
+
+    def _sent(self, source: torch.Tensor) -> torch.Tensor | None:
+        known, at = self._of(source, make=False)
+        return None if known is None else _within(known.sent, at, source.numel() * source.element_size())
+
+    def _arrives(self, output: torch.Tensor, found: torch.Tensor | None, size: int) -> None:
+        """Each stretch of so many bytes holds what was found; None where nobody knows what it is."""
+        other, there = self._of(output, make=found is not None)
+        if other is None:
+            return
+        for start in range(there, there + output.numel() * output.element_size(), max(size, 1)):
+            if found is not None:
+                other.arrived[start] = found
+            else:
+                other.arrived.pop(start, None)
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
@@ -368,8 +383,7 @@ class World:
 
     def op__allgather_base_(self, output: Any, given: Any, group: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("all_gather", group, [output])
-        size = given.numel()
-        self.values.gather(given, [output.view(-1)[at : at + size] for at in range(0, output.numel(), size)] if _is_small(given) else ())
+        self.values.gather_into(given, output)
         return output, self._done([output], [given], async_op)
 
     def op_allgather_into_tensor_coalesced_(self, outputs: Any, inputs: Any, group: Any, async_op: bool = True) -> Any:
@@ -412,7 +426,7 @@ class World:
         self._count("scatter", group, outputs)
         return outputs, self._done(outputs, flat, async_op)
 
-    def _used(self, tensors: Sequence[torch.Tensor], group: Any) -> None:
+    def _between_two(self, op: str, tensors: Any, group: Any) -> Any:
         """Point-to-point operations do not keep their tensors: the allocator is told that NCCL's stream uses them."""
         name = dist.ProcessGroup.unbox(group).group_name
         stream = self._streams.get(name)
@@ -420,21 +434,17 @@ class World:
             stream = self._streams[name] = self._process.device.number(self._process.device.new_stream(0))
         for one in tensors:
             self._process.machine.record_stream(one, stream)
+        self._count(op, group, tensors)
+        return self._alone(tensors)
 
     def op_send(self, tensors: Any, group: Any, to: int, tag: int) -> Any:
-        self._used(tensors, group)
-        self._count("send", group, tensors)
-        return self._alone(tensors)
+        return self._between_two("send", tensors, group)
 
     def op_recv_(self, tensors: Any, group: Any, of: int, tag: int) -> Any:
-        self._used(tensors, group)
-        self._count("recv", group, tensors)
-        return self._alone(tensors)
+        return self._between_two("recv", tensors, group)
 
     def op_recv_any_source_(self, tensors: Any, group: Any, tag: int) -> Any:
-        self._used(tensors, group)
-        self._count("recv", group, tensors)
-        return self._alone(tensors)
+        return self._between_two("recv", tensors, group)
 
     def op_barrier(self, tensor: Any, group: Any, devices: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._process.device.synchronize()

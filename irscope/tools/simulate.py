@@ -46,8 +46,9 @@ _OUTCOMES: Final = {
     "needs_value": "the program waits for a value that is not computed",
     "error": "the program failed",
 }
-
-
+INTERRUPTED: Final = "interrupted"
+"""What ended a program that Ctrl-C ended."""
+_LIBRARY: Final = sysconfig.get_path("stdlib")
 _STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
 _FRAGMENT: Final = "free parts of segments in use"
 _CACHED: Final = "free segments in the cache"
@@ -111,10 +112,7 @@ class Simulation:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """What is to be said about the figures."""
-        found = []
-        for line, said in _said(self).items():
-            found.append(Diagnostic(Severity.WARNING, line, said))
-        return found
+        return [Diagnostic(Severity.WARNING, code, text) for code, text in _remarks(self)]
 
     def peak(self, key: str) -> int:
         """The most that a counter was."""
@@ -248,16 +246,15 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return ",".join(parts)
 
 
-def _said(simulation: Simulation) -> dict[str, str]:
-    found = {}
+def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    """Codes with what is to be said."""
     if simulation.unknown:
         names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        found["IRS645"] = f"what the kernels of {shown} take besides their results is not known, and not counted"
+        yield "IRS645", f"what the kernels of {shown} take besides their results is not known, and not counted"
     if simulation.answers:
         lines = ", ".join(one.line for one in simulation.answers[:3])
-        found["IRS646"] = f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"
-    return found
+        yield "IRS646", f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"
 
 
 def _verdict(simulation: Simulation, reserved: int, total: int | None) -> str:
@@ -282,6 +279,7 @@ def _text(size: int) -> str:
     return humanise(size, Kind.BYTES)
 
 
+_ALIVE: Final = ("category", "module", "line", "bytes", "blocks:count")
 _MOST_COLUMNS: Final = 3
 """Stretches of steps beside each other in a terminal of 80 columns."""
 
@@ -293,15 +291,13 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
             yield Table.of(_alike(simulation.steps, functools.partial(_counted, when)), columns, title)
         yield _made_of(simulation.steps)
         worst = max(simulation.steps, key=lambda step: step.peak["allocated"])
-        alive = ["category", "module", "line", "bytes", "blocks:count"]
-        yield Table.of(worst.alive, alive, "alive at the peak", whole="bytes")
+        yield Table.of(worst.alive, _ALIVE, "alive at the peak", whole="bytes")
     if simulation.outcome == "oom":
         totals, alive_then = simulation.alive_at_refusal()
         yield Table.of(
             [*totals.items(), ("allocated, the sum", sum(totals.values()))], ["category", "bytes"], "allocated where memory was refused"
         )
-        columns = ["category", "module", "line", "bytes", "blocks:count"]
-        yield Table.of(alive_then, columns, "alive where memory was refused", whole="bytes")
+        yield Table.of(alive_then, _ALIVE, "alive where memory was refused", whole="bytes")
     if simulation.tape.events:
         rows = simulation.reserved_for()
         title = "what reserved is made of " + ("where memory was refused" if simulation.outcome == "oom" else "at its peak")
@@ -443,10 +439,6 @@ def _run(program: Callable[[], Any], name: str, options: Options) -> Simulation:
         _failed(found, error, watch)
     _finish(found, process, watch)
     return found
-
-
-INTERRUPTED = "interrupted"
-_LIBRARY = sysconfig.get_path("stdlib")
 
 
 class Interrupted(KeyboardInterrupt):
