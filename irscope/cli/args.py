@@ -214,7 +214,7 @@ def open_from(
             if min(sizes) < 1:
                 raise UsageError(f"{name}={min(sizes)} leaves nothing to run", code="IRS671", where=args.model, hint="sizes are at least 1")
     instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not args.quiet:
         instruments.append(ProgressLine(sys.stderr))
     return open_model(
         Path(args.model),

@@ -28,6 +28,12 @@ class Command:
     of the fit, and the error on them is told.
     """
 
+    examples = (
+        ("irscope calibrate", "how fast is this machine, so that --device this predicts for it?"),
+        ("irscope calibrate --only gpu --seconds 30", "how fast is its GPU, measured for longer?"),
+        ("irscope calibrate --from run.jsonl -o device.json", "what do recordings of a device say of it?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--threads", type=amount_of(COUNT), default=0, metavar="N", help="CPU threads; default: what PyTorch uses")
         parser.add_argument(

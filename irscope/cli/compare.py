@@ -51,6 +51,12 @@ class Command:
     5 a limit cannot be judged because a number is not known.
     """
 
+    examples = (
+        ("irscope compare old.onnx new.onnx", "what did an optimiser, an exporter or a change make different?"),
+        ("irscope compare --fail-on 'peak>5%,flops>0%' old.onnx new.onnx", "does it need more memory or FLOPs than before? (exit code 1)"),
+        ("irscope compare model.pt2 run.jsonl", "how far is the prediction from a real run?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
         parser.add_argument("other", metavar="OTHER", help="another model, or a recording that `irscope record` wrote")
@@ -109,7 +115,7 @@ class Command:
 
 
 def _open(path: str, options: LoadOptions, args: argparse.Namespace) -> Model:
-    instruments = [ProgressLine(sys.stderr)] if sys.stderr.isatty() else []
+    instruments = [ProgressLine(sys.stderr)] if sys.stderr.isatty() and not args.quiet else []
     return open_model(Path(path), options, settings=settings_from(args), instruments=instruments)
 
 

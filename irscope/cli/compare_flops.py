@@ -18,6 +18,12 @@ class Command:
     .onnx files. Without --against, all that are installed and can read the model are asked. None of them is needed to use irscope.
     """
 
+    examples = (
+        ("irscope compare-flops model.pt2", "do other counters agree, and why not?"),
+        ("irscope compare-flops --against torch model.pt2", "which operators does PyTorch's own counter leave out?"),
+        ("irscope compare-flops --format csv model.pt2 model.pt", "the same for several models, as a table?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, many=True)
         parser.add_argument("--against", default="", metavar="NAME,...", help=f"any of {', '.join(PEERS)}; default: those installed")

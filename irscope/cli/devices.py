@@ -16,6 +16,12 @@ class Command:
     NAME is a device, "this" for this machine once `irscope calibrate` has measured it, or the path of a device file.
     """
 
+    examples = (
+        ("irscope devices", "which devices can predictions be for?"),
+        ("irscope devices h100", "what is known of one, from which source?"),
+        ("irscope devices --format csv --sort memory", "which has the most memory?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", nargs="?", help="a device, or the path of a JSON file that describes one")
         add_output_arguments(parser, rows=0)

@@ -37,6 +37,12 @@ class Finding:
 class Command:
     """Check the installation: versions, and packages that break one another. Exit code 1 when something is wrong."""
 
+    examples = (
+        ("irscope doctor", "is the installation sound?"),
+        ("irscope doctor --format json", "the same for a script or an issue?"),
+        ("irscope doctor --format csv", "which versions are installed, as a table?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_output_arguments(parser, rows=0)
 

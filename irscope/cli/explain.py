@@ -14,6 +14,12 @@ from irscope.files import write_stream
 class Command:
     """Explain a diagnostic or error code, or list them all."""
 
+    examples = (
+        ("irscope explain IRS205", "what does a code mean, and what can be done?"),
+        ("irscope explain", "which codes are there?"),
+        ("irscope explain irs100", "the same, typed by hand?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("code", nargs="?", help="such as IRS205; without one, all codes are listed")
 

@@ -64,6 +64,15 @@ class Command:
     Its results are the same in every runtime; --schedule=seconds=30,latency=5% are options of the pass.
     """
 
+    examples = (
+        ("irscope export --bind batch=8,length=128 -o timeline.json model.onnx", "which tensors live when, in Perfetto?"),
+        (
+            "irscope export --bind batch=8,length=128 --plan -o plan.svg model.onnx",
+            "where would every tensor lie in one arena, as a picture?",
+        ),
+        ("irscope export torchvision:resnet50 -o resnet50.onnx", "a model by name as a file?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
         add_output_file(parser, required=True, help="the file; its suffix selects what is written")

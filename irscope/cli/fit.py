@@ -27,6 +27,15 @@ class Command:
     Exit codes: 0 a size fits, 1 not even the smallest does, 2 usage, 3 the model cannot be read, 4 a pass failed.
     """
 
+    examples = (
+        ("irscope fit --memory 8GiB --bind length=128 model.onnx", "which is the largest batch that fits into 8 GiB?"),
+        (
+            "irscope fit --device rtx4090 --free length --bind batch=8 model.onnx",
+            "which is the longest sequence that fits a card, at batch 8?",
+        ),
+        ("irscope fit --memory 8GiB --free batch,length model.onnx", "which batch fits for each of ever longer sequences?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--memory", metavar="SIZE", help="such as 24GiB, 80GB, 512MiB; default: what the device has besides a CUDA context"

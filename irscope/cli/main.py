@@ -17,32 +17,51 @@ from irscope._version import __version__
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.files import write_stream
 
-COMMANDS: dict[str, str] = {
-    "run": "Run passes over a model and print what they find.",
-    "show": "Print a model in the text form, with inferred types.",
-    "tui": "Browse a model in the terminal.",
-    "passes": "List the passes, or explain one.",
-    "ops": "List the operators irscope knows, or what a model would leave unknown.",
-    "compare": "Compare two models, or a model with a recording of a real run.",
-    "compare-flops": "Compare FLOPs with those of other counters, and explain the difference.",
-    "devices": "List the devices that predictions can be for, or explain one.",
-    "fit": "Find the largest batch, or other open size, that fits into memory.",
-    "sweep": "Compute memory, FLOPs, bytes and the least time at many sizes.",
-    "simulate": "Run a training program on GPUs that are not there, as any rank of any world, and tell its memory.",
-    "train-plan": "Predict the memory of a training step, and list what its forward saves for the backward.",
-    "zoo": "List the models that can be named instead of a file.",
-    "calibrate": "Measure this machine, so that predictions can be for it.",
-    "record": "Run a model and record times and memory of every operator.",
-    "export": "Write a named or reordered model, a plan, or the timeline of memory for another viewer.",
-    "explain": "Explain a diagnostic or error code.",
-    "repro": "Run a crash reproducer again.",
-    "doctor": "Check the installation.",
+GROUPS: dict[str, dict[str, str]] = {
+    "What does it cost?": {
+        "run": "Run passes over a model and print what they find.",
+        "sweep": "Compute memory, FLOPs, bytes and the least time at many sizes.",
+        "compare-flops": "Compare FLOPs with those of other counters, and explain the difference.",
+    },
+    "Will it fit?": {
+        "fit": "Find the largest batch, or other open size, that fits into memory.",
+    },
+    "What is inside, and why?": {
+        "tui": "Browse a model in the terminal.",
+        "show": "Print a model in the text form, with inferred types.",
+        "export": "Write a named or reordered model, a plan, or the timeline of memory for another viewer.",
+    },
+    "Will the training fit?": {
+        "train-plan": "Predict the memory of a training step, and list what its forward saves for the backward.",
+        "simulate": "Run a training program on GPUs that are not there, as any rank of any world, and tell its memory.",
+    },
+    "Is it right, and what changed?": {
+        "compare": "Compare two models, or a model with a recording of a real run.",
+        "record": "Run a model and record times and memory of every operator.",
+        "calibrate": "Measure this machine, so that predictions can be for it.",
+    },
+    "For those who write compilers and passes": {
+        "passes": "List the passes, or explain one.",
+        "ops": "List the operators irscope knows, or what a model would leave unknown.",
+        "repro": "Run a crash reproducer again.",
+    },
+    "What there is, and housekeeping": {
+        "zoo": "List the models that can be named instead of a file.",
+        "devices": "List the devices that predictions can be for, or explain one.",
+        "explain": "Explain a diagnostic or error code.",
+        "doctor": "Check the installation.",
+    },
 }
-"""Every command with the summary of its help; the module of the same name has the class `Command`."""
+"""Every command by the question that it answers, with the summary of its help; the module of the same name has the class `Command`."""
+COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+"""All of them."""
 
 
 class CommandType(Protocol):
     """What a command's module offers; its docstring is its help."""
+
+    examples: Sequence[tuple[str, str]]
+    """Commands as they are typed, each with the question it answers: the end of the help, tests run them."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
@@ -136,10 +155,8 @@ def _dispatch(arguments: list[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
         raise UsageError(f"there is no command {name!r}", hint=hint)
-    command = cast("CommandType", importlib.import_module(f"irscope.cli.{name.replace('-', '_')}").Command())
-    parser = _Parser(prog=f"irscope {name}", description=command.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    command.add_arguments(parser)
-    parser.add_argument("--debug", action="store_true", help="show the full traceback of an error")
+    command = command_named(name)
+    parser = parser_of(name, command)
     try:
         args = parser.parse_args(arguments[1:])
     except SystemExit as stop:
@@ -151,21 +168,42 @@ def _dispatch(arguments: list[str]) -> int:
     return command.run(args)
 
 
+def command_named(name: str) -> CommandType:
+    """The command of a name that COMMANDS has."""
+    return cast("CommandType", importlib.import_module(f"irscope.cli.{name.replace('-', '_')}").Command())
+
+
+def parser_of(name: str, command: CommandType) -> argparse.ArgumentParser:
+    """What reads the arguments of a command and writes its help."""
+    from inspect import cleandoc  # which the commands have imported already, but `irscope --help` need not
+
+    parser = _Parser(
+        prog=f"irscope {name}",
+        description=cleandoc(command.__doc__ or ""),
+        epilog="\n".join(("examples:", *(f"  {line}\n      {answer}" for line, answer in command.examples))),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing about progress")
+    parser.add_argument("--debug", action="store_true", help="show the full traceback of an error")
+    return parser
+
+
 def overview() -> str:
     """The text of `irscope --help`."""
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    lines: list[str] = []
+    for question, commands in GROUPS.items():
+        lines += ["", question, *(f"  {name:{width}}  {summary}" for name, summary in commands.items())]
     return "\n".join(
         [
             "usage: irscope COMMAND ...",
             "",
             "What does this model cost, and will it fit? Reads .onnx, .pt2, TorchScript, checkpoints and .irs without running them,",
             "and models by name, such as torchvision:resnet50.",
-            "",
-            "commands:",
             *lines,
             "",
-            "irscope COMMAND --help explains a command; irscope --version prints the version.",
+            "irscope COMMAND --help explains a command, with examples; irscope --version prints the version.",
             "",
         ]
     )

@@ -22,6 +22,12 @@ from irscope.session import open_model
 class Command:
     """List the operators irscope knows, or what a model would leave unknown."""
 
+    examples = (
+        ("irscope ops", "which operators are known?"),
+        ("irscope ops nn.conv", "what is known of one: shapes, cost, aliases?"),
+        ("irscope ops --coverage model.onnx", "what would irscope leave unknown in this model?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", nargs="?", help="an operator to explain, such as nn.conv")
         parser.add_argument("--coverage", metavar="MODEL", help="operators of this model, unknown ones first")

@@ -16,6 +16,12 @@ from irscope.passkit.registry import closest, default_registry
 class Command:
     """List the passes, or explain one: its options with types and defaults."""
 
+    examples = (
+        ("irscope passes", "which analyses and transforms are there?"),
+        ("irscope passes liveness", "what does one do, with which options?"),
+        ("irscope passes ./my_pass.py:NarrowConvs", "what are the options of a pass of my own?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", nargs="?", help="a pass, or ./file.py:Name")
 

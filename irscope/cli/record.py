@@ -58,6 +58,12 @@ class Command:
     The recording is one JSON Lines file, explained in docs/recording.md; `irscope compare MODEL RECORDING` holds a prediction against it.
     """
 
+    examples = (
+        ("irscope record --trust model.pt2 -o run.jsonl", "how long does each operator take, and what memory, on this machine?"),
+        ("irscope record --trust --device cuda --repeats 50 model.pt2", "the same on its GPU?"),
+        ("irscope record torchvision:resnet50", "the same of a model by name, with random weights?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL", help="a .pt2, .onnx or TorchScript file, or a name such as torchvision:resnet50")
         add_output_file(parser, help="the recording; default: NAME.EXECUTOR.jsonl in this folder")

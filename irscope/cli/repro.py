@@ -25,6 +25,12 @@ class Command:
     runs only with --trust, or when --passes names it.
     """
 
+    examples = (
+        ("irscope repro irscope-crash-4f2a.irs", "does the pass still fail on the graph that it failed on?"),
+        ("irscope repro --passes verify,shapes irscope-crash-4f2a.irs", "do other passes fail on it?"),
+        ("irscope repro --trust irscope-crash-4f2a.irs", "the same where the file names a script, which then runs?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", help="an irscope-crash-*.irs file")
         parser.add_argument("--passes", help="run this pipeline instead of the one in the file")

@@ -49,6 +49,22 @@ class Command:
     143 terminated.
     """
 
+    examples = (
+        ("irscope run --passes flops,bytes model.onnx", "what does each node, module and operator cost?"),
+        (
+            "irscope run --passes liveness,explain-peak --device rtx4090 model.pt2",
+            "what holds memory at the peak, and what would lower it?",
+        ),
+        (
+            "irscope run --passes shapes --bind batch=8,length=128 model.onnx",
+            "what are the shapes once every size is a number, and which are unknown?",
+        ),
+        (
+            "irscope run --passes roofline,energy --device l4 --format json model.pt2",
+            "how fast can it be on an L4, for how much energy, as data for a script?",
+        ),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         default = "shapes,params,flops,liveness, for files without a graph params"
         parser.add_argument("--passes", default="default", metavar="PIPELINE", help=f"what to run; default: {default}")

@@ -20,6 +20,12 @@ class Command:
     The text is what `irscope run` reads as a .irs file; weights are never in it.
     """
 
+    examples = (
+        ("irscope show model.onnx", "what does the model compute, with the types of all values?"),
+        ("irscope show --op nn.conv --locations model.pt2", "which convolutions are there, from which lines of code?"),
+        ("irscope show -o model.irs model.onnx", "the same as a file that irscope reads, to cut a small case from?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
         parser.add_argument("--scope", default="", help="only nodes of this module and those below it, such as layer1/0")

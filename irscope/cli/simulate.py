@@ -32,12 +32,6 @@ class Command:
     memory is taken there. What it asks torch.cuda about memory is answered by the simulated allocator, so it prints what it would print on
     the card, and torch.OutOfMemoryError is raised where it would be. Options of irscope stand before SCRIPT, those of the program after it.
 
-    irscope simulate train.py --batch 8
-    irscope simulate --device h100 --world 64 --rank 3 train.py --config 8b.yaml
-    irscope simulate --device h100 --world 64 --rank all train.py
-    irscope simulate --steps 3 --format json -m mypackage.train
-    irscope simulate -o run.pickle train.py
-
     -o names a file by what it is: .jsonl is a recording of the last step, which `irscope compare` reads; .pickle a snapshot as
     torch.cuda.memory._dump_snapshot writes it, for https://pytorch.org/memory_viz; .json a trace for https://ui.perfetto.dev, and with
     --format json the report.
@@ -45,6 +39,12 @@ class Command:
     Exit codes: 0 the program ended, or was stopped after --steps or --time; 1 it ran out of memory; 2 usage; 3 there is no such script;
     4 the program failed; 5 it waits for values that nobody computes; 130 interrupted. What was simulated until then is reported.
     """
+
+    examples = (
+        ("irscope simulate --device h100 train.py --batch 8", "does this program, unmodified, fit one card?"),
+        ("irscope simulate --device h100 --world 64 --rank all train.py", "what does every kind of rank of a job on 64 cards need?"),
+        ("irscope simulate --steps 3 -o run.pickle -m mypackage.train", "what held the memory, as a snapshot for PyTorch's memory_viz?"),
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--device", default="", metavar="NAME", help="such as h100; `irscope devices` lists them; default: h200")

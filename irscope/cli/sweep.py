@@ -24,6 +24,12 @@ class Command:
     and in a file with --plot FILE.svg, or FILE.png and FILE.pdf (pip install irscope[plot]).
     """
 
+    examples = (
+        ("irscope sweep --over batch=1,8,64 --bind length=128 model.onnx", "how do memory, FLOPs and the least time grow with the batch?"),
+        ("irscope sweep --over length=128..512..128 --over batch=1,8 model.onnx", "the same for every combination of two sizes?"),
+        ("irscope sweep --over batch=1..64..21 --bind length=128 --plot curves.svg model.onnx", "the curves as a picture?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--over", action="append", metavar="SYMBOL=SIZES", help="such as batch=1,2,4 or seq=128..1024..128; may be given again"

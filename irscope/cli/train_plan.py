@@ -36,12 +36,16 @@ class Command:
     (a function of what the module returns) and an optimizer (a function of the parameters). The script is executed; nothing is
     computed by the model, and no GPU is needed. Times are bounds by the roofline of the device. A .pt2 file may hold forward and
     backward in one graph, as torch.export's joint export gives it.
-
-    irscope train-plan torchvision:resnet50 --bind batch=32 --optimizer adamw
-    irscope train-plan ./train.py:build --batches 4,8,16,32,64
-    irscope train-plan torchvision:resnet152 --memory 24GiB
-    irscope train-plan ./train.py:build --budget 60% --plan-out plan.json
     """
+
+    examples = (
+        (
+            "irscope train-plan torchvision:resnet50 --bind batch=32 --optimizer adamw",
+            "what does a step of AdamW take, by phase and category?",
+        ),
+        ("irscope train-plan ./train.py:build --memory 24GiB", "which batch trains in 24 GiB, with and without recomputing?"),
+        ("irscope train-plan ./train.py:build --budget 60% --plan-out plan.json", "what should be recomputed to need 60 % of the memory?"),
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, reading_budget=("--reading-budget",))

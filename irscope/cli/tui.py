@@ -21,6 +21,12 @@ class Command:
     in a script, as for train-plan, and the memory screen begins with the step by category.
     """
 
+    examples = (
+        ("irscope tui model.onnx", "what is inside, node by node, and what is alive when?"),
+        ("irscope tui old.onnx new.onnx", "where do two models differ?"),
+        ("irscope tui --train torchvision:resnet50", "what does a training step keep for its backward?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, optional=True)
         parser.add_argument(

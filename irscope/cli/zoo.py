@@ -26,6 +26,12 @@ class Command:
     A name may have options in braces: 'transformers:llama{num_hidden_layers=2,dtype=bf16}'. --bind batch=8,seq=256 gives sizes.
     """
 
+    examples = (
+        ("irscope zoo", "which packages have models that can be named?"),
+        ("irscope zoo resnet", "which models are called something like resnet?"),
+        ("irscope zoo --format json timm 'vit_*'", "the names as data?"),
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("what", nargs="*", metavar="WHAT", help="a package, or a part of a name; * and ? stand for any characters")
         parser.add_argument("--all", action="store_true", help="every model of every package")

@@ -1,0 +1,95 @@
+"""Help that teaches: every command's examples are accepted by its parser, and those that nothing hinders here really run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from irscope.cli.main import COMMANDS, GROUPS, command_named, main, overview, parser_of
+from irscope.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "samples"
+FILES = {
+    "model.onnx": "models/transformer.onnx",
+    "old.onnx": "models/cnn.onnx",
+    "new.onnx": "models/cnn.onnx",
+    "model.pt2": "models/net.pt2",
+    "model.pt": "models/net.pt",
+    "train.py": "train_ddp.py",
+    "my_pass.py": "custom_pass.py",
+    "run.jsonl": "recordings/net_pt2.torch-cpu.jsonl",
+}
+"""What stands for the files that examples name."""
+EXAMPLES = [(name, line, answer) for name in COMMANDS for line, answer in command_named(name).examples]
+NEEDS = {
+    "tui": "a terminal",
+    "calibrate": "a machine that does nothing else",
+    "record": "time, and trust",
+    "repro": "a reproducer",
+    "simulate": "tests of their own run programs",
+    "train-plan": "tests of their own capture steps",
+}
+"""Commands whose examples are only parsed, and why."""
+
+
+PACKAGES = {"torchvision:": "torchvision", "zoo resnet": "torchvision", " timm ": "timm", "compare-flops": "torch"}
+"""What examples with these words need."""
+
+
+def installed(line: str) -> bool:
+    """Whether the packages that an example needs are there."""
+    return all(importlib.util.find_spec(package) is not None for words, package in PACKAGES.items() if words in line)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("examples")
+    for name, sample in FILES.items():
+        shutil.copy(SAMPLES / sample, made / name)
+    return made
+
+
+def test_the_overview_names_every_command_once_by_a_question() -> None:
+    text = overview()
+    assert sum(len(commands) for commands in GROUPS.values()) == len(COMMANDS)
+    for question, commands in GROUPS.items():
+        assert f"\n\n{question}\n  {next(iter(commands))}" in text
+    assert all(text.count(f"\n  {name} ") == 1 for name in COMMANDS)
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_that_answer_questions(name: str) -> None:
+    examples = command_named(name).examples
+    assert len(examples) >= 3
+    assert len({line for line, _ in examples}) == len(examples)
+    for line, answer in examples:
+        assert line.startswith((f"irscope {name}", "irscope ")) and len(line) <= 100
+        assert "?" in answer and len(answer) <= 100
+    shown = parser_of(name, command_named(name)).format_help()
+    assert all(f"  {line}\n      {answer}\n" in shown for line, answer in examples)
+
+
+@pytest.mark.parametrize(("name", "line", "answer"), EXAMPLES, ids=[line for _, line, _ in EXAMPLES])
+def test_the_parser_accepts_the_example(name: str, line: str, answer: str) -> None:
+    program, command, *arguments = shlex.split(line)
+    assert (program, command) == ("irscope", name)
+    parsed = parser_of(name, command_named(name)).parse_args(arguments)
+    assert isinstance(parsed, argparse.Namespace)
+
+
+RUNNING = [line for name, line, _ in EXAMPLES if name not in NEEDS and installed(line)]
+
+
+@pytest.mark.parametrize("line", RUNNING)
+def test_the_example_runs(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(folder)
+    assert main(shlex.split(line)[1:]) == ExitCode.OK, capsys.readouterr().err
+    written = capsys.readouterr()
+    assert written.out or " -o " in line
