@@ -62,8 +62,16 @@ class _Current:
 _CUDA, _META = 1, 14
 """Numbers of device types in c10::DeviceType."""
 current = _Current()
-queue = SimpleNamespace(record=lambda stream: 0, block=lambda event, stream: None, use=lambda address, stream: None)
-"""What happens where autograd's engine orders streams: an event is recorded, or waited for, or a stream uses memory."""
+queue = SimpleNamespace(
+    record=lambda stream: 0,
+    block=lambda event, stream: None,
+    use=lambda address, stream: None,
+    new_stream=lambda priority: 0,
+    finished=lambda stream, event: True,
+    wait=lambda stream, event: None,
+)
+"""What happens where autograd's engine, futures and `torch.Stream` order streams: an event is recorded, or waited for, or a stream uses
+memory. `finished` and `wait` are about the event, or without one about all work on the stream."""
 pinned = SimpleNamespace(allocator=0, plain=None, sizes={})
 """The allocator of pinned memory, if it is not the plain one, and what it gave, by address."""
 
@@ -403,6 +411,10 @@ def _guard_methods(as_cuda: bool) -> dict[str, Any]:
         "record": _method(None, (ctypes.c_void_p, pointer, pointer, ctypes.c_int8, ctypes.c_int), _record),
         "block": _method(None, (ctypes.c_void_p, pointer, pointer), lambda _, event, at: queue.block(event, _stream_at(at))),
         "recordDataPtrOnStream": _method(None, (ctypes.c_void_p, pointer, pointer), _use),
+        "queryEvent": _method(ctypes.c_bool, (ctypes.c_void_p, pointer), lambda _, event: queue.finished(None, event)),
+        "synchronizeEvent": _method(None, (ctypes.c_void_p, pointer), lambda _, event: queue.wait(None, event)),
+        "queryStream": _method(ctypes.c_bool, (ctypes.c_void_p, pointer), lambda _, at: queue.finished(_stream_at(at), None)),
+        "synchronizeStream": _method(None, (ctypes.c_void_p, pointer), lambda _, at: queue.wait(_stream_at(at), None)),
     }
     found = _stream_code()
     return {**methods, "getStream": stream} if found is None else {**methods, **found}
@@ -427,7 +439,29 @@ def _stream_code() -> dict[str, Any] | None:
     get = instructions(b"\x48\xb8" + words + b"\x48\x8b\x50\x08\x48\x8b\x00\xc3")
     # mov rax, words; mov rcx, [rax+8]; mov [rax+8], rdx; mov rdx, rcx; mov rax, [rax]; ret
     exchange = instructions(b"\x48\xb8" + words + b"\x48\x8b\x48\x08\x48\x89\x50\x08\x48\x89\xca\x48\x8b\x00\xc3")
-    return None if get is None else {"getStream": get, "exchangeStream": exchange}
+    if get is None:
+        return None
+    # push rax; mov rax, made; call rax; mov rdx, rax; mov rax, words; mov rax, [rax]; pop rcx; ret
+    new, pooled = (
+        instructions(b"\x50\x48\xb8" + _callback(made) + b"\xff\xd0\x48\x89\xc2\x48\xb8" + words + b"\x48\x8b\x00\x59\xc3")
+        for made in (lambda _, device, priority: queue.new_stream(priority), lambda _, device, high: queue.new_stream(-(high & 1)))
+    )
+    # mov rax, words; mov rax, [rax]; xor edx, edx; ret
+    default = instructions(b"\x48\xb8" + words + b"\x48\x8b\x00\x31\xd2\xc3")
+    return {
+        "getStream": get,
+        "exchangeStream": exchange,
+        "getDefaultStream": default,
+        "getNewStream": new,
+        "getStreamFromGlobalPool": pooled,
+    }
+
+
+def _callback(function: Callable[[Any, int, int], int]) -> bytes:
+    """The address of a function of Python's for instructions to call."""
+    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_uint16, ctypes.c_int)(function)
+    _code.append(made)
+    return (ctypes.cast(made, ctypes.c_void_p).value or 0).to_bytes(8, "little")
 
 
 def instructions(code: bytes) -> ctypes.c_void_p | None:
@@ -474,7 +508,7 @@ class Deaths:
             yield words[1 + at]
 
 
-_code: list[mmap.mmap] = []
+_code: list[object] = []
 
 
 def _hook_methods(core: Any) -> dict[str, Any]:

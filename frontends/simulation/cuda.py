@@ -68,7 +68,14 @@ class Device:
         return moment.stream << _AT | moment.at
 
     def _block(self, event: int, stream_id: int) -> None:
-        self.machine.settled_gpu.wait(self.number(stream_id), Moment(event >> _AT, event & (1 << _AT) - 1))
+        self.machine.settled_gpu.wait(self.number(stream_id), _moment(event))
+
+    def _finished(self, stream_id: int | None, event: int | None) -> bool:
+        gpu = self.machine.settled_gpu
+        return bool(gpu.finished(gpu.record_event(self.number(stream_id or 0)) if event is None else _moment(event)))
+
+    def _wait(self, stream_id: int | None, event: int | None) -> None:
+        self.machine.settled_gpu.synchronize(self.number(stream_id or 0) if event is None else _moment(event))
 
     def _use(self, address: int, stream_id: int) -> None:
         piece = self.machine.pieces.get(address)
@@ -86,6 +93,7 @@ class Device:
     def install(self) -> None:
         """Give `torch._C` what a build with CUDA has, and torch's classes of streams and events new bases."""
         queue.record, queue.block, queue.use = self._record, self._block, self._use
+        queue.new_stream, queue.finished, queue.wait = self.new_stream, self._finished, self._wait
         core: Any = torch._C
         for name in dir(self):
             if name.startswith("c_"):
@@ -239,6 +247,11 @@ class Device:
 
 
 # -- streams and events ------------------------------------------------------------------------------------------------
+
+
+def _moment(event: int) -> Moment:
+    """What `Device._record` put into the pointer that torch keeps as its event."""
+    return Moment(event >> _AT, event & (1 << _AT) - 1)
 
 
 def _stream_base(device: Device) -> type:

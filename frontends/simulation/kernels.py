@@ -152,7 +152,7 @@ class Kernels:
     def _planned(self, op: Any) -> Kernel:
         plans: dict[Any, Plan] = {}
         floats = torch.Tag.pointwise not in op.tags and not _STEP.search(op.name())
-        run, make = self._run, self._plan
+        run, make, lock = self._run, self._plan, self.machine.lock
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             tensors: list[torch.Tensor] = []
@@ -163,11 +163,12 @@ class Kernels:
                 key.append(name)
                 _look(one, tensors, key, floats)
             known = tuple(key)
-            plan = plans.get(known)
-            if plan is None:
-                plan = make(op, args, kwargs, tensors)
-                plans[known] = plan
-            return run(plan, tensors, op)
+            with lock:
+                plan = plans.get(known)
+                if plan is None:
+                    plan = make(op, args, kwargs, tensors)
+                    plans[known] = plan
+                return run(plan, tensors, op)
 
         return kernel
 
@@ -212,9 +213,13 @@ class Kernels:
         before = [tuple(one.shape) for one in fakes]
         found = iter(fakes)
         given, named = tree_map(lambda one: next(found) if isinstance(one, torch.Tensor) else one, (tuple(args), dict(kwargs)))
+        # torch gives a number that it has wrapped as a tensor to Python as a number again, which not every overload for tensors takes.
+        numbers = any(
+            isinstance(one, int | float | complex) for one, said in zip(given, op._schema.arguments, strict=False) if _is_tensor(said)
+        )
         with self._mode:
             try:
-                result = op(*given, **named)
+                result = (op.overloadpacket if numbers else op)(*given, **named)
             except DynamicOutputShapeException:
                 rule = RULES.get(op.name().partition(".")[0])
                 if rule is None:
@@ -304,6 +309,10 @@ class Kernels:
             plan.unknown = bool(plan.forms)
             return ()
         return memory_events(call, self.machine.target)
+
+
+def _is_tensor(argument: Any) -> bool:
+    return bool(argument.type.kind() == "TensorType")
 
 
 class _Notes:

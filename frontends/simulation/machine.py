@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -81,6 +82,8 @@ class Machine:
         self.number_of: Callable[[int], int] = lambda stream: stream
         """The allocator's number of one of torch's streams."""
         self.stats = Statistics()
+        self.lock = threading.RLock()
+        """Held by each kernel: a program may load weights or prefetch in threads of its own."""
 
     # -- allocating ------------------------------------------------------------------------------------------------
 
