@@ -9,6 +9,7 @@ from irscope.lazy import lazily
 
 if TYPE_CHECKING:
     from irscope.api import (
+        Card,
         IrscopeError,
         Report,
         Table,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         apply_checkpoints,
         capture,
         capture_training,
+        card,
         fit,
         load,
         plan_checkpoints,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Card",
     "IrscopeError",
     "Report",
     "Table",
@@ -36,6 +39,7 @@ __all__ = [
     "apply_checkpoints",
     "capture",
     "capture_training",
+    "card",
     "fit",
     "load",
     "plan_checkpoints",

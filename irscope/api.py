@@ -19,10 +19,12 @@ from irscope.passkit.manager import Runnable
 from irscope.passkit.registry import register
 from irscope.passkit.settings import Settings
 from irscope.recording.records import Recording
+from irscope.report.card import Card
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
 from irscope.session import Model, Results, capture_model, check_target, open_model
 from irscope.tools.capture import capture_training
+from irscope.tools.card import card
 from irscope.tools.fit import Fit, fit
 from irscope.tools.reorder import scheduled
 from irscope.tools.simulate import simulate
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Analysis",
+    "Card",
     "Column",
     "Coverage",
     "Diagnostic",
@@ -57,6 +60,7 @@ __all__ = [
     "apply_checkpoints",
     "capture",
     "capture_training",
+    "card",
     "fit",
     "load",
     "plan_checkpoints",

@@ -39,6 +39,8 @@ def memory_bytes() -> int | None:
 # ----------------------------------------------------------------------------------------------------
 # NVIDIA's management library, where its package is installed: the device's name, the driver, and energy.
 
+NAMELESS_GPU = "NVIDIA GPU"
+"""What a GPU is called where nothing tells its name."""
 SAMPLING = "NVML's counter of the whole board, read before and after all runs; it advances about every 100 ms"
 LEAST_SECONDS = 1.5
 """The counter's steps disappear in so many seconds."""
@@ -48,7 +50,7 @@ def cuda_device(device: str) -> DeviceRecord:
     """A GPU by what NVML says, where PyTorch is not there to ask."""
     handle = _handle(_device_index(device), "")
     if handle is None:
-        return DeviceRecord("cuda", "NVIDIA GPU")
+        return DeviceRecord("cuda", NAMELESS_GPU)
     nvml, found = handle
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(found)
     memory = int(nvml.nvmlDeviceGetMemoryInfo(found).total)

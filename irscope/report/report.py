@@ -10,6 +10,7 @@ from irscope._version import __version__
 from irscope.diagnostics import Diagnostic
 from irscope.errors import UsageError
 from irscope.ir.program import Assumed
+from irscope.report.card import Card
 from irscope.report.celltext import CellWriter
 from irscope.report.jsonout import (
     formulas_json,
@@ -265,6 +266,8 @@ class Document:
     reports: tuple[Report, ...] = ()
     subjects: tuple[Subject, ...] = ()
     """What it is about, where text and HTML name something else than the model alone."""
+    card: Card | None = None
+    """The model on one screen, where nobody asked for certain passes."""
     own_json: Callable[[Document], Mapping[str, object]] | None = None
     """Writes the JSON of a document that has a schema of its own."""
 
@@ -273,9 +276,12 @@ class Document:
         return self.own_json(self) if self.own_json is not None else self._json()
 
     def _json(self) -> DocumentJson:
-        return {
+        made: DocumentJson = {
             "schema": SCHEMA_NAME,
             "tool": {"name": "irscope", "version": self.version},
             "model": self.model.to_json(),
             "reports": [report.to_json() for report in self.reports],
         }
+        if self.card is not None:
+            made["card"] = self.card.to_json()
+        return made

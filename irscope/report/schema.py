@@ -145,6 +145,87 @@ class ModelJson(TypedDict):
     diagnostics: Annotated[list[DiagnosticJson], "What was to be said when the model was read."]
 
 
+class CardWeightsJson(TypedDict):
+    """Weights of one element type."""
+
+    dtype: str
+    count: int
+    bytes: int
+
+
+class CardInputJson(TypedDict):
+    """One input."""
+
+    name: str
+    dtype: str | None
+    shape: Annotated[list[CellJson] | None, "Sizes, formulas, and null for what is not known; null where not even the rank is."]
+
+
+class CardSizeJson(TypedDict):
+    """A size that is not in the file, and who stated it."""
+
+    symbol: str
+    size: int
+    source: Annotated[str, '"assumed" where nobody stated it.']
+
+
+class CardMemoryJson(TypedDict):
+    """What the parts of the peak are."""
+
+    counted: Annotated[str, "What the parts add up to."]
+    runtime: str
+    why: Annotated[str, "What the verdict rests on, or why there is none."]
+    parts: Annotated[list[dict[str, CellJson]], "category, bytes; they add up to the field `peak`."]
+    largest: Annotated[list[dict[str, CellJson]], "The largest tensors at the peak: name, category, bytes, module, location, why."]
+    node: str
+    module: str
+    location: str
+    devices: Annotated[list[str], "Where the model does not fit: devices with enough memory, the smallest first."]
+
+
+class CardUnknownJson(TypedDict):
+    """What no number counts."""
+
+    operators: list[str]
+    operator_nodes: int
+    tensors: int
+    weights: int
+    diagnostics: Annotated[dict[str, int], "How many remarks there are by severity."]
+
+
+class CardRemarkJson(TypedDict):
+    """Something that would save memory, time or work."""
+
+    text: str
+    saves: str
+    share: float
+    source: str
+
+
+class CardCommandJson(TypedDict):
+    """What to type next."""
+
+    line: str
+    answers: str
+
+
+class CardJson(TypedDict):
+    """One screen about the model: what it is, whether it fits, what it costs, what is not known, what to do next."""
+
+    fields: Annotated[dict[str, CellJson], "Flat raw numbers under keys that stay; null for what is not known."]
+    provenance: Annotated[dict[str, ProvenanceName], "Fields that are not exact."]
+    intervals: Annotated[dict[str, list[CellJson]], "Lower and upper bound of fields, null where there is none."]
+    weights: list[CardWeightsJson]
+    inputs: list[CardInputJson]
+    sizes: list[CardSizeJson]
+    device: dict[str, CellJson]
+    memory: CardMemoryJson
+    largest: dict[str, CellJson]
+    unknown: CardUnknownJson
+    remarks: list[CardRemarkJson]
+    next: list[CardCommandJson]
+
+
 class DocumentJson(TypedDict):
     """Everything one run of irscope found out about a model."""
 
@@ -152,3 +233,4 @@ class DocumentJson(TypedDict):
     tool: ToolJson
     model: ModelJson
     reports: list[ReportJson]
+    card: NotRequired[Annotated[CardJson, "Where no passes were asked for."]]

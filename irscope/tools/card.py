@@ -1,0 +1,589 @@
+"""The card of a model: what it is, whether it fits on a device, what it costs, what is not known, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from irscope.devices.catalogue import all_devices
+from irscope.devices.profile import DeviceProfile
+from irscope.errors import Cancelled, IrscopeError, UsageError
+from irscope.frontends.zoo.names import is_name
+from irscope.ir.bind import input_option, lacks_shape, open_input_option, symbol_named
+from irscope.ir.dims import Dim, SymDim, bounds
+from irscope.ir.graph import Node, Value
+from irscope.ir.places import FileRegion
+from irscope.ir.types import TensorType
+from irscope.passes.advice.advise import Advise
+from irscope.passes.advice.finding import Finding
+from irscope.passes.cost.bounds import FREE, UNKNOWN
+from irscope.passes.cost.count import NodeCosts
+from irscope.passes.cost.energy import Energy
+from irscope.passes.cost.entries import Tally
+from irscope.passes.cost.roofline import Roofline
+from irscope.passes.cost.tables import cell
+from irscope.passes.cost.traffic import intensity
+from irscope.passes.lifetimes.changes import user_line
+from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
+from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
+from irscope.passes.memory.liveness import Liveness
+from irscope.passes.ort.memory import OrtMemory
+from irscope.passes.patterns.arch import Arch
+from irscope.passes.sizes import at_least, dim_cell
+from irscope.passes.training.memory import TrainingMemory
+from irscope.passes.weights.storages import ParameterTotals, count_parameters
+from irscope.passkit.manager import Manager
+from irscope.passkit.settings import Settings
+from irscope.report.card import (
+    ASSUMED_SIZE,
+    Card,
+    CardCost,
+    CardDevice,
+    CardInput,
+    CardMemory,
+    CardRemark,
+    CardUnknown,
+    CardWeights,
+    Command,
+    HeldTensor,
+    Identity,
+    LargestSize,
+    Part,
+    StatedSize,
+)
+from irscope.report.card import (
+    UNKNOWN as NOT_KNOWN,
+)
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Number, Provenance, Quantity, as_assumed, derived, plain, quantity
+from irscope.session import Model, open_model
+from irscope.tools.config import Chosen, chosen_device
+
+_LARGEST = 3
+_REMARKS = 3
+_LEAST_SHARE = 0.05
+"""What saves less is not worth a line of one screen."""
+_MOST_NODES = 600
+"""Larger models are not searched for the largest size, nor for changes of their peak, while somebody waits for one screen."""
+
+
+def card(model: Model | str | Path, *, device: str | None = None) -> Card:
+    """The card of a loaded model, or of a file or name, for a device: the one that is named, else the one the model was opened for,
+    else this machine's GPU, the one that `irscope config` set, or the default."""
+    opened = model if isinstance(model, Model) else open_model(Path(model))
+    named = device or opened.manager.settings.device or opened.program.metadata.get("target", "")
+    chosen = chosen_device(named)
+    settings = replace(opened.manager.settings, device=named or chosen.device.name)
+    with opened.manager.using(settings):
+        return _Maker(opened, settings, chosen).card()
+
+
+class _Maker:
+    """Makes one card; `model` is as it was opened, `at` has a number for every size that can have one."""
+
+    def __init__(self, model: Model, settings: Settings, chosen: Chosen) -> None:
+        self.model = model
+        self.program = model.program
+        self.settings = settings
+        self.chosen = chosen
+        self.device = chosen.device
+        self.sizes = tuple(_stated(model))
+        self.at = self._bound()
+        self.is_guessed = any(not one.is_about_weights for one in self.at.program.guesses)
+
+    def _bound(self) -> Model:
+        """The model with a number for each open size; as it is where it cannot be read again."""
+        wanted = {one.symbol: one.size for one in self.sizes if one.is_assumed}
+        if not wanted:
+            return self.model
+        try:
+            found = self.model.rebound(wanted)
+        except UsageError:
+            return self.model
+        found.manager.settings = self.settings
+        found.manager.instruments = self.model.manager.instruments
+        return found
+
+    @property
+    def ctx(self) -> Manager:
+        return self.at.manager
+
+    def card(self) -> Card:
+        totals = count_parameters(self.program)
+        if not self.program.has_graph:
+            return self._of_weights(totals)
+        memory = self.memory()
+        largest = self.largest(memory)
+        cost = self.cost()
+        unknown = self.unknown(totals)
+        return Card(
+            identity=self.identity(totals),
+            inputs=self.inputs(),
+            sizes=self.sizes,
+            device=self.card_device(),
+            memory=memory,
+            largest=largest,
+            cost=cost,
+            unknown=unknown,
+            assumed=tuple(self.program.assumed),
+            remarks=self.remarks(),
+            next=self.next(memory, largest, unknown),
+        )
+
+    # -- what it is --------------------------------------------------------------------------------------------
+
+    def identity(self, totals: ParameterTotals) -> Identity:
+        program = self.program
+        verdict = self.ctx.get(Arch()).verdict if program.has_graph else None
+        complete = not any(weight.role.value == "param" for weight in totals.unsized)
+        return Identity(
+            path=program.path,
+            format=program.format,
+            family="" if verdict is None else verdict.family,
+            confidence="" if verdict is None else verdict.confidence,
+            nodes=program.node_count if program.has_graph else None,
+            parameters=plain_number(at_least(totals.count, complete)),
+            parameter_bytes=plain_number(at_least(totals.bytes, complete)),
+            weights=_by_type(totals),
+            size_on_disk=_size_on_disk(self.model),
+        )
+
+    def inputs(self) -> tuple[CardInput, ...]:
+        return tuple(_card_input(value) for value in self.program.graph.inputs)
+
+    def card_device(self) -> CardDevice:
+        device = self.device
+        return CardDevice(device.name, device.title, device.memory_bytes, device.room_bytes, self.chosen.reason)
+
+    # -- whether it fits ---------------------------------------------------------------------------------------
+
+    def memory(self) -> CardMemory:
+        timeline = self.ctx.get(Liveness())
+        found = timeline.footprint
+        assert found is not None
+        counters = self._counters(timeline, found)
+        peak = self.marked(found.peak)
+        fits, why = self._verdict(counters, peak)
+        missing = self._missing(counters, peak) if fits.value is False else None
+        node = found.peak_node if found.peak.shown is not None else None
+        return CardMemory(
+            fits=fits,
+            why=why,
+            counted=found.what,
+            runtime=counters.runtime,
+            peak=peak,
+            requested=self.marked(counters.requested),
+            allocated=self.marked(counters.allocated),
+            reserved=self.marked(counters.reserved),
+            parts=self._parts(found),
+            largest=tuple(self._held(one) for one in _tensors(found)[:_LARGEST]),
+            node="" if node is None else node.name,
+            module="" if node is None else node.scope.path,
+            location=_place(node),
+            missing=missing,
+            devices=_enough(self.device, counters, peak) if missing is not None else (),
+        )
+
+    def _counters(self, timeline: Timeline, found: Footprint) -> _Counters:
+        """What the runtime that the model is for counts on the device."""
+        if self.at.program.training is not None:
+            step = self.ctx.get(TrainingMemory())
+            runtime = f"PyTorch {'.'.join(map(str, step.target.torch))}, a training step"
+            return _Counters(runtime, step.worst("requested"), step.worst("allocated"), step.worst("reserved"), step.verdict)
+        if timeline.model == "ort":
+            return self._ort_counters(found)
+        memory = self.ctx.get(CudaMemory())
+        runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}"
+        if memory.central is None:
+            return _Counters(runtime, found.peak if found.of == "tensor" else NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, None, memory.reason)
+        fits = memory.fits if not memory.is_open else None
+        counts = memory.worst("requested"), memory.worst("allocated"), memory.worst("reserved")
+        return _Counters(runtime, *counts, fits, memory.reason, memory)
+
+    def _ort_counters(self, found: Footprint) -> _Counters:
+        plan = self.ctx.get(OrtMemory())
+        runtime = "ONNX Runtime 1.31"
+        if plan.figures is None or not plan.on_cpu or found.of != "device":
+            reason = "" if plan.on_cpu else "what ONNX Runtime's kernels take besides on a GPU is not known"
+            return _Counters(runtime, found.peak, NOT_KNOWN, NOT_KNOWN, None, reason)
+        runs = (plan.figures.cold.peak, plan.figures.warm.peak)
+        there = quantity(found.peak.value) - max(run.allocated for run in runs)
+        requested, reserved = (there + max(getattr(run, name) for run in runs) for name in ("requested", "reserved"))
+        return _Counters(runtime, requested, found.peak, reserved, None)
+
+    def _verdict(self, counters: _Counters, peak: Quantity) -> tuple[Quantity, str]:
+        """Whether it fits, and what that rests on."""
+        if counters.fits is not None:
+            return self.marked(counters.fits), ""
+        room = self.device.room_bytes
+        if room is None:
+            return NOT_KNOWN, f"the profile of {self.device.title} does not say how much memory it has"
+        least = _number(peak.value) if peak.value is not None else peak.ends[0]
+        if least is not None and least > room:
+            return self.marked(Quantity(False)), "the tensors alone are too much"
+        if peak.value is None:
+            return NOT_KNOWN, self._why_unknown()
+        if counters.allocated.value is not None:
+            return self.marked(Quantity(True)), ""
+        return self.marked(Quantity(True, Provenance.MODELLED)), counters.reason
+
+    def _why_unknown(self) -> str:
+        open_ = [str(symbol) for symbol in self.at.program.symbols.values()]
+        if open_:
+            return f"sizes depend on {', '.join(open_)}"
+        lacking = [value for value in self.program.graph.inputs if value.name and lacks_shape(value.type)]
+        if lacking:
+            return f"the file does not say the shape of {lacking[0].name}"
+        return "some tensors have no known size"
+
+    def _missing(self, counters: _Counters, peak: Quantity) -> Quantity:
+        memory = counters.memory
+        if memory is not None and memory.shortage is not None:
+            return self.marked(memory.shortage.missing)
+        needed = counters.reserved if counters.reserved.value is not None else peak
+        return self.marked(needed - (self.device.room_bytes or 0))
+
+    def _parts(self, found: Footprint) -> tuple[Part, ...]:
+        """What adds up to the peak, the largest first; nothing where the peak is not known."""
+        if found.peak.shown is None:
+            return ()
+        cells = {category: column[found.peak_step] if len(column) else 0 for category, column in found.parts.items()}
+        parts = [Part(category, self.marked(plain_number(one))) for category, one in cells.items() if one != 0]
+        return tuple(sorted(parts, key=lambda one: -(_number(one.bytes.value) or 0)))
+
+    def _held(self, one: Held) -> HeldTensor:
+        scope = one.node.scope.path if one.node is not None else ""
+        size = self.marked(plain_number(one.cell))
+        return HeldTensor(one.name, one.category, size, scope, _place(one.node), one.why)
+
+    # -- the largest size --------------------------------------------------------------------------------------
+
+    def largest(self, memory: CardMemory) -> LargestSize:
+        """The largest batch, or other open size, that fits; looked for only where that takes no time worth mentioning."""
+        symbols = list(self.program.symbols)
+        if not symbols:
+            return self._none_open()
+        free = next((name for name in ("batch", "seq") if symbol_named(self.program, name) is not None), symbols[0])
+        command = f"irscope fit {self._options(without=free)} --free {free} {self._path}"
+        if self.at is self.model:
+            return LargestSize(free, None, None, "the model cannot be read again with numbers", command)
+        if self.device.room_bytes is None:
+            return LargestSize(free, None, None, "the memory of the device is not known", command)
+        if self.program.node_count > _MOST_NODES:
+            return LargestSize(free, None, None, "the search takes a while", command)
+        from irscope.tools.fit import Search
+
+        symbol = symbol_named(self.program, free) or free
+        others = {one.symbol: one.size for one in self.sizes if one.is_assumed and one.symbol != symbol}
+        try:
+            found = Search(self.model).largest(self.device.room_bytes, free, others)
+        except Cancelled:
+            raise
+        except IrscopeError as error:
+            return LargestSize(free, None, None, str(error).partition("\n")[0], command)
+        if found.largest is None:
+            return LargestSize(free, None, None, "any size fits: memory does not depend on it", command)
+        note = "the largest that the model allows" if found.limit == "range" else ""
+        return LargestSize(free, found.largest, found.surely, note, command)
+
+    def _none_open(self) -> LargestSize:
+        if is_name(self.program.path):
+            return LargestSize("", None, None, "", f"irscope fit {self._options()} {self._path}")
+        option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
+        if option:
+            return LargestSize("", None, None, "every size is fixed in the file", f"irscope fit {option} {self._options()} {self._path}")
+        return LargestSize("", None, None, "every size is fixed in the file", "")
+
+    # -- what it costs -----------------------------------------------------------------------------------------
+
+    def cost(self) -> CardCost:
+        costs = self.ctx.get(NodeCosts())
+        tally = costs.tally
+        flops, moved = (plain_number(cell(*pair)) for pair in self._sums(tally))
+        macs = plain_number(cell(tally.value("macs"), tally.limits("macs")))
+        bounds = self.ctx.get(Roofline())
+        by_binding = bounds.by_binding()
+        total = bounds.seconds
+        binding = max(by_binding, key=lambda one: by_binding[one]) if total else ""
+        ratio = intensity(tally.value("flops"), tally.moved) if tally.is_exact else None
+        return CardCost(
+            flops=self._with_formula(flops, "flops"),
+            macs=self._with_formula(macs, "macs"),
+            bytes=self._with_formula(moved, "bytes"),
+            intensity=self.marked(derived(ratio, flops, moved)) if ratio is not None else NOT_KNOWN,
+            least_time=self._least_time(),
+            bound_by=binding,
+            bound_share=by_binding[binding] / total if binding else None,
+            energy=self._energy(),
+        )
+
+    def _least_time(self) -> Quantity:
+        bounds = self.ctx.get(Roofline())
+        unknown = bounds.unknown
+        if unknown and not any(one.binding not in (FREE, UNKNOWN) for one in bounds.nodes):
+            return NOT_KNOWN
+        return self.marked(Quantity(bounds.seconds, Provenance.MODELLED, lo=bounds.seconds if unknown else None))
+
+    def _energy(self) -> Quantity:
+        joules = self.ctx.run_one(Energy()).made_report.summary["joules"]
+        return self.marked(quantity(joules)) if isinstance(joules, Quantity) else NOT_KNOWN
+
+    def _with_formula(self, number: Quantity, measure: str) -> Quantity:
+        """The number with its formula in the open sizes."""
+        number = self.marked(number)
+        if self.at is self.model or number.formula is not None:
+            return number
+        tally = self.model.manager.get(NodeCosts()).tally
+        formula = tally.moved if measure == "bytes" else tally.value(measure)
+        is_open = isinstance(formula, SymDim) and not formula.is_unknown and tally.is_exact
+        return replace(number, formula=str(formula)) if is_open else number
+
+    # -- what is not known, and what could be better -----------------------------------------------------------
+
+    def unknown(self, totals: ParameterTotals) -> CardUnknown:
+        if not self.program.has_graph:
+            return CardUnknown((), 0, 0, len(totals.unsized), self._remark_counts(()))
+        costs, timeline = self.ctx.get(NodeCosts()), self.ctx.get(Liveness())
+        return CardUnknown(
+            tuple(sorted(costs.unknown)),
+            costs.missing,
+            len(timeline.unsized),
+            len(totals.unsized),
+            self._remark_counts((NodeCosts(), Liveness(), Roofline())),
+        )
+
+    def _remark_counts(self, analyses: Sequence[NodeCosts | Liveness | Roofline]) -> dict[str, int]:
+        found = dict.fromkeys(self.model.diagnostics)
+        for one in analyses:
+            found.update(dict.fromkeys(self.ctx.diagnostics_of(one)))
+        return dict(Counter(one.severity.text for one in found))
+
+    def remarks(self) -> tuple[CardRemark, ...]:
+        """What saves most, each thing once."""
+        if self.program.node_count > _MOST_NODES * 10 or self.program.training is not None:
+            return ()
+        try:
+            ranked = self.ctx.get(Advise()).ranked
+        except Cancelled:
+            raise
+        except IrscopeError:
+            return ()
+        found: list[CardRemark] = []
+        for one in ranked:
+            saves = _saves(one.finding)
+            if one.share >= _LEAST_SHARE and saves and len(found) < _REMARKS:
+                place = next((place for node in one.finding.nodes if (place := _place(node))), "")
+                found.append(CardRemark(one.finding.what + (f" ({place})" if place else ""), saves, one.share, "advise"))
+        return tuple(found)
+
+    # -- what to do next ---------------------------------------------------------------------------------------
+
+    def next(self, memory: CardMemory, largest: LargestSize, unknown: CardUnknown) -> tuple[Command, ...]:
+        options = self._options(sizes=True)
+        first = Command(f"irscope run {options} --passes advise {self._path}", "what could be better, with evidence")
+        if memory.fits.value is False:
+            first = Command(f"irscope run {options} --passes explain-peak {self._path}", "what lowers the peak")
+        elif unknown.operators:
+            first = Command(f"irscope ops --coverage {self._path}", "what is not known of it, and what to do")
+        elif memory.fits.value is None and lacking(self.program.graph.inputs):
+            first = Command(f"irscope run {lacking(self.program.graph.inputs)} {self._path}", "with sizes of the inputs")
+        elif largest.symbol and largest.size is None and largest.command:
+            first = Command(largest.command, f"the largest {largest.symbol} that fits")
+        second = Command(f"irscope run {options} --all {self._path}", "every report")
+        return tuple(replace(one, line=" ".join(one.line.split())) for one in (first, second))
+
+    @property
+    def _path(self) -> str:
+        return shlex.quote(self.program.path) if self.program.path else "MODEL"
+
+    def _options(self, *, without: str = "", sizes: bool = False) -> str:
+        """The options that give the same answer again."""
+        found: list[str] = []
+        options = self.model.options
+        found += [f"--input {shlex.quote(f'{name}={type_}')}" for name, type_ in options.inputs.items()]
+        bind = {**options.bind, **({one.symbol: one.size for one in self.sizes if one.is_assumed} if sizes else {})}
+        if bind:
+            found.append(f"--bind {shlex.quote(','.join(f'{name}={size}' for name, size in bind.items()))}")
+        if self.settings.device != "h200":
+            found.append(f"--device {shlex.quote(self.settings.device)}")
+        if self.settings.torch:
+            found.append(f"--torch {shlex.quote(self.settings.torch)}")
+        return " ".join(found)
+
+    # -- weights alone -----------------------------------------------------------------------------------------
+
+    def _of_weights(self, totals: ParameterTotals) -> Card:
+        """The card of a file of weights: their sizes, and what holding them takes at least."""
+        held = plain_number(at_least(totals.every_byte, totals.is_complete()))
+        room, least = self.device.room_bytes, _number(held.value)
+        too_much = room is not None and least is not None and least > room
+        why = "the weights alone are too much" if too_much else "the file has no graph, so what runs beside its weights is unknown"
+        memory = CardMemory(
+            fits=Quantity(False) if too_much else NOT_KNOWN,
+            why=why,
+            counted="weights as they are in the file",
+            runtime="",
+            peak=replace(held, value=None, provenance=Provenance.UNKNOWN, lo=least),
+            requested=NOT_KNOWN,
+            allocated=NOT_KNOWN,
+            reserved=NOT_KNOWN,
+            parts=(),
+            largest=tuple(_largest_weights(totals)),
+            node="",
+            module="",
+            location="",
+            missing=held - (room or 0) if too_much else None,
+            devices=_with_room(self.device, least or 0) if too_much else (),
+        )
+        unknown = self.unknown(totals)
+        return Card(
+            identity=self.identity(totals),
+            inputs=(),
+            sizes=(),
+            device=self.card_device(),
+            memory=memory,
+            largest=LargestSize("", None, None, "the file has no graph", ""),
+            cost=CardCost(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, "", None, NOT_KNOWN),
+            unknown=unknown,
+            assumed=tuple(self.program.assumed),
+            remarks=(),
+            next=(
+                Command(f"irscope run --passes params{{values}} {self._path}", "statistics of every weight"),
+                Command(f"irscope tui {self._path}", "browse the weights"),
+            ),
+        )
+
+    def _sums(self, tally: Tally) -> Iterator[tuple[Dim, tuple[Dim, Dim | None]]]:
+        yield tally.value("flops"), tally.limits("flops")
+        yield tally.moved, tally.moved_limits
+
+    def marked(self, number: Quantity) -> Quantity:
+        """The number as an assumed one where something about the run was guessed."""
+        found = as_assumed(number) if self.is_guessed else number
+        return found if isinstance(found, Quantity) else number
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """What a runtime counts on the device; unknown where it does not."""
+
+    runtime: str
+    requested: Quantity
+    allocated: Quantity
+    reserved: Quantity
+    fits: Quantity | None
+    reason: str = ""
+    memory: DeviceMemory | None = None
+
+
+def plain_number(cell: object) -> Quantity:
+    """A cell of a report as a number that says where it comes from."""
+    found = plain(cell)
+    if isinstance(found, Quantity):
+        return found
+    if isinstance(found, str):
+        return Quantity(None, formula=found)
+    return NOT_KNOWN if found is None else Quantity(found if isinstance(found, int | float) else None)
+
+
+def _number(value: object) -> Number | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _stated(model: Model) -> Iterator[StatedSize]:
+    """Every size that is not in the file, and who stated it."""
+    for name, size in model.options.bind.items():
+        yield StatedSize(name, size, "--bind")
+    for name, symbol in model.program.symbols.items():
+        low, _ = bounds(symbol)
+        yield StatedSize(name, max(1, low or 1), ASSUMED_SIZE)
+
+
+def _card_input(value: Value) -> CardInput:
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        return CardInput(value.name or "", str(type_), None)
+    shape = None if type_.shape is None else tuple(dim_cell(size) for size in type_.shape)
+    return CardInput(value.name or "", type_.dtype.text, shape)
+
+
+def lacking(inputs: Sequence[Value]) -> str:
+    """Options that give types to inputs of which the file does not say the shape."""
+    return " ".join(input_option(value) for value in inputs if value.name and lacks_shape(value.type))
+
+
+def _by_type(totals: ParameterTotals) -> tuple[CardWeights, ...]:
+    """Weights of known size by element type, each storage once."""
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for weight in totals.weights:
+        type_ = weight.type
+        if weight in totals.tied_to or not isinstance(type_, TensorType):
+            continue
+        numel, size = type_.numel, type_.nbytes
+        if isinstance(numel, int) and isinstance(size, int):
+            counts[type_.dtype.text] += numel
+            sizes[type_.dtype.text] += size
+    return tuple(CardWeights(name, counts[name], size) for name, size in sizes.most_common())
+
+
+def _largest_weights(totals: ParameterTotals) -> Iterator[HeldTensor]:
+    known = [(size, weight) for weight in totals.weights if weight not in totals.tied_to and isinstance(size := weight.type.nbytes, int)]
+    for size, weight in sorted(known, key=lambda pair: -pair[0])[:_LARGEST]:
+        yield HeldTensor(weight.name or "", "parameter", Quantity(size), "", "", "in the file")
+
+
+def _size_on_disk(model: Model) -> int | None:
+    """The model's file, and the files beside it in which its weights lie."""
+    path = Path(model.program.path)
+    try:
+        if not path.is_file():
+            return None
+        files = {path.resolve()}
+        for body in model.program.bodies():
+            files.update((path.parent / data.path).resolve() for data in body.data.values() if isinstance(data, FileRegion))
+        return sum(file.stat().st_size for file in files)
+    except (OSError, ValueError):
+        return None
+
+
+def _tensors(found: Footprint) -> list[Held]:
+    """What a run makes that is in memory at the peak, the largest first; where it makes nothing, what it was given."""
+    if found.peak.shown is None:
+        return []
+    made = [one for one in found.at_peak if one.value is not None or one.node is not None]
+    return made or found.at_peak
+
+
+def _place(node: Node | None) -> str:
+    """file:line of the user's source."""
+    loc = user_line(node.loc) if node is not None and node.loc is not None else None
+    return "" if loc is None else f"{loc.file.replace(chr(92), '/').rpartition('/')[2]}:{loc.line}"
+
+
+def _enough(device: DeviceProfile, counters: _Counters, peak: Quantity) -> tuple[str, ...]:
+    needed = counters.reserved if counters.reserved.value is not None else peak
+    return _with_room(device, _number(needed.value) or _number(needed.ends[0]) or 0)
+
+
+def _with_room(device: DeviceProfile, needed: Number) -> tuple[str, ...]:
+    """Known devices of the same kind with so much room, the smallest first."""
+    found = [one for one in all_devices() if one.kind == device.kind and (one.room_bytes or 0) >= needed]
+    return tuple(one.name for one in sorted(found, key=lambda one: (one.memory_bytes or 0, one.name)))
+
+
+def _saves(finding: Finding) -> str:
+    """What a finding saves, in words; empty where that is no number."""
+    parts: list[str] = []
+    if isinstance(finding.memory, int) and finding.memory > 0:
+        parts.append(f"{humanise(finding.memory, Kind.BYTES)} of memory")
+    if finding.seconds is not None and finding.seconds > 0:
+        parts.append(f"~{humanise(finding.seconds, Kind.SECONDS)}")
+    if not parts and isinstance(finding.moved, int) and finding.moved > 0:
+        parts.append(f"{humanise(finding.moved, Kind.BYTES)} moved")
+    if not parts and isinstance(finding.flops, int) and finding.flops > 0:
+        parts.append(humanise(finding.flops, Kind.FLOPS))
+    return ", ".join(parts)

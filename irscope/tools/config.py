@@ -1,0 +1,179 @@
+"""What a user set once for all runs, and the device that an answer is for where nobody named one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from irscope.devices import DeviceProfile, find_device
+from irscope.devices.catalogue import DEFAULT_DEVICE
+from irscope.errors import UsageError
+from irscope.files import config_folder, write_text
+from irscope.jsoncodec import Misfit, loads
+
+KEYS: Final[Mapping[str, str]] = {"device": "device that memory and time are predicted for, as --device takes it"}
+"""Everything that can be set, with what it means."""
+_PROC = Path("/proc/driver/nvidia/gpus")
+_PATIENCE = 3.0
+"""Seconds that a driver may take to answer."""
+
+
+def config_file() -> Path:
+    """Where the settings are kept. It need not exist."""
+    return config_folder() / "config.json"
+
+
+def read_config() -> dict[str, str]:
+    """What was set. Raises UsageError, with the file's name, where it cannot be read."""
+    path = config_file()
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"the settings cannot be read: {error.strerror or error}", code="IRS426", where=str(path)) from error
+    try:
+        found = loads(content)
+    except Misfit as error:
+        raise _broken(path, f"is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise _broken(path, "is no JSON object")
+    for key, value in found.items():
+        if key not in KEYS:
+            raise _broken(path, f"sets {key!r}, which is no setting")
+        if not isinstance(value, str):
+            raise _broken(path, f"sets {key} to {json.dumps(value)}, which is no text")
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def _broken(path: Path, what: str) -> UsageError:
+    hint = f"mend or delete the file; settings: {', '.join(KEYS)}"
+    return UsageError(what, code="IRS426", where=str(path), hint=hint)
+
+
+def set_config(key: str, value: str) -> None:
+    """Set one thing for all runs; an empty value unsets it. Raises UsageError for what is no setting, and for a device that is none."""
+    check_key(key)
+    if value and key == "device":
+        value = find_device(value).name if not _is_path(value) else str(Path(value).resolve())
+        find_device(value)
+    settings = read_config()
+    settings.pop(key, None)
+    if value:
+        settings[key] = value
+    path = config_file()
+    if settings:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, [json.dumps(settings, indent=2, sort_keys=True) + "\n"])
+    else:
+        path.unlink(missing_ok=True)
+
+
+def check_key(key: str) -> None:
+    """Raise UsageError for a key that is no setting."""
+    if key not in KEYS:
+        raise UsageError(f"there is no setting {key!r}", code="IRS425", hint=f"settings: {', '.join(KEYS)}")
+
+
+def _is_path(text: str) -> bool:
+    return text.endswith(".json") or "/" in text or os.sep in text
+
+
+# ----------------------------------------------------------------------------------------------------
+# The device.
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A device, and why it is this one."""
+
+    device: DeviceProfile
+    reason: str
+
+
+def chosen_device(named: str = "") -> Chosen:
+    """The device that somebody named, else this machine's GPU, else the one that was set once, else the default; always with the reason."""
+    if named:
+        return Chosen(find_device(named), "--device")
+    unlisted = ""
+    title = local_gpu()
+    if title:
+        found = _device_of(title)
+        if found is not None:
+            return Chosen(found, "this machine's GPU")
+        unlisted = f"this machine's {title} is not in irscope's list; "
+    configured = read_config().get("device", "")
+    if configured:
+        return Chosen(_configured(configured), f"{unlisted}set by irscope config")
+    return Chosen(find_device(DEFAULT_DEVICE), f"{unlisted or 'no GPU here; '}the default, --device NAME")
+
+
+def _configured(name: str) -> DeviceProfile:
+    try:
+        return find_device(name)
+    except UsageError as error:
+        hint = "`irscope config --unset device`, or set another"
+        raise UsageError(f"sets device to {name!r}, which is none", code="IRS426", where=str(config_file()), hint=hint) from error
+
+
+def _device_of(title: str) -> DeviceProfile | None:
+    try:
+        return find_device(title)
+    except UsageError:
+        return None
+
+
+def local_gpu() -> str:
+    """The name of this machine's first GPU as its driver gives it; empty where there is none that programs may use.
+
+    NVIDIA's management library is asked where its package is installed, else what the driver shows in /proc, else its tool. torch is
+    not imported.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    first = "0" if visible is None else visible.partition(",")[0].strip()
+    if not first or first.startswith("-"):
+        return ""
+    number = int(first) if first.isdecimal() else 0
+    if importlib.util.find_spec("pynvml") is not None:
+        from irscope.measure.machine import NAMELESS_GPU, cuda_device
+
+        found = cuda_device(f"cuda:{number}").name
+        if found != NAMELESS_GPU:
+            return found
+    names = _names_in_proc() or _names_of_tool()
+    return names[min(number, len(names) - 1)] if names else ""
+
+
+def _names_in_proc() -> list[str]:
+    """Names of NVIDIA's GPUs that the driver shows, in the order of their addresses; this alone costs next to nothing."""
+    names: list[str] = []
+    try:
+        for folder in sorted(_PROC.iterdir()):
+            for line in (folder / "information").read_text(encoding="utf-8", errors="replace").splitlines():
+                key, _, value = line.partition(":")
+                if key.strip() == "Model" and value.strip():
+                    names.append(value.strip())
+    except OSError:
+        return names
+    return names
+
+
+def _names_of_tool() -> list[str]:
+    """The same from nvidia-smi, which is there where /proc is not: on Windows and in its subsystem for Linux."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    try:
+        done = subprocess.run(
+            [tool, "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
