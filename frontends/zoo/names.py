@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from irscope.errors import UsageError
+from irscope.optiontext import OptionsError, items, read_options
 
 PACKAGES: Final = ("torchvision", "timm", "transformers")
 _NAME: Final = re.compile(rf"(?P<package>{'|'.join(PACKAGES)}):(?P<model>[^{{}}]+)(?:\{{(?P<options>.*)\}})?", re.DOTALL)
 _ALIKE: Final = re.compile(r"(?P<package>[A-Za-z][A-Za-z_-]{2,}):(?P<model>[\w./-]+)(?:\{.*\})?", re.DOTALL)
+
+_OPTIONS_EXAMPLE: Final = "for example {num_hidden_layers=2,hidden_size=256}"
 
 OptionValue: TypeAlias = object
 """What an option is worth: a number, a truth value, None, a text, or a list of these."""
@@ -49,27 +52,18 @@ def parse_name(text: str) -> Name:
 
 
 def _parsed_options(text: str, options: str) -> dict[str, OptionValue]:
+    try:
+        given, _ = read_options(f"{options}}}")
+    except OptionsError as error:
+        raise UsageError(str(error), code="IRS670", where=text, hint=_OPTIONS_EXAMPLE) from None
     found: dict[str, OptionValue] = {}
-    for part in _option_parts(options):
-        key, equals, value = part.partition("=")
-        key = key.strip()
-        if not equals or not key.isidentifier() or key in found:
-            problem = "is given twice" if key in found else "is not of the form option=value"
-            raise UsageError(f"{part!r} {problem}", code="IRS670", where=text, hint="for example {num_hidden_layers=2,hidden_size=256}")
-        found[key] = _option_value(value.strip())
+    for key, value in given.items():
+        first, *more = (None,) if value is None else items(value)
+        if first is None or more or not key.isidentifier():
+            wrong = key if first is None or not more else more[0]
+            raise UsageError(f"{wrong!r} is not of the form option=value", code="IRS670", where=text, hint=_OPTIONS_EXAMPLE)
+        found[key] = _option_value(first)
     return found
-
-
-def _option_parts(options: str) -> list[str]:
-    """The text between commas that are outside of brackets."""
-    parts: list[str] = []
-    depth = start = 0
-    for position, char in enumerate(options):
-        depth += (char in "[(") - (char in "])")
-        if char == "," and depth <= 0:
-            parts.append(options[start:position])
-            start = position + 1
-    return [part for part in (*parts, options[start:]) if part.strip()]
 
 
 def _option_value(text: str) -> OptionValue:

@@ -207,7 +207,7 @@ def as_file(args: argparse.Namespace, target: Path) -> Iterator[None]:
 
 def schedule_of(options: str) -> Schedule:
     """The pass that --schedule and its options stand for."""
-    text = options.strip().removeprefix("{").removesuffix("}").replace(",", " ")
+    text = options.strip().removeprefix("{").removesuffix("}")
     [found] = parse_pipeline(f"schedule{{{text}}}", default_registry())
     assert isinstance(found, Schedule)
     return found

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from irscope.amounts import COUNT, Measure, read_amount
 from irscope.errors import PipelineError
+from irscope.optiontext import Form, OptionsError, settled
 
 _BARE = re.compile(r"^[A-Za-z0-9_./:+~-]+$")
 
@@ -197,6 +198,14 @@ def options_text(owner: Any) -> str:
     return "{" + " ".join(parts) + "}" if parts else ""
 
 
+def _form(type_: Any) -> Form:
+    """What the text of an option of a type holds."""
+    kinds = [kind for kind in get_args(type_)] if get_origin(type_) in (Union, types.UnionType, Annotated) else [type_]
+    if any(get_origin(kind) is tuple for kind in kinds):
+        return "list"
+    return "flag" if bool in kinds else "value"
+
+
 def _is_default(field: Field[Any], value: Any) -> bool:
     if field.default is not MISSING:
         return bool(value == field.default and type(value) is type(field.default))
@@ -208,7 +217,11 @@ def build(cls: type, given: Mapping[str, str | None], **extra: Any) -> Any:
     known = option_types(cls)
     values: dict[str, Any] = dict(extra)
     name = getattr(cls, "name", cls.__name__)
-    for written, text in given.items():
+    try:
+        apart = settled(given, {option: _form(type_) for option, type_ in known.items()})
+    except OptionsError as error:
+        raise PipelineError(f"{error} to pass {name!r}") from None
+    for written, text in apart.items():
         key = written.replace("-", "_")
         if key not in known or key == "body":
             valid = ", ".join(spelled(option) for option in known if option != "body") or "it has none"

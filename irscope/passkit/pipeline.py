@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from irscope.errors import IrscopeError, PipelineError
+from irscope.optiontext import Given, OptionsError, read_options
 from irscope.passkit import options
 from irscope.passkit.base import Pass
 from irscope.passkit.registry import PassRegistry, closest
 from irscope.passkit.script import is_script_reference
 
 _REFERENCE = re.compile(r'"(?:\\.|[^"\\])*"(?::[A-Za-z_]\w*)?|[^\s,{}()"]+')
-_KEY = re.compile(r"[A-Za-z_][\w-]*")
-_VALUE = re.compile(r'(?:"(?:\\.|[^"\\])*"|[^\s{}"])+')
 _MAX_DEPTH = 50
 
 
@@ -23,7 +22,7 @@ class Element:
     """One parsed element before its pass is looked up."""
 
     reference: str
-    options: dict[str, str | None]
+    options: Given
     body: tuple[Element, ...]
     column: int
 
@@ -91,19 +90,12 @@ def _element(scanner: _Scanner) -> Element:
     scanner.skip_spaces()
     column = scanner.position
     reference = scanner.take(_REFERENCE, "the name of a pass")
-    given: dict[str, str | None] = {}
+    given: Given = {}
     if scanner.peek() == "{":
-        scanner.position += 1
-        while scanner.peek() != "}":
-            key = scanner.take(_KEY, "an option or '}'")
-            value = None
-            if scanner.peek() == "=":
-                scanner.position += 1
-                value = scanner.take(_VALUE, f"a value for {key!r}")
-            if key in given:
-                raise scanner.fail(f"option {key!r} is given twice")
-            given[key] = value
-        scanner.expect("}")
+        try:
+            given, scanner.position = read_options(text=scanner.text, at=scanner.position + 1)
+        except OptionsError as error:
+            raise scanner.fail(str(error), error.column) from None
     body: tuple[Element, ...] = ()
     if scanner.peek() == "(":
         scanner.position += 1
