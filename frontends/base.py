@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Final, Protocol
 
 from irscope.budget import Allowance
 from irscope.diagnostics import DiagnosticSink
+from irscope.errors import UsageError
+from irscope.ir.dtypes import DType
 from irscope.ir.program import Program
-from irscope.ir.types import Type
+from irscope.ir.types import TensorType, Type, tensor
+
+SOLE: Final = ""
+"""The key of an input that was given without a name, as `--input 1,3,224,224`: the only one."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,7 @@ class LoadOptions:
     """What a user may say about a model that is being read."""
 
     inputs: Mapping[str, Type] = field(default_factory=dict)
-    """Types of inputs by name (or by position: "0"), from `--input`."""
+    """Types of inputs by name (or by position: "0"; or SOLE), from `--input`; `stated` makes them whole."""
     bind: Mapping[str, int] = field(default_factory=dict)
     """Sizes of symbols, from `--bind`; applied to the whole program after it was read."""
     use_torch: bool = False
@@ -31,6 +36,49 @@ class LoadOptions:
     """Which method or program of a file that holds several; empty for the usual one."""
     allowance: Allowance | None = None
     """Work and memory that reading may take, from `--budget`; None for the default."""
+
+    def for_inputs(self, names: Sequence[str]) -> LoadOptions:
+        """The same, what was said of the only input under its name. With several nothing changes: `apply_inputs` names them."""
+        if SOLE not in self.inputs or len(names) != 1:
+            return self
+        return replace(self, inputs={names[0]: self.inputs[SOLE], **{key: type_ for key, type_ in self.inputs.items() if key != SOLE}})
+
+
+class InputError(UsageError):
+    """A user says about an input what the model does not admit."""
+
+    default_code: ClassVar[str] = "IRS623"
+
+
+def stated(given: Type, declared: Type | None, name: str) -> Type:
+    """The type that a user gave for an input, with the declared element type where sizes alone were given.
+
+    Sizes alone are one for each axis; a whole type may say that a file declares a wrong one.
+    """
+    if not (isinstance(given, TensorType) and lacks_dtype(given)):
+        return given
+    check_rank(given, declared, name)
+    known = declared.dtype if isinstance(declared, TensorType) else DType.UNKNOWN
+    return tensor(known if known is not DType.UNKNOWN else DType.F32, given.shape, given.device)
+
+
+def lacks_dtype(given: Type) -> bool:
+    """Whether a user gave the sizes of an input alone."""
+    return isinstance(given, TensorType) and given.dtype is DType.UNKNOWN
+
+
+def check_rank(given: Type, declared: Type | None, name: str) -> None:
+    """Raise InputError where a user gives an input another number of axes than it is declared with."""
+    if not (isinstance(given, TensorType) and isinstance(declared, TensorType)) or given.shape is None or declared.shape is None:
+        return
+    if len(given.shape) != len(declared.shape):
+        message = f"input {name!r} is {declared}, which has {len(declared.shape)} axes, not {len(given.shape)}"
+        raise InputError(message, hint="give one size per axis")
+
+
+def several_inputs(count: int) -> str:
+    """What is said of `--input 1,3,224,224` where there is not just one input."""
+    return f"the model has {count} inputs: say which of them --input is about"
 
 
 class Frontend(Protocol):

@@ -11,12 +11,10 @@ from typing import ClassVar, Protocol, cast
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.frontends.base import LoadOptions
+from irscope.frontends.base import SOLE, InputError, LoadOptions, check_rank, several_inputs, stated
 from irscope.frontends.detect import detect
 from irscope.ir.bind import bind_program
-from irscope.ir.graph import Value
 from irscope.ir.program import Program
-from irscope.ir.types import TensorType
 from irscope.ir.verify import check
 
 _WITH_METHODS = ("exported", "torchscript")
@@ -36,6 +34,8 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
             _check_added(program, path)
     except (RecursionError, MemoryError) as error:
         raise LoadError(f"the file asks for more than can be read ({type(error).__name__})", code="IRS106", where=str(path)) from None
+    except InputError:
+        raise
     except UsageError as error:  # about a size or a formula, which the file gives and not the user
         raise LoadError(error.message, code=error.code, where=str(path), hint=error.hint) from error
     except IrscopeError:
@@ -89,26 +89,17 @@ def apply_inputs(program: Program, options: LoadOptions) -> None:
     """Give inputs the types a user stated; an input is named or counted."""
     inputs = program.graph.inputs
     by_name = {value.name: value for value in inputs}
-    for key, type_ in options.inputs.items():
+    for key, given in options.for_inputs(["0"] if len(inputs) == 1 else []).inputs.items():
         value = by_name.get(key) or (inputs[int(key)] if key.isdigit() and int(key) < len(inputs) else None)
         if value is None:
             known = ", ".join(value.name or str(index) for index, value in enumerate(inputs)) or "none"
-            raise UsageError(f"the model has no input {key!r}", code="IRS623", hint=f"inputs: {known}")
-        _check_compatible(value, type_)
-        program.graph.set_type(value, type_)
-
-
-def _check_compatible(value: Value, given: object) -> None:
-    """A stated rank must be the declared one; sizes and element types may be overridden."""
-    declared = value.type
-    if not (isinstance(declared, TensorType) and isinstance(given, TensorType)):
-        return
-    if declared.shape is not None and given.shape is not None and len(declared.shape) != len(given.shape):
-        raise UsageError(
-            f"input {value.name!r} is {declared}, which has {len(declared.shape)} axes, not {len(given.shape)}",
-            code="IRS623",
-            hint="give one size per axis",
-        )
+            if key == SOLE and inputs:
+                raise UsageError(several_inputs(len(inputs)), code="IRS623", where=program.path, hint=f"NAME=SIZES; inputs: {known}")
+            raise UsageError(
+                f"the model has no input {key!r}" if key else "the model has no inputs", code="IRS623", hint=f"inputs: {known}"
+            )
+        check_rank(given, value.type, value.name or key)
+        program.graph.set_type(value, stated(given, value.type, value.name or key))
 
 
 # -- the nodes of a file, and a copy that lists them in another order --------------------------------------------------

@@ -11,7 +11,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError
 from irscope.frontends.base import LoadOptions
 from irscope.ir.graph import Graph, Node, Value
-from irscope.ir.spelling import parse_type
+from irscope.ir.spelling import parse_input_type
 from irscope.ir.types import TensorType, Type
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.decorators import analysis, transform
@@ -84,7 +84,7 @@ def load(
     `inputs` gives types, as "f32[1,3,224,224]"; `bind` gives sizes of symbols. A named model has numbers for all its sizes, but for
     those of `open_sizes`, such as "batch".
     """
-    types = {name: parse_type(given) if isinstance(given, str) else given for name, given in (inputs or {}).items()}
+    types = {name: parse_input_type(given) if isinstance(given, str) else given for name, given in (inputs or {}).items()}
     return open_model(Path(path), LoadOptions(inputs=types, bind=dict(bind or {}), open_sizes=frozenset(open_sizes)))
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.base import LoadOptions
+from irscope.frontends.base import LoadOptions, stated
 from irscope.frontends.exported.body import BodyReader
 from irscope.frontends.exported.tensors import Json, Locations, Scopes, Types, Weights, devices, read_json
 from irscope.frontends.files.archive import Archive
@@ -65,6 +65,7 @@ def declare_inputs(body: BodyReader, module: Json, weights: Weights | OlderWeigh
     """Declare weights and inputs; names of weights are the model's own dotted ones."""
     metas = module["graph"]["tensor_values"]
     position = 0
+    options = options.for_inputs(_names_of_tensors(module))
     for spec in module["signature"]["input_specs"]:
         ((kind, content),) = spec.items()
         if kind in _WEIGHTS:
@@ -90,6 +91,12 @@ def _declare_weight(body: BodyReader, name: str, fqn: str, role: Role, metas: Js
         body.graph.trainable[value] = metas[name]["requires_grad"]
 
 
+def _names_of_tensors(module: Json) -> list[str]:
+    """Inputs that are tensors."""
+    given = [spec["user_input"]["arg"] for spec in module["signature"]["input_specs"] if "user_input" in spec]
+    return [arg["as_tensor"]["name"] for arg in given if "as_tensor" in arg]
+
+
 def _declare_input(body: BodyReader, arg: Json, position: int, metas: Json, options: LoadOptions) -> None:
     ((kind, content),) = arg.items()
     if kind == "as_tensor":
@@ -97,7 +104,7 @@ def _declare_input(body: BodyReader, arg: Json, position: int, metas: Json, opti
         type_: Type = body.types.tensor(metas[name])
         given = options.inputs.get(name) or options.inputs.get(str(position))
         if isinstance(given, TensorType):
-            type_ = given
+            type_ = stated(given, type_, name)
         body.env[name] = body.graph.add_input(type_, body.names.unique(name))
     elif kind in _SCALARS and "as_name" in content:
         name = content["as_name"]

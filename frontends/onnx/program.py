@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.base import LoadOptions
+from irscope.frontends.base import SOLE, LoadOptions, lacks_dtype, stated
 from irscope.frontends.onnx.call import Call, Lowering, Mismatch, Operand
 from irscope.frontends.onnx.contrib import BLOCKED, CHANNELS_LAST, FOREIGN_OF_MICROSOFT, LEARNING, MICROSOFT, TRAINING
 from irscope.frontends.onnx.model import BLOCKED_DOMAIN, STANDARD, Model, domain_of, model_opsets, read_opsets, show_opsets, version_of
@@ -551,8 +551,9 @@ class _Loader:
         )
 
     def _add_inputs(self, body: Body, graph: onnx.GraphProto) -> None:
-        given = dict(self._options.inputs)
         with_value = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
+        given = dict(self._options.for_inputs([info.name for info in graph.input if info.name not in with_value]).inputs)
+        given.pop(SOLE, None)
         defaults = 0
         position = 0
         for info in graph.input:
@@ -570,9 +571,13 @@ class _Loader:
                 continue
             asked = asked if asked is not None else given.pop(str(position), None)
             position += 1
-            type_ = self._input_type(info) if asked is None else asked
-            if asked is not None:
-                self._model.symbols.adopt(asked)
+            if asked is None:
+                type_ = self._input_type(info)
+            else:
+                # As a type of something computed, whose symbols do not become the model's.
+                declared = self._model.types.of_result(info.type) if lacks_dtype(asked) and info.HasField("type") else UNKNOWN_TENSOR
+                type_ = stated(asked, declared, name)
+                self._model.symbols.adopt(type_)
             body.define(name, body.graph.add_input(type_, body.new_name(name)))
         if given:
             known = ", ".join(short(info.name) for info in list(graph.input)[:12] if info.name not in with_value)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.base import LoadOptions
+from irscope.frontends.base import SOLE, LoadOptions, stated
 from irscope.frontends.files.pickled import PickledTensor, pickled_type
 from irscope.frontends.torchscript.emit import Emitter, flattened
 from irscope.frontends.torchscript.interpreter import dotted
@@ -31,7 +31,7 @@ class Inputs:
 
     def __init__(self, method: Function, options: LoadOptions, emitter: Emitter, sink: DiagnosticSink) -> None:
         self._method = method
-        self._options = options
+        self._options = options = options.for_inputs(self._required(method))
         self._emitter = emitter
         self._sink = sink
         self.names = method.params[1:]
@@ -40,8 +40,13 @@ class Inputs:
         self._items = 0
         known = {*self.names, *(str(index) for index in range(len(self.names)))}
         for name in options.inputs:
-            if name not in known and name.partition(".")[0] not in known:
+            if name != SOLE and name not in known and name.partition(".")[0] not in known:
                 raise self.error(f"the model has no input {name!r}", f"its inputs are {', '.join(self.names)}")
+
+    @staticmethod
+    def _required(method: Function) -> list[str]:
+        """Inputs that have no default."""
+        return [name for name in method.params[1:] if method.default(name) is None]
 
     def error(self, what: str, hint: str) -> LoadError:
         return LoadError(what, code="IRS185", where=self._emitter.path, hint=hint)
@@ -57,7 +62,7 @@ class Inputs:
             raise self.error("the recorded inputs hold one another over and over", "the file is damaged or hostile")
         if isinstance(item, PickledTensor):
             given = self._options.inputs.get(name) or self._options.inputs.get(position)
-            return self._input(name, given if isinstance(given, TensorType) else pickled_type(item))
+            return self._input(name, stated(given, pickled_type(item), name) if isinstance(given, TensorType) else pickled_type(item))
         if isinstance(item, list):
             return [self._traced(part, f"{name}.{index}", f"{position}.{index}") for index, part in enumerate(item)]
         if isinstance(item, tuple):
@@ -94,7 +99,7 @@ class Inputs:
         for key, type_ in self._options.inputs.items():
             head, _, rest = key.partition(".")
             if head == name or key == str(index):
-                found[rest] = type_
+                found[rest] = stated(type_, None, name)
         return found
 
     def _built(self, name: str, given: Mapping[str, Type]) -> Item:

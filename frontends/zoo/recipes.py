@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from irscope.errors import UsageError
-from irscope.frontends.base import LoadOptions
+from irscope.frontends.base import LoadOptions, several_inputs, stated
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Assumed
+from irscope.ir.types import tensor
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,6 +37,10 @@ class Wanted:
     """Whether the model takes a list of such tensors, one for each element of the batch."""
     keyword: bool = False
     """Whether it is given by its name."""
+    given: object = None
+    """What the user's own code made for it, where it did."""
+    is_plain: bool = False
+    """Whether it is `given` as it is: a number, a list, nothing."""
     is_usual: bool = False
     """Whether some of its sizes are usual ones, because neither the model nor its package says any."""
 
@@ -82,12 +87,14 @@ class Chosen:
 def chosen_inputs(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name: str) -> Chosen:
     """Apply --input and --bind; UsageError for inputs and sizes that the model does not have."""
     inputs = list(wanted)
-    by_name = {one.name: at for at, one in enumerate(inputs)}
-    for key, type_ in options.inputs.items():
+    by_name = {one.name: at for at, one in enumerate(inputs) if not one.is_plain}
+    for key, given in options.for_inputs(list(by_name)).inputs.items():
         at = by_name.get(key, int(key) if key.isdigit() and int(key) < len(inputs) else -1)
+        type_ = stated(given, None if at < 0 else tensor(inputs[at].dtype, None), key)
         if at < 0 or type_.shape is None:
-            known = ", ".join(f"{one.name}={shown_type(one)}" for one in inputs) or "none"
-            problem = f"the model has no input {key!r}" if at < 0 else f"--input {key} needs a tensor type with a shape"
+            known = ", ".join(f"{one.name}={shown_type(one)}" for one in inputs if not one.is_plain) or "none"
+            problem = f"the model has no input {key!r}" if key else several_inputs(len(by_name))
+            problem = problem if at < 0 else f"--input {key} needs a tensor type with a shape"
             raise UsageError(problem, code="IRS623", where=name, hint=f"inputs: {known}")
         shape = tuple(_recipe_size(dim, name) for dim in type_.shape)
         inputs[at] = replace(inputs[at], shape=shape, dtype=type_.dtype, is_usual=False)

@@ -13,9 +13,9 @@ from irscope.amounts import COUNT, SECONDS, Measure, parse_bytes, read_amount, r
 from irscope.budget import Allowance
 from irscope.errors import UsageError
 from irscope.files import is_stream, link_target, refuse_link
-from irscope.frontends.base import LoadOptions
+from irscope.frontends.base import SOLE, LoadOptions
 from irscope.frontends.zoo.names import is_name
-from irscope.ir.spelling import parse_type
+from irscope.ir.spelling import parse_input_type
 from irscope.ir.types import Type
 from irscope.passkit.instruments import ProgressLine
 from irscope.passkit.settings import Settings
@@ -66,7 +66,11 @@ def add_model_arguments(
 def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequence[str] = ("--budget", "--reading-budget")) -> None:
     """What a user may say about a model's inputs. `reading_budget` are flags, for a command whose --budget is about something else."""
     parser.add_argument(
-        "--input", action="append", default=[], metavar="NAME=TYPE", help="type of an input, such as x=f32[1,3,224,224]; may be given again"
+        "--input",
+        action="append",
+        default=[],
+        metavar="[NAME=]TYPE",
+        help="type of an input, such as x=f32[1,3,224,224]; may be given again; 1,3,224,224 where there is one input",
     )
     parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
@@ -262,9 +266,9 @@ def _allowance(text: str) -> Allowance | None:
 
 def _input(text: str) -> tuple[str, Type]:
     name, equals, type_ = text.rpartition("=")
-    if not equals or not name:
+    if equals and not name:
         raise UsageError(f"--input {text!r} is not of the form NAME=TYPE", code="IRS623", hint="for example x=f32[1,3,224,224]")
-    return name, parse_type(type_)
+    return name or SOLE, parse_input_type(type_)
 
 
 def _bindings(texts: list[str]) -> dict[str, int]:

@@ -403,6 +403,21 @@ def parse_type(text: str, symbols: Symbols = None) -> Type:
     return found
 
 
+_SIZES = re.compile(r"\[?\s*([\w*+/() -]+(?:,[\w*+/() -]+)+|\d+(?:x\d+)+)\s*\]?|\[\s*([\w*+/() -]*)\s*\]")
+
+
+def parse_input_type(text: str) -> Type:
+    """What a user says about an input: a type, or its sizes alone, `1,3,224,224`, which leave the element type as it is."""
+    sizes = _SIZES.fullmatch(text.strip())
+    if sizes is None:
+        return parse_type(text)
+    inner = sizes[1] or sizes[2] or ""
+    return parse_type(f"?[{inner.replace('x', ',') if _CROSSED.fullmatch(inner) else inner}]")
+
+
+_CROSSED = re.compile(r"\d+(?:x\d+)+")
+
+
 def dtype_named(name: str, at: int) -> DType:
     """The element type of that name."""
     dtype = DTYPES_BY_TEXT.get(name)

@@ -29,7 +29,9 @@ def test_blanks_and_commas_separate(text: str, given: Given) -> None:
     assert read_options(text + "}rest") == (given, len(text) + 1)
 
 
-@pytest.mark.parametrize(("text", "message"), [("a=}", "a value for 'a'"), ("a=1 a=2}", "given twice"), ("1=2}", "an option"), ("a=1", "the end")])
+@pytest.mark.parametrize(
+    ("text", "message"), [("a=}", "a value for 'a'"), ("a=1 a=2}", "given twice"), ("1=2}", "an option"), ("a=1", "the end")]
+)
 def test_what_does_not_parse(text: str, message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         read_options(text)
@@ -39,7 +41,9 @@ def test_items_of_a_list() -> None:
     assert items('a,"b,c",[d,e],') == ["a", '"b,c"', "[d,e]", ""]
 
 
-@pytest.mark.parametrize("text", ["curve{over=batch=1,2,4 model=eager allocator=false}", "curve{over=batch=1,2,4,model=eager,allocator=false}"])
+@pytest.mark.parametrize(
+    "text", ["curve{over=batch=1,2,4 model=eager allocator=false}", "curve{over=batch=1,2,4,model=eager,allocator=false}"]
+)
 def test_a_pass_has_the_same_options_either_way(text: str) -> None:
     (found,) = parse_pipeline(text, default_registry())
     assert found.text == 'curve{over="batch=1,2,4" model=eager allocator=false}'
