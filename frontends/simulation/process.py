@@ -66,9 +66,12 @@ class Process:
             self.watch.answered(value)
         return value
 
-    def start(self, most_steps: int = 0, hidden: Sequence[str] = ()) -> Watch:
-        """Follow what the program does from here on; `hidden` are files that call it and are no part of it."""
-        self.watch = Watch(self.machine, most_steps, hidden, self.pinned.end_of_interval)
+    def start(self, most_steps: int = 0, hidden: Sequence[str] = (), stepped: Callable[[int], None] | None = None) -> Watch:
+        """Follow what the program does from here on; `hidden` are files that call it and are no part of it.
+
+        `stepped` is told after each step how many there were.
+        """
+        self.watch = Watch(self.machine, most_steps, hidden, self.pinned.end_of_interval, stepped)
         self.device.marks = self.watch.mark
         self.watch.install()
         return self.watch

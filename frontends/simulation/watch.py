@@ -85,9 +85,11 @@ class Watch:
         most_steps: int = 0,
         hidden: Sequence[str] = (),
         pinned: Callable[[], tuple[int, int]] | None = None,
+        stepped: Callable[[int], None] | None = None,
     ) -> None:
         self._machine = machine
         self._pinned = pinned
+        self._stepped_to = stepped
         self._most_steps = most_steps
         self.begins = machine.gpu.tape.cut()
         """After how many requests of the tape."""
@@ -195,6 +197,8 @@ class Watch:
         self._same.clear()
         self._end_of_step(merge=bool(self._stepped))
         self._stepped.add(id(optimizer))
+        if self._stepped_to is not None:
+            self._stepped_to(len(self.steps))
         if self._most_steps and len(self.steps) >= self._most_steps:
             raise StopProgram
 

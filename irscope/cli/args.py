@@ -17,7 +17,7 @@ from irscope.frontends.base import SOLE, LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.spelling import parse_input_type
 from irscope.ir.types import Type
-from irscope.passkit.instruments import ProgressLine
+from irscope.passkit.instruments import Instrument, Progress
 from irscope.passkit.settings import Settings
 from irscope.report.options import RenderOptions
 from irscope.report.plot import check_plot
@@ -209,7 +209,7 @@ def open_from(
     keep_calls: bool = False,
     **manager_options: object,
 ) -> Model:
-    """The model that the arguments name; progress is shown on a terminal.
+    """The model that the arguments name; progress is shown on stderr.
 
     `open_sizes` are those that a named model leaves open, with the sizes that they will have where these are known.
     """
@@ -218,8 +218,7 @@ def open_from(
             if min(sizes) < 1:
                 raise UsageError(f"{name}={min(sizes)} leaves nothing to run", code="IRS671", where=args.model, hint="sizes are at least 1")
     instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
-    if sys.stderr.isatty() and not args.quiet:
-        instruments.append(ProgressLine(sys.stderr))
+    instruments += progress_from(args)
     return open_model(
         Path(args.model),
         replace(load_options(args), open_sizes=frozenset(open_sizes), keep_calls=keep_calls),
@@ -228,6 +227,11 @@ def open_from(
         reproducers=True,
         **manager_options,  # type: ignore[arg-type]  # handed on as they are
     )
+
+
+def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) -> list[Instrument]:
+    """What says on stderr how far long work is, unless --quiet; `shares_terminal` where others write there too."""
+    return [] if args.quiet else [Progress(sys.stderr, sys.stderr.isatty() and not shares_terminal)]
 
 
 def step_from(args: argparse.Namespace, batch: int | None = None) -> Model:

@@ -13,6 +13,7 @@ from irscope.cli.args import (
     add_output_file,
     load_options,
     plot_from,
+    progress_from,
     selection,
     settings_from,
     write_answer,
@@ -20,7 +21,6 @@ from irscope.cli.args import (
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.base import LoadOptions
-from irscope.passkit.instruments import ProgressLine
 from irscope.recording import is_recording, read_recording
 from irscope.report.plot import write_plot
 from irscope.session import Model, open_model
@@ -115,8 +115,7 @@ class Command:
 
 
 def _open(path: str, options: LoadOptions, args: argparse.Namespace) -> Model:
-    instruments = [ProgressLine(sys.stderr)] if sys.stderr.isatty() and not args.quiet else []
-    return open_model(Path(path), options, settings=settings_from(args), instruments=instruments)
+    return open_model(Path(path), options, settings=settings_from(args), instruments=progress_from(args))
 
 
 def _options_of_b(args: argparse.Namespace, options: LoadOptions) -> LoadOptions:

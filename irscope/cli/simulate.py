@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from irscope.amounts import RATE
-from irscope.cli.args import add_output_arguments, amount_of, write_answer
+from irscope.cli.args import add_output_arguments, amount_of, progress_from, write_answer
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream, write_text
 from irscope.memory.caching.allocator import PendingFrees
@@ -86,14 +87,30 @@ class Command:
             raise UsageError(f"{args.rank!r} is no rank", code="IRS643", hint=f"0 to {args.world - 1}, or all")
         frees: PendingFrees = "synchronize" if args.events == "lazy" else "next_malloc"
         rank = 0 if args.rank == "all" else int(args.rank)
+        watching = progress_from(args, shares_terminal=args.rank != "all")
+        told = functools.partial(watching[0].progress, None) if watching else None
         options = Options(
-            args.device, args.torch, args.alloc_conf, args.world, rank, args.local, args.steps, args.time, args.answer, frees, args.link
+            args.device,
+            args.torch,
+            args.alloc_conf,
+            args.world,
+            rank,
+            args.local,
+            args.steps,
+            args.time,
+            args.answer,
+            frees,
+            args.link,
+            told,
         )
         program = Program(args.script, args.arguments, args.is_module)
         if args.rank == "all":
             if _is_export(args):
                 raise UsageError("-o for another viewer is about one rank", code="IRS643", hint="--rank R")
-            return self._all(args, all_ranks(program, options, max(args.most_ranks, 1)))
+            ranks = all_ranks(program, options, max(args.most_ranks, 1))
+            for one in watching:
+                one.ended()
+            return self._all(args, ranks)
         if "torch" in sys.modules or sys.stdout is not sys.__stdout__:
             return _apart(args, command(program, options))
         interrupted = False
@@ -140,7 +157,7 @@ def _is_export(args: argparse.Namespace) -> bool:
 def _apart(args: argparse.Namespace, line: list[str]) -> int:
     """The same in a process of its own: a simulated device stays in its process, which other users of torch would find changed."""
     given = {"--format": args.format, "--rows": args.rows, "-o": args.output}
-    more = [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
+    more = [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))] + ["--quiet"] * args.quiet
     at = line.index("simulate") + 1
     done = subprocess.run([*line[:at], *more, *line[at:]], capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)

@@ -1,9 +1,10 @@
-"""Instruments that come with irscope: timing, dumps of the graph when it changed, statistics, progress on a terminal."""
+"""Instruments that come with irscope: timing, dumps of the graph when it changed, statistics, progress."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import get_terminal_size
 from time import perf_counter
 from typing import Literal, TextIO
 
@@ -11,6 +12,7 @@ from irscope.files import as_output_error, write_text
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.passkit.base import Pass
+from irscope.report.printable import one_line
 from irscope.report.table import Table
 
 # ----------------------------------------------------------------------------------------------------
@@ -55,7 +57,7 @@ class Instrument:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Instruments that come with irscope: timing, dumps of the graph when it changed, statistics, progress on a terminal.
+# Instruments that come with irscope: timing, dumps of the graph when it changed, statistics, progress.
 
 
 @dataclass
@@ -127,37 +129,75 @@ class DumpOnChange(Instrument):
 
 
 @dataclass
-class ProgressLine(Instrument):
-    """One line on a terminal that shows which pass is how far; cleared when the pass ends. Quick passes show nothing."""
+class Progress(Instrument):
+    """How far long work is, for people: a line that is written over on a terminal, else a plain line every few seconds.
+
+    Quick work shows nothing. Passes tell it by `ctx.tick`; commands that go through several models say with `part` which one it is.
+    """
 
     stream: TextIO
-    delay: float = 0.5
-    _started: float = field(default_factory=perf_counter)
+    in_place: bool
+    """Whether the stream is a terminal on which nothing else is written meanwhile."""
+    around: str = ""
+    """Which part of the whole the work is about, such as "model 2 of 9"."""
+    _last: float = field(default_factory=perf_counter)
+    _waits: float = field(init=False)
     _shown: bool = False
 
+    def __post_init__(self) -> None:
+        self._waits = _FIRST if self.in_place else _EVERY
+
+    def part(self, done: int, total: int, what: str) -> None:
+        """The next of several parts begins; `done` are behind."""
+        self.around = f"{what} ({done + 1:,} of {total:,})"
+        self._show(_bar(done, total) if self.in_place else "")
+
     def progress(self, event: PassEvent | None, done: int, total: int | None, what: str) -> None:
-        if perf_counter() - self._started < self.delay:
+        self._show(f"{f'{event.subject.name}: ' if event is not None else ''}{what} {self._share(done, total)}".rstrip())
+
+    def _share(self, done: int, total: int | None) -> str:
+        if not total:
+            return f"{done:,}" if done else ""
+        count = f"{done:,} of {total:,}" if total <= _FEW else f"{done / total:.0%}"
+        return f"{_bar(done, total)} {count}" if self.in_place else count
+
+    def _show(self, text: str) -> None:
+        now = perf_counter()
+        if now - self._last < self._waits:
             return
-        share = f"{done / total:4.0%}" if total else f"{done:,}"
-        name = f"{event.subject.name}: " if event is not None else ""
-        self.stream.write(f"\r\x1b[K{name}{what} {share}")
+        self._last, self._waits = now, _AGAIN if self.in_place else _EVERY
+        line = one_line(": ".join(filter(None, (self.around, text))))
+        if self.in_place:
+            # A line that wraps could not be written over.
+            room = get_terminal_size((80, 24)).columns - 1
+            line = line if len(line) <= room else f"{line[: max(room - 1, 0)]}…"
+        self.stream.write(f"\r\x1b[K{line}" if self.in_place else f"irscope: {line}\n")
         self.stream.flush()
-        self._shown = True
+        self._shown = self.in_place
 
     def after(self, event: PassEvent, changed: bool) -> None:
-        self._clear()
+        self.ended()
 
     def failed(self, event: PassEvent, error: BaseException) -> None:
-        self._clear()
+        self.ended()
 
     def ended(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
         if self._shown:
             self.stream.write("\r\x1b[K")
             self.stream.flush()
             self._shown = False
+
+
+_FIRST, _AGAIN, _EVERY = 0.5, 0.1, 5.0
+"""Seconds before a terminal shows something, between two of its lines, and between two plain lines."""
+_FEW = 1000
+"""So many things are counted; of more, which may be bytes, a share is shown."""
+_CELLS = 20
+
+
+def _bar(done: int, total: int) -> str:
+    filled = min(done * _CELLS // max(total, 1), _CELLS)
+    return f"[{'#' * filled}{'-' * (_CELLS - filled)}]"
 
 
 @dataclass

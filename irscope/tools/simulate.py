@@ -73,6 +73,8 @@ class Options:
     pending_frees: PendingFrees = "next_malloc"
     link: float = 0
     """Bytes a second that a device can send to others, and at the same time receive; 0 where that is unknown."""
+    told: Callable[[int, int | None, str], None] | None = field(default=None, compare=False)
+    """Is told how far the run is: how many of how many, and of what."""
 
     def __post_init__(self) -> None:
         if self.world < 1 or not 0 <= self.rank < self.world:
@@ -418,7 +420,9 @@ def _run(program: Callable[[], Any], name: str, options: Options) -> Simulation:
     process = _prepared(target, options)
     from irscope.frontends.simulation.watch import NeedsValue, StopProgram
 
-    watch = process.start(options.steps, (__file__,))
+    told = options.told
+    stepped = None if told is None else lambda done: told(done, options.steps or None, "steps of the optimizer:")
+    watch = process.start(options.steps, (__file__,), stepped)
     found = Simulation(name, target, options)
     try:
         with _environment(options), _time_limit(options.seconds, StopProgram):

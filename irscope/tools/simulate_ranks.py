@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -58,6 +58,7 @@ class Children:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self.told: Callable[[int, int | None, str], None] | None = None
         self._running: set[subprocess.Popen[str]] = set()
         self.interrupted = False
 
@@ -67,7 +68,9 @@ class Children:
         with ThreadPoolExecutor(max(1, min(cores, len(several)))) as pool:
             made = [pool.submit(self._one, options, more) for options, more in several]
             try:
-                wait(made)
+                for done, _ in enumerate(as_completed(made), 1):
+                    if self.told is not None:
+                        self.told(done, len(made), "simulating ranks:")
             except KeyboardInterrupt:
                 self.interrupted = True
                 for child in list(self._running):
@@ -80,7 +83,7 @@ class Children:
             return {**nothing, "exit_code": int(ExitCode.INTERRUPTED)}
         with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
             path = Path(folder, "run.json")
-            line = command(self._program, options, "--format", "json", "-o", str(path), *more)
+            line = command(self._program, options, "--quiet", "--format", "json", "-o", str(path), *more)
             environment = {"OMP_NUM_THREADS": "1", **os.environ}  # as torchrun sets it where several processes share a machine
             pipe, none = subprocess.PIPE, subprocess.DEVNULL
             with subprocess.Popen(line, stdin=none, stdout=none, stderr=pipe, text=True, errors="replace", env=environment) as child:
@@ -275,6 +278,7 @@ class _Search:
     def __init__(self, program: Program, options: Options, most: int) -> None:
         self._options, self._most = options, most
         self.children = Children(program)
+        self.children.told = options.told
         self.found: dict[int, dict[str, Any]] = {}
 
     def simulate(self, ranks: Iterable[int]) -> None:
