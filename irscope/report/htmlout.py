@@ -1,29 +1,25 @@
-"""The document as one page that needs nothing else: no script, nothing loaded from anywhere.
+"""Reports and tables as HTML without a script, as a notebook shows them. `irscope.report.htmlpage` makes whole pages of the same parts.
 
 Every cell that shows a number with a unit carries the raw value in `data-value`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 
 from irscope.report.celltext import CellWriter
+from irscope.report.chart import drawable
 from irscope.report.options import RenderOptions
 from irscope.report.plot import SVG_STYLE, svg_chart, svg_text
-from irscope.report.report import Coverage, Document, ModelInfo, Report
+from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Entry, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
 
 ROWS = 1000
 """Default number of rows shown of a table."""
-
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; margin: 0; overflow-wrap: anywhere; }
-"""
-_PARTS = """
+STYLE = """
 h2 { font: 600 1.1rem ui-monospace, monospace; margin: 2.5rem 0 .5rem; border-bottom: 1px solid #8888; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
 .scroll { overflow-x: auto; }
@@ -37,68 +33,142 @@ tbody tr:nth-child(even) { background: #8881; }
 .error, .warning, .headline { font-weight: 600; }
 svg { width: 100%; max-width: 61rem; }
 """
+_NARROW, _WIDEST = 4, 30
+"""Letters of a column of texts that needs no width of its own, and the widest that is asked for."""
 _NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
-
-
-def render(document: Document, options: RenderOptions) -> Iterator[str]:
-    """The page in pieces."""
-    about = document.model.path or ", ".join(one.parts[0] for one in document.subjects)
-    title = svg_text(f"{about} - irscope" if about else "irscope")
-    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield f"<title>{title}</title>\n<style>{_STYLE}{_PARTS}{SVG_STYLE}</style>\n</head>\n<body>\n"
-    if about and not document.subjects:
-        yield from _model(document.model)
-    for subject in document.subjects:
-        path, *facts = subject.parts
-        yield f"<h1>{svg_text(f'{subject.name}: {path}')}</h1>\n<p>{svg_text(', '.join(filter(None, facts)))}</p>\n"
-        yield from (f'<p class="quiet">{svg_text(remark)}</p>\n' for remark in subject.remarks)
-    for report in document.reports:
-        yield from _report_section(report, options)
-    yield f'<p class="quiet">Written by irscope {svg_text(document.version)}.</p>\n</body>\n</html>\n'
 
 
 def alone(part: Report | Table) -> str:
     """One report or table as a part of somebody else's page, a notebook's: its style holds for it alone."""
-    parts = _report_section(part, _NOTEBOOK) if isinstance(part, Report) else _table_element(part, CellWriter(_NOTEBOOK), _NOTEBOOK)
-    return _within(parts)
+    writer = PartWriter(_NOTEBOOK)
+    parts = writer.section(part) if isinstance(part, Report) else chain([f"<h3>{svg_text(part.title)}</h3>\n"], writer.table(part))
+    return f'<div class="irscope">\n<style>\n.irscope {{{STYLE}{SVG_STYLE}}}\n</style>\n{"".join(parts)}</div>\n'
 
 
-def _within(parts: Iterator[str]) -> str:
-    return f'<div class="irscope">\n<style>\n.irscope {{{_PARTS}{SVG_STYLE}}}\n</style>\n{"".join(parts)}</div>\n'
+class PartWriter:
+    """Writes the parts of reports."""
+
+    def __init__(self, options: RenderOptions) -> None:
+        self.options = options
+        self.cells = CellWriter(RenderOptions(humanise=options.humanise))
+
+    def section(self, report: Report) -> Iterator[str]:
+        """A whole report."""
+        self.cells = CellWriter(RenderOptions(humanise=self.options.humanise))
+        yield from self.heading(report)
+        yield from (f'<p class="headline">{svg_text(line)}</p>\n' for line in report.headline)
+        yield from self.body(report)
+        for diagnostic in report.diagnostics:
+            yield f'<p class="{diagnostic.severity.text}">{svg_text(str(diagnostic))}</p>\n'
+        if self.cells.legend():
+            yield f'<p class="quiet">{svg_text(self.cells.legend())}</p>\n'
+        yield "</section>\n"
+
+    def heading(self, report: Report) -> Iterator[str]:
+        """What a section begins with."""
+        yield f"<section>\n<h2>{svg_text(report.options or report.pass_name)}</h2>\n"
+
+    def body(self, report: Report) -> Iterator[str]:
+        """What is between the answer and the diagnostics."""
+        yield from self.summary(report.entries())
+        yield from self.notes(report)
+        for table in report.tables:
+            yield f"<h3>{svg_text(table.title)}</h3>\n"
+            yield from self.table(table)
+        for series in report.series if self.options.charts else ():
+            picture = list(svg_chart(series))
+            if picture:
+                yield f"<h3>{svg_text(series.title)}</h3>\n"
+                yield from picture
+
+    def notes(self, report: Report) -> Iterator[str]:
+        """Conventions, and how much of the model is known."""
+        for note in report.notes:
+            yield f'<p class="quiet">{svg_text(note)}</p>\n'
+        if report.coverage is not None and report.coverage.total:
+            yield _coverage_line(report.coverage)
+
+    def summary(self, entries: Sequence[Entry]) -> Iterator[str]:
+        """The few numbers of a report."""
+        if not entries:
+            return
+        yield '<div class="scroll"><table class="summary">\n<tbody>\n'
+        for entry in entries:
+            cell = self.cell(entry.cell, entry.kind, Provenance.EXACT)
+            yield f'<tr><th scope="row">{svg_text(entry.key)}</th>{cell}<td>{svg_text(details(entry.cell))}</td></tr>\n'
+        yield "</tbody>\n</table></div>\n"
+
+    def table(self, table: Table) -> Iterator[str]:
+        """A table without its title."""
+        shown = self.shown(table)
+        yield from self.grid(table, shown.rows())
+        yield from self.left_out(table, shown)
+
+    def shown(self, table: Table) -> Table:
+        """The rows that are shown."""
+        return table.first(ROWS if self.options.rows is None else self.options.rows)
+
+    def grid(self, table: Table, rows: Iterable[Sequence[Cell]], attributes: Iterable[str] = repeat("")) -> Iterator[str]:
+        """The columns of a table over some rows, with the attributes that rows have."""
+        heads = "".join(_head(column, _width(table, column)) for column in table.columns)
+        yield f'<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
+        scales = bar_scales(table)
+        for row, more in zip(rows, attributes, strict=False):
+            made = (
+                self.cell(cell, column.kind, column.provenance, scale)
+                for column, cell, scale in zip(table.columns, row, scales, strict=True)
+            )
+            yield f"<tr{more}>{''.join(made)}</tr>\n"
+        yield "</tbody>\n</table></div>\n"
+
+    def left_out(self, table: Table, shown: Table) -> Iterator[str]:
+        """What is said of rows that are not there."""
+        if shown is not table:
+            left = self.options.all_rows if table.whole else f"{len(table) - len(shown):,} more rows; {self.options.all_rows}"
+            yield f'<p class="quiet">{svg_text(left)}</p>\n'
+        elif not len(table):
+            yield '<p class="quiet">no rows</p>\n'
+
+    def cell(self, cell: Cell, kind: Kind, provenance: Provenance, scale: float = 0) -> str:
+        """One cell; with a scale it has a bar."""
+        value = bare(cell)
+        shown = self.cells.write(cell, kind, provenance)
+        raw = raw_text(cell)
+        length = bar_length(cell, scale)
+        classes = " ".join(name for name, applies in (("number", kind.is_number), ("unknown", value is None), ("bar", length)) if applies)
+        attributes = f' class="{classes}"' if classes else ""
+        if length:
+            attributes += f' style="--w:{length}%"'
+        if value is not None and raw != shown:
+            attributes += f' data-value="{svg_text(raw)}"'
+        more = details(cell)
+        if more:
+            attributes += f' title="{svg_text(more)}"'
+        return f"<td{attributes}>{svg_text(shown)}</td>"
 
 
-def _model(model: ModelInfo) -> Iterator[str]:
-    yield f"<h1>{svg_text(model.path)}</h1>\n<p>{svg_text(', '.join(model.facts()))}"
-    yield f'<br><span class="quiet">sha256 {svg_text(model.sha256)}</span></p>\n' if model.sha256 else "</p>\n"
-    for line in model.assumed_lines:
-        yield f'<p class="{"warning" if model.is_guessed else "quiet"}">{svg_text(line)}</p>\n'
-    for diagnostic in model.diagnostics:
-        yield f'<p class="{diagnostic.severity.text}">{svg_text(str(diagnostic))}</p>\n'
+def bar_scales(table: Table) -> list[float]:
+    """What fills a cell with its bar: shares of a whole have one, in a tree every amount has one, as long as that of the whole."""
+    scales = [1.0 if column.key == "share" and column.kind is Kind.RATIO else 0.0 for column in table.columns]
+    for place, column in enumerate(table.columns if table.depth else ()):
+        if column.kind.is_number and column.kind is not Kind.INDEX and column.key != table.depth:
+            heights = [height for height in drawable(table.cells(column.key)) if height is not None]
+            scales[place] = float(max(heights, default=0)) if min(heights, default=0) >= 0 else 0.0
+    return scales
 
 
-def _report_section(report: Report, options: RenderOptions) -> Iterator[str]:
-    writer = CellWriter(RenderOptions(humanise=options.humanise))
-    yield f"<section>\n<h2>{svg_text(report.options or report.pass_name)}</h2>\n"
-    yield from (f'<p class="headline">{svg_text(line)}</p>\n' for line in report.headline)
-    yield from _summary(report.entries(), writer)
-    for note in report.notes:
-        yield f'<p class="quiet">{svg_text(note)}</p>\n'
-    if report.coverage is not None and report.coverage.total:
-        yield _coverage_line(report.coverage)
-    for table in report.tables:
-        yield from _table_element(table, writer, options)
-    for series in report.series if options.charts else ():
-        picture = list(svg_chart(series))
-        if picture:
-            yield f"<h3>{svg_text(series.title)}</h3>\n"
-            yield from picture
-    for diagnostic in report.diagnostics:
-        yield f'<p class="{diagnostic.severity.text}">{svg_text(str(diagnostic))}</p>\n'
-    if writer.legend():
-        yield f'<p class="quiet">{svg_text(writer.legend())}</p>\n'
-    yield "</section>\n"
+def bar_length(cell: Cell, scale: float) -> float:
+    """How long the bar of a cell is, in percent of the cell; 0 for none."""
+    [height] = drawable([cell]) if scale else [None]
+    return round(100 * height / scale, 1) if height else 0.0
+
+
+def details(cell: Cell) -> str:
+    """Formula and remark of a quantity."""
+    if not isinstance(cell, Quantity):
+        return ""
+    formula = cell.formula if cell.value is not None else None
+    return "  ".join(part for part in (formula, cell.note) if part)
 
 
 def _coverage_line(coverage: Coverage) -> str:
@@ -107,55 +177,16 @@ def _coverage_line(coverage: Coverage) -> str:
     return f"<p>{svg_text(f'coverage: {coverage.known:,} of {coverage.total:,} known ({share}){unknown}')}</p>\n"
 
 
-def _summary(entries: Sequence[Entry], writer: CellWriter) -> Iterator[str]:
-    if not entries:
-        return
-    yield '<div class="scroll"><table class="summary">\n<tbody>\n'
-    for entry in entries:
-        cell = _html_cell(entry.cell, entry.kind, Provenance.EXACT, writer)
-        yield f'<tr><th scope="row">{svg_text(entry.key)}</th>{cell}<td>{svg_text(_details(entry.cell))}</td></tr>\n'
-    yield "</tbody>\n</table></div>\n"
-
-
-def _table_element(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator[str]:
-    limit = ROWS if options.rows is None else options.rows
-    heads = "".join(map(_head, table.columns))
-    yield f'<h3>{svg_text(table.title)}</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
-    shown = table.first(limit)
-    for row in shown.rows():
-        cells = (_html_cell(cell, column.kind, column.provenance, writer) for column, cell in zip(table.columns, row, strict=True))
-        yield f"<tr>{''.join(cells)}</tr>\n"
-    yield "</tbody>\n</table></div>\n"
-    if shown is not table:
-        left = options.all_rows if table.whole else f"{len(table) - len(shown):,} more rows; {options.all_rows}"
-        yield f'<p class="quiet">{svg_text(left)}</p>\n'
-    elif not len(table):
-        yield '<p class="quiet">no rows</p>\n'
-
-
-def _head(column: Column) -> str:
+def _head(column: Column, width: int) -> str:
     style = ' class="number"' if column.kind.is_number else ""
+    style += f' style="min-width:{width}ch"' if width else ""
     help_text = f' title="{svg_text(column.help)}"' if column.help else ""
     return f'<th scope="col"{style}{help_text}>{svg_text(column.heading)}</th>'
 
 
-def _html_cell(cell: Cell, kind: Kind, provenance: Provenance, writer: CellWriter) -> str:
-    value = bare(cell)
-    shown = writer.write(cell, kind, provenance)
-    raw = raw_text(cell)
-    classes = " ".join(name for name, applies in (("number", kind.is_number), ("unknown", value is None)) if applies)
-    attributes = f' class="{classes}"' if classes else ""
-    if value is not None and raw != shown:
-        attributes += f' data-value="{svg_text(raw)}"'
-    details = _details(cell)
-    if details:
-        attributes += f' title="{svg_text(details)}"'
-    return f"<td{attributes}>{svg_text(shown)}</td>"
-
-
-def _details(cell: Cell) -> str:
-    """Formula and remark of a quantity."""
-    if not isinstance(cell, Quantity):
-        return ""
-    formula = cell.formula if cell.value is not None else None
-    return "  ".join(part for part in (formula, cell.note) if part)
+def _width(table: Table, column: Column) -> int:
+    """Letters that a column of texts is wide at least where its cells may be broken anywhere; 0 for numbers, which are not."""
+    if column.kind.is_number:
+        return 0
+    longest = max((len(cell) for cell in islice(table.data[column.key], ROWS) if isinstance(cell, str)), default=0)
+    return min(longest + 2, _WIDEST) if longest > _NARROW else 0

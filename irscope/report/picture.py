@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from irscope.report.celltext import signed
 from irscope.report.chart import axis, drawable, highest, totals
-from irscope.report.table import Column, Mark, Series
-from irscope.report.units import Kind, scale_of
+from irscope.report.printable import legible
+from irscope.report.table import Column, Limit, Mark, Series
+from irscope.report.units import Kind, humanise, scale_of
 from irscope.report.values import Cell, Number, Provenance, Quantity
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ MOST_POINTS = 800
 """Points of a curve that are drawn: of more, the highest in each stretch, so that no peak vanishes. A screen shows no more."""
 MOST_BARS = 60
 _MOST_LARGEST = 25
+_NEAR = 2
+"""A limit is drawn where the curves reach at least this part of it, one half."""
 _MOST_TICKS = 6
 _ABSURD = 1e9
 """So many of the largest unit are written short."""
@@ -57,6 +60,8 @@ class Curve:
     dashed: bool = False
     texts: Sequence[str] = ()
     """What stands at the ends of bars."""
+    kept: Sequence[int] = ()
+    """Which points of the series these are, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,12 @@ class Panel:
     """Ends of the x axis."""
     top: Number = 1
     """The end of the axis of heights, which begins at 0."""
+    limits: tuple[Limit, ...] = ()
+    """Heights that are near enough to be drawn."""
+    beyond: tuple[Limit, ...] = ()
+    """Those far above, which a sentence says instead: drawn, they would flatten the curves."""
+    columns: tuple[Column, ...] = ()
+    """Those of the series that the curves show."""
 
     @property
     def has_legend(self) -> bool:
@@ -180,6 +191,42 @@ def rows_of(marks: Sequence[Mark], left: Number, right: Number, width: int) -> l
     return rows
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a panel shows at one place."""
+
+    place: int
+    """Which point of the series it is, counted from 0."""
+    x: Number
+    text: str
+    """The place, what is there, and how much that is in all."""
+    values: tuple[str, ...]
+    """The value of each curve."""
+
+
+def readings(series: Series, panel: Panel) -> list[Reading]:
+    """What a panel of a series shows at each of the places that are drawn."""
+    xs = {place: x for curve in panel.curves for place, x in zip(curve.kept, curve.xs, strict=True)}
+    labels = series.cells(series.x.key)
+    cells = [series.cells(column.key) for column in panel.columns]
+    whole = series.totals(panel.columns) if series.stacked and panel.has_legend else None
+    found: list[Reading] = []
+    for place in sorted(xs):
+        text = f"{panel.x.heading} {humanise(labels[place], panel.x.kind)}"
+        if series.names:
+            text += f", {legible(series.names[place])}"
+        if whole is not None:
+            text += f": {signed(whole[place], panel.y.kind)}"
+        values = tuple(_reading(cell[place], column) for cell, column in zip(cells, panel.columns, strict=True))
+        found.append(Reading(place, xs[place], text, values))
+    return found
+
+
+def _reading(cell: Cell, column: Column) -> str:
+    sure = cell if isinstance(cell, Quantity | tuple | dict) or cell is None else Quantity(cell, column.provenance)
+    return signed(sure, column.kind)
+
+
 def stacked(panel: Panel) -> list[tuple[list[float], list[float]]]:
     """The lower and the upper edge of each part of a whole."""
     edges: list[tuple[list[float], list[float]]] = []
@@ -234,7 +281,11 @@ def _panel(series: Series, columns: tuple[Column, ...], names: Sequence[str]) ->
         ]
     # Sizes begin at nothing, unless that would leave most of the panel empty.
     left = min(0, places[0]) if series.sampled and 2 * places[0] <= places[-1] else places[0]
-    return Panel(series.title, series.x, top, tuple(curves), marks, tuple(peaks), (), left, right, max(known))
+    limits = [limit for limit in series.limits if limit.kind is top.kind]
+    near = tuple(limit for limit in limits if limit.y <= _NEAR * max(known))
+    far = tuple(limit for limit in limits if limit not in near)
+    height = max((*known, *(limit.y for limit in near)))
+    return Panel(series.title, series.x, top, tuple(curves), marks, tuple(peaks), (), left, right, height, near, far, columns)
 
 
 def _peaks(places: Sequence[Number], layers: Sequence[Sequence[Number | None]], marks: Sequence[Mark], *, is_whole: bool) -> list[Peak]:
@@ -264,7 +315,7 @@ def _curves(
     made: list[Curve] = []
     for column, layer in zip(columns, layers, strict=True):
         kept = _kept(places, layer if whole is None else whole)
-        made.append(Curve(heading(column), [places[place] for place in kept], [layer[place] for place in kept], style))
+        made.append(Curve(heading(column), [places[place] for place in kept], [layer[place] for place in kept], style, kept=kept))
     return made
 
 

@@ -25,13 +25,17 @@ _LABELS = 14
 _NAMES, _SVG_MOST_NAME, _SVG_BAR = 320, 50, 17
 _LETTER = 6.2
 """The usual width of a letter of the font."""
+_STRETCHED = 1000
+"""The width of a picture that a page stretches."""
 SVG_STYLE = """svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
-.axis, .mark, .grid, .line { fill: none; stroke: currentColor; }
+.axis, .mark, .grid, .line, .limit { fill: none; }
+.axis, .mark, .grid, .limit { stroke: currentColor; }
 .mark { stroke-dasharray: 2 3; }
+.limit { stroke-dasharray: 6 3; }
 .grid { stroke-opacity: .2; }
 .peak { fill: currentColor; }
 """
-"""What a page needs for the pictures."""
+"""What a page needs for the pictures. Colours of curves are attributes, which a page's own rules for their classes go before."""
 _FILE_STYLE = f"{SVG_STYLE}svg {{ color: #222; }}\nsvg .title {{ font-weight: 600; font-size: 13px; }}\n"
 _PAGE_WIDTH = _LEFT + _SVG_WIDTH + _RIGHT
 
@@ -66,79 +70,100 @@ def svg_document(panels: Sequence[Panel], title: str) -> Iterator[str]:
 
 def _drawn(panel: Panel) -> tuple[list[str], int]:
     """The elements of a panel and the height that they take."""
-    return _bars(panel) if panel.names else _Plot(panel).drawn()
+    return _bars(panel) if panel.names else _framed(panel)
 
 
-class _Plot:
-    """Curves over axes."""
+class Plot:
+    """Curves within a rectangle, which stands beside its axes or alone, stretched by whatever page it is on."""
 
-    def __init__(self, panel: Panel) -> None:
+    def __init__(self, panel: Panel, left: float = 0, top: float = 0, width: float = _STRETCHED, height: float = _SVG_HEIGHT) -> None:
         self.panel = panel
-        self.rows = rows_of(panel.marks, panel.left, panel.right, int(_SVG_WIDTH / _LETTER))
-        self.top = _TOP + _LABELS * max(self.rows, default=0)
-        self.bottom = self.top + _SVG_HEIGHT
+        self.left, self.top, self.width, self.bottom = left, top, width, top + height
+        self._is_stretched = width == _STRETCHED
 
-    def drawn(self) -> tuple[list[str], int]:
+    def shapes(self) -> Iterator[str]:
+        """Areas or lines; of each the name is its title."""
         panel = self.panel
-        parts = [*self._grid()]
         if panel.curves[0].style in (Style.AREA, Style.BAND):
             edges = stacked(panel)
             for number, (curve, (floor, ceiling)) in enumerate(zip(panel.curves, edges, strict=True)):
                 outline = [*self._places(curve, ceiling), *reversed(self._places(curve, floor))]
-                parts.append(f'<path fill="{_colour(number)}" d="{_path(outline)}Z"><title>{svg_text(curve.name)}</title></path>\n')
+                yield f'<path {_filled(number, "area ")} d="{_path(outline)}Z"><title>{svg_text(curve.name)}</title></path>\n'
         else:
             for number, curve in enumerate(panel.curves):
-                parts += self._line(curve, _colour(number), 1.6 * panel.thickness(number))
-        parts += [f'<circle class="peak" cx="{self._x(peak.x):.1f}" cy="{self._y(peak.y):.2f}" r="2.5"/>\n' for peak in panel.peaks]
-        for mark, row in zip(panel.marks, self.rows, strict=True):
-            x, y = self._x(mark.x), self.top - 8 - _LABELS * row
-            anchor, words = ("end", f"{mark.label} ▼") if x > _LEFT + _SVG_WIDTH / 2 else ("start", f"▼ {mark.label}")
-            # The sign stands above its place, not beside it.
-            at = x + 4 if anchor == "end" else x - 4
-            parts.append(f'<path class="mark" d="M{x:.1f} {y + 4}V{self.bottom}"/>')
-            parts.append(f'<text x="{at:.1f}" y="{y}" text-anchor="{anchor}">{svg_text(words)}</text>\n')
-        legend, height = _legend(panel, self.bottom + 34)
-        return [*parts, *legend], height
+                yield from self._line(curve, number, 1.6 * panel.thickness(number))
+        for limit in panel.limits:
+            drawn = f"M{self.left:g} {self.y(limit.y):.2f}h{self.width:g}"
+            yield f'<path class="limit" d="{drawn}"><title>{svg_text(limit.label)}</title></path>\n'
+        for peak in panel.peaks:
+            yield self._dot('class="peak"', self.x(peak.x), self.y(peak.y))
 
-    def _line(self, curve: Curve, colour: str, width: float) -> Iterator[str]:
+    def _dot(self, looks: str, x: float, y: float) -> str:
+        """A circle would be an ellipse where the picture is stretched: there the round end of a line."""
+        if self._is_stretched:
+            return f'<g class="dot"><path {looks} d="M{x:.1f} {y:.2f}h.01"/></g>\n'
+        return f'<circle {looks} cx="{x:.1f}" cy="{y:.2f}" r="2.5"/>\n'
+
+    def _line(self, curve: Curve, number: int, width: float) -> Iterator[str]:
         points = [(x, y) for x, y in zip(curve.xs, curve.ys, strict=True) if y is not None]
         if curve.style is not Style.POINTS:
-            style = f"stroke:{colour};stroke-width:{width:.1f}{';stroke-dasharray:5 4' if curve.dashed else ''}"
+            style = f"stroke-width:{width:.1f}{';stroke-dasharray:5 4' if curve.dashed else ''}"
             for run in _known_stretches(curve):
                 path = _path(self._places(run, [float(y or 0) for y in run.ys]))
-                yield f'<path class="line" style="{style}" d="{path}"><title>{svg_text(curve.name)}</title></path>\n'
+                looks = f'class="line c{number % len(COLOURS)}" stroke="{_colour(number)}" style="{style}"'
+                yield f'<path {looks} d="{path}"><title>{svg_text(curve.name)}</title></path>\n'
         if curve.style in (Style.POINTS, Style.LINE) and not curve.dashed:
             for x, y in points:
-                yield f'<circle cx="{self._x(x):.1f}" cy="{self._y(y):.2f}" r="2.5" fill="{colour}"/>'
-            yield "\n"
+                yield self._dot(_filled(number), self.x(x), self.y(y))
 
     def _places(self, curve: Curve, heights: Sequence[float]) -> list[tuple[float, float]]:
         """The corners of a curve; one that holds goes on until the next place."""
         if curve.style in (Style.LINE, Style.BAND):
-            return [(self._x(x), self._y(y)) for x, y in zip(curve.xs, heights, strict=True)]
+            return [(self.x(x), self.y(y)) for x, y in zip(curve.xs, heights, strict=True)]
         ends = [*curve.xs[1:], self.panel.right if curve.xs[-1] < self.panel.right else curve.xs[-1]]
-        return [(self._x(x), self._y(y)) for begin, end, y in zip(curve.xs, ends, heights, strict=True) for x in (begin, end)]
+        return [(self.x(x), self.y(y)) for begin, end, y in zip(curve.xs, ends, heights, strict=True) for x in (begin, end)]
 
-    def _grid(self) -> Iterator[str]:
-        panel = self.panel
-        for height, label in ticks(0, panel.top, panel.y.kind):
-            y = self._y(height)
-            yield f'<path class="grid" d="M{_LEFT},{y:.2f}H{_LEFT + _SVG_WIDTH}"/><text x="{_LEFT - 6}" y="{y + 4:.2f}" text-anchor="end">'
-            yield f"{svg_text(label)}</text>\n"
-        for place, label in ticks(panel.left, panel.right, panel.x.kind):
-            x = self._x(place)
-            yield f'<path class="axis" d="M{x:.1f} {self.bottom}v4"/><text x="{x:.1f}" y="{self.bottom + 16}" text-anchor="middle">'
-            yield f"{svg_text(label)}</text>\n"
-        yield f'<path class="axis" d="M{_LEFT} {self.top}V{self.bottom}H{_LEFT + _SVG_WIDTH}"/>\n'
-        middle = _LEFT + _SVG_WIDTH / 2
-        yield f'<text x="{middle:.1f}" y="{self.bottom + 30}" text-anchor="middle">{svg_text(panel.x.heading)}</text>\n'
-
-    def _x(self, place: float) -> float:
+    def x(self, place: float) -> float:
+        """Where a place is."""
         span = (self.panel.right - self.panel.left) or 1
-        return _LEFT + _SVG_WIDTH * (place - self.panel.left) / span
+        return self.left + self.width * (place - self.panel.left) / span
 
-    def _y(self, height: float) -> float:
-        return self.bottom - _SVG_HEIGHT * min(height / self.panel.top, 1.0)
+    def y(self, height: float) -> float:
+        """Where a height is."""
+        return self.bottom - (self.bottom - self.top) * min(height / self.panel.top, 1.0)
+
+
+def _framed(panel: Panel) -> tuple[list[str], int]:
+    """Curves with their axes, marks and legend."""
+    rows = rows_of(panel.marks, panel.left, panel.right, int(_SVG_WIDTH / _LETTER))
+    plot = Plot(panel, _LEFT, _TOP + _LABELS * max(rows, default=0), _SVG_WIDTH)
+    parts = [*_grid(panel, plot), *plot.shapes()]
+    for limit in panel.limits:
+        right, below = _LEFT + _SVG_WIDTH - 4, plot.y(limit.y) + 12
+        parts.append(f'<text x="{right}" y="{below:.1f}" text-anchor="end">{svg_text(limit.label)}</text>\n')
+    for mark, row in zip(panel.marks, rows, strict=True):
+        x, y = plot.x(mark.x), plot.top - 8 - _LABELS * row
+        anchor, words = ("end", f"{mark.label} ▼") if x > _LEFT + _SVG_WIDTH / 2 else ("start", f"▼ {mark.label}")
+        # The sign stands above its place, not beside it.
+        at = x + 4 if anchor == "end" else x - 4
+        parts.append(f'<path class="mark" d="M{x:.1f} {y + 4}V{plot.bottom}"/>')
+        parts.append(f'<text x="{at:.1f}" y="{y}" text-anchor="{anchor}">{svg_text(words)}</text>\n')
+    legend, height = _legend(panel, int(plot.bottom) + 34)
+    return [*parts, *legend], height
+
+
+def _grid(panel: Panel, plot: Plot) -> Iterator[str]:
+    for height, label in ticks(0, panel.top, panel.y.kind):
+        y = plot.y(height)
+        yield f'<path class="grid" d="M{_LEFT},{y:.2f}H{_LEFT + _SVG_WIDTH}"/><text x="{_LEFT - 6}" y="{y + 4:.2f}" text-anchor="end">'
+        yield f"{svg_text(label)}</text>\n"
+    for place, label in ticks(panel.left, panel.right, panel.x.kind):
+        x = plot.x(place)
+        yield f'<path class="axis" d="M{x:.1f} {plot.bottom}v4"/><text x="{x:.1f}" y="{plot.bottom + 16}" text-anchor="middle">'
+        yield f"{svg_text(label)}</text>\n"
+    yield f'<path class="axis" d="M{_LEFT} {plot.top}V{plot.bottom}H{_LEFT + _SVG_WIDTH}"/>\n'
+    middle = _LEFT + _SVG_WIDTH / 2
+    yield f'<text x="{middle:.1f}" y="{plot.bottom + 30}" text-anchor="middle">{svg_text(panel.x.heading)}</text>\n'
 
 
 def _bars(panel: Panel) -> tuple[list[str], int]:
@@ -157,7 +182,7 @@ def _bars(panel: Panel) -> tuple[list[str], int]:
         for number, curve in enumerate(panel.curves):
             value, y = curve.ys[place], top + _SVG_BAR * number
             size = wide * (value or 0) / panel.top
-            parts.append(f'<rect x="{_NAMES}" y="{y}" width="{size:.1f}" height="{_SVG_BAR - 3}" fill="{_colour(number)}"/>')
+            parts.append(f'<rect x="{_NAMES}" y="{y}" width="{size:.1f}" height="{_SVG_BAR - 3}" {_filled(number)}/>')
             parts.append(f'<text x="{_NAMES + size + 5:.1f}" y="{y + 11}">{svg_text(curve.texts[place])}</text>\n')
     parts.append(f'<path class="axis" d="M{_NAMES} 0V{bottom}H{_NAMES + wide}"/>\n')
     legend, height = _legend(panel, bottom + 24)
@@ -174,7 +199,7 @@ def _legend(panel: Panel, top: int) -> tuple[list[str], int]:
         size = 26 + len(curve.name) * _LETTER
         if x + size > _PAGE_WIDTH and x > _LEFT:
             x, y = float(_LEFT), y + _LABELS + 3
-        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" fill="{_colour(number)}"/>')
+        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" {_filled(number)}/>')
         parts.append(f'<text x="{x + 15:.1f}" y="{y}">{svg_text(curve.name)}</text>\n')
         x += size
     return parts, y + 8
@@ -269,6 +294,10 @@ def _draw_curves(on: Any, panel: Panel) -> None:
     else:
         for number, curve in enumerate(panel.curves):
             _draw_line(on, panel, curve, _colour(number), 1.4 * panel.thickness(number))
+    for limit in panel.limits:
+        on.axhline(limit.y, color="#222222", linestyle="--", linewidth=1.0)
+        below: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "xytext": (-4, -10)}
+        on.annotate(_without_formulas(limit.label), (1.0, limit.y), fontsize=8, ha="right", **below)
     for peak in panel.peaks:
         on.plot([peak.x], [peak.y], marker="o", markersize=4, linestyle="none", color="#222222")
     rows = rows_of(panel.marks, panel.left, panel.right, _LETTERS)
@@ -337,6 +366,11 @@ def _without_formulas(text: str) -> str:
 
 def _colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
+
+
+def _filled(number: int, names: str = "") -> str:
+    """The attributes of what is filled with the colour of a curve."""
+    return f'class="{names}c{number % len(COLOURS)}" fill="{_colour(number)}"'
 
 
 def _pyplot() -> Any:

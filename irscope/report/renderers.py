@@ -26,7 +26,7 @@ RENDERERS: Mapping[str, str] = MappingProxyType(
         "text": "irscope.report.text:render",
         "json": "irscope.report.renderers:render_json",
         "csv": "irscope.report.csvout:render",
-        "html": "irscope.report.htmlout:render",
+        "html": "irscope.report.htmlpage:render",
         "layers-json": "irscope.report.renderers:render_layers",
     }
 )

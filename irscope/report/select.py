@@ -106,7 +106,9 @@ def _selected_table(table: Table, condition: Condition | None, column: str, dire
     places = [*places, *last] if top != 0 else []
     data = {key: [held[place] for place in places] for key, held in cells.items()}
     rows = None if table.keys is None else [table.keys[place] for place in places]
-    chosen = replace(table, data=data, keys=rows, whole="" if is_filtered or top == 0 else table.whole, rest=table.rest if last else 0)
+    whole = "" if is_filtered or top == 0 else table.whole
+    # Rows that were chosen or put in another order are no tree any more.
+    chosen = replace(table, data=data, keys=rows, whole=whole, rest=table.rest if last else 0, depth="")
     return chosen.first(top)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import Any, TypeGuard
@@ -61,6 +61,8 @@ class Table:
     """The column whose cells add up to something that is stated elsewhere, so that no row may be left out without being counted."""
     rest: int = 0
     """How many rows the last one stands for; 0 where it stands for itself."""
+    depth: str = ""
+    """The column that says how deep each row stands in a tree, where the rows are one: a row is the whole of those below it."""
 
     def __post_init__(self) -> None:
         check_columns(self.title, self.columns, self.data)
@@ -160,6 +162,16 @@ class Mark:
     label: str
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A height that a series is not to pass, such as the memory of a device."""
+
+    y: int | float
+    label: str
+    kind: Kind = Kind.BYTES
+    """Of the columns that it holds for."""
+
+
 @dataclass(frozen=True)
 class Series:
     """Columns over an x axis: a timeline or a histogram. `stacked` columns are parts of a whole; each holds until the next x
@@ -173,11 +185,20 @@ class Series:
     stacked: bool = True
     sampled: bool = False
     """Whether the places are samples, such as sizes: then values between two of them lie between theirs."""
+    limits: tuple[Limit, ...] = ()
+    names: Sequence[str] = ()
+    """What is at each place, such as the node that runs there; may be empty."""
+    parts: Callable[[int, int], Table] | None = field(default=None, repr=False, compare=False)
+    """What the heights at a place, counted from 0, are made of, in at most so many rows; worked out where it is looked at."""
 
     def __post_init__(self) -> None:
         check_columns(self.title, self.columns, self.data)
         if not all(abs(mark.x) < math.inf for mark in self.marks):
             raise PassError(f"series {self.title!r} has a mark at no place", code="IRS510")
+        if not all(0 < limit.y < math.inf for limit in self.limits):
+            raise PassError(f"series {self.title!r} has a limit at no height", code="IRS510")
+        if self.names and len(self.names) != len(self):
+            raise PassError(f"series {self.title!r} has {len(self)} places and {len(self.names)} names", code="IRS510")
 
     def __len__(self) -> int:
         return len(self.data[self.x.key])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias, overload
 
 from irscope.ir.dims import Dim
@@ -152,7 +153,7 @@ def modules_table(costs: Costs) -> Table:
         for scope in _in_order(tallies)
     ]
     columns = ["tree:text", "class:text", "nodes:count", *_SUM_COLUMNS, "module:text", "depth:index"]
-    return Table.of(rows, columns=columns, title="modules")
+    return replace(Table.of(rows, columns=columns, title="modules"), depth="depth")
 
 
 def _label(scope: Scope) -> str:

@@ -9,6 +9,7 @@ from functools import cached_property, partial, reduce
 from operator import add
 from typing import Literal, TypeAlias
 
+from irscope.devices import DeviceProfile
 from irscope.ir.dims import Dim, bounds, dim_max
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
@@ -16,8 +17,8 @@ from irscope.passes.graph.alias import Aliases
 from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
 from irscope.passes.lifetimes.ranges import Lifetimes
 from irscope.passes.sizes import at_least, dim_cell, largest_size, scale, size_cell
-from irscope.report.table import Column, Mark, Series, Table
-from irscope.report.units import Kind
+from irscope.report.table import Column, Limit, Mark, Series, Table
+from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, derived, least_sure
 
 
@@ -319,6 +320,8 @@ class Footprint:
     """Whether the peak is at this step whatever those sizes are that are not exact."""
     lacking: Container[int] = ()
     """Steps at which something of unknown size is alive, so that their total is a lower bound."""
+    limits: tuple[Limit, ...] = ()
+    """What the total is not to pass: the memory of the device."""
 
     @property
     def peak_node(self) -> Node | None:
@@ -360,9 +363,11 @@ class Footprint:
 
     def alive(self, top: int) -> Table:
         """Everything that adds up to the peak; the last row sums up what has no row of its own."""
-        rows = [(one.name, one.cell, one.category, one.born, one.dies, one.why, one.held_by) for one in self.at_peak]
-        columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "why:text", "held_by:text"]
-        return Table.of(rows, columns=columns, title="alive at the peak", whole="size").first(top)
+        return _held_table(self.at_peak, "alive at the peak", top)
+
+    def alive_at(self, step: int, top: int) -> Table:
+        """Everything that adds up to the total of a step, the largest first."""
+        return _held_table(sorted(self.living(step), key=lambda one: -scale(one.size)), f"alive at step {step}", top)
 
     def by_module(self, top: int) -> Table:
         """Bytes alive at the peak by the module call that allocated them; calls that allocate nothing themselves are left out."""
@@ -407,7 +412,35 @@ class Footprint:
         data.update({category: [column[step] for step in steps] for category, column in self.parts.items()})
         columns = tuple(Column(category, Kind.BYTES) for category in self.parts)
         title = f"{self.of} memory by category{f', {self.run}' if self.run else ''}"
-        return (Series(title, Column("step", Kind.COUNT), columns, data, marks=(Mark(self.peak_step, "peak"),)),)
+        return (
+            Series(
+                title,
+                Column("step", Kind.COUNT),
+                columns,
+                data,
+                marks=(Mark(self.peak_step, "peak"),),
+                limits=self.limits,
+                names=[self.steps[step].name for step in steps] if self.steps else (),
+                parts=lambda place, top: self.alive_at(steps[place], top),
+            ),
+        )
+
+
+def _held_table(held: Sequence[Held], title: str, top: int) -> Table:
+    """The last row sums up what has none of its own: why that is alive is not worked out."""
+    listed = top or len(held)
+    rows = [
+        (one.name, one.cell, one.category, one.born, one.dies, one.why if place < listed else "", one.held_by)
+        for place, one in enumerate(held)
+    ]
+    columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "why:text", "held_by:text"]
+    return Table.of(rows, columns=columns, title=title, whole="size").first(top)
+
+
+def limits_of(device: DeviceProfile) -> tuple[Limit, ...]:
+    """The height that memory on a device is not to pass."""
+    room = device.room_bytes
+    return (Limit(room, f"memory of {device.title}: {humanise(room, Kind.BYTES)}"),) if room else ()
 
 
 def as_far_as_known(step: str) -> Quantity:

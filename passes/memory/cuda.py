@@ -23,7 +23,7 @@ from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.ranges import Lifetimes, Ranges
-from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, resident_row, shown_steps, tensor_row, unsized_row
+from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, limits_of, resident_row, shown_steps, tensor_row, unsized_row
 from irscope.passes.memory.as_run import as_run
 from irscope.passes.memory.tapes import COLD, WARM, ForwardTape, Load, forward_tape, loaded
 from irscope.passes.sizes import CONVENTION, scale
@@ -315,7 +315,8 @@ def _footprint(memory: DeviceMemory) -> Footprint | None:
         held = moments.stretch.held
         columns = {category: [held.get(category, 0)] for category in columns}
         columns[ROUNDING] = [moments.stretch.allocated - sum(held.values())]
-    return Footprint("device", what, run, memory.steps, columns, moments.allocated, peak, moments.peak_step, rows.at, moments.is_sure)
+    at, limits = moments.peak_step, limits_of(memory.target.device)
+    return Footprint("device", what, run, memory.steps, columns, moments.allocated, peak, at, rows.at, moments.is_sure, limits=limits)
 
 
 class _Rows:

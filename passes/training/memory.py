@@ -19,7 +19,7 @@ from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, shown_size
 from irscope.memory.tape import Bytes, Outcome, Replayed
-from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held
+from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, limits_of
 from irscope.passes.memory.cuda import Counter, bracketed, fitting
 from irscope.passes.memory.tapes import StepTape, step_tape
 from irscope.passes.sizes import CONVENTION
@@ -173,7 +173,8 @@ def step_footprint(memory: StepMemory, nodes: Sequence[Node]) -> Footprint:
     moments = memory.moments
     what = f"torch.cuda.max_memory_allocated() of the steady step on {memory.target.text}: every step after the first few"
     peak, rows = memory.counter("allocated"), _Rows(memory, nodes)
-    return Footprint("device", what, "steady step", nodes, moments.columns(), moments.allocated, peak, moments.peak_step, rows.at)
+    at, limits = moments.peak_step, limits_of(memory.target.device)
+    return Footprint("device", what, "steady step", nodes, moments.columns(), moments.allocated, peak, at, rows.at, limits=limits)
 
 
 class _Rows:

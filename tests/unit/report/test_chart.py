@@ -237,7 +237,7 @@ def test_no_peak_is_lost_where_there_are_many_steps() -> None:
 def test_unknown_heights_are_gaps() -> None:
     [panel] = panels_of(series_of_picture({"alive": [5, None, 4]}, stacked=False))
     assert list(panel.curves[0].ys) == [5, None, 4]
-    assert "".join(svg_document([panel], "t")).count('class="line"') == 2
+    assert "".join(svg_document([panel], "t")).count('class="line ') == 2
 
 
 def test_labels_do_not_run_over_one_another() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import csv
+import hashlib
 import io
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,7 @@ from irscope.report import (
     Quantity,
     RenderOptions,
     Report,
+    Series,
     Table,
     renderer,
 )
@@ -312,8 +317,9 @@ class Tags(HTMLParser):
         self.seen.add(tag)
         if tag not in ("meta", "br"):
             self.open.append(tag)
-        names = [name for name, _ in attrs]
-        assert not [name for name in names if name.startswith("on") or name in ("src", "href")]
+        assert not [name for name, _ in attrs if name.startswith("on") or name in ("src", "srcset", "action")]
+        # Links lead to places of the page itself.
+        assert not [value for name, value in attrs if name == "href" and not (value or "").startswith("#")]
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.add(tag)
@@ -327,9 +333,61 @@ def test_the_page_is_whole_and_loads_nothing() -> None:
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
-    assert "script" not in tags.seen
     assert {"h1", "h2", "h3", "table", "svg"} <= tags.seen
-    assert "default-src 'none'" in page
+
+
+def test_a_page_runs_its_own_script_and_no_other() -> None:
+    page = rendered("html", examples.liveness(), Report("all", tables=(examples.everything(),)))
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.S)
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+    assert policy.startswith("default-src 'none'; base-uri 'none'; form-action 'none'")
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|fetch|import|https?:", script)
+    assert "url(" not in page and "@import" not in page
+
+
+def test_what_a_page_has_as_data_ends_no_element_and_shows_no_control_characters() -> None:
+    evil = [*examples.EVIL, "</script><script>alert(1)</script>", "<!--", "]]>"]
+    table = Table.of([(evil[at % len(evil)], at) for at in range(300)], ["node", "size:bytes"], "t")
+    series = Series(
+        "s", Column("step"), (Column("x", Kind.BYTES),), {"step": [0, 1], "x": [1, 2]}, names=evil[-3:-1], parts=lambda place, top: table
+    )
+    page = rendered("html", Report("p", tables=(table,), series=(series,)))
+    blocks = re.findall(r'<script type="application/json">(.*?)</script>', page, re.S)
+    assert page.count("<script") == 1 + len(blocks) == 3
+    texts = list(texts_of([json.loads(block) for block in blocks]))
+    assert "</script><script>alert(1)</script>" in texts
+    assert [text for text in texts if not text.isprintable()] == []
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    else:
+        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from texts_of(item)
+
+
+def test_a_tree_is_marked_as_one_and_its_amounts_have_bars() -> None:
+    rows = [("(model)", 0, 100), ("a", 1, 75), ("b", 2, 25), ("c", 1, None)]
+    tree = replace(Table.of(rows, ["module:text", "depth:index", "size:bytes"], "modules"), depth="depth")
+    page = rendered("html", Report("p", tables=(tree,)))
+    assert re.findall(r'<tr data-depth="(\d)">', page) == ["0", "1", "2", "1"]
+    assert re.findall(r"--w:([\d.]+)%", page) == ["100.0", "75.0", "25.0"]
+    assert "<th" in page and ">depth<" not in page
+
+
+def test_a_page_of_a_large_model_is_bounded_and_says_what_it_leaves_out() -> None:
+    nodes = 20_000
+    table = Table.of([(f"layer.{at}.block", at, at) for at in range(nodes)], ["node", "size:bytes", "n:count"], "nodes")
+    modules = Table.of(
+        [(str(at), 0 if not at else 1 + at % 2, at) for at in range(nodes)], ["module:text", "depth:index", "n:count"], "modules"
+    )
+    tree = replace(modules, depth="depth")
+    page = rendered("html", Report("p", tables=(table,) * 8 + (tree,)))
+    assert len(page) < 4_000_000
+    assert page.count("19,000 more rows; --rows 0 shows all") == 8
+    assert "more rows" in page.rpartition("<h3")[2]
 
 
 def test_the_page_says_how_many_rows_it_hides() -> None:

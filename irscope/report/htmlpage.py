@@ -1,0 +1,290 @@
+"""The document as one page that needs nothing else: charts that are read by value, trees that fold, tables that sort and filter.
+
+Without its script, as where a mail program shows it, the page has the same pictures and numbers, but for rows that the script adds. What
+it may do is said by its Content-Security-Policy: nothing is loaded from anywhere, and no script runs but the one whose hash stands there.
+Names out of a model are only ever text: escaped here, and set as text by the script.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from itertools import count, islice
+
+from irscope.report.celltext import signed
+from irscope.report.htmlout import ROWS, PartWriter, bar_length, bar_scales, details
+from irscope.report.options import RenderOptions
+from irscope.report.picture import Panel, Reading, panels_of, readings, rows_of, ticks
+from irscope.report.plot import COLOURS, Plot, svg_text
+from irscope.report.printable import legible
+from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.table import Entry, Series, Table
+from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
+
+_STATIC = 100
+"""Rows of a table that stand in the page itself; the script has the others."""
+_CELLS = 150_000
+"""Cells of a page, some megabytes: what tables of one page may hold together unless the user asked for more."""
+_PARTS = 30
+"""Rows of what a height is made of, the largest; the last one sums up all others."""
+_LETTERS = 60
+"""Letters of a label that fit into the width of a chart."""
+_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'"
+
+
+def render(document: Document, options: RenderOptions) -> Iterator[str]:
+    """The page in pieces."""
+    about = document.model.path or ", ".join(one.parts[0] for one in document.subjects)
+    style, script = _asset("page.css"), _asset("page.js")
+    policy = _POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
+    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield f"<title>{svg_text(f'{about} - irscope' if about else 'irscope')}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+    yield '<a class="skip" href="#content">Skip to the content</a>\n'
+    yield from _contents(document)
+    yield '<main id="content">\n<header>\n'
+    if about and not document.subjects:
+        yield from _model(document.model)
+    for subject in document.subjects:
+        path, *facts = subject.parts
+        yield f"<h1>{svg_text(f'{subject.name}: {path}')}</h1>\n<p>{svg_text(', '.join(filter(None, facts)))}</p>\n"
+        yield from (f'<p class="quiet">{svg_text(remark)}</p>\n' for remark in subject.remarks)
+    yield "</header>\n"
+    writer = _PageWriter(options)
+    for report in document.reports:
+        yield from writer.section(report)
+    yield f'<footer class="quiet">Written by irscope {svg_text(document.version)}.</footer>\n</main>\n'
+    yield f"<script>{script}</script>\n</body>\n</html>\n"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("irscope.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _contents(document: Document) -> Iterator[str]:
+    """Links to the sections and to what is in them."""
+    yield '<nav aria-label="Contents">\n<details open><summary>Contents</summary>\n<ol>\n'
+    for number, report in enumerate(document.reports, 1):
+        titles = [title for title in (*(one.title for one in report.series), *(one.title for one in report.tables)) if title]
+        inner = "".join(f'<li><a href="#s{number}-{place}">{svg_text(title)}</a></li>' for place, title in enumerate(titles, 1))
+        yield f'<li><a href="#s{number}">{svg_text(report.options or report.pass_name)}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>\n'
+    yield "</ol>\n</details>\n</nav>\n"
+
+
+def _model(model: ModelInfo) -> Iterator[str]:
+    yield f"<h1>{svg_text(model.path)}</h1>\n<p>{svg_text(', '.join(model.facts()))}"
+    yield f'<br><span class="quiet">sha256 {svg_text(model.sha256)}</span></p>\n' if model.sha256 else "</p>\n"
+    for line in model.assumed_lines:
+        yield f'<p class="{"warning" if model.is_guessed else "quiet"}">{svg_text(line)}</p>\n'
+    for diagnostic in model.diagnostics:
+        yield f'<p class="{diagnostic.severity.text}">{svg_text(str(diagnostic))}</p>\n'
+
+
+class _PageWriter(PartWriter):
+    """Parts of reports with what the script needs to make them answer."""
+
+    def __init__(self, options: RenderOptions) -> None:
+        super().__init__(options)
+        self._room = _CELLS
+        self._section = 0
+        self._part = 0
+
+    def heading(self, report: Report) -> Iterator[str]:
+        """A place to link to."""
+        self._section += 1
+        self._part = 0
+        yield f'<section id="s{self._section}">\n<h2>{svg_text(report.options or report.pass_name)}</h2>\n'
+
+    def body(self, report: Report) -> Iterator[str]:
+        """Pictures before tables, and conventions last: they are for who wonders."""
+        yield from self.summary(report.entries())
+        for series in report.series:
+            yield from self._titled(series.title, self.chart(series) if self.options.charts else ())
+        for table in report.tables:
+            yield from self._titled(table.title, self.table(table))
+        yield from self.notes(report)
+
+    def summary(self, entries: Sequence[Entry]) -> Iterator[str]:
+        """In as many columns as there is room for."""
+        if not entries:
+            return
+        yield '<dl class="summary">\n'
+        for entry in entries:
+            name = ": ".join(part.replace("_", " ") for part in entry.path)
+            shown = self.cells.write(entry.cell, entry.kind, Provenance.EXACT)
+            more = f" <small>{svg_text(details(entry.cell))}</small>" if details(entry.cell) else ""
+            raw = f' data-value="{svg_text(raw_text(entry.cell))}"' if bare(entry.cell) is not None else ' class="unknown"'
+            yield f'<div><dt title="{svg_text(entry.key)}">{svg_text(name)}</dt><dd{raw}>{svg_text(shown)}{more}</dd></div>\n'
+        yield "</dl>\n"
+
+    def _titled(self, title: str, parts: Iterable[str]) -> Iterator[str]:
+        if title:
+            self._part += 1
+            yield f'<h3 id="s{self._section}-{self._part}">{svg_text(title)}</h3>\n'
+        yield from parts
+
+    # Tables: some rows in the page, more of them as data for the script.
+
+    def table(self, table: Table) -> Iterator[str]:
+        """A table that sorts, filters, and folds where it is a tree."""
+        shown = self.shown(table)
+        if not shown.depth:
+            yield '<div class="table">\n'
+            yield from self._flat(shown)
+        else:
+            # How deep a row is, its indent says.
+            yield '<div class="table tree">\n'
+            depths = map(raw_text, shown.cells(shown.depth))
+            columns = tuple(column for column in shown.columns if column.key != shown.depth)
+            flat = replace(shown, columns=columns, data={column.key: shown.data[column.key] for column in columns})
+            yield from self.grid(flat, flat.rows(), (f' data-depth="{svg_text(depth)}"' for depth in depths))
+        yield from self.left_out(table, shown)
+        yield "</div>\n"
+
+    def _flat(self, table: Table) -> Iterator[str]:
+        rows, scales = table.rows(), bar_scales(table)
+        last = len(table) - 1 if table.rest else -1
+        if len(table):
+            yield from self.grid(table, islice(rows, _STATIC), (' class="rest"' if number == last else "" for number in count()))
+        if len(table) > _STATIC:
+            more = [[self._as_data(table, cell, place, scales) for place, cell in enumerate(row)] for row in rows]
+            yield f'<script type="application/json">{_json(more)}</script>\n'
+
+    def shown(self, table: Table) -> Table:
+        """As many rows as were asked for, else as many as leave room for other tables; of a tree the upper levels."""
+        limit = self.options.rows
+        if limit is None:
+            limit = max(min(ROWS, self._room // max(len(table.columns), 1)), _STATIC)
+            table = _upper_levels(table, limit)
+        shown = table.first(limit)
+        self._room -= len(shown) * len(shown.columns)
+        return shown
+
+    def _as_data(self, table: Table, cell: Cell, place: int, scales: Sequence[float]) -> object:
+        """A cell for the script: its text, or its text, raw value, title, and the length of its bar in percent."""
+        column = table.columns[place]
+        shown = self.cells.write(cell, column.kind, column.provenance)
+        value, raw, more = bare(cell), legible(raw_text(cell)), legible(details(cell))
+        length = bar_length(cell, scales[place])
+        return shown if raw == shown and not more and not length else [shown, None if value is None else raw, more, length]
+
+    # Charts: drawn here, read by the script.
+
+    def chart(self, series: Series) -> Iterator[str]:
+        """The pictures of a series, which say what is at the place that is pointed at."""
+        panels = panels_of(series)
+        for number, panel in enumerate(panels):
+            yield '<figure class="chart">\n'
+            if len(panels) > 1:
+                yield f"<figcaption>{svg_text(panel.title)}</figcaption>\n"
+            yield from _bars(panel) if panel.names else self._curves(series, panel, with_parts=not number)
+            yield "</figure>\n"
+
+    def _curves(self, series: Series, panel: Panel, *, with_parts: bool) -> Iterator[str]:
+        plot, found = Plot(panel), readings(series, panel)
+        xs = [round(plot.x(one.x) / 10, 2) for one in found]
+        top = {peak.x for peak in panel.peaks}
+        start = next((number for number, one in enumerate(found) if one.x in top), len(found) - 1)
+        label = f"{panel.title}, by {panel.x.heading}: arrow keys move along it"
+        yield f'<div class="plot" role="slider" tabindex="0" aria-label="{svg_text(label)}" aria-valuemin="0" '
+        yield f'aria-valuemax="{len(found) - 1}" aria-valuenow="{start}" aria-valuetext="{svg_text(found[start].text)}">\n'
+        yield from _axes(panel, plot)
+        yield f'</div>\n<p class="reading">{svg_text(found[start].text)}</p>\n<ul class="legend">'
+        for number, (curve, value) in enumerate(zip(panel.curves, found[start].values, strict=True)):
+            yield f'<li><i class="c{number % len(COLOURS)}"></i>{svg_text(curve.name)} <output>{svg_text(value)}</output></li>'
+        yield "</ul>\n"
+        for limit in panel.beyond:
+            far = f"{limit.label}, {signed(Quantity(limit.y), limit.kind)}, is far above what is drawn."
+            yield f'<p class="quiet">{svg_text(far)}</p>\n'
+        texts = {text: number for number, text in enumerate(dict.fromkeys(text for one in found for text in one.values))}
+        data: dict[str, object] = {
+            "x": xs,
+            "holds": not series.sampled,
+            "at": [one.text for one in found],
+            "texts": list(texts),
+            "values": [[texts[text] for text in one.values] for one in found],
+        }
+        if with_parts and series.parts is not None:
+            table = series.parts(found[start].place, _PARTS)
+            yield '<div class="parts">\n'
+            yield from self.grid(table, table.rows())
+            yield "</div>\n"
+            data |= self._parts_as_data(series.parts, found)
+        yield f'<script type="application/json">{_json(data)}</script>\n'
+
+    def _parts_as_data(self, parts: Callable[[int, int], Table], found: Sequence[Reading]) -> dict[str, object]:
+        """What the height at each place is made of; rows that occur at several places once."""
+        rows: dict[str, int] = {}
+        made: list[object] = []
+        at: list[list[int]] = []
+        for one in found:
+            table = parts(one.place, _PARTS)
+            scales = [0.0] * len(table.columns)
+            at.append([])
+            for row in table.rows():
+                if (key := repr(row)) not in rows:
+                    rows[key] = len(rows)
+                    made.append([self._as_data(table, cell, place, scales) for place, cell in enumerate(row)])
+                at[-1].append(rows[key])
+        return {"rows": made, "parts": at}
+
+
+def _axes(panel: Panel, plot: Plot) -> Iterator[str]:
+    """A picture that a page stretches to its width, and labels beside it, which stay as they are."""
+    heights = ticks(0, panel.top, panel.y.kind)
+    lines = rows_of(panel.marks, panel.left, panel.right, _LETTERS)
+    yield f'<div class="marks" style="height:{1.3 * (max(lines, default=-1) + 1):.1f}rem" aria-hidden="true">'
+    for mark, line in zip(panel.marks, lines, strict=True):
+        x = plot.x(mark.x) / 10
+        side, words = (f"right:{100 - x:.2f}%", f"{mark.label} ▼") if x > 50 else (f"left:{x:.2f}%", f"▼ {mark.label}")
+        yield f'<span style="{side};bottom:{1.3 * line:.1f}rem">{svg_text(words)}</span>'
+    yield '</div>\n<div class="ys" aria-hidden="true">'
+    yield from (f'<span style="bottom:{100 * height / panel.top:.2f}%">{svg_text(text)}</span>' for height, text in heights)
+    yield f'</div>\n<div class="field"><svg viewBox="0 0 {plot.width:g} {plot.bottom:g}" preserveAspectRatio="none" aria-hidden="true">\n'
+    yield from plot.shapes()
+    yield from (f'<path class="grid" d="M0 {plot.y(height):.2f}h{plot.width:g}"/>' for height, _ in heights)
+    yield "</svg>"
+    for limit in panel.limits:
+        yield f'<span class="limit-name" style="bottom:{100 * limit.y / panel.top:.2f}%">{svg_text(limit.label)}</span>'
+    yield '<i class="cursor" hidden></i></div>\n<div class="xs" aria-hidden="true">'
+    for place, text in ticks(panel.left, panel.right, panel.x.kind):
+        yield f'<span style="left:{plot.x(place) / 10:.2f}%">{svg_text(text)}</span>'
+    yield f'</div>\n<div class="xname" aria-hidden="true">{svg_text(panel.x.heading)}</div>\n'
+
+
+def _bars(panel: Panel) -> Iterator[str]:
+    """Bars by name, each with its value beside it."""
+    yield '<table class="bars"><tbody>\n'
+    for place, name in enumerate(panel.names):
+        for number, curve in enumerate(panel.curves):
+            head = f'<th scope="row" rowspan="{len(panel.curves)}">{svg_text(name)}</th>' if not number else ""
+            width = 100 * (curve.ys[place] or 0) / panel.top
+            bar = f'<i class="c{number % len(COLOURS)}" style="width:{width:.1f}%"></i>'
+            yield f"<tr>{head}<td>{bar}<span>{svg_text(curve.texts[place])}</span></td></tr>\n"
+    yield "</tbody></table>\n"
+    if panel.has_legend:
+        names = (f'<li><i class="c{number % len(COLOURS)}"></i>{svg_text(curve.name)}</li>' for number, curve in enumerate(panel.curves))
+        yield f'<ul class="legend">{"".join(names)}</ul>\n'
+
+
+def _upper_levels(table: Table, limit: int) -> Table:
+    """Of a tree with too many rows those levels from the root that fit whole."""
+    if not table.depth or not limit or len(table) <= limit:
+        return table
+    depths = [int(str(bare(cell))) for cell in table.cells(table.depth)]
+    deepest = max((level for level in set(depths) if sum(depth <= level for depth in depths) <= limit), default=0)
+    kept = [place for place, depth in enumerate(depths) if depth <= deepest]
+    data = {key: [cells[place] for place in kept] for key, cells in zip(table.data, map(table.cells, table.data), strict=True)}
+    return replace(table, data=data, keys=None)
+
+
+def _json(value: object) -> str:
+    """Data inside an element of a page: no sign in it can end the element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
