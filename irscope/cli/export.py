@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from irscope.amounts import BYTES, SECONDS
+from irscope.amounts import BYTES, COUNT, SECONDS
 from irscope.cli.args import add_model_arguments, add_output_file, amount_of, load_options, open_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
@@ -20,6 +20,7 @@ from irscope.frontends.zoo.names import is_name
 from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
 from irscope.ir.program import Runtime
+from irscope.passes.exports.pictures import COLOURINGS
 from irscope.passes.exports.plans import VIEWERS, address_map, minimalloc_csv, plan_json, viewer_json
 from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot_bytes, steps_table
 from irscope.passes.memory.cuda import CudaMemory
@@ -31,20 +32,26 @@ from irscope.passes.ort.order import OrtOrder, verdict
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import default_registry
 from irscope.report.options import RenderOptions
+from irscope.report.printable import one_line
 from irscope.report.renderers import renderer
 from irscope.report.report import Document, Report
 from irscope.report.units import Kind, humanise
 from irscope.session import Model
+from irscope.tools.export import PICTURE_KINDS, View, picture
 from irscope.tools.reorder import FileOrder, file_order, open_nodes_of, write_reordered
 
-KINDS = ("pickle", "json", "csv", "svg", *VIEWERS)
-_TIMELINE_KINDS, _PLAN_KINDS = KINDS[:3], KINDS[1:]
+_TIMELINE_KINDS = ("pickle", "json", "csv")
+_PLAN_KINDS = ("json", "csv", "svg", *VIEWERS)
+KINDS = tuple(dict.fromkeys((*PICTURE_KINDS, *_TIMELINE_KINDS, *VIEWERS)))
 _PLAN_LIFETIMES: dict[str, ScheduleModel] = {"auto": "ssa", "ssa": "ssa", "jit": "jit", "eager": "eager"}
 
 
 class Command:
-    """Write a model by name to a file, a model with its nodes in another order, or what is predicted of its memory for another viewer.
-    The name of the file says which.
+    """Write a model by name to a file, a model with its nodes in another order, a picture of its graph, or what is predicted of its
+    memory for another viewer. The name of the file says which.
+
+    .svg, .html, .dot (Graphviz) and .mmd (Mermaid) are pictures of the graph, modules within modules; in the page they fold and unfold.
+    --depth 2 opens modules so deep, --around NODE --hops 3 draws what is near a node, --colour flops colours by a share of the cost.
 
     .onnx, .pt2 and .pt (a trace) are for models by name, such as torchvision:resnet50: with random weights, and with the inputs they
     were exported for beside them, in FILE.inputs.npz. --bind batch=8 and --input give sizes; names in them stay open.
@@ -92,6 +99,15 @@ class Command:
             help="the model's own file with its nodes in the order that needs least memory; options of the pass schedule, such as "
             "seconds=30,latency=5%%",
         )
+        pictures = parser.add_argument_group("pictures of the graph")
+        pictures.add_argument(
+            "--depth", type=amount_of(COUNT), metavar="N", help="levels of modules that are open; default: as is readable"
+        )
+        pictures.add_argument("--around", default="", metavar="NODE", help="only what is near this node or module")
+        pictures.add_argument("--hops", type=amount_of(COUNT), default=2, metavar="N", help="how near, in edges; default: 2")
+        pictures.add_argument(
+            "--colour", "--color", choices=COLOURINGS, default="class", help="class of the operator, or a share of the model"
+        )
         parser.add_argument("--alignment", type=amount_of(BYTES), default=64, metavar="BYTES", help="of offsets in the plan")
         parser.add_argument("--seconds", type=amount_of(SECONDS), default=10, metavar="S", help="time to search for the plan")
 
@@ -102,7 +118,9 @@ class Command:
             return self._reorder(args, path)
         if kind in MODEL_KINDS and not args.plan:
             return export_named_model(args.model, load_options(args), path)
-        kinds = _PLAN_KINDS if args.plan else _TIMELINE_KINDS
+        if kind in PICTURE_KINDS and not args.plan:
+            return self._draw(args, path, kind)
+        kinds = _PLAN_KINDS if args.plan else (*PICTURE_KINDS, *_TIMELINE_KINDS, *MODEL_KINDS)
         if kind not in kinds:
             raise UsageError(
                 f"{path.name!r} does not say what to write", code="IRS339", hint=f"end it in .{', .'.join(kinds)}, or give --kind"
@@ -120,6 +138,14 @@ class Command:
             else:
                 write_text(path, [json.dumps(chrome_trace(log), separators=(",", ":")), "\n"])
         sys.stderr.write(f"wrote {path}\n")
+        return strict_code(args, [model])
+
+    def _draw(self, args: argparse.Namespace, path: Path, kind: str) -> int:
+        model = open_from(args)
+        report_diagnostics(model.diagnostics, args.verbose)
+        text, notes = picture(model, kind, View(args.colour, args.depth, args.around, args.hops))
+        write_text(path, text)
+        sys.stderr.write("".join(f"{one_line(note)}\n" for note in notes) + f"wrote {path}\n")
         return strict_code(args, [model])
 
     def _reorder(self, args: argparse.Namespace, target: Path) -> int:

@@ -1,0 +1,155 @@
+"""Pictures of a model's graph: what is drawn of it, coloured by what, folded how far. `irscope export` and reports ask here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from irscope.errors import UsageError
+from irscope.ir.graph import Node
+from irscope.passes.cost.flops import Flops
+from irscope.passes.exports.pictures import (
+    COLOURINGS,
+    MERMAID_CHARACTERS,
+    MERMAID_EDGES,
+    Amounts,
+    class_paint,
+    dot,
+    facts_of,
+    mermaid,
+    mermaid_fits,
+    share_paint,
+)
+from irscope.report.boxes import READABLE, BoxTree
+from irscope.report.drawing import Drawing, html_file, svg_file
+from irscope.session import Model
+
+PICTURE_KINDS: Final = ("svg", "html", "dot", "mmd")
+
+
+@dataclass(frozen=True)
+class View:
+    """What of a graph is drawn."""
+
+    colour: str = "class"
+    """One of COLOURINGS."""
+    depth: int | None = None
+    """How many levels of modules are open; None: as many as are readable."""
+    around: str = ""
+    """A node or module: only what is near it."""
+    hops: int = 2
+    """How many edges away."""
+    most: int = READABLE
+    """Boxes that are readable."""
+
+
+def graph_drawing(model: Model, view: View | None = None) -> Drawing:
+    """The drawing of a model's graph, for `svg_file`, `html_file` and `graph_part` of irscope.report.drawing."""
+    view = view or View()
+    if not model.program.has_graph or not len(model.graph):
+        raise UsageError(
+            "it has no graph to draw",
+            code="IRS367",
+            where=model.program.path,
+            hint="weights alone do not say what runs: give the model's .onnx, .pt2 or .pt file",
+        )
+    if view.colour not in COLOURINGS:
+        raise UsageError(f"no colouring {view.colour!r}", code="IRS367", hint=f"one of {', '.join(COLOURINGS)}")
+    keep = _near(model, view) if view.around else None
+    tree = BoxTree.of(model.program, keep)
+    tree.boxes[0].name = Path(model.program.path).name or "model"
+    costs = model.manager.get(Flops())
+    amounts = Amounts.of(tree, costs)
+    paint = class_paint(tree)
+    if view.colour != "class":
+        whole = amounts if keep is None else Amounts.of(BoxTree.of(model.program), costs)
+        paint = share_paint(tree, amounts, view.colour, whole.by_measure[view.colour][0])
+    opened, level = tree.readable(view.most)
+    if view.depth is not None or keep is not None:
+        level = tree.deepest if view.depth is None else view.depth
+        opened = tree.opened_to(level)
+    return Drawing(
+        tree, paint, model.program.path or "model", tuple(_notes(tree, model, view, keep, level, opened)), opened, facts_of(tree, amounts)
+    )
+
+
+def _notes(tree: BoxTree, model: Model, view: View, keep: set[Node] | None, level: int, opened: set[int]) -> Iterator[str]:
+    if keep is not None:
+        whole = len(model.graph)
+        near = f"{view.hops} hop{'' if view.hops == 1 else 's'} of {view.around}"
+        yield f"{sum(node.graph is model.graph for node in keep):,} of {whole:,} nodes: those within {near}"
+    if level < tree.deepest:
+        shown = sum(1 for _ in tree.visible(opened)) - 1
+        hint = f"--depth {level + 1} shows one level more, --depth {tree.deepest} everything"
+        yield f"modules are folded from depth {level} on: {shown:,} of {len(tree.boxes) - 1:,} boxes are drawn; {hint}"
+
+
+def _near(model: Model, view: View) -> set[Node]:
+    """Nodes of the main graph that are so near a node or module, with what is inside their regions."""
+    graph = model.graph
+    named = view.around.removeprefix("%")
+    start = [node for node in graph if named == node.name or any(named == one.name for one in node.outputs)]
+    start = start or [node for node in graph if _is_in(named, node)]
+    if not start:
+        names = {name for node in graph for name in (node.name, node.scope.path, node.scope.module)}
+        near = difflib.get_close_matches(named, [name for name in names if name], n=3)
+        raise UsageError(
+            f"no node or module {view.around!r} in the main graph", code="IRS367", where=model.program.path, hint=", ".join(near)
+        )
+    found = dict.fromkeys(start)
+    edge = list(found)
+    for _ in range(view.hops):
+        reached: dict[Node, None] = {}
+        for node in edge:
+            reads = [value for one in (node, *(inner for region in node.regions for inner in region.walk())) for value in one.inputs]
+            reached.update((value.node, None) for value in reads if value is not None and value.node is not None)
+            reached.update((user, None) for output in node.outputs for user in output.users or () if isinstance(user, Node))
+        edge = [one for one in (_outermost(node, model) for node in reached) if one is not None and one not in found]
+        edge = list(dict.fromkeys(edge))
+        found.update(dict.fromkeys(edge))
+    inner = [one for node in found for region in node.regions for one in region.walk()]
+    return {*found, *inner}
+
+
+def _is_in(module: str, node: Node) -> bool:
+    """Whether a node is in the module that a path names, as a call or as the model's own."""
+    path, dotted = node.scope.path, node.scope.module
+    return module in (path, dotted) or path.startswith(f"{module}/") or dotted.startswith(f"{module}.")
+
+
+def _outermost(node: Node, model: Model) -> Node | None:
+    """The node of the main graph that holds a node, or is it."""
+    at: Node | None = node
+    while at is not None and at.graph is not model.graph:
+        at = at.graph.owner if at.graph is not None else None
+    return at
+
+
+def picture(model: Model, kind: str, view: View) -> tuple[Iterator[str], tuple[str, ...]]:
+    """The text of a picture file, and what there is to say of it."""
+    drawing = graph_drawing(model, view)
+    if kind == "mmd":
+        text, drawing = _mermaid(drawing)
+        return iter([text]), drawing.notes
+    makers: Mapping[str, Any] = {"svg": svg_file, "html": html_file, "dot": dot}
+    return makers[kind](drawing), drawing.notes
+
+
+def _mermaid(drawing: Drawing) -> tuple[str, Drawing]:
+    """The flowchart, folded as far as Mermaid's limits want."""
+    text = mermaid(drawing)
+    if mermaid_fits(text):
+        return text, drawing
+    tree = drawing.tree
+    for level in range(tree.deepest - 1, -1, -1):
+        limits = (
+            f"Mermaid draws at most {MERMAID_CHARACTERS:,} characters and {MERMAID_EDGES} edges: modules are folded from depth {level} on"
+        )
+        folded = replace(drawing, opened=tree.opened_to(level), notes=(limits,))
+        text = mermaid(folded)
+        if mermaid_fits(text):
+            return text, folded
+    raise UsageError("no level of modules is small enough for Mermaid", code="IRS367", hint="write .svg or .html, or give --around NODE")
