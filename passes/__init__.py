@@ -59,6 +59,10 @@ PASSES: dict[str, PassEntry] = {
         "Find groups of nodes that could be fused into one kernel, with the bytes and launches saved.",
     ),
     "liveness": PassEntry("irscope.passes.memory.liveness:Liveness", "Compute the bytes alive at each step, and the peak."),
+    "modules": PassEntry(
+        "irscope.passes.cost.modules:Modules",
+        "List what each module has and costs: parameters, FLOPs, bytes, least time, and its part of the memory peak.",
+    ),
     "ort-memory": PassEntry(
         "irscope.passes.ort.memory:OrtMemory",
         "Predict the memory fields of ONNX Runtime's profile: bytes in use after every kernel, in the first and the second run.",
@@ -108,5 +112,6 @@ PASSES: dict[str, PassEntry] = {
 
 PIPELINES: dict[str, str] = {
     "default": "shapes,params,flops,liveness",
+    "page": "modules,liveness,explain-peak,flops,roofline,energy,advise,params,shapes",
     "cleanup": "fixpoint{max=4}(fold,dce)",
 }

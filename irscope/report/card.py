@@ -712,3 +712,78 @@ def _adding_up(values: Sequence[int], total: int, unit: float) -> list[float]:
 def cut_end(text: str, width: int, ellipsis: str) -> str:
     """The text, its end left out where it is too wide."""
     return text if display_width(text) <= width else f"{text[: max(0, width - display_width(ellipsis))].rstrip()}{ellipsis}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The card for pages: everything it says, nothing cut or left out for want of room.
+
+_ROOM: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One number of a card, to be read at a glance."""
+
+    name: str
+    number: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardView:
+    """The texts of a card."""
+
+    title: str
+    verdict: str
+    fits: bool | None
+    tiles: tuple[Tile, ...]
+    facts: tuple[tuple[str, str], ...]
+    """Sentences under a label, which is empty where that of the one before still holds."""
+    tensors: tuple[tuple[str, str, str, str, str], ...]
+    """The largest tensors at the peak: size, name, category, where it is made, and why it is alive."""
+    parts: tuple[tuple[str, int, str], ...]
+    """What adds up to the peak: category, bytes, and bytes as text; empty where one of them is not known."""
+    legend: str
+
+
+def card_view(card: Card) -> CardView:
+    """What pages show of a card, in the words of the screen."""
+    writer = _CardText(card, RenderOptions(width=_ROOM))
+    identity, memory, cost = card.identity, card.memory, card.cost
+    verdict, _ = writer.verdict()
+    sizes = writer.sizes_text()
+    bound = f"on {card.device.name}{f', mostly {_BOUND[cost.bound_by]}' if cost.bound_by in _BOUND else ''}"
+    tiles = [Tile("parameters", writer.number(identity.parameters, Kind.COUNT), writer.number(identity.parameter_bytes, Kind.BYTES))]
+    if identity.nodes is not None:
+        tiles += [
+            Tile("memory at the peak", writer.number(memory.peak, Kind.BYTES), f"reserved {writer.number(memory.reserved, Kind.BYTES)}"),
+            Tile("FLOPs", writer.number(cost.flops, Kind.FLOPS), sizes and f"at {sizes}"),
+            Tile("least time", writer.number(cost.least_time, Kind.SECONDS), bound),
+            Tile("energy of a run", writer.joules(cost.energy).partition(" [")[0], "within a factor of about 2"),
+        ]
+    if card.largest.size:
+        tiles.append(Tile(f"largest {card.largest.symbol} that fits", f"{card.largest.size:,}", card.largest.note))
+    lines = [*writer.model(), *writer.memory(), *writer.cost(), *writer.doubts()]
+    tensors = tuple(
+        (writer.number(one.bytes, Kind.BYTES), one.name, one.category, ", ".join(filter(None, (one.module, one.location))), one.why)
+        for one in memory.largest
+    )
+    listed = {line.text for line in writer.tensors()}
+    facts = tuple((line.text[:_LABEL].strip(), line.text[_LABEL:].strip()) for line in lines if line.text not in listed)
+    values = [one.bytes.value for one in memory.parts]
+    known = [
+        (one.category, size, writer.number(one.bytes, Kind.BYTES))
+        for one, size in zip(memory.parts, values, strict=True)
+        if isinstance(size, int)
+    ]
+    legend = "   ".join(LEGEND[where] for where in LEGEND if SIGNS.get(where, "?") in writer.signs)
+    return CardView(
+        title=legible(identity.path or "model"),
+        verdict=writer.clean(verdict),
+        fits=memory.fits.value if isinstance(memory.fits.value, bool) else None,
+        tiles=tuple(tiles),
+        facts=facts,
+        tensors=tensors,
+        parts=tuple(known) if len(known) == len(memory.parts) else (),
+        legend=legend,
+    )

@@ -10,12 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import count, islice
+from types import MappingProxyType
 
+from irscope.report.card import Card, CardView, card_view
 from irscope.report.celltext import signed
 from irscope.report.htmlout import ROWS, PartWriter, bar_length, bar_scales, details
 from irscope.report.options import RenderOptions
@@ -34,6 +36,25 @@ _PARTS = 30
 """Rows of what a height is made of, the largest; the last one sums up all others."""
 _LETTERS = 60
 """Letters of a label that fit into the width of a chart."""
+_TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "modules": "Modules",
+        "liveness": "Memory over the run",
+        "explain-peak": "What would lower the peak",
+        "flops": "Arithmetic",
+        "bytes": "Bytes moved",
+        "roofline": "Least time",
+        "energy": "Energy",
+        "advise": "Advice",
+        "params": "Parameters",
+        "shapes": "Shapes",
+        "arch": "Kind of model",
+        "training": "A training step",
+        "activations": "Saved for the backward",
+        "checkpoint": "What to recompute",
+        "simulate": "The simulated program",
+    }
+)
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'"
 
 
@@ -56,6 +77,8 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
         yield f"<h1>{svg_text(f'{subject.name}: {path}')}</h1>\n<p>{svg_text(', '.join(filter(None, facts)))}</p>\n"
         yield from (f'<p class="quiet">{svg_text(remark)}</p>\n' for remark in subject.remarks)
     yield "</header>\n"
+    if document.card is not None:
+        yield from _card(document.card)
     writer = _PageWriter(options)
     for report in document.reports:
         yield from writer.section(report)
@@ -71,11 +94,18 @@ def _asset(name: str) -> str:
 def _contents(document: Document) -> Iterator[str]:
     """Links to the sections and to what is in them."""
     yield '<nav aria-label="Contents">\n<details open><summary>Contents</summary>\n<ol>\n'
+    if document.card is not None:
+        yield '<li><a href="#card">In short</a></li>\n'
     for number, report in enumerate(document.reports, 1):
         titles = [title for title in (*(one.title for one in report.series), *(one.title for one in report.tables)) if title]
         inner = "".join(f'<li><a href="#s{number}-{place}">{svg_text(title)}</a></li>' for place, title in enumerate(titles, 1))
-        yield f'<li><a href="#s{number}">{svg_text(report.options or report.pass_name)}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>\n'
+        yield f'<li><a href="#s{number}">{svg_text(title_of(report))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>\n'
     yield "</ol>\n</details>\n</nav>\n"
+
+
+def title_of(report: Report) -> str:
+    """What a report is called for people who do not know passes."""
+    return _TITLES.get(report.pass_name) or report.options or report.pass_name
 
 
 def _model(model: ModelInfo) -> Iterator[str]:
@@ -85,6 +115,56 @@ def _model(model: ModelInfo) -> Iterator[str]:
         yield f'<p class="{"warning" if model.is_guessed else "quiet"}">{svg_text(line)}</p>\n'
     for diagnostic in model.diagnostics:
         yield f'<p class="{diagnostic.severity.text}">{svg_text(str(diagnostic))}</p>\n'
+
+
+def _card(card: Card) -> Iterator[str]:
+    """The verdict, the numbers that people ask for, what memory is made of, and what to do next."""
+    view = card_view(card)
+    state = {True: "yes", False: "no", None: "open"}[view.fits]
+    yield f'<section id="card">\n<h2>In short</h2>\n<p class="verdict {state}">{svg_text(view.verdict)}</p>\n<div class="tiles">\n'
+    for tile in view.tiles:
+        yield f"<div><span>{svg_text(tile.name)}</span><strong>{svg_text(tile.number)}</strong><small>{svg_text(tile.note)}</small></div>\n"
+    yield "</div>\n"
+    yield from _sum_bar(view)
+    yield '<dl class="facts">\n'
+    label = ""
+    for name, text in view.facts:
+        if name and name != label:
+            yield f"{'</dd>' if label else ''}<dt>{svg_text(name)}</dt><dd>"
+            label = name
+        yield f"<p>{svg_text(text)}</p>\n"
+    yield f"{'</dd>' if label else ''}</dl>\n"
+    if view.tensors:
+        heads = ("size", "tensor", "category", "made in", "why it is alive")
+        yield '<h3>Largest tensors at the peak</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>'
+        yield "".join(f'<th scope="col"{" class=number" if head == "size" else ""}>{head}</th>' for head in heads)
+        yield "</tr></thead>\n<tbody>\n"
+        for size, *others in view.tensors:
+            yield f'<tr><td class="number">{svg_text(size)}</td>{"".join(f"<td>{svg_text(text)}</td>" for text in others)}</tr>\n'
+        yield "</tbody></table></div>\n"
+    if card.remarks:
+        yield "<h3>What would help</h3>\n<ul>\n"
+        yield from (f"<li>{svg_text(one.text)}: saves <strong>{svg_text(one.saves)}</strong></li>\n" for one in card.remarks)
+        yield "</ul>\n"
+    if card.next:
+        yield "<h3>To go on</h3>\n<ul>\n"
+        yield from (f"<li><code>{svg_text(one.line)}</code> {svg_text(one.answers)}</li>\n" for one in card.next)
+        yield "</ul>\n"
+    yield f'<p class="quiet">{svg_text(view.legend)}</p>\n</section>\n' if view.legend else "</section>\n"
+
+
+def _sum_bar(view: CardView) -> Iterator[str]:
+    """The peak as a bar of its parts, each named with its size."""
+    whole = sum(size for _, size, _ in view.parts)
+    if not whole:
+        return
+    yield '<div class="sum" aria-hidden="true">'
+    for number, (_, size, _) in enumerate(view.parts):
+        yield f'<i class="c{number % len(COLOURS)}" style="width:{100 * size / whole:.2f}%"></i>'
+    yield '</div>\n<ul class="legend">'
+    for number, (category, _, text) in enumerate(view.parts):
+        yield f'<li><i class="c{number % len(COLOURS)}"></i>{svg_text(category)} <output>{svg_text(text)}</output></li>'
+    yield "</ul>\n"
 
 
 class _PageWriter(PartWriter):
@@ -100,7 +180,8 @@ class _PageWriter(PartWriter):
         """A place to link to."""
         self._section += 1
         self._part = 0
-        yield f'<section id="s{self._section}">\n<h2>{svg_text(report.options or report.pass_name)}</h2>\n'
+        own = f" <code>{svg_text(report.options)}</code>" if report.options and report.options != title_of(report) else ""
+        yield f'<section id="s{self._section}">\n<h2>{svg_text(title_of(report))}{own}</h2>\n'
 
     def body(self, report: Report) -> Iterator[str]:
         """Pictures before tables, and conventions last: they are for who wonders."""

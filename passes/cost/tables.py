@@ -137,6 +137,18 @@ def operators_table(costs: Costs) -> Table:
 
 def modules_table(costs: Costs) -> Table:
     """The tree of module calls, each with everything inside it."""
+    tallies = tally_tree(costs)
+    whole = costs.tally.value("flops")
+    rows = [
+        (scope_label(scope), scope.cls, tallies[scope].count, *_tally_cells(tallies[scope], whole), scope.path, scope.depth)
+        for scope in in_order(tallies)
+    ]
+    columns = ["tree:text", "class:text", "nodes:count", *_SUM_COLUMNS, "module:text", "depth:index"]
+    return replace(Table.of(rows, columns=columns, title="modules"), depth="depth")
+
+
+def tally_tree(costs: Costs) -> dict[Scope, Tally]:
+    """Module calls, each with the sum of everything inside it."""
     tallies: dict[Scope, Tally] = {}
     for (scope, _), tally in costs.places.items():
         outer: Scope | None = scope
@@ -147,21 +159,16 @@ def modules_table(costs: Costs) -> Table:
     for scope in sorted(tallies, key=lambda scope: -scope.depth):
         if scope.parent is not None:
             tallies[scope.parent].merge(tallies[scope])
-    whole = costs.tally.value("flops")
-    rows = [
-        (_label(scope), scope.cls, tallies[scope].count, *_tally_cells(tallies[scope], whole), scope.path, scope.depth)
-        for scope in _in_order(tallies)
-    ]
-    columns = ["tree:text", "class:text", "nodes:count", *_SUM_COLUMNS, "module:text", "depth:index"]
-    return replace(Table.of(rows, columns=columns, title="modules"), depth="depth")
+    return tallies
 
 
-def _label(scope: Scope) -> str:
+def scope_label(scope: Scope) -> str:
+    """A module call in a tree of them, as far in as it is deep."""
     name = f"{scope.name}#{scope.call}" if scope.call else scope.name
     return f"{'  ' * scope.depth}{name}" if scope.parent is not None else "(model)"
 
 
-def _in_order(tallies: dict[Scope, Tally]) -> list[Scope]:
+def in_order(tallies: Iterable[Scope]) -> list[Scope]:
     """Outer before inner, siblings in the order in which they are first called."""
     inside: dict[Scope | None, list[Scope]] = {}
     for scope in tallies:

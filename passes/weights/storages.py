@@ -25,6 +25,8 @@ class ParameterTotals:
     """Names for the very same bytes, with the first of them."""
     overlaps: dict[Value, Value] = field(default_factory=dict)
     """Weights that share a part of a storage, with the first that lies in it."""
+    own: dict[Value, tuple[Dim, Dim]] = field(default_factory=dict)
+    """Elements and bytes of each weight that no other one before it has counted; those of parameters add up to `count` and `bytes`."""
     unsized: list[Value] = field(default_factory=list)
     """Weights of unknown size, which the sums leave out: those of their role are lower bounds then."""
 
@@ -79,8 +81,9 @@ def count_parameters(program: Program) -> ParameterTotals:
             totals.unsized.append(weight)
             continue
         new = _new_bytes(weight, size, storages, totals)
+        totals.own[weight] = _elements_in(numel, new, size), new
         if weight.role is Role.PARAMETER:
-            totals.count += _elements_in(numel, new, size)
+            totals.count += totals.own[weight][0]
             totals.bytes += new
         elif weight.role is Role.BUFFER:
             totals.buffer_bytes += new

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import irscope
 from irscope.report import Column, Document, Kind, Mark, ModelInfo, Quantity, Report, Series, Table
 from irscope.report.renderers import write_document
 from irscope.report.table import Limit
@@ -176,3 +177,22 @@ def test_ten_thousand_nodes_open_at_once(page: Browser, tmp_path: Path) -> None:
     assert page.value("document.querySelectorAll('*').length") < 10_000
     assert page.value("performance.getEntriesByType('navigation')[0].domComplete") < 5_000
     assert page.troubles() == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_card_stands_on_top(page: Browser, tmp_path: Path, width: int) -> None:
+    model = irscope.load(Path(__file__).parents[3] / "samples" / "mlp.irs", bind={"batch": 8})
+    card = irscope.card(model, device="l4")
+    path = tmp_path / "card.html"
+    write_document(replace(model.document(model.run("modules,liveness")), card=card), "html", str(path))
+    page.open(path, width)
+    assert page.troubles() == [] and page.value("document.documentElement.scrollWidth <= innerWidth")
+    assert "fits" in texts(page, "#card .verdict")[0] and "NVIDIA L4" in texts(page, "#card .verdict")[0]
+    tiles = dict(zip(texts(page, "#card .tiles span"), texts(page, "#card .tiles strong"), strict=True))
+    assert tiles["parameters"] == "33,088" and tiles["FLOPs"] == "529.41 KFLOPs"
+    # What memory is the sum of stands as a bar: each part as long as its share, the whole as wide as the page.
+    assert page.value("[...document.querySelectorAll('.sum i')].reduce((sum, e) => sum + parseFloat(e.style.width), 0)") == pytest.approx(
+        100, 0.1
+    )
+    assert [text for text in texts(page, "#card code") if text.startswith("irscope")]
+    assert page.value("document.querySelector('#card').compareDocumentPosition(document.querySelector('#s1')) & 4")
