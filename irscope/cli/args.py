@@ -26,6 +26,7 @@ from irscope.report.renderers import offered_formats, write_document
 from irscope.report.report import Document
 from irscope.report.select import Selection, parse_filter, select
 from irscope.session import Model, open_model
+from irscope.tools.config import read_config
 
 FORMATS = ("text", "json", "csv", "html")
 
@@ -252,7 +253,7 @@ def step_from(args: argparse.Namespace, batch: int | None = None) -> Model:
 
 def settings_from(args: argparse.Namespace) -> Settings:
     """What the arguments say about the run besides its passes."""
-    return Settings(device=args.device, torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
+    return Settings(device=args.device or read_config().get("device", ""), torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
 
 
 def _allowance(text: str) -> Allowance | None:

@@ -19,7 +19,7 @@ from irscope.files import write_stream
 
 GROUPS: dict[str, dict[str, str]] = {
     "What does it cost?": {
-        "run": "Run passes over a model and print what they find.",
+        "run": "Tell on one screen what a model is, whether it fits and what it costs; or run passes over it.",
         "sweep": "Compute memory, FLOPs, bytes and the least time at many sizes.",
         "compare-flops": "Compare FLOPs with those of other counters, and explain the difference.",
     },
@@ -48,6 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "What there is, and housekeeping": {
         "zoo": "List the models that can be named instead of a file.",
         "devices": "List the devices that predictions can be for, or explain one.",
+        "config": "Set once what holds for all runs, such as the device.",
         "explain": "Explain a diagnostic or error code.",
         "doctor": "Check the installation.",
     },
@@ -148,6 +149,8 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[0] in ("-V", "--version"):
         write_stream(sys.stdout, [f"irscope {__version__}\n"])
         return ExitCode.OK
+    if arguments[0] not in COMMANDS and _names_model(arguments):
+        arguments = ["run", *arguments]
     name = arguments[0]
     if name not in COMMANDS:
         import difflib
@@ -166,6 +169,14 @@ def _dispatch(arguments: list[str]) -> int:
 
         settle_output_files(args)
     return command.run(args)
+
+
+def _names_model(arguments: Sequence[str]) -> bool:
+    """Whether a file that exists or the name of a model stands where a command would: `irscope MODEL` means `irscope run MODEL`."""
+    from irscope.frontends.zoo.names import is_name
+
+    candidates = arguments if arguments[0].startswith("-") else arguments[:1]
+    return any(os.path.exists(one) or is_name(one) for one in candidates if not one.startswith("-"))
 
 
 def command_named(name: str) -> CommandType:

@@ -33,13 +33,20 @@ from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.text import render as render_text
 from irscope.session import Model, Results
+from irscope.tools.card import make_card
+from irscope.tools.config import Chosen, chosen_device
 
 _MOST_DIAGNOSTICS = 20
 """A hostile or broken file can give one for each of its nodes."""
+_FEW_DIAGNOSTICS = 4
+"""Beside a card, which counts them."""
 
 
 class Command:
-    """Run passes over a model and print what they find.
+    """Tell on one screen what a model is, whether it fits and what it costs; or run passes over it and print what they find.
+
+    Without --passes the answer is the card: the device is --device, else this machine's GPU, else what `irscope config` has set,
+    else h200. `irscope MODEL` is short for that; --all prints every report of the default passes instead.
 
     A pipeline is a list of passes with options: shapes,liveness{top=5},./my_pass.py:Mine{threshold=0.5}
     `irscope passes` lists the passes. A pass that is named by file is code, and runs; model files never do.
@@ -50,6 +57,7 @@ class Command:
     """
 
     examples = (
+        ("irscope model.onnx", "what is it, does it fit on the GPU here, and what does it cost?"),
         ("irscope run --passes flops,bytes model.onnx", "what does each node, module and operator cost?"),
         (
             "irscope run --passes liveness,explain-peak --device rtx4090 model.pt2",
@@ -67,7 +75,8 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         default = "shapes,params,flops,liveness, for files without a graph params"
-        parser.add_argument("--passes", default="default", metavar="PIPELINE", help=f"what to run; default: {default}")
+        parser.add_argument("--passes", default="", metavar="PIPELINE", help=f"what to run, in place of the card; `default` is {default}")
+        parser.add_argument("--all", dest="passes", action="store_const", const="default", help="the same as --passes default")
         add_model_arguments(parser)
         add_output_arguments(parser, (*FORMATS, "layers-json"))
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
@@ -87,14 +96,16 @@ class Command:
         selection(args)
         picture = plot_from(args)
         timing = Timing()
-        instruments: list[Instrument] = [timing]
-        if args.dump_ir:
-            instruments.append(DumpOnChange(Path(args.dump_ir)))
-        if args.skip:
-            instruments.append(SkipPasses(frozenset(args.skip.split(","))))
+        instruments = _instruments(args, timing)
         open_sizes = _sizes_in(args.sweep)
+        chosen = chosen_device(args.device) if _shows_card(args) else None
+        is_card_alone = chosen is not None and args.format == "text"
+        if chosen is not None and is_card_alone:
+            args.device = args.device or chosen.name
         model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
-        if args.passes == "default" and not model.program.has_graph:
+        if chosen is not None and is_card_alone and not (args.strict or args.fail_on):
+            return _print_card(model, chosen, args, timing)
+        if args.passes in ("", "default") and not model.program.has_graph:
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = parse_pipeline("params", registry)
         done: list[PassResult] = []
@@ -108,19 +119,50 @@ class Command:
                 break
         results = Results(done, model.manager.settings)
         document = model.document(results)
+        if chosen is not None and failure is None:
+            document = replace(document, card=make_card(model, chosen), reports=() if is_card_alone else document.reports)
         if done or failure is None:
             write_answer(document, args)
             if picture is not None:
                 _draw(document, picture)
         found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
         # On a terminal the report has just shown them; twice on one screen is once too often.
-        shown_already = args.format == "text" and args.output is None and sys.stdout.isatty()
+        shown_already = args.format == "text" and not is_card_alone and args.output is None and sys.stdout.isatty()
         report_diagnostics([*model.diagnostics, *([] if shown_already else found)], args.verbose)
         if args.timing:
             _print_timing(timing, document)
         if failure is not None:
             raise failure
         return _exit_code(args, model, results.reports, [*model.diagnostics, *found])
+
+
+def _instruments(args: argparse.Namespace, timing: Timing) -> list[Instrument]:
+    """What looks on while passes run."""
+    found: list[Instrument] = [timing]
+    if args.dump_ir:
+        found.append(DumpOnChange(Path(args.dump_ir)))
+    if args.skip:
+        found.append(SkipPasses(frozenset(args.skip.split(","))))
+    return found
+
+
+def _shows_card(args: argparse.Namespace) -> bool:
+    """Whether nobody asked for certain passes, nor for anything of their reports."""
+    of_reports = (args.passes, args.sweep, args.explain, args.plot, args.dump_ir, args.skip, args.sort, args.filter)
+    return not any(of_reports) and args.top is None and args.rows is None
+
+
+def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: Timing) -> int:
+    """The card alone. What is to be said about the model comes first, so that the card is what a screen shows in the end."""
+    card = make_card(model, chosen)
+    report_diagnostics(card.diagnostics, args.verbose, _FEW_DIAGNOSTICS)
+    document = Document(model=model.info(), card=card)
+    write_answer(document, args)
+    if args.timing:
+        _print_timing(timing, document)
+    if card.failure is not None:
+        raise card.failure
+    return ExitCode.OK
 
 
 def _draw(document: Document, picture: Path) -> None:
@@ -153,9 +195,10 @@ def _sweeps(sweep: list[str], passes: str, registry: PassRegistry) -> tuple[Pass
 
 def _asked_for(args: argparse.Namespace, registry: PassRegistry) -> tuple[Pass, ...]:
     """The passes that the arguments name, and those that other arguments bring along."""
-    if args.format == "layers-json" and args.passes == "default":
+    if args.format == "layers-json" and args.passes in ("", "default"):
         args.passes = "layers"
-    passes = (*parse_pipeline(args.passes, registry), *_sweeps(args.sweep, args.passes, registry))
+    pipeline = args.passes or "default"
+    passes = (*parse_pipeline(pipeline, registry), *_sweeps(args.sweep, pipeline, registry))
     return _explaining(passes, args.explain) if args.explain else passes
 
 
@@ -171,10 +214,10 @@ def _explaining(passes: Iterable[Pass], node: str) -> tuple[Pass, ...]:
     return able
 
 
-def report_diagnostics(diagnostics: Iterable[Diagnostic], verbose: int) -> None:
+def report_diagnostics(diagnostics: Iterable[Diagnostic], verbose: int, most: int = _MOST_DIAGNOSTICS) -> None:
     """Diagnostics on stderr, the most severe first; notes, and more than some warnings, only for those who asked for more."""
     shown = sorted((one for one in diagnostics if one.severity > Severity.NOTE or verbose), key=lambda one: -one.severity)
-    limit = len(shown) if verbose else _MOST_DIAGNOSTICS
+    limit = len(shown) if verbose else most
     sys.stderr.writelines(f"{one_line(str(diagnostic))}\n" for diagnostic in shown[:limit])
     if len(shown) > limit:
         sys.stderr.write(f"irscope: {len(shown) - limit:,} more diagnostics (-v shows all)\n")

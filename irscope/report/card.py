@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
+from irscope.diagnostics import Diagnostic
+from irscope.errors import IrscopeError
 from irscope.ir.program import Assumed
 from irscope.report.celltext import LEGEND, SIGNS
 from irscope.report.options import RenderOptions
@@ -236,6 +238,10 @@ class Card:
     assumed: tuple[Assumed, ...]
     remarks: tuple[CardRemark, ...]
     next: tuple[Command, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What was to be said about the model, which `unknown` counts."""
+    failure: IrscopeError | None = None
+    """What went wrong where a part of the card could not be made."""
 
     def quantities(self) -> dict[str, Quantity]:
         """Numbers that say where they come from, by the keys of `fields`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from irscope.diagnostics import Diagnostic, Severity
+from irscope.report.card import card_lines
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
 from irscope.report.options import Glyphs, RenderOptions
@@ -213,6 +214,11 @@ class _Text:
         self.room = None if options.width is None else options.width - len(_INDENT)
 
     def document(self, document: Document) -> Iterator[str]:
+        if document.card is not None:
+            yield from card_lines(document.card, self.options)
+            if not document.reports:
+                return
+            yield ""
         about_model = bool(document.model.path or document.model.format or document.subjects)
         for subject in document.subjects:
             yield from self.wrapped(f"{subject.name}  {self.glyphs.separator.join(filter(None, subject.parts))}", "", "")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
-from irscope.devices.catalogue import all_devices
+from irscope.devices.catalogue import DEFAULT_DEVICE, all_devices
 from irscope.devices.profile import DeviceProfile
+from irscope.diagnostics import Diagnostic
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import input_option, lacks_shape, open_input_option, symbol_named
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import FileRegion
+from irscope.ir.program import Runtime
 from irscope.ir.types import TensorType
 from irscope.passes.advice.advise import Advise
 from irscope.passes.advice.finding import Finding
@@ -26,6 +30,7 @@ from irscope.passes.cost.entries import Tally
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.tables import cell
 from irscope.passes.cost.traffic import intensity
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
@@ -62,6 +67,7 @@ from irscope.report.values import Number, Provenance, Quantity, as_assumed, deri
 from irscope.session import Model, open_model
 from irscope.tools.config import Chosen, chosen_device
 
+Made = TypeVar("Made")
 _LARGEST = 3
 _REMARKS = 3
 _LEAST_SHARE = 0.05
@@ -70,15 +76,32 @@ _MOST_NODES = 600
 """Larger models are not searched for the largest size, nor for changes of their peak, while somebody waits for one screen."""
 
 
-def card(model: Model | str | Path, *, device: str | None = None) -> Card:
+def card(model: Model | str | PathLike[str], *, device: str | None = None) -> Card:
     """The card of a loaded model, or of a file or name, for a device: the one that is named, else the one the model was opened for,
     else this machine's GPU, the one that `irscope config` set, or the default."""
-    opened = model if isinstance(model, Model) else open_model(Path(model))
+    opened = model if isinstance(model, Model) else open_model(Path(model), settings=Settings(device=device or ""))
     named = device or opened.manager.settings.device or opened.program.metadata.get("target", "")
-    chosen = chosen_device(named)
-    settings = replace(opened.manager.settings, device=named or chosen.device.name)
-    with opened.manager.using(settings):
-        return _Maker(opened, settings, chosen).card()
+    found = make_card(opened, chosen_device(named))
+    if found.failure is not None:
+        raise found.failure
+    return found
+
+
+def make_card(model: Model, chosen: Chosen) -> Card:
+    """The card for a device that was chosen; where a pass failed, it says so, and all else is there."""
+    settings = model.manager.settings
+    if _differs(settings, model, chosen):
+        settings = replace(settings, device=chosen.name)
+    with model.manager.using(settings):
+        return _Maker(model, settings, chosen).card()
+
+
+def _differs(settings: Settings, model: Model, chosen: Chosen) -> bool:
+    """Whether results for the model's own settings are not those for the device, so that they are computed again."""
+    if not settings.device and chosen.name == DEFAULT_DEVICE:
+        # Without a device passes take the default one, but for sessions of ONNX Runtime, which are on the processor then.
+        return model.program.traits.runtime is Runtime.ONNXRUNTIME
+    return settings.device != chosen.name
 
 
 class _Maker:
@@ -92,6 +115,7 @@ class _Maker:
         self.device = chosen.device
         self.sizes = tuple(_stated(model))
         self.at = self._bound()
+        self.failure: IrscopeError | None = None
         self.is_guessed = any(not one.is_about_weights for one in self.at.program.guesses)
 
     def _bound(self) -> Model:
@@ -111,13 +135,23 @@ class _Maker:
     def ctx(self) -> Manager:
         return self.at.manager
 
+    def _tried(self, make: Callable[[], Made], otherwise: Callable[[str], Made]) -> Made:
+        """A part of the card; where a pass fails, the failure is kept, and the part says so."""
+        try:
+            return make()
+        except Cancelled:
+            raise
+        except IrscopeError as error:
+            self.failure = self.failure or error
+            return otherwise(str(error).partition("\n")[0])
+
     def card(self) -> Card:
         totals = count_parameters(self.program)
         if not self.program.has_graph:
             return self._of_weights(totals)
-        memory = self.memory()
-        largest = self.largest(memory)
-        cost = self.cost()
+        memory = self._tried(self.memory, _memory_unknown)
+        largest = self.largest()
+        cost = self._tried(self.cost, lambda _: _COST_UNKNOWN)
         unknown = self.unknown(totals)
         return Card(
             identity=self.identity(totals),
@@ -131,13 +165,15 @@ class _Maker:
             assumed=tuple(self.program.assumed),
             remarks=self.remarks(),
             next=self.next(memory, largest, unknown),
+            diagnostics=self.diagnostics(),
+            failure=self.failure,
         )
 
     # -- what it is --------------------------------------------------------------------------------------------
 
     def identity(self, totals: ParameterTotals) -> Identity:
         program = self.program
-        verdict = self.ctx.get(Arch()).verdict if program.has_graph else None
+        verdict = self._tried(lambda: self.ctx.get(Arch()).verdict, lambda _: None) if program.has_graph else None
         complete = not any(weight.role.value == "param" for weight in totals.unsized)
         return Identity(
             path=program.path,
@@ -261,7 +297,7 @@ class _Maker:
 
     # -- the largest size --------------------------------------------------------------------------------------
 
-    def largest(self, memory: CardMemory) -> LargestSize:
+    def largest(self) -> LargestSize:
         """The largest batch, or other open size, that fits; looked for only where that takes no time worth mentioning."""
         symbols = list(self.program.symbols)
         if not symbols:
@@ -344,22 +380,23 @@ class _Maker:
     # -- what is not known, and what could be better -----------------------------------------------------------
 
     def unknown(self, totals: ParameterTotals) -> CardUnknown:
-        if not self.program.has_graph:
-            return CardUnknown((), 0, 0, len(totals.unsized), self._remark_counts(()))
-        costs, timeline = self.ctx.get(NodeCosts()), self.ctx.get(Liveness())
+        remarks = dict(Counter(one.severity.text for one in self.diagnostics()))
+        costs = self.ctx.peek(NodeCosts())
+        timeline = self.ctx.peek(Liveness())
         return CardUnknown(
-            tuple(sorted(costs.unknown)),
-            costs.missing,
-            len(timeline.unsized),
+            () if costs is None else tuple(sorted(costs.unknown)),
+            0 if costs is None else costs.missing,
+            0 if timeline is None else len(timeline.unsized),
             len(totals.unsized),
-            self._remark_counts((NodeCosts(), Liveness(), Roofline())),
+            remarks,
         )
 
-    def _remark_counts(self, analyses: Sequence[NodeCosts | Liveness | Roofline]) -> dict[str, int]:
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What was said when the model was read, and by the passes that the default pipeline runs."""
         found = dict.fromkeys(self.model.diagnostics)
-        for one in analyses:
-            found.update(dict.fromkeys(self.ctx.diagnostics_of(one)))
-        return dict(Counter(one.severity.text for one in found))
+        for analysis in (Shapes(), NodeCosts(), Liveness()):
+            found.update(dict.fromkeys(self.ctx.diagnostics_of(analysis)))
+        return tuple(found)
 
     def remarks(self) -> tuple[CardRemark, ...]:
         """What saves most, each thing once."""
@@ -407,8 +444,8 @@ class _Maker:
         bind = {**options.bind, **({one.symbol: one.size for one in self.sizes if one.is_assumed} if sizes else {})}
         if bind:
             found.append(f"--bind {shlex.quote(','.join(f'{name}={size}' for name, size in bind.items()))}")
-        if self.settings.device != "h200":
-            found.append(f"--device {shlex.quote(self.settings.device)}")
+        if self.chosen.is_to_be_named:
+            found.append(f"--device {shlex.quote(self.chosen.name)}")
         if self.settings.torch:
             found.append(f"--torch {shlex.quote(self.settings.torch)}")
         return " ".join(found)
@@ -446,7 +483,7 @@ class _Maker:
             device=self.card_device(),
             memory=memory,
             largest=LargestSize("", None, None, "the file has no graph", ""),
-            cost=CardCost(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, "", None, NOT_KNOWN),
+            cost=_COST_UNKNOWN,
             unknown=unknown,
             assumed=tuple(self.program.assumed),
             remarks=(),
@@ -454,6 +491,7 @@ class _Maker:
                 Command(f"irscope run --passes params{{values}} {self._path}", "statistics of every weight"),
                 Command(f"irscope tui {self._path}", "browse the weights"),
             ),
+            diagnostics=self.diagnostics(),
         )
 
     def _sums(self, tally: Tally) -> Iterator[tuple[Dim, tuple[Dim, Dim | None]]]:
@@ -464,6 +502,14 @@ class _Maker:
         """The number as an assumed one where something about the run was guessed."""
         found = as_assumed(number) if self.is_guessed else number
         return found if isinstance(found, Quantity) else number
+
+
+_COST_UNKNOWN = CardCost(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, "", None, NOT_KNOWN)
+
+
+def _memory_unknown(why: str) -> CardMemory:
+    """What the card says of memory where a pass failed."""
+    return CardMemory(NOT_KNOWN, why, "", "", NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, (), (), "", "", "", None, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def read_config() -> dict[str, str]:
     path = config_file()
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise UsageError(f"the settings cannot be read: {error.strerror or error}", code="IRS426", where=str(path)) from error
@@ -96,23 +96,27 @@ class Chosen:
 
     device: DeviceProfile
     reason: str
+    name: str
+    """What --device takes for it."""
+    is_to_be_named: bool = False
+    """Whether other commands would take another device if nobody named this one."""
 
 
 def chosen_device(named: str = "") -> Chosen:
     """The device that somebody named, else this machine's GPU, else the one that was set once, else the default; always with the reason."""
     if named:
-        return Chosen(find_device(named), "--device")
+        return Chosen(find_device(named), "--device", named, is_to_be_named=True)
     unlisted = ""
     title = local_gpu()
     if title:
         found = _device_of(title)
         if found is not None:
-            return Chosen(found, "this machine's GPU")
-        unlisted = f"this machine's {title} is not in irscope's list; "
+            return Chosen(found, "this machine's GPU", found.name, is_to_be_named=True)
+        unlisted = f"this machine's {title} is not in irscope's list"
     configured = read_config().get("device", "")
     if configured:
-        return Chosen(_configured(configured), f"{unlisted}set by irscope config")
-    return Chosen(find_device(DEFAULT_DEVICE), f"{unlisted or 'no GPU here; '}the default, --device NAME")
+        return Chosen(_configured(configured), f"set by irscope config{f', as {unlisted}' if unlisted else ''}", configured)
+    return Chosen(find_device(DEFAULT_DEVICE), f"the default, as {unlisted or 'there is no GPU here'}", DEFAULT_DEVICE)
 
 
 def _configured(name: str) -> DeviceProfile:

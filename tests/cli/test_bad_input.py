@@ -320,6 +320,7 @@ COMMAND_LINES = {
     "run": "run --passes default,params{values} cnn.onnx",
     "show": "show net.pt2",
     "tui": "tui cnn.onnx",
+    "config": "config",
     "passes": "passes liveness",
     "ops": "ops --coverage cnn.onnx",
     "compare": "compare cnn.onnx net.pt2",

@@ -1,0 +1,114 @@
+"""`irscope MODEL`, `irscope run MODEL` without passes, and `irscope config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from irscope.cli.main import main
+from irscope.report.card import HEIGHT
+from irscope.tools import config
+from tests.tools.pages import report_schema
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+TAGGER, PYRAMID = str(SAMPLES / "tagger.irs"), str(SAMPLES / "pyramid.irs")
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(config, "local_gpu", lambda: "")
+    monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path / "home"))
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main([*arguments]) == code
+    return capsys.readouterr().out
+
+
+def test_a_model_alone_is_run_and_shows_its_card(capsys: pytest.CaptureFixture[str]) -> None:
+    alone = printed(capsys, TAGGER)
+    assert printed(capsys, "run", TAGGER) == alone
+    assert printed(capsys, "--device", "h200", TAGGER).splitlines()[1] == alone.splitlines()[1]
+    lines = alone.splitlines()
+    assert len(lines) <= HEIGHT
+    assert lines[1].startswith("fits")
+
+
+@pytest.mark.parametrize("columns", ["80", "60", "200", ""])
+def test_a_card_is_as_wide_as_the_terminal_or_a_hundred_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert max(map(len, printed(capsys, TAGGER).splitlines())) <= int(columns or 100)
+
+
+@pytest.mark.parametrize("asked", [["--all"], ["--passes", "default"], ["--rows", "5"], ["--sort", "flops"], ["--sweep", "batch=1,2"]])
+def test_sections_come_where_something_of_them_is_asked_for(capsys: pytest.CaptureFixture[str], asked: list[str]) -> None:
+    out = printed(capsys, "run", *asked, TAGGER)
+    assert "\nliveness\n" in out
+    assert not out.splitlines()[1].startswith("fits")
+
+
+def test_json_has_the_card_beside_the_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(printed(capsys, "run", "--format", "json", "--bind", "batch=2", TAGGER))
+    jsonschema.validate(found, json.loads(report_schema()))
+    assert [report["pass"] for report in found["reports"]] == ["shapes", "params", "flops", "liveness"]
+    fields = found["card"]["fields"]
+    assert fields["flops"] == found["reports"][2]["summary"]["total_flops"]
+    assert fields["peak"] == found["reports"][3]["summary"]["device_peak_bytes"]
+    assert fields["device"] == "h200"
+    assert sum(part["bytes"] for part in found["card"]["memory"]["parts"]) == fields["peak"]
+    assert "card" not in json.loads(printed(capsys, "run", "--format", "json", "--passes", "default", TAGGER))
+
+
+def test_a_model_that_does_not_fit_says_how_much_is_missing_and_where_it_would(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "run", "--bind", "batch=2000", "--device", "t4", PYRAMID).splitlines()
+    assert lines[1].startswith("does NOT fit")
+    verdict = " ".join(lines[1:3])
+    assert "more than there is" in verdict
+    assert "fits on" in verdict
+    assert any("explain-peak" in line for line in lines)
+
+
+def test_exit_codes_stay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "open.irs"
+    path.write_text("irscope 1\nsymbol n [1,*]\ngraph @main {\n  input %x: f32[n,8]\n  %y: ?[*] = custom.thing(%x)\n  return %y\n}\n")
+    out = printed(capsys, "run", str(path))
+    assert "1 nodes of custom.thing" in out
+    assert "fits? not known" in out
+    printed(capsys, "run", "--strict", str(path), code=5)
+    printed(capsys, "run", "--fail-on", "warning", str(path), code=1)
+    assert main(["run", str(tmp_path / "nothing.onnx")]) == 3
+
+
+def test_a_device_is_set_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "h200" in printed(capsys, "config")
+    printed(capsys, "config", "device=rtx4090")
+    assert "rtx-4090, 23.64 GiB: set by irscope config" in printed(capsys, TAGGER)
+    summary = json.loads(printed(capsys, "run", "--passes", "liveness", "--format", "json", "--bind", "batch=1", TAGGER))["reports"][0][
+        "summary"
+    ]
+    assert summary["device"] == "rtx-4090"
+    printed(capsys, "config", "--unset", "device")
+    assert "h200, 139.80 GiB: the default" in printed(capsys, TAGGER)
+
+
+@pytest.mark.parametrize("asked", [["colour=red"], ["device"], ["device=gtx9999"], ["--unset", "colour"]])
+def test_settings_that_are_none_are_one_line(capsys: pytest.CaptureFixture[str], asked: list[str]) -> None:
+    assert main(["config", *asked]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not config.config_file().exists()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"colour": "red"}', '{"device": 3}', '{"device": "gtx9999"}', "\xff\xfe"])
+def test_a_broken_settings_file_is_one_line_that_names_it(capsys: pytest.CaptureFixture[str], content: str) -> None:
+    config.config_file().parent.mkdir(parents=True)
+    config.config_file().write_text(content, encoding="latin-1")
+    for arguments in (["config"], ["run", TAGGER]):
+        assert main(arguments) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "IRS426" in line
+        assert "config.json" in line
