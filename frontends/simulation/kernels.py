@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import torch
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch.utils._pytree import tree_flatten, tree_map
 
 from irscope.frontends.eager.fakes import RULES
@@ -107,7 +107,8 @@ class Kernels:
     def __init__(self, machine: Machine, buffers: Callable[[Any], Sequence[Any]]) -> None:
         self.machine = machine
         self._buffers = buffers
-        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        # Where torch has no shape function it would run a kernel on real tensors, which is the one that asks.
+        self._mode = FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True)
         self._library: Any = None
         self._fallback: Any = None
         self._made: dict[Any, Kernel] = {}
@@ -225,6 +226,10 @@ class Kernels:
                 if rule is None:
                     raise
                 result = rule(0, *given, **named)
+            except UnsupportedOperatorException:
+                if op._schema.returns:
+                    raise
+                result = None  # what only writes into its operands, such as fused SGD, needs no shape function
         plan = Plan()
         storages: dict[int, int] = {one.untyped_storage()._cdata: place for place, one in enumerate(fakes)}
         identities = {id(one): place for place, one in enumerate(fakes)}

@@ -12,7 +12,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from irscope.frontends.eager.pretend import current
+from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.machine import Machine
+from irscope.memory.caching.device import Event as Moment
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
@@ -153,13 +156,16 @@ _Finished: Any = getattr(_core, "FakeWork", None)
 class Work(dist.Work):
     """An asynchronous collective: it holds its operands until somebody waits for it, and its results as long as it lives."""
 
-    def __init__(self, outputs: list[torch.Tensor], held: list[torch.Tensor]) -> None:
+    def __init__(self, queue: Queue, outputs: list[torch.Tensor], held: list[torch.Tensor]) -> None:
         super().__init__()
         self.outputs = outputs
         self.held = held
         self.future: torch.futures.Future[Any] | None = None
+        self._queue = queue
+        self._end = queue.end()
 
     def wait(self, timeout: Any = None) -> bool:
+        self._queue.awaited(self._end)
         self.held = []
         if self.future is None:
             self.outputs = []
@@ -179,8 +185,7 @@ class Work(dist.Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         if self.future is None:
-            self.future = torch.futures.Future()
-            self.future.set_result(self.outputs)
+            self.future = self._queue.future(self.outputs)
         return self.future
 
 
@@ -188,7 +193,39 @@ class Together(Work):
     """Several operations that were queued as one."""
 
     def wait(self, timeout: Any = None) -> bool:
+        self._queue.awaited(self._end)
         return True
+
+
+class Queue:
+    """A stream of NCCL's: it waits for the stream that a collective is called on, and who waits for the collective waits for it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._stream = device.new_stream(0)
+        self.number = device.number(self._stream)
+        """The allocator's number of it."""
+
+    def begin(self) -> None:
+        """Wait for what the operands come from."""
+        gpu, here = self._device.machine.settled_gpu, self._device.machine.stream
+        gpu.wait(self.number, gpu.record_event(here))
+
+    def end(self) -> Moment:
+        """All that was queued so far."""
+        return self._device.machine.settled_gpu.record_event(self.number)
+
+    def awaited(self, end: Moment) -> None:
+        """The current stream waits."""
+        self._device.machine.settled_gpu.wait(self._device.machine.stream, end)
+
+    def future(self, value: Any) -> torch.futures.Future[Any]:
+        """A future as NCCL's: whoever waits for it waits for this stream, and what is called then runs on a stream of its own."""
+        made: torch.futures.Future[Any] = torch.futures.Future(devices=[torch.device("cuda", current.device)])
+        before, current.stream = current.stream, self._stream
+        made.set_result(value)
+        current.stream = before
+        return made
 
 
 # -- the store ----------------------------------------------------------------------------------------------------------------
@@ -249,8 +286,10 @@ class World:
         """Operands of collectives that are coalesced; None outside of that."""
         process.device.settled.append(self._settled)
         self._libraries: list[Any] = []
-        self._streams: dict[str, int] = {}
-        """NCCL's stream of each group, by the allocator's number."""
+        self._together_on: Queue | None = None
+        """The stream that they are on."""
+        self._queues: dict[tuple[str, int], Queue] = {}
+        """NCCL's streams, by group and by the other rank of operations between two."""
 
     def _settled(self) -> None:
         """The watchdog sees that all collectives are done."""
@@ -289,7 +328,7 @@ class World:
 
         module.default_pg_nccl_timeout = constants.default_pg_nccl_timeout or constants.default_pg_timeout
         package.ProcessGroup._start_coalescing = lambda group, device: self._start_together()
-        package.ProcessGroup._end_coalescing = lambda group, device: self._end_together()
+        package.ProcessGroup._end_coalescing = lambda group, device: self._end_together(group)
         # DDP's statistics want a timer for CUDA, which only a build with CUDA has.
         core.Logger.set_runtime_stats_and_log = lambda logger: None
         library = torch.library.Library("c10d", "IMPL")
@@ -323,53 +362,52 @@ class World:
             if piece is not None and piece.kind in ("activation", "temporary", "tensor"):
                 piece.kind = "communication"
 
-    def _work(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> Work:
-        made = Work(list(outputs), [*inputs, *outputs])
-        self._works.append(made)
-        return made
+    def _queue(self, group: Any, peer: int = -1) -> Queue:
+        """The stream of a group, or of this rank and another one: those between two that are not coalesced have their own."""
+        key = (str(group.group_name), peer)
+        found = self._queues.get(key)
+        if found is None:
+            found = self._queues[key] = Queue(self._process.device)
+        return found
 
     def _start_together(self) -> None:
-        self._together = []
+        self._together, self._together_on = [], None
 
-    def _end_together(self) -> Work:
+    def _end_together(self, group: Any) -> Work:
         """One work for all operations since the start. It holds their tensors for as long as it lives, whether somebody waits or not."""
         found, self._together = self._together or [], None
-        return Together(found, [])
+        return Together(self._together_on or self._queue(group), found, [])
 
-    def _alone(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """A point-to-point operation: its work holds the tensors for as long as it lives."""
-        if self._together is not None:
-            self._together += tensors
+    def _done(self, group: Any, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool) -> Any:
+        if self._together is None and not asynchronous:
             return _Finished().boxed()
-        future: torch.futures.Future[Any] = torch.futures.Future()
-        future.set_result(list(tensors))
-        return _core._create_work_from_future(future).boxed()
-
-    def _done(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool) -> Any:
+        queue = self._queue(dist.ProcessGroup.unbox(group))
+        queue.begin()
         if self._together is not None:
             self._together += [*inputs, *outputs]
+            self._together_on = queue
             return _Finished().boxed()
-        if not asynchronous:
-            return _Finished().boxed()
-        return self._work(outputs, inputs).boxed()
+        made = Work(queue, list(outputs), [*inputs, *outputs])
+        self._works.append(made)
+        return made.boxed()
 
     def op_broadcast_(self, tensors: Any, group: Any, root: int, root_tensor: int, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("broadcast", group, tensors)
         for one in tensors:
             self.values.gather(one, [one])
-        return tensors, self._done(tensors, tensors, async_op)
+        return tensors, self._done(group, tensors, tensors, async_op)
 
     def op_allreduce_(self, tensors: Any, group: Any, op: Any, sparse: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("all_reduce", group, tensors)
-        return tensors, self._done(tensors, tensors, async_op)
+        return tensors, self._done(group, tensors, tensors, async_op)
 
     def op_allreduce_coalesced_(self, tensors: Any, group: Any, op: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("all_reduce", group, tensors)
-        return self._done(tensors, tensors, async_op)
+        return self._done(group, tensors, tensors, async_op)
 
     def op_reduce_(self, tensors: Any, group: Any, op: Any, root: int, root_tensor: int, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("reduce", group, tensors)
-        return self._done(tensors, tensors, async_op)
+        return self._done(group, tensors, tensors, async_op)
 
     def op_allgather_(self, outputs: Any, inputs: Any, group: Any, async_op: bool = True, timeout: int = -1) -> Any:
         flat = [one for several in outputs for one in several]
@@ -379,16 +417,16 @@ class World:
             if len({each.shape for each in several}) == 1:
                 # Results of one size are gathered into one buffer, and copied from there.
                 torch.empty((len(several), *one.shape), dtype=one.dtype, device=one.device)
-        return outputs, self._done(flat, inputs, async_op)
+        return outputs, self._done(group, flat, inputs, async_op)
 
     def op__allgather_base_(self, output: Any, given: Any, group: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("all_gather", group, [output])
         self.values.gather_into(given, output)
-        return output, self._done([output], [given], async_op)
+        return output, self._done(group, [output], [given], async_op)
 
     def op_allgather_into_tensor_coalesced_(self, outputs: Any, inputs: Any, group: Any, async_op: bool = True) -> Any:
         self._count("all_gather", group, outputs)
-        return self._done(outputs, inputs, async_op)
+        return self._done(group, outputs, inputs, async_op)
 
     def op_reduce_scatter_(self, outputs: Any, inputs: Any, group: Any, op: Any, async_op: bool = True, timeout: int = -1) -> Any:
         flat = [one for several in inputs for one in several]
@@ -396,59 +434,62 @@ class World:
         for several in inputs:
             if len({each.shape for each in several}) == 1:
                 torch.empty((len(several), *several[0].shape), dtype=several[0].dtype, device=several[0].device)
-        return outputs, self._done(outputs, flat, async_op)
+        return outputs, self._done(group, outputs, flat, async_op)
 
     def op__reduce_scatter_base_(self, output: Any, given: Any, group: Any, op: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("reduce_scatter", group, [given])
-        return output, self._done([output], [given], async_op)
+        return output, self._done(group, [output], [given], async_op)
 
     def op_reduce_scatter_tensor_coalesced_(
         self, outputs: Any, inputs: Any, group: Any, op: Any, async_op: bool = True, timeout: int = -1
     ) -> Any:
         self._count("reduce_scatter", group, inputs)
-        return self._done(outputs, inputs, async_op)
+        return self._done(group, outputs, inputs, async_op)
 
     def op_alltoall_base_(self, output: Any, given: Any, group: Any, to: Any, of: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("all_to_all", group, [given])
-        return self._done([output], [given], async_op)
+        return self._done(group, [output], [given], async_op)
 
     def op_alltoall_(self, outputs: Any, inputs: Any, group: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("all_to_all", group, inputs)
-        return outputs, self._done(outputs, inputs, async_op)
+        return outputs, self._done(group, outputs, inputs, async_op)
 
     def op_gather_(self, outputs: Any, inputs: Any, group: Any, root: int, async_op: bool = True, timeout: int = -1) -> Any:
         flat = [one for several in outputs for one in several]
         self._count("gather", group, inputs)
-        return self._done(flat, inputs, async_op)
+        return self._done(group, flat, inputs, async_op)
 
     def op_scatter_(self, outputs: Any, inputs: Any, group: Any, root: int, async_op: bool = True, timeout: int = -1) -> Any:
         flat = [one for several in inputs for one in several]
         self._count("scatter", group, outputs)
-        return outputs, self._done(outputs, flat, async_op)
+        return outputs, self._done(group, outputs, flat, async_op)
 
-    def _between_two(self, op: str, tensors: Any, group: Any) -> Any:
-        """Point-to-point operations do not keep their tensors: the allocator is told that NCCL's stream uses them."""
-        name = dist.ProcessGroup.unbox(group).group_name
-        stream = self._streams.get(name)
-        if stream is None:
-            stream = self._streams[name] = self._process.device.number(self._process.device.new_stream(0))
+    def _between_two(self, op: str, tensors: Any, group: Any, peer: int) -> Any:
+        """Point-to-point operations do not keep their tensors: the allocator is told that NCCL's stream uses them, and a work on its own
+        holds them for as long as it lives."""
+        queue = self._queue(dist.ProcessGroup.unbox(group), peer if self._together is None else -1)
+        queue.begin()
         for one in tensors:
-            self._process.machine.record_stream(one, stream)
+            self._process.machine.record_stream(one, queue.number)
         self._count(op, group, tensors)
-        return self._alone(tensors)
+        if self._together is not None:
+            self._together += tensors
+            self._together_on = queue
+            return _Finished().boxed()
+        return _core._create_work_from_future(queue.future(list(tensors))).boxed()
 
     def op_send(self, tensors: Any, group: Any, to: int, tag: int) -> Any:
-        return self._between_two("send", tensors, group)
+        return self._between_two("send", tensors, group, to)
 
     def op_recv_(self, tensors: Any, group: Any, of: int, tag: int) -> Any:
-        return self._between_two("recv", tensors, group)
+        return self._between_two("recv", tensors, group, of)
 
     def op_recv_any_source_(self, tensors: Any, group: Any, tag: int) -> Any:
-        return self._between_two("recv", tensors, group)
+        return self._between_two("recv", tensors, group, -1)
 
     def op_barrier(self, tensor: Any, group: Any, devices: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._process.device.synchronize()
-        return self._done([], [], False)
+        return self._done(group, [], [], False)
 
 
 def _members(group: Any) -> tuple[int, ...]:

@@ -94,3 +94,17 @@ def test_the_second_random_state_of_attention_replaces_the_first() -> None:
     asked = requests("dropped_attention")
     at = asked.index(8)
     assert asked[at - 1 : at + 3] == [16, 8, 16, -16]
+
+
+def optimizers_without_a_shape_function() -> None:
+    import torch
+
+    weight = torch.nn.Parameter(torch.empty(1000, device="cuda"))
+    for optimizer in (torch.optim.SGD([weight], momentum=0.9, fused=True), torch.optim.Adagrad([weight], fused=True)):
+        weight.grad = torch.empty_like(weight)
+        optimizer.step()
+
+
+def test_an_operator_that_only_writes_needs_no_shape_function() -> None:
+    # The weight, Adagrad's count of steps and sum, a gradient, the momentum, another gradient.
+    assert [size for size in requests("optimizers_without_a_shape_function") if size > 0] == [4000, 4, 4000, 4000, 4000, 4000]
