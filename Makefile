@@ -47,6 +47,7 @@ demo: $(INSTALLED)
 			$(VENV)/bin/irscope simulate --rows 5 --device h100 $$job 2>/dev/null || exit $$?; \
 		done; \
 	fi
+	@printf '\n==> irscope check samples/irscope.toml\n'; $(VENV)/bin/irscope check samples/irscope.toml
 	@printf '\nBrowse one with: %s tui %s\n' $(VENV)/bin/irscope samples/models/cnn.onnx
 
 test: $(INSTALLED)

@@ -80,6 +80,7 @@ COUNT: Final = Measure("a whole number", _COUNTS, "8 or 64k", signed=True, whole
 SIZE: Final = Measure("a size", _COUNTS, "8 or 2Ki", whole=True)
 RATE: Final = Measure("a bandwidth", _RATES, "450GB/s or 400Gbit/s")
 SECONDS: Final = Measure("a time", _SECONDS, "10, 500ms or 2min")
+NUMBER: Final = Measure("a number", _COUNTS, "2.5 or 64k")
 SHARE: Final = Measure("a share", _SHARES, "5% or 0.05")
 ANY: Final = Measure("a number", {**_COUNTS, **_BYTES, **_FLOPS, **_SECONDS, **_SHARES}, "12, 2.5G, 10MiB, 1ms or 30%", signed=True)
 

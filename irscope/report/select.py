@@ -43,6 +43,17 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """`column operator value`, as it is written."""
+
+    column: str
+    operator: str
+    value: str
+    quoted: bool
+    """Whether the value is a text in quotes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """A parsed filter: the columns it reads, and the test."""
 
@@ -134,11 +145,23 @@ def parse_filter(text: str) -> Condition:
     return _Parser(text).parse()
 
 
+def parse_comparison(text: str, what: str, example: str, code: str) -> Comparison:
+    """A single comparison, for those that judge it themselves; names may be of several words: `size on disk < 100MB`.
+
+    `what` is what messages call the text, `example` what they suggest.
+    """
+    parser = _Parser(text, what, example, code)
+    found = parser.comparison(several_words=True)
+    parser.ended("expected one comparison alone, found")
+    return found
+
+
 class _Parser:
     """Recursive descent; nesting is as deep as a user types parentheses."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, what: str = "--filter", example: str = _EXAMPLE, code: str = "IRS450") -> None:
         self._text = text
+        self._what, self._example, self._code = what, example, code
         self._tokens: list[tuple[str, bool, int]] = []
         position = 0
         while text[position:].strip():
@@ -155,12 +178,17 @@ class _Parser:
 
     def parse(self) -> Condition:
         test = self._any()
-        if self._at < len(self._tokens):
-            raise self._error("expected 'and' or 'or'", self._tokens[self._at][2])
+        self.ended("expected 'and' or 'or'")
         return Condition(frozenset(self._columns), test)
 
+    def ended(self, expected: str) -> None:
+        """Raise UsageError where something is left."""
+        if self._at < len(self._tokens):
+            raise self._error(expected, self._tokens[self._at][2])
+
     def _error(self, what: str, position: int) -> UsageError:
-        return UsageError(f"--filter: {what} at {self._text[position:][:20]!r}", code="IRS450", hint=_EXAMPLE)
+        place = f" at {self._text[position:][:20]!r}" if position < len(self._text) else ""
+        return UsageError(f"{self._what}: {what}{place}", code=self._code, hint=self._example)
 
     def _peek(self) -> str:
         """The next word or symbol, empty for quoted text and at the end."""
@@ -209,20 +237,26 @@ class _Parser:
         return (lambda row: not test(row)) if negate else test
 
     def _comparison(self) -> Test:
+        found = self.comparison()
+        self._columns.add(found.column)
+        compare, column = _OPERATORS[found.operator], found.column
+        number = None if found.quoted else read_amount(found.value, ANY)
+        wanted = found.value if found.quoted or found.value != "none" else None
+        return lambda row: compare(bare(row[column]), wanted, number)
+
+    def comparison(self, several_words: bool = False) -> Comparison:
         column, quoted, position = self._next("a column")
         if not quoted and column in ("and", "or", ")", "=", "==", "!=", "<", "<=", ">", ">=", "~"):
             raise self._error("expected a column", position)
+        while several_words and self._peek() and self._peek() not in _OPERATORS:
+            column = f"{column} {self._next('an operator')[0]}"
         operator, quoted, position = self._next("an operator")
         if quoted or operator not in _OPERATORS:
             raise self._error("expected one of = != < <= > >= ~", position)
         value, is_text, position = self._next("a value")
         if not is_text and value in ("(", ")", "=", "<", ">"):
             raise self._error("expected a value", position)
-        self._columns.add(column)
-        compare = _OPERATORS[operator]
-        number = None if is_text else read_amount(value, ANY)
-        wanted = value if is_text or value != "none" else None
-        return lambda row: compare(bare(row[column]), wanted, number)
+        return Comparison(column, operator, value, is_text)
 
 
 def _cell_text(cell: Plain) -> str:

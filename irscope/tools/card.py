@@ -87,13 +87,16 @@ def card(model: Model | str | PathLike[str], *, device: str | None = None) -> Ca
     return found
 
 
-def make_card(model: Model, chosen: Chosen) -> Card:
-    """The card for a device that was chosen; where a pass failed, it says so, and all else is there."""
+def make_card(model: Model, chosen: Chosen, *, brief: bool = False) -> Card:
+    """The card for a device that was chosen; where a pass failed, it says so, and all else is there.
+
+    A `brief` one has no largest size, no remarks and nothing to do next.
+    """
     settings = model.manager.settings
     if _differs(settings, model, chosen):
         settings = replace(settings, device=chosen.name)
     with model.manager.using(settings):
-        return _Maker(model, settings, chosen).card()
+        return _Maker(model, settings, chosen).card(brief)
 
 
 def _differs(settings: Settings, model: Model, chosen: Chosen) -> bool:
@@ -145,12 +148,12 @@ class _Maker:
             self.failure = self.failure or error
             return otherwise(str(error).partition("\n")[0])
 
-    def card(self) -> Card:
+    def card(self, brief: bool) -> Card:
         totals = count_parameters(self.program)
         if not self.program.has_graph:
             return self._of_weights(totals)
         memory = self._tried(self.memory, _memory_unknown)
-        largest = self.largest()
+        largest = LargestSize("", None, None, "", "") if brief else self.largest()
         cost = self._tried(self.cost, lambda _: _COST_UNKNOWN)
         unknown = self.unknown(totals)
         return Card(
@@ -163,8 +166,8 @@ class _Maker:
             cost=cost,
             unknown=unknown,
             assumed=tuple(self.program.assumed),
-            remarks=self.remarks(),
-            next=self.next(memory, largest, unknown),
+            remarks=() if brief else self.remarks(),
+            next=() if brief else self.next(memory, largest, unknown),
             diagnostics=self.diagnostics(),
             failure=self.failure,
         )

@@ -19,6 +19,8 @@ from irscope.recording.records import SCHEMA as RECORDING
 from irscope.report.jsonout import json_lines
 from irscope.report.report import SCHEMA_NAME as REPORT
 from irscope.report.schema import CELL, DocumentJson
+from irscope.tools.check_outputs import SCHEMA as CHECK
+from irscope.tools.check_outputs import CheckJson
 from irscope.tools.compare.document import SCHEMA as COMPARE
 from irscope.tools.compare.document import CompareJson
 from tests.tools.api_reference import api_page
@@ -44,6 +46,11 @@ def compare_schema() -> str:
     return _document_schema(CompareJson, COMPARE)
 
 
+def check_schema() -> str:
+    """The document of `irscope check --format json`."""
+    return _document_schema(CheckJson, CHECK)
+
+
 def recording_schema() -> str:
     """One line of a recording."""
     kinds: list[Json] = []
@@ -63,6 +70,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "codes.md": codes_page,
     "report.schema.json": report_schema,
     "compare.schema.json": compare_schema,
+    "check.schema.json": check_schema,
     "recording.schema.json": recording_schema,
 }
 

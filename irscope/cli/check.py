@@ -1,0 +1,90 @@
+"""`irscope check`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from irscope.cli.args import add_output_arguments, add_output_file, progress_from, write_answer
+from irscope.errors import ExitCode, UsageError
+from irscope.files import write_stream, write_text
+from irscope.passkit.instruments import Progress
+from irscope.report.printable import one_line
+from irscope.tools.check import Checked, check, find_file, read_plan, write_baseline
+from irscope.tools.check_outputs import OUTPUTS, check_document, failures_of
+
+_FORMATS = ("text", "json", "csv", "html", "junit", "github", "markdown")
+
+
+class Command:
+    """Hold models to budgets, as a test of CI does: peak memory, FLOPs, least time, parameters, size on disk, what is unknown.
+
+    FILE (default: irscope.toml, else [tool.irscope] of pyproject.toml) lists models, their sizes, devices and budgets:
+
+        budgets = ["peak < 8GiB", "flops < +2%", "unknown = 0"]
+        [[models]]
+        model = "models/*.onnx"
+        bind = { batch = 8 }
+
+    A limit with a sign is about the change since the baseline, which --update writes. What cannot be judged fails, with the reason.
+
+    Exit codes: 0 every budget is kept, 1 one is exceeded, 2 usage, 3 no model can be read, 5 a budget cannot be judged or a model
+    cannot be read.
+    """
+
+    examples = (
+        ("irscope check", "does every model keep its budgets?"),
+        ("irscope check --update", "what are the models like now, as the baseline from here on?"),
+        ("irscope check --junit check.xml --markdown comment.md", "the same for a CI system and for a comment?"),
+        ("irscope check --format github irscope.toml", "which lines of the file are broken, as annotations of GitHub's?"),
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", nargs="?", default="", help="a .toml file; default: irscope.toml, else pyproject.toml")
+        parser.add_argument("--update", action="store_true", help="write the baseline anew from what the models are like now")
+        add_output_arguments(parser, _FORMATS)
+        for name in OUTPUTS:
+            add_output_file(parser, f"--{name}", help=f"also write this output there: {name}")
+
+    def run(self, args: argparse.Namespace) -> int:
+        plan = read_plan(find_file(args.file))
+        watching = [one for one in progress_from(args) if isinstance(one, Progress)]
+        checked = check(plan, watching, watching[0].part if watching else None, anew=args.update)
+        for one in watching:
+            one.ended()
+        if args.update:
+            return self._update(checked)
+        for name, write in OUTPUTS.items():
+            if path := getattr(args, name):
+                write_text(Path(path), write(checked)) if path != "-" else write_stream(sys.stdout, write(checked))
+        self._answer(checked, args)
+        return _exit_code(checked)
+
+    def _answer(self, checked: Checked, args: argparse.Namespace) -> None:
+        if args.format in OUTPUTS and args.format != "json":
+            if args.sort or args.filter or args.top is not None:
+                raise UsageError(f"--sort, --filter and --top are not for --format {args.format}", code="IRS450")
+            chunks = OUTPUTS[args.format](checked)
+            write_text(Path(args.output), chunks) if args.output not in (None, "-") else write_stream(sys.stdout, chunks)
+        else:
+            write_answer(check_document(checked), args)
+        if args.format != "text" or args.output not in (None, "-"):
+            for line in failures_of(checked):
+                sys.stderr.write(one_line(f"irscope: error IRS683: {line}") + "\n")
+
+    def _update(self, checked: Checked) -> int:
+        made = write_baseline(checked)
+        lines = [f"wrote {checked.plan.baseline_name}: {len(made.models)} of {len(checked.models)} models"]
+        lines += [f"cannot be read: {one.target.key}: {one.error}" for one in checked.failed_models]
+        lines += [f"no file matches: {pattern}" for pattern, _ in checked.plan.missing]
+        sys.stderr.write("".join(f"{one_line(line)}\n" for line in lines))
+        return _exit_code(checked) if checked.failed_models or checked.plan.missing else ExitCode.OK
+
+
+def _exit_code(checked: Checked) -> ExitCode:
+    if checked.of("exceeded"):
+        return ExitCode.FINDINGS
+    if not checked.models or len(checked.failed_models) == len(checked.models):
+        return ExitCode.LOAD
+    return ExitCode.OK if checked.is_passed else ExitCode.PARTIAL

@@ -1,0 +1,354 @@
+"""What `irscope check` answers with: a report for people and JSON, JUnit XML, annotations of GitHub's, a table in Markdown.
+
+Every output is the same for the same inputs: no times, no paths but those of the file that lists the models. Texts are escaped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypedDict
+from xml.sax.saxutils import escape
+
+from irscope._version import __version__
+from irscope.report.jsonout import json_lines
+from irscope.report.printable import legible, well_formed
+from irscope.report.report import Document, Report, Subject
+from irscope.report.schema import ToolJson
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, Quantity
+from irscope.tools.check import Checked, CheckedModel, Judged, Status
+
+SCHEMA: Final = "irscope.check/1"
+_WORST_FIRST: Final[Mapping[Status, int]] = {"exceeded": 0, "unjudged": 1, "ok": 2}
+_MOST_LINES: Final = 20
+"""Failures that stand above the table; it has all."""
+
+
+# ----------------------------------------------------------------------------------------------------
+# The JSON document as types, from which docs/check.schema.json is generated.
+
+
+class ErrorJson(TypedDict):
+    """Why a model could not be looked at."""
+
+    code: str
+    message: str
+
+
+class CheckedModelJson(TypedDict):
+    """One model on one device."""
+
+    key: Annotated[str, "Path or name, sizes and device; what the baseline calls it."]
+    model: str
+    device: str
+    sha256: Annotated[str, "Of the model's file; empty where there is none, or it is very large."]
+    file: Annotated[str, "same, changed or new, against the baseline; empty where that is not known."]
+    runtime: str
+    numbers: Annotated[dict[str, int | float | bool | None], "By name; null is unknown."]
+    intervals: Annotated[dict[str, list[int | float | None]], "Lower and upper bound of modelled numbers; null is no bound."]
+    error: ErrorJson | None
+
+
+class JudgedJson(TypedDict):
+    """One budget of one model."""
+
+    key: str
+    budget: Annotated[str, "As it is written."]
+    line: Annotated[int, "Where it stands in the file; 0 where that is not known."]
+    number: Annotated[str, "What it is about."]
+    unit: Annotated[str, "bytes, FLOPs or seconds; empty where it has none."]
+    status: Annotated[str, "ok, exceeded or unjudged."]
+    now: int | float | bool | None
+    baseline: int | float | bool | None
+    change: Annotated[float | None, "The share by which it changed since the baseline."]
+    reason: str
+
+
+class CheckJson(TypedDict):
+    """Models against their budgets."""
+
+    schema: Literal["irscope.check/1"]
+    tool: ToolJson
+    file: str
+    baseline: Annotated[str, "The file of the baseline."]
+    baseline_irscope: Annotated[str | None, "The irscope that wrote it; null where there is none."]
+    passed: bool
+    headline: Annotated[list[str], "The answer in a few lines, for people."]
+    missing: Annotated[list[str], "Patterns that no file matches."]
+    models: list[CheckedModelJson]
+    budgets: list[JudgedJson]
+
+
+def check_json(checked: Checked) -> CheckJson:
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "irscope", "version": __version__},
+        "file": well_formed(checked.plan.file),
+        "baseline": well_formed(checked.plan.baseline_name),
+        "baseline_irscope": None if checked.baseline is None else checked.baseline.irscope,
+        "passed": checked.is_passed,
+        "headline": [well_formed(line) for line in headline(checked)],
+        "missing": [well_formed(pattern) for pattern, _ in checked.plan.missing],
+        "models": [_model_json(one) for one in checked.models],
+        "budgets": [_judged_json(one) for one in checked.judged],
+    }
+
+
+def _model_json(one: CheckedModel) -> CheckedModelJson:
+    numbers = one.numbers
+    return {
+        "key": well_formed(one.target.key),
+        "model": well_formed(one.target.model),
+        "device": one.target.settings.device,
+        "sha256": one.sha256,
+        "file": one.file,
+        "runtime": "" if one.card is None else one.card.memory.runtime,
+        "numbers": {name: _plain(number.value) for name, number in numbers.items()},
+        "intervals": {name: [_plain(number.lo), _plain(number.hi)] for name, number in numbers.items() if number.interval is not None},
+        "error": {"code": one.code, "message": well_formed(one.error)} if one.error else None,
+    }
+
+
+def _judged_json(one: Judged) -> JudgedJson:
+    return {
+        "key": well_formed(one.key),
+        "budget": well_formed(one.budget.text),
+        "line": one.budget.line,
+        "number": one.budget.field,
+        "unit": one.budget.kind.unit,
+        "status": one.status,
+        "now": _plain(one.now.value),
+        "baseline": None if one.base is None else _plain(one.base.value),
+        "change": one.change,
+        "reason": well_formed(one.reason),
+    }
+
+
+def _plain(value: object) -> int | float | bool | None:
+    return value if isinstance(value, int | float) else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# For people.
+
+
+def headline(checked: Checked) -> list[str]:
+    """The verdict, then what is behind it."""
+    exceeded, unjudged, failed = checked.of("exceeded"), checked.of("unjudged"), checked.failed_models
+    total = len(checked.judged)
+    if checked.is_passed:
+        lines = [f"passed: {_count(total, 'budget')} of {_count(len(checked.models), 'model')}"]
+    else:
+        said = [f"{len(exceeded)} of {_count(total, 'budget')} exceeded"] if exceeded else []
+        said += [f"{_count(len(unjudged), 'budget')} cannot be judged"] if unjudged else []
+        said += [f"{len(failed)} of {_count(len(checked.models), 'model')} cannot be read"] if failed else []
+        said += [f"{_count(len(checked.plan.missing), 'pattern')} without a file"] if checked.plan.missing else []
+        lines = [f"failed: {', '.join(said)}"]
+    failures = list(failures_of(checked))
+    lines += failures[:_MOST_LINES]
+    if len(failures) > _MOST_LINES:
+        lines.append(f"and {len(failures) - _MOST_LINES:,} more, in the table")
+    return lines
+
+
+def failures_of(checked: Checked) -> Iterator[str]:
+    """A line for everything that fails, the worst first."""
+    for one in sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status]):
+        if one.status != "ok":
+            yield f"{one.key}: {one.budget.text}: {one.reason}"
+    for model in checked.failed_models:
+        yield f"{model.target.key}: {model.error}"
+    for pattern, _ in checked.plan.missing:
+        yield f"{pattern}: no file matches"
+
+
+def check_document(checked: Checked) -> Document:
+    """The report; its JSON has a schema of its own."""
+    rows = sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status])
+    columns = [
+        Column("verdict"),
+        Column("model"),
+        Column("budget"),
+        Column("now", help="as a reader sees it; the JSON document has raw numbers"),
+        Column("baseline"),
+        Column("change"),
+        Column("reason", detail=True),
+    ]
+    cells = [(one.status, one.key, one.budget.text, _shown(one.now, one.budget.kind), _base(one), _change(one), one.reason) for one in rows]
+    tables = [Table.of(cells, columns, "budgets")]
+    models = [
+        (one.target.key, _FILES[one.file] if one.card is not None else "", "read" if one.card is not None else one.error)
+        for one in checked.models
+    ]
+    tables.append(Table.of(models, [Column("model"), Column("file"), Column("state")], "models"))
+    notes = []
+    if checked.baseline is not None and checked.baseline.irscope != __version__:
+        notes.append(
+            f"irscope {checked.baseline.irscope or 'of no version'} wrote the baseline, this is {__version__}: changes may be irscope's own"
+        )
+    if signs := {sign for _, _, _, now, *_ in cells for sign in _SIGNS.values() if now.startswith(sign)}:
+        notes.append(", ".join(f"{sign} {provenance.value}" for provenance, sign in _SIGNS.items() if sign in signs))
+    report = Report("check", tables=tuple(tables), headline=tuple(headline(checked)), notes=tuple(notes))
+    subject = Subject("check", (checked.plan.file, _count(len(checked.models), "model"), f"baseline {_baseline(checked)}"))
+    return Document(reports=(report,), subjects=(subject,), own_json=lambda _: check_json(checked))
+
+
+_SIGNS: Final = {Provenance.MODELLED: "~", Provenance.ASSUMED: "*"}
+_FILES: Final = {"same": "that of the baseline", "changed": "changed since the baseline", "new": "not in the baseline", "": "not known"}
+
+
+def _baseline(checked: Checked) -> str:
+    return f"{checked.plan.baseline_name}{'' if checked.baseline is not None else ' (none yet)'}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _shown(one: Quantity, kind: Kind) -> str:
+    sign = _SIGNS.get(one.provenance, "")
+    return f"{sign if one.value is not None else ''}{humanise(one, kind)}"
+
+
+def _base(one: Judged) -> str:
+    return "" if one.base is None else humanise(one.base.value, one.budget.kind)
+
+
+def _change(one: Judged) -> str:
+    return "" if one.change is None else f"{one.change:+.2%}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# JUnit XML, as test reports of CI systems read it: a suite a model, a case a budget.
+
+
+def junit(checked: Checked) -> Iterator[str]:
+    cases = len(checked.judged) + len(checked.failed_models) + len(checked.plan.missing)
+    failures = len(checked.of("exceeded")) + len(checked.of("unjudged"))
+    errors = len(checked.failed_models) + len(checked.plan.missing)
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield f'<testsuites name="irscope check" tests="{cases}" failures="{failures}" errors="{errors}">\n'
+    for one in checked.models:
+        bad = sum(judged.status != "ok" for judged in one.judged)
+        tests = len(one.judged) or int(one.card is None)
+        yield f'  <testsuite name={_xml(one.target.key)} tests="{tests}" failures="{bad}" errors="{int(one.card is None)}" skipped="0">\n'
+        if one.card is None:
+            yield _case(one.target.key, "read", "error", one.code, one.error)
+        for judged in one.judged:
+            name = judged.budget.text
+            yield _case(one.target.key, name, "failure" if judged.status != "ok" else "", judged.status, judged.reason)
+        yield "  </testsuite>\n"
+    for pattern, _ in checked.plan.missing:
+        yield f'  <testsuite name={_xml(pattern)} tests="1" failures="0" errors="1" skipped="0">\n'
+        yield _case(pattern, "read", "error", "missing", "no file matches")
+        yield "  </testsuite>\n"
+    yield "</testsuites>\n"
+
+
+def _case(model: str, name: str, outcome: str, kind: str, reason: str) -> str:
+    head = f"    <testcase classname={_xml(model)} name={_xml(name)}"
+    if not outcome:
+        return f"{head}/>\n"
+    return f"{head}>\n      <{outcome} type={_xml(kind)} message={_xml(reason)}/>\n    </testcase>\n"
+
+
+def _xml(text: str) -> str:
+    """An attribute. Control characters, which XML cannot hold, are escaped as `printable` does."""
+    return f'"{escape(well_formed(legible(text)), {chr(34): "&quot;"})}"'
+
+
+# ----------------------------------------------------------------------------------------------------
+# Annotations, which GitHub shows beside the lines of a change.
+
+
+def github(checked: Checked) -> Iterator[str]:
+    """A workflow command a failure: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
+    for one in sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status]):
+        if one.status != "ok":
+            yield _annotation(checked, one.budget.line, f"{one.key}: {one.budget.text}", one.reason)
+    for model in checked.failed_models:
+        yield _annotation(checked, model.target.line, model.target.key, model.error)
+    for pattern, line in checked.plan.missing:
+        yield _annotation(checked, line, pattern, "no file matches")
+    if checked.is_passed:
+        yield f"::notice title=irscope check::{_data(headline(checked)[0])}\n"
+
+
+def _annotation(checked: Checked, line: int, title: str, message: str) -> str:
+    place = f"file={_property(_in_repository(checked.plan.file))}" + (f",line={line}" if line else "")
+    return f"::error {place},title={_property(title)}::{_data(message)}\n"
+
+
+def _in_repository(path: str) -> str:
+    """The path as seen from the working folder, which is the repository's in CI; its name alone where it lies elsewhere."""
+    if not os.path.isabs(path):
+        return path
+    try:
+        return Path(path).resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return Path(path).name
+
+
+def _data(text: str) -> str:
+    return well_formed(legible(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# ----------------------------------------------------------------------------------------------------
+# A table in Markdown, for a comment or the summary of a job.
+
+
+def markdown(checked: Checked) -> Iterator[str]:
+    verdict, *_ = headline(checked)
+    word, _, rest = verdict.partition(":")
+    yield f"**irscope check {word}**:{rest}\n"
+    rows = sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status])
+    if rows:
+        yield "\n| verdict | model | budget | now | baseline | change | why |\n|---|---|---|---|---|---|---|\n"
+    for one in rows:
+        cells = (_VERDICTS[one.status], _code(one.key), _code(one.budget.text), _shown(one.now, one.budget.kind), _base(one), _change(one))
+        yield f"| {' | '.join((*cells, _cell(one.reason)))} |\n"
+    problems = [(model.target.key, model.error) for model in checked.failed_models]
+    problems += [(pattern, "no file matches") for pattern, _ in checked.plan.missing]
+    if problems:
+        yield "\n| cannot be read | why |\n|---|---|\n"
+        for key, why in problems:
+            yield f"| {_code(key)} | {_cell(why)} |\n"
+
+
+_VERDICTS: Final[Mapping[Status, str]] = {"ok": "ok", "exceeded": "**exceeded**", "unjudged": "**cannot be judged**"}
+_MEANS: Final = re.compile(r"([\\`*_\[\]<>#!|~@&$])")
+"""Characters that mean something to some reader of Markdown."""
+
+
+def _cell(text: str) -> str:
+    return _MEANS.sub(r"\\\1", well_formed(legible(text))).replace("\\@", "&#64;").replace("\\<", "&lt;").replace("\\&", "&amp;")
+
+
+def _code(text: str) -> str:
+    """A code span in a cell: nothing in it is markup but a pipe, which ends the cell, and a backtick, which ends the span."""
+    shown = well_formed(legible(text)).replace("|", "\\|")
+    longest = max(map(len, re.findall("`+", shown)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if longest else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def as_json(checked: Checked) -> Iterable[str]:
+    return json_lines(check_json(checked))
+
+
+OUTPUTS: Final[Mapping[str, Callable[[Checked], Iterable[str]]]] = {
+    "junit": junit,
+    "github": github,
+    "markdown": markdown,
+    "json": as_json,
+}
+"""What can be written beside the answer, each by an option of its name."""
