@@ -112,6 +112,5 @@ PASSES: dict[str, PassEntry] = {
 
 PIPELINES: dict[str, str] = {
     "default": "shapes,params,flops,liveness",
-    "page": "modules,liveness,explain-peak,flops,roofline,energy,advise,params,shapes",
     "cleanup": "fixpoint{max=4}(fold,dce)",
 }

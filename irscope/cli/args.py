@@ -28,7 +28,7 @@ from irscope.report.select import Selection, parse_filter, select
 from irscope.session import Model, open_model
 from irscope.tools.config import read_config
 
-FORMATS = ("text", "json", "csv", "html")
+FORMATS = ("text", "json", "csv", "html", "md", "md-issue")
 
 
 def amount_of(measure: Measure) -> Callable[[str], int | float]:

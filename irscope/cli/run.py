@@ -35,6 +35,7 @@ from irscope.report.text import render as render_text
 from irscope.session import Model, Results
 from irscope.tools.card import make_card
 from irscope.tools.config import Chosen, chosen_device
+from irscope.tools.page import DEFAULT_GRID, PAGES, at_stated_sizes, page_passes, with_graph
 
 _MOST_DIAGNOSTICS = 20
 """A hostile or broken file can give one for each of its nodes."""
@@ -88,6 +89,12 @@ class Command:
         )
         parser.add_argument("--explain", default="", metavar="NODE", help="where the numbers of one node come from, with --passes flops")
         add_output_file(parser, "--plot", help="also draw the live tensors, and every other curve of the reports: .svg, .png or .pdf")
+        parser.add_argument(
+            "--grid",
+            default=DEFAULT_GRID,
+            metavar="GRID",
+            help="whose power carbon is for in html and md: a country such as DEU, or grams of CO2 per kWh; default: %(default)s",
+        )
         parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -100,27 +107,25 @@ class Command:
         open_sizes = _sizes_in(args.sweep)
         chosen = chosen_device(args.device) if _shows_card(args) else None
         is_card_alone = chosen is not None and args.format == "text"
-        if chosen is not None and is_card_alone:
+        is_page = chosen is not None and args.format in PAGES
+        if chosen is not None and (is_card_alone or is_page):
             args.device = args.device or chosen.name
         model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
         if chosen is not None and is_card_alone and not (args.strict or args.fail_on):
             return _print_card(model, chosen, args, timing)
+        card = make_card(model, chosen) if chosen is not None else None
+        if is_page and card is not None:
+            model, passes = at_stated_sizes(model, card), parse_pipeline(page_passes(args.grid), registry)
         if args.passes in ("", "default") and not model.program.has_graph:
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = parse_pipeline("params", registry)
-        done: list[PassResult] = []
-        failure: PassError | None = None
-        for one in passes:
-            try:
-                done.append(model.manager.run_one(one))
-            except PassError as error:
-                # What other passes found is still worth having.
-                failure = error
-                break
+        done, failure = _run_all(model, passes, goes_on=is_page)
         results = Results(done, model.manager.settings)
         document = model.document(results)
-        if chosen is not None and failure is None:
-            document = replace(document, card=make_card(model, chosen), reports=() if is_card_alone else document.reports)
+        if is_page:
+            document = with_graph(document, model, args.grid)
+        if failure is None or is_page:
+            document = replace(document, card=card, reports=() if is_card_alone else document.reports)
         if done or failure is None:
             write_answer(document, args)
             if picture is not None:
@@ -134,6 +139,21 @@ class Command:
         if failure is not None:
             raise failure
         return _exit_code(args, model, results.reports, [*model.diagnostics, *found])
+
+
+def _run_all(model: Model, passes: Iterable[Pass], *, goes_on: bool) -> tuple[list[PassResult], PassError | None]:
+    """The results of passes, and the first failure, after which others run where that is wanted."""
+    done: list[PassResult] = []
+    failure: PassError | None = None
+    for one in passes:
+        try:
+            done.append(model.manager.run_one(one))
+        except PassError as error:
+            # What other passes found is still worth having.
+            failure = failure or error
+            if not goes_on:
+                break
+    return done, failure
 
 
 def _instruments(args: argparse.Namespace, timing: Timing) -> list[Instrument]:

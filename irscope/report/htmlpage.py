@@ -10,21 +10,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import count, islice
-from types import MappingProxyType
 
 from irscope.report.card import Card, CardView, card_view
 from irscope.report.celltext import signed
+from irscope.report.drawing import GRAPH_STYLE, graph_part, graph_script, script_policy
 from irscope.report.htmlout import ROWS, PartWriter, bar_length, bar_scales, details
 from irscope.report.options import RenderOptions
 from irscope.report.picture import Panel, Reading, panels_of, readings, rows_of, ticks
 from irscope.report.plot import COLOURS, Plot, svg_text
 from irscope.report.printable import legible
-from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.report import Document, ModelInfo, Report, title_of
 from irscope.report.table import Entry, Series, Table
 from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
 
@@ -34,35 +34,20 @@ _CELLS = 150_000
 """Cells of a page, some megabytes: what tables of one page may hold together unless the user asked for more."""
 _PARTS = 30
 """Rows of what a height is made of, the largest; the last one sums up all others."""
+_SHORT_REMARK = 30
+"""Letters of a remark that stands beside its number; a longer one stands below all of them, once."""
 _LETTERS = 60
 """Letters of a label that fit into the width of a chart."""
-_TITLES: Mapping[str, str] = MappingProxyType(
-    {
-        "modules": "Modules",
-        "liveness": "Memory over the run",
-        "explain-peak": "What would lower the peak",
-        "flops": "Arithmetic",
-        "bytes": "Bytes moved",
-        "roofline": "Least time",
-        "energy": "Energy",
-        "advise": "Advice",
-        "params": "Parameters",
-        "shapes": "Shapes",
-        "arch": "Kind of model",
-        "training": "A training step",
-        "activations": "Saved for the backward",
-        "checkpoint": "What to recompute",
-        "simulate": "The simulated program",
-    }
-)
-_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'"
+_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src"
 
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
     """The page in pieces."""
     about = document.model.path or ", ".join(one.parts[0] for one in document.subjects)
-    style, script = _asset("page.css"), _asset("page.js")
-    policy = _POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
+    style, script, policy = _asset("page.css"), _asset("page.js"), _POLICY
+    policy += f" 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+    if document.drawing is not None:
+        style, policy = style + GRAPH_STYLE, f"{policy} {script_policy()}"
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -82,8 +67,14 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
     writer = _PageWriter(options)
     for report in document.reports:
         yield from writer.section(report)
+    if document.drawing is not None:
+        yield '<section id="graph-section">\n<h2>Graph</h2>\n'
+        yield from graph_part(document.drawing, "graph")
+        yield "</section>\n"
     yield f'<footer class="quiet">Written by irscope {svg_text(document.version)}.</footer>\n</main>\n'
-    yield f"<script>{script}</script>\n</body>\n</html>\n"
+    yield f"<script>{script}</script>\n"
+    yield f"<script>{graph_script()}</script>\n" if document.drawing is not None else ""
+    yield "</body>\n</html>\n"
 
 
 @cache
@@ -100,12 +91,9 @@ def _contents(document: Document) -> Iterator[str]:
         titles = [title for title in (*(one.title for one in report.series), *(one.title for one in report.tables)) if title]
         inner = "".join(f'<li><a href="#s{number}-{place}">{svg_text(title)}</a></li>' for place, title in enumerate(titles, 1))
         yield f'<li><a href="#s{number}">{svg_text(title_of(report))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>\n'
+    if document.drawing is not None:
+        yield '<li><a href="#graph-section">Graph</a></li>\n'
     yield "</ol>\n</details>\n</nav>\n"
-
-
-def title_of(report: Report) -> str:
-    """What a report is called for people who do not know passes."""
-    return _TITLES.get(report.pass_name) or report.options or report.pass_name
 
 
 def _model(model: ModelInfo) -> Iterator[str]:
@@ -197,13 +185,17 @@ class _PageWriter(PartWriter):
         if not entries:
             return
         yield '<dl class="summary">\n'
+        remarks: dict[str, None] = {}
         for entry in entries:
             name = ": ".join(part.replace("_", " ") for part in entry.path)
-            shown = self.cells.write(entry.cell, entry.kind, Provenance.EXACT)
-            more = f" <small>{svg_text(details(entry.cell))}</small>" if details(entry.cell) else ""
+            shown, more = self.cells.write(entry.cell, entry.kind, Provenance.EXACT), details(entry.cell)
             raw = f' data-value="{svg_text(raw_text(entry.cell))}"' if bare(entry.cell) is not None else ' class="unknown"'
-            yield f'<div><dt title="{svg_text(entry.key)}">{svg_text(name)}</dt><dd{raw}>{svg_text(shown)}{more}</dd></div>\n'
+            yield f'<div><dt title="{svg_text(entry.key)}">{svg_text(name)}</dt><dd{raw} title="{svg_text(more)}">{svg_text(shown)}'
+            yield f" <small>{svg_text(more)}</small></dd></div>\n" if 0 < len(more) <= _SHORT_REMARK else "</dd></div>\n"
+            if len(more) > _SHORT_REMARK:
+                remarks[more] = None
         yield "</dl>\n"
+        yield from (f'<p class="quiet">{svg_text(more)}</p>\n' for more in remarks)
 
     def _titled(self, title: str, parts: Iterable[str]) -> Iterator[str]:
         if title:

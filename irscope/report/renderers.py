@@ -27,6 +27,8 @@ RENDERERS: Mapping[str, str] = MappingProxyType(
         "json": "irscope.report.renderers:render_json",
         "csv": "irscope.report.csvout:render",
         "html": "irscope.report.htmlpage:render",
+        "md": "irscope.report.mdout:render",
+        "md-issue": "irscope.report.mdout:render_issue",
         "layers-json": "irscope.report.renderers:render_layers",
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from irscope._version import __version__
@@ -29,12 +30,34 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance
 
 if TYPE_CHECKING:
+    from irscope.report.drawing import Drawing
     from irscope.report.schema import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
 
 _IN_REPR = 6
 """Numbers of the summary that stand in a report's repr."""
 SCHEMA_NAME: Final = "irscope.report/1"
 NO_GRAPH: Final = "the file holds weights but no graph: what runs, its cost and its memory are unknown"
+
+
+_TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "modules": "Modules",
+        "liveness": "Memory over the run",
+        "explain-peak": "What would lower the peak",
+        "flops": "Arithmetic",
+        "bytes": "Bytes moved",
+        "roofline": "Least time",
+        "energy": "Energy",
+        "advise": "Advice",
+        "params": "Parameters",
+        "shapes": "Shapes",
+        "arch": "Kind of model",
+        "training": "A training step",
+        "activations": "Saved for the backward",
+        "checkpoint": "What to recompute",
+        "simulate": "The simulated program",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +179,11 @@ class Report:
         return made
 
 
+def title_of(report: Report) -> str:
+    """What a report is called for people who do not know passes."""
+    return _TITLES.get(report.pass_name) or report.options or report.pass_name
+
+
 def diagnostic_json(diagnostic: Diagnostic) -> DiagnosticJson:
     """A diagnostic as it stands in the JSON document."""
     result: DiagnosticJson = {
@@ -268,6 +296,8 @@ class Document:
     """What it is about, where text and HTML name something else than the model alone."""
     card: Card | None = None
     """The model on one screen, where nobody asked for certain passes."""
+    drawing: Drawing | None = None
+    """The model's graph, which pages draw."""
     own_json: Callable[[Document], Mapping[str, object]] | None = None
     """Writes the JSON of a document that has a schema of its own."""
 

@@ -184,7 +184,7 @@ def test_a_package_adds_a_format(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 def test_a_format_that_nobody_offers_is_answered_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--format", "yaml", str(TAGGER)]) == 2
-    assert "invalid choice: 'yaml' (choose from text, json, csv, html, layers-json)" in capsys.readouterr().err
+    assert "invalid choice: 'yaml' (choose from text, json, csv, html, md, md-issue, layers-json)" in capsys.readouterr().err
 
 
 def test_a_name_claimed_twice_is_an_error_that_names_both(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,7 @@ def test_random_tables(table: Table) -> None:
     check(table)
 
 
-@pytest.mark.parametrize("name", ["text", "csv", "html", "json"])
+@pytest.mark.parametrize("name", ["text", "csv", "html", "json", "md"])
 def test_no_format_lets_a_control_character_through(name: str) -> None:
     text = rendered(name, examples.everything())
     assert {
