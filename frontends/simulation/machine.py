@@ -58,9 +58,9 @@ class Piece:
 class Machine:
     """One device."""
 
-    def __init__(self, target: Target, pending_frees: PendingFrees = "next_malloc") -> None:
+    def __init__(self, target: Target, pending_frees: PendingFrees = "next_malloc", memory: int | None = None) -> None:
         self.target = target
-        self.total = target.device.memory_bytes or 0
+        self.total = memory or target.device.memory_bytes or 0
         self.gpu = TapedAllocator("{}.{}".format(*target.torch), target.alloc_conf, self.total or None, pending_frees=pending_frees)
         self.storages = Storages(self.free)
         self.pieces: dict[int, Piece] = {}

@@ -28,7 +28,14 @@ from irscope.memory.caching.allocator import PendingFrees
 class Process:
     """The simulated device of this process, for the rest of its life: kernels cannot be taken back."""
 
-    def __init__(self, target: Target, buffers: Callable[[Any], Sequence[Any]], pending_frees: PendingFrees = "next_malloc") -> None:
+    def __init__(
+        self,
+        target: Target,
+        buffers: Callable[[Any], Sequence[Any]],
+        pending_frees: PendingFrees = "next_malloc",
+        memory: int | None = None,
+    ) -> None:
+        """`memory` is what the allocator can ask the device for, where that is not the device's own."""
         patch = _patch()
         if isinstance(patch, str):
             raise UsageError(f"this torch cannot pretend to have a CUDA device ({patch})", code="IRS644")
@@ -38,7 +45,7 @@ class Process:
         fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
         fakes.init_gpu_context = lambda device: None
         self.pinned = PinnedMemory()
-        self.machine = Machine(target, pending_frees)
+        self.machine = Machine(target, pending_frees, memory)
         current.devices = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         self.device = Device(self.machine)
         self.device.install()
@@ -73,6 +80,8 @@ class Process:
         """
         self.watch = Watch(self.machine, most_steps, hidden, self.pinned.end_of_interval, stepped)
         self.device.marks = self.watch.mark
+        # NCCL's watchdog looks ten times a second: what a step has sent is done before the next one is at its peak.
+        self.watch.ended = self.world.settled
         self.watch.install()
         return self.watch
 

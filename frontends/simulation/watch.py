@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections import Counter
@@ -15,6 +16,7 @@ from torch import nn
 
 from irscope.frontends.eager.recorder import Frames
 from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
+from irscope.frontends.simulation.settings import class_of, uses_of
 
 CATEGORIES: Final = (
     "parameter",
@@ -91,6 +93,8 @@ class Watch:
         self._pinned = pinned
         self._stepped_to = stepped
         self._most_steps = most_steps
+        self.ended: Callable[[], None] = lambda: None
+        """Told of the end of each step."""
         self.begins = machine.gpu.tape.cut()
         """After how many requests of the tape."""
         self.steps: list[Step] = []
@@ -103,6 +107,11 @@ class Watch:
         self._modules: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._calls: list[nn.Module] = []
         self._names: dict[int, str] = {}
+        self.classes: dict[str, str] = {}
+        """Of the modules, by path."""
+        self.uses: dict[str, Any] = {}
+        """Settings that decide about memory, as the program has them."""
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._in_optimizer = False
         self._live: dict[Piece, None] = {}
         """Pieces that were there when the current interval began."""
@@ -122,16 +131,30 @@ class Watch:
         original, calls, modules = kind._call_impl, self._calls, self._modules
 
         def called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-            if not calls:
+            outermost = not calls
+            if outermost:
                 modules.add(module)
             calls.append(module)
             try:
                 return original(module, *args, **kwargs)
             finally:
                 calls.pop()
+                if outermost and id(module) not in self._names:
+                    # The program may drop it before anybody asks for names.
+                    self._name(module)
 
         kind._call_impl = called
         self._undo.append(lambda: setattr(kind, "_call_impl", original))
+        keeps: Any = torch.optim.Optimizer.zero_grad
+
+        @functools.wraps(keeps)
+        def zero_grad(optimizer: Any, set_to_none: bool = True) -> None:
+            if not set_to_none:
+                self.uses["set_to_none"] = False
+            keeps(optimizer, set_to_none)
+
+        torch.optim.Optimizer.zero_grad = zero_grad  # type: ignore[method-assign,assignment]
+        self._undo.append(lambda: setattr(torch.optim.Optimizer, "zero_grad", keeps))
 
     def close(self) -> None:
         """Follow nothing any longer."""
@@ -173,6 +196,7 @@ class Watch:
         if id(optimizer) in self._stepped:
             self._stepped.clear()
         self._in_optimizer = True
+        self._optimizers.add(optimizer)
         for group in optimizer.param_groups:
             for one in group["params"]:
                 self._is(one, "parameter")
@@ -195,12 +219,19 @@ class Watch:
                 if isinstance(one, torch.Tensor):
                     self._is(one, "optimizer state")
         self._same.clear()
+        if not self.steps:
+            self.note_uses()
         self._end_of_step(merge=bool(self._stepped))
         self._stepped.add(id(optimizer))
+        self.ended()
         if self._stepped_to is not None:
             self._stepped_to(len(self.steps))
         if self._most_steps and len(self.steps) >= self._most_steps:
             raise StopProgram
+
+    def note_uses(self) -> None:
+        """Look at the settings of what is there."""
+        self.uses.update(uses_of(self._modules, self._optimizers))
 
     def _is(self, tensor: torch.Tensor, kind: str) -> None:
         for one in local_parts(tensor):
@@ -273,8 +304,12 @@ class Watch:
     def name_modules(self) -> None:
         """Note the paths of the modules that are there."""
         for root in self._modules:
-            for name, module in root.named_modules():
-                self._names[id(module)] = name or type(module).__name__
+            self._name(root)
+
+    def _name(self, root: nn.Module) -> None:
+        for name, module in root.named_modules():
+            self._names[id(module)] = path = name or type(module).__name__
+            self.classes[path] = class_of(module)
 
     # -- what the program asks for ---------------------------------------------------------------------------------
 

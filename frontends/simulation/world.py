@@ -284,14 +284,14 @@ class World:
         """Those that NCCL's watchdog has not seen finished."""
         self._together: list[torch.Tensor] | None = None
         """Operands of collectives that are coalesced; None outside of that."""
-        process.device.settled.append(self._settled)
+        process.device.settled.append(self.settled)
         self._libraries: list[Any] = []
         self._together_on: Queue | None = None
         """The stream that they are on."""
         self._queues: dict[tuple[str, int], Queue] = {}
         """NCCL's streams, by group and by the other rank of operations between two."""
 
-    def _settled(self) -> None:
+    def settled(self) -> None:
         """The watchdog sees that all collectives are done."""
         self._works.clear()
 

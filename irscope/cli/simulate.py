@@ -5,24 +5,35 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 from irscope.amounts import RATE
 from irscope.cli.args import add_output_arguments, amount_of, progress_from, write_answer
+from irscope.cli.main import main
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream, write_text
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
 from irscope.tools.simulate import Interrupted, Options, Simulation, simulate_script
-from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, command
+from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, arguments_of
+from irscope.tools.simulate_settings import Tried, try_settings
 from irscope.tools.simulation_files import KINDS, write_simulation
 
 _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDINGS, "needs_value": ExitCode.PARTIAL, "error": ExitCode.PASS}
+
+
+_alone = False
+"""Whether this process is for one simulation, although it has imported torch before."""
 
 
 class Command:
@@ -75,6 +86,21 @@ class Command:
             metavar="B/S",
             help="what a device can send to others, such as 450GB/s: times of collectives",
         )
+        parser.add_argument(
+            "--try",
+            dest="tries",
+            action="store_true",
+            help="also simulate settings that may lower the peak, one by one and the best together: the program runs once for each",
+        )
+        parser.add_argument(
+            "--set",
+            dest="settings",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="run as though the program said so, such as ddp.gradient_as_bucket_view=True; an unknown name lists all",
+        )
+        parser.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
         add_output_arguments(parser)
         parser.add_argument("script", metavar="SCRIPT", help="the program")
@@ -101,6 +127,8 @@ class Command:
             args.answer,
             frees,
             args.link,
+            tuple(args.settings),
+            args.no_limit,
             told,
         )
         program = Program(args.script, args.arguments, args.is_module)
@@ -108,44 +136,48 @@ class Command:
             if _is_export(args):
                 raise UsageError("-o for another viewer is about one rank", code="IRS643", hint="--rank R")
             ranks = all_ranks(program, options, max(args.most_ranks, 1))
+            options = replace(options, rank=ranks.classes[0].document["rank"])
+            tried = self._tried(args, program, options, ranks)
             for one in watching:
                 one.ended()
-            return self._all(args, ranks)
-        if "torch" in sys.modules or sys.stdout is not sys.__stdout__:
-            return _apart(args, command(program, options))
+            return self._answer(args, ranks, tried, interrupted=ranks.interrupted)
+        if not _alone and ("torch" in sys.modules or sys.stdout is not sys.__stdout__):
+            return _apart(args, arguments_of(program, options))
         interrupted = False
         with _own_output(args.format != "text" and (args.output is None or _is_export(args))):
             try:
                 found = simulate_script(args.script, args.arguments, options, is_module=args.is_module)
             except Interrupted as stop:
                 found, interrupted = stop.simulation, True
-        self._write(args, found)
-        if found.error:
-            place = f"{found.line}: " if found.line and found.outcome != "needs_value" else ""
-            sys.stderr.write(f"irscope: {printable(place + found.error)}\n")
-        return ExitCode.INTERRUPTED if interrupted else _CODES[found.outcome]
+        return self._answer(args, found, None if interrupted else self._tried(args, program, options, found), interrupted=interrupted)
 
-    def _all(self, args: argparse.Namespace, found: Ranks) -> int:
-        self._write(args, found)
-        for one in found.classes:
-            if one.document["error"]:
-                place = f"{one.document['line']}: " if one.document["line"] and one.document["outcome"] != "needs_value" else ""
-                sys.stderr.write(f"irscope: rank {one.document['rank']}: {printable(place + one.document['error'])}\n")
-        return found.exit_code
+    def _tried(self, args: argparse.Namespace, program: Program, options: Options, found: Simulation | Ranks) -> Tried | None:
+        document = found.to_json()
+        if not args.tries or not document.get("peak", {}).get("reserved"):
+            return None
+        return try_settings(program, options, document, found.target.device.room_bytes)
 
-    def _write(self, args: argparse.Namespace, found: Simulation | Ranks) -> None:
+    def _answer(self, args: argparse.Namespace, found: Simulation | Ranks, tried: Tried | None, *, interrupted: bool) -> int:
         if isinstance(found, Simulation) and _is_export(args):
             write_simulation(Path(args.output), found)
             sys.stderr.write(f"wrote {printable(args.output)}\n")
             args.output = None
-        if args.format != "json":
-            write_answer(found.document(), args)
-            return
-        text = json.dumps(found.to_json(), indent=2) + "\n"
-        if args.output is None or args.output == "-":
-            write_stream(sys.stdout, [text])
+        if args.format == "json":
+            text = json.dumps(found.to_json() | ({"tried": tried.to_json()} if tried is not None else {}), indent=2) + "\n"
+            if args.output is None or args.output == "-":
+                write_stream(sys.stdout, [text])
+            else:
+                write_text(Path(args.output), [text])
         else:
-            write_text(Path(args.output), [text])
+            write_answer(found.document() if tried is None else tried.with_report(found.report()), args)
+        ends = [("", one) for one in [found.to_json()]] if isinstance(found, Simulation) else found.ends()
+        for who, one in ends:
+            if one["error"]:
+                place = f"{one['line']}: " if one["line"] and one["outcome"] != "needs_value" else ""
+                sys.stderr.write(f"irscope: {who}{printable(place + one['error'])}\n")
+        if interrupted or (tried is not None and tried.interrupted):
+            return ExitCode.INTERRUPTED
+        return _CODES[found.outcome] if isinstance(found, Simulation) else found.exit_code
 
 
 def _is_export(args: argparse.Namespace) -> bool:
@@ -157,9 +189,9 @@ def _is_export(args: argparse.Namespace) -> bool:
 def _apart(args: argparse.Namespace, line: list[str]) -> int:
     """The same in a process of its own: a simulated device stays in its process, which other users of torch would find changed."""
     given = {"--format": args.format, "--rows": args.rows, "-o": args.output}
-    more = [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))] + ["--quiet"] * args.quiet
-    at = line.index("simulate") + 1
-    done = subprocess.run([*line[:at], *more, *line[at:]], capture_output=True, text=True, check=False)
+    more = [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
+    more += ["--quiet"] * args.quiet + ["--try"] * args.tries
+    done = subprocess.run([sys.executable, "-m", "irscope", "simulate", *more, *line[1:]], capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     return done.returncode
@@ -181,3 +213,45 @@ def _own_output(apart: bool) -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def serve() -> None:
+    """Simulate what is asked for on standard input, a line of JSON each, in children of this process, which has imported torch.
+
+    A request is `{"line": [...], "stderr": PATH}`, with `"stdout"` and `"folder"` where they matter. The answer is a line with the child's
+    process id, and one with its exit status, negative for a signal.
+    """
+    global _alone
+    importlib.import_module("irscope.frontends.simulation.process")
+    _alone = True
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for request in sys.stdin:
+        child = os.fork()
+        if not child:
+            _serve_one(json.loads(request))
+        answers.write(f"{child}\n")
+        answers.flush()
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        answers.write(f"{status}\n")
+        answers.flush()
+
+
+def _serve_one(asked: dict[str, Any]) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, name in ((0, os.devnull), (1, asked.get("stdout", os.devnull)), (2, asked["stderr"])):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC if number else os.O_RDONLY, 0o600), number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115  # for the rest of this process
+    os.chdir(asked.get("folder", "."))
+    code: int = ExitCode.PASS
+    try:
+        code = main(asked["line"])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,8 +49,12 @@ _OUTCOMES: Final = {
 }
 INTERRUPTED: Final = "interrupted"
 """What ended a program that Ctrl-C ended."""
+_BOUNDLESS: Final = 1 << 44
+"""Memory of a device that never has too little: sixteen TiB, below the addresses that the simulated device's start from."""
 _LIBRARY: Final = sysconfig.get_path("stdlib")
 _STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
+_WORTH: Final = 0.1
+"""Of the activations, what a class of modules at least holds to be worth checkpointing."""
 _FRAGMENT: Final = "free parts of segments in use"
 _CACHED: Final = "free segments in the cache"
 
@@ -73,6 +78,10 @@ class Options:
     pending_frees: PendingFrees = "next_malloc"
     link: float = 0
     """Bytes a second that a device can send to others, and at the same time receive; 0 where that is unknown."""
+    settings: tuple[str, ...] = ()
+    """NAME=VALUE that hold instead of what the program says."""
+    boundless: bool = False
+    """Whether the device gives as much memory as is asked for."""
     told: Callable[[int, int | None, str], None] | None = field(default=None, compare=False)
     """Is told how far the run is: how many of how many, and of what."""
 
@@ -81,6 +90,11 @@ class Options:
             raise UsageError(
                 f"there is no rank {self.rank} in a world of {self.world}", code="IRS643", hint=f"0 to {max(self.world, 1) - 1}"
             )
+
+
+def memory_of(target: Target, options: Options) -> int | None:
+    """What the allocator can ask the device for; None where nobody told."""
+    return _BOUNDLESS if options.boundless else target.device.memory_bytes
 
 
 @dataclass
@@ -99,6 +113,12 @@ class Simulation:
     marks: Sequence[Mark] = ()
     answers: Sequence[Answer] = ()
     collectives: Sequence[Traffic] = ()
+    uses: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that decide about memory, as the program has them."""
+    classes: Mapping[str, str] = field(default_factory=dict)
+    """Of modules, by path."""
+    applied: Mapping[str, int] = field(default_factory=dict)
+    """How often each of the settings was used instead of the program's own."""
     unknown: Mapping[str, int] = field(default_factory=dict)
     """Operators of whose kernels only the results are counted, with the number of calls."""
     now: Mapping[str, int] = field(default_factory=dict)
@@ -126,7 +146,7 @@ class Simulation:
         return tape.replay(self._allocator(), tape.numbers("central"), watch, addresses=True)
 
     def _allocator(self) -> CachingAllocator:
-        return CachingAllocator.of(self.target, self.target.device.memory_bytes, self.options.pending_frees)
+        return CachingAllocator.of(self.target, memory_of(self.target, self.options), self.options.pending_frees)
 
     @functools.cached_property
     def _at_fullest(self) -> tuple[Replayed, CachingAllocator]:
@@ -199,8 +219,16 @@ class Simulation:
             ],
             "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.answers],
             "pinned_peak_bytes": self.pinned_peak,
+            "uses": dict(self.uses),
+            "blocks": self.blocks(),
+            "settings": [{"setting": one, "applied": count} for one, count in self.applied.items()],
             "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
         }
+
+    def blocks(self) -> list[dict[str, Any]]:
+        """Classes of modules that hold activations at the peak: the one that holds most, and the one that does so within its modules."""
+        alive = max(self.steps, key=lambda step: step.peak["allocated"]).alive if self.steps else self.alive_at_refusal()[1]
+        return blocks_of(alive, self.classes)
 
     @property
     def _outcome_text(self) -> str:
@@ -232,6 +260,40 @@ class Simulation:
         return Document("", ModelInfo("", ""), (self.report(),))
 
 
+def blocks_of(alive: Sequence[tuple[str, str, str, int, int]], classes: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Classes of which there are several modules that hold others, with the activations below them: what may be checkpointed."""
+    held: Counter[str] = Counter()
+    total = 0
+    by_class: dict[str, set[str]] = {}
+    for path in {above for one in classes for above in itertools.islice(_above(one), 1, None)}:
+        by_class.setdefault(classes.get(path, ""), set()).add(path)
+    for category, module, _, size, _ in alive:
+        if category != "activation":
+            continue
+        total += size
+        held.update(dict.fromkeys({classes.get(path, "") for path in _above(module)}, size))
+    found = []
+    for name, paths in by_class.items():
+        outer = [path for path in paths if not any(other in paths for other in itertools.islice(_above(path), 1, None))]
+        if name and not name.startswith("torch.nn.modules.container.") and len(outer) > 1 and held[name] > _WORTH * total:
+            found.append((held[name], len(outer), name, set(outer)))
+    found.sort(key=lambda one: (-one[0], one[1], one[2]))
+    within = [
+        one
+        for one in found[1:]
+        if one[0] < (1 - _WORTH) * found[0][0] and all(any(up in found[0][3] for up in _above(path)) for path in one[3])
+    ]
+    return [{"class": name, "count": count, "bytes": size} for size, count, name, _ in (*found[:1], *within[:1])]
+
+
+def _above(path: str) -> Iterator[str]:
+    """A path and those of the modules that it is in."""
+    yield path
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
 def ranks_text(ranks: Sequence[int]) -> str:
     """Ranks in short: "0-3,8", and with a step "0-56:8"."""
     parts = []
@@ -254,6 +316,9 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
         names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield "IRS645", f"what the kernels of {shown} take besides their results is not known, and not counted"
+    for setting, count in simulation.applied.items():
+        if not count:
+            yield "IRS648", f"{setting} changed nothing: the program has nothing that it is about"
     if simulation.answers:
         lines = ", ".join(one.line for one in simulation.answers[:3])
         yield "IRS646", f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"
@@ -306,7 +371,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         yield Table.of(rows, ["what", "stream:index", "blocks:count", "bytes"], title, whole="bytes")
     if simulation.collectives:
         sent = [
-            (one.op, one.group, one.ranks, one.calls, one.bytes, _least_seconds(one, simulation.options.link))
+            (one.op, one.group, one.ranks, one.calls, one.bytes, least_seconds(one.op, one.ranks, one.bytes, simulation.options.link))
             for one in simulation.collectives
         ]
         columns = ["collective", "group", "ranks:count", "calls:count", "bytes", "least time:seconds"]
@@ -339,9 +404,10 @@ _SHARES: Final[Mapping[str, Callable[[int], float]]] = {
 """Of a collective's bytes, those that a rank at least sends or receives where the network reduces nothing by itself."""
 
 
-def _least_seconds(traffic: Traffic, link: float) -> float | None:
-    share = _SHARES.get(traffic.op)
-    return None if share is None or not link else share(traffic.ranks) * traffic.bytes / link
+def least_seconds(op: str, ranks: int, size: int, link: float) -> float | None:
+    """What a device at least needs for its part of a collective; None where that is not known."""
+    share = _SHARES.get(op)
+    return None if share is None or not link else share(ranks) * size / link
 
 
 def _counted(when: str, step: Step) -> tuple[int, ...]:
@@ -418,12 +484,15 @@ def _run(program: Callable[[], Any], name: str, options: Options) -> Simulation:
     target = target_of(settings := Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
     check_target(settings)
     process = _prepared(target, options)
+    from irscope.frontends.simulation.settings import Changes
     from irscope.frontends.simulation.watch import NeedsValue, StopProgram
 
     told = options.told
     stepped = None if told is None else lambda done: told(done, options.steps or None, "steps of the optimizer:")
+    changes = Changes(options.settings)
     watch = process.start(options.steps, (__file__,), stepped)
-    found = Simulation(name, target, options)
+    changes.install()
+    found = Simulation(name, target, options, applied=changes.applied)
     try:
         with _environment(options), _time_limit(options.seconds, StopProgram):
             found.result = program()
@@ -437,10 +506,12 @@ def _run(program: Callable[[], Any], name: str, options: Options) -> Simulation:
             found.outcome, found.error = "error", f"it exits with {stop.code}"
     except KeyboardInterrupt:
         found.outcome, found.error = "error", INTERRUPTED
+        changes.close()
         _finish(found, process, watch)
         raise Interrupted(found) from None
     except BaseException as error:
         _failed(found, error, watch)
+    changes.close()
     _finish(found, process, watch)
     return found
 
@@ -462,6 +533,7 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
     # The modules are there only as long as the error holds the program's frames.
     watch.classify()
     watch.name_modules()
+    watch.note_uses()
     found.error = text if found.outcome == "oom" else f"{type(error).__name__}: {text}"[:300]
     if isinstance(error, UnsupportedOperatorException):
         found.error = (
@@ -478,6 +550,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     watch.close()
     found.steps, found.marks, found.answers = watch.steps, watch.marks, list(watch.answers.values())
     found.collectives = list(process.world.traffic.values())
+    found.uses, found.classes = watch.uses, watch.classes
     found.unknown = dict(process.kernels.unknown)
     found.now = dict(process.machine.counters())
     found.pinned_peak = process.pinned.peak
@@ -528,7 +601,7 @@ def _prepared(target: Target, options: Options) -> Process:
 
     if _process is None:
         with _environment(options):
-            _process = Process(target, workspace_policy(target).buffers, options.pending_frees)
+            _process = Process(target, workspace_policy(target).buffers, options.pending_frees, memory_of(target, options))
     elif _process.machine.target != target:
         raise UsageError("one process simulates one device", code="IRS644", hint="start another process for another one")
     _process.answer_with = options.answer

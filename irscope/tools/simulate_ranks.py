@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from irscope.errors import ExitCode
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Table
-from irscope.tools.simulate import COUNTERS, SCHEMA, Options, check_machine, check_script, ranks_text
+from irscope.tools.simulate import COUNTERS, INTERRUPTED, SCHEMA, Options, check_machine, check_script, least_seconds, ranks_text
 
 _EVERY: Final = 16
 """Worlds up to this size are simulated rank by rank."""
@@ -42,71 +43,131 @@ class Program:
     is_module: bool = False
 
 
-def command(program: Program, options: Options, *more: str) -> list[str]:
-    """The command line that simulates one rank; `more` are further options."""
-    line = [sys.executable, "-m", "irscope", "simulate", "--world", str(options.world), "--rank", str(options.rank)]
+def arguments_of(program: Program, options: Options, *more: str) -> list[str]:
+    """The arguments of `irscope` that simulate one rank; `more` are further options."""
+    line = ["simulate", "--world", str(options.world), "--rank", str(options.rank)]
     line += ["--events", "lazy" if options.pending_frees == "synchronize" else "done", "--local", str(options.local)]
     line += ["--steps", str(options.steps), "--time", str(options.seconds)]
     given = {"--device": options.device, "--torch": options.torch, "--alloc-conf": options.alloc_conf, "--answer": options.answer}
     given["--link"] = f"{options.link}B/s" if options.link else ""
+    line += [part for setting in options.settings for part in ("--set", setting)] + ["--no-limit"] * options.boundless
     line += [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
     return [*line, *more, *(["-m"] if program.is_module else []), program.script, *program.arguments]
+
+
+_SERVER: Final = "from irscope.cli.simulate import serve; serve()"
+
+
+class _Server:
+    """A process that has imported torch and simulates nothing itself: each request is a child of it, which begins where others have
+    spent their first seconds."""
+
+    def __init__(self) -> None:
+        environment = {"OMP_NUM_THREADS": "1", **os.environ}  # as torchrun sets it where several processes share a machine
+        # In a session of its own: Ctrl-C at the terminal comes from here, once, and not to the server.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        self.child = 0
+        """What is running."""
+
+    def run(self, line: Sequence[str], said: Path) -> int:
+        """The exit status of an `irscope` command line; its standard error goes to a file, its standard output nowhere."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"line": list(line), "stderr": str(said)}) + "\n")
+        self._process.stdin.flush()
+        self.child = int(self._process.stdout.readline() or 0)
+        status = self._process.stdout.readline()
+        self.child = 0
+        return int(status or -signal.SIGKILL)
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does."""
+        if self.child:
+            os.kill(self.child, signal.SIGINT)
+
+    def close(self) -> None:
+        """End it, and wait for that."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
 
 
 class Children:
     """Simulations in processes of their own, as many at once as there are processors. Ctrl-C ends them all, and keeps what they found."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, told: Callable[[int, int | None, str], None] | None = None) -> None:
         self._program = program
-        self.told: Callable[[int, int | None, str], None] | None = None
-        self._running: set[subprocess.Popen[str]] = set()
+        self._told = told
+        self._servers: list[_Server] = []
         self.interrupted = False
 
-    def run(self, several: Sequence[tuple[Options, Sequence[str]]]) -> list[dict[str, Any]]:
-        """The JSON document of each; `exit_code` is added, and where there is no document there is one that says why."""
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for one in self._servers:
+            one.close()
+
+    def run(self, several: Sequence[Options], what: str = "ranks") -> list[dict[str, Any]]:
+        """The JSON document of each, of so many `what`; `exit_code` is added, and where there is no document there is one that says why."""
         cores = len(os.sched_getaffinity(0))  # Linux has it, and programs are simulated nowhere else
-        with ThreadPoolExecutor(max(1, min(cores, len(several)))) as pool:
-            made = [pool.submit(self._one, options, more) for options, more in several]
+        self._servers += [_Server() for _ in range(min(cores, len(several)) - len(self._servers))]
+        free: queue.SimpleQueue[_Server] = queue.SimpleQueue()
+        for server in self._servers:
+            free.put(server)
+        with ThreadPoolExecutor(max(1, len(self._servers))) as pool:
+            made = [pool.submit(self._one, options, free) for options in several]
             try:
                 for done, _ in enumerate(as_completed(made), 1):
-                    if self.told is not None:
-                        self.told(done, len(made), "simulating ranks:")
+                    if self._told is not None:
+                        self._told(done, len(made), f"simulating {what}:")
             except KeyboardInterrupt:
                 self.interrupted = True
-                for child in list(self._running):
-                    child.send_signal(signal.SIGINT)
+                for server in self._servers:
+                    server.interrupt()
             return [one.result() for one in made]
 
-    def _one(self, options: Options, more: Sequence[str]) -> dict[str, Any]:
-        nothing = {"outcome": "error", "error": "interrupted", "line": "", "steps": [], "collectives": [], "rank": options.rank}
-        if self.interrupted:
-            return {**nothing, "exit_code": int(ExitCode.INTERRUPTED)}
-        with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
-            path = Path(folder, "run.json")
-            line = command(self._program, options, "--quiet", "--format", "json", "-o", str(path), *more)
-            environment = {"OMP_NUM_THREADS": "1", **os.environ}  # as torchrun sets it where several processes share a machine
-            pipe, none = subprocess.PIPE, subprocess.DEVNULL
-            with subprocess.Popen(line, stdin=none, stdout=none, stderr=pipe, text=True, errors="replace", env=environment) as child:
-                self._running.add(child)
-                said = child.communicate()[1]
-                self._running.discard(child)
-            if path.exists():
-                found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-            else:
-                last = [text for text in said.splitlines() if text.strip()][-1:]
-                reason = last[0].removeprefix("irscope: ") if last else "it wrote nothing"
-                found = {**nothing, "error": reason}
-            if child.returncode < 0:
-                found["error"] = f"its process was ended by signal {-child.returncode}"
-            found["exit_code"] = child.returncode if child.returncode >= 0 else int(ExitCode.PASS)
-            self.interrupted |= child.returncode == ExitCode.INTERRUPTED
-            return found
+    def _one(self, options: Options, free: queue.SimpleQueue[_Server]) -> dict[str, Any]:
+        nothing = {"outcome": "error", "error": INTERRUPTED, "line": "", "steps": [], "collectives": [], "rank": options.rank}
+        server = free.get()
+        try:
+            if self.interrupted:
+                return {**nothing, "exit_code": int(ExitCode.INTERRUPTED)}
+            with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
+                path, said = Path(folder, "run.json"), Path(folder, "stderr")
+                status = server.run(arguments_of(self._program, options, "--quiet", "--format", "json", "-o", str(path)), said)
+                if path.exists():
+                    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+                else:
+                    lines = said.read_text("utf-8", "replace").splitlines() if said.exists() else []
+                    last = [text for text in lines if text.strip()][-1:]
+                    found = {**nothing, "error": last[0].removeprefix("irscope: ") if last else "it wrote nothing"}
+        finally:
+            free.put(server)
+        if status < 0:
+            found["error"] = f"its process was ended by signal {-status}"
+        found["exit_code"] = status if status >= 0 else int(ExitCode.PASS)
+        self.interrupted |= status == ExitCode.INTERRUPTED
+        return found
 
 
 def peak_of(document: Mapping[str, Any], key: str) -> int:
     """The highest peak of a counter; 0 where nothing was simulated."""
     found: int = document.get("peak", {}).get(key, 0)
     return found
+
+
+def traffic_seconds(document: Mapping[str, Any], link: float) -> float:
+    """The least time that a device needs to send or receive its part of all collectives whose part is known."""
+    found = (least_seconds(one["op"], len(_members(one["ranks"])), one["bytes"], link) for one in document["collectives"])
+    return sum(one or 0 for one in found)
 
 
 # -- the world as a grid -----------------------------------------------------------------------------------------------------
@@ -211,6 +272,11 @@ class Ranks:
         said = [*worst.get("diagnostics", ()), *map(diagnostic_json, self.diagnostics)]
         return {"schema": SCHEMA, "script": self.program.script, **worst, "diagnostics": said, "ranks": made}
 
+    def ends(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Who, and the document, of each class."""
+        for one in self.classes:
+            yield f"rank {one.document['rank']}: ", one.document
+
     def report(self) -> Report:
         """The worst rank, and a row for each class."""
         worst = self.classes[0]
@@ -275,17 +341,15 @@ class Ranks:
 class _Search:
     """Finds the ranks that differ, by simulating as few as it can."""
 
-    def __init__(self, program: Program, options: Options, most: int) -> None:
-        self._options, self._most = options, most
-        self.children = Children(program)
-        self.children.told = options.told
+    def __init__(self, options: Options, most: int, children: Children) -> None:
+        self._options, self._most, self.children = options, most, children
         self.found: dict[int, dict[str, Any]] = {}
 
     def simulate(self, ranks: Iterable[int]) -> None:
         """Those of the ranks that were not simulated yet, within the limit."""
         wanted = [rank for rank in dict.fromkeys(ranks) if rank not in self.found][: max(0, self._most - len(self.found))]
         if wanted and not self.children.interrupted:
-            made = self.children.run([(replace(self._options, rank=rank), ()) for rank in wanted])
+            made = self.children.run([replace(self._options, rank=rank) for rank in wanted])
             self.found.update(zip(wanted, made, strict=True))
 
     def alike(self, one: int, other: int) -> bool:
@@ -342,21 +406,22 @@ def all_ranks(program: Program, options: Options, most: int) -> Ranks:
     target = target_of(Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
     check_script(program.script, program.is_module)
     check_machine()
-    search = _Search(program, options, most)
-    if world <= _EVERY:
-        search.simulate(range(world))
-        axes = search.axes()
-        stands = {rank: rank for rank in range(world)}
-    else:
-        search.simulate((0, world - 1))
-        axes = search.axes()
-        grids = [search.places(axis) for axis in axes]
-        # What differs along two axes may differ again where both do.
-        search.simulate(
-            sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_distinct, grids))
-        )
-        stands = {rank: sum(grid[_place(rank, a)] * a.stride for grid, a in zip(grids, axes, strict=True)) for rank in range(world)}
-        stands |= {rank: rank for rank in search.found}
+    with Children(program, options.told) as children:
+        search = _Search(options, most, children)
+        if world <= _EVERY:
+            search.simulate(range(world))
+            axes = search.axes()
+            stands = {rank: rank for rank in range(world)}
+        else:
+            search.simulate((0, world - 1))
+            axes = search.axes()
+            grids = [search.places(axis) for axis in axes]
+            # What differs along two axes may differ again where both do.
+            search.simulate(
+                sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_distinct, grids))
+            )
+            stands = {rank: sum(grid[_place(rank, a)] * a.stride for grid, a in zip(grids, axes, strict=True)) for rank in range(world)}
+            stands |= {rank: rank for rank in search.found}
     classes: dict[str, RankClass] = {}
     unknown = []
     for rank in range(world):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.forked import irscope
+
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 
 LOOP = """
@@ -40,8 +42,7 @@ CTRL_C = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; t
 def simulate(folder: Path, text: str, *options: str, arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     script = folder / "train.py"
     script.write_text(text)
-    command = [sys.executable, "-m", "irscope", "simulate", *options, str(script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=folder)
+    return irscope("simulate", *options, str(script), *arguments, folder=folder)
 
 
 def test_a_training_loop_runs_as_it_is(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "answers",
         "diagnostics",
     }
-    assert set(found) - promised == {"error", "line", "peak", "pinned_peak_bytes"} and promised < set(found)
+    assert set(found) - promised == {"error", "line", "peak", "pinned_peak_bytes", "uses", "blocks", "settings"} and promised < set(found)
     assert found["schema"] == "irscope.simulation/1" and found["torch"] == "2.13"
     for step in found["steps"]:
         assert set(step) == COUNTERS | {"by_category"}

@@ -1,0 +1,348 @@
+"""`irscope simulate --try`: which setting would lower the peak most. Each is simulated, by running the program once more with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from irscope.errors import ExitCode
+from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.tools.simulate import COUNTERS, Options
+from irscope.tools.simulate_ranks import Children, Program, peak_of, traffic_seconds
+
+_LEAST: Final = 0.01
+"""Parts of the peak that are not worth a run."""
+_SENT: Final = 1 << 20
+"""Bytes by which the traffic of a step at least changes where the change is shown."""
+_SETTLED: Final = 2
+"""Steps that are run beyond the first of those that are all alike."""
+_MACHINE: Final = 8
+"""Devices of one machine, where nothing else was said."""
+_ENDED: Final = frozenset({"finished", "steps"})
+_FUSED: Final = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+
+
+class Setting(NamedTuple):
+    """One change, and how the user writes it."""
+
+    name: str
+    code: str
+    change: str = ""
+    """NAME=VALUE of `--set`."""
+    conf: str = ""
+    """Of PYTORCH_CUDA_ALLOC_CONF."""
+
+    @property
+    def subject(self) -> str:
+        """What it changes: two settings of one subject are not taken together."""
+        return self.conf.partition(":")[0] or self.change.partition("=")[0]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run with some settings."""
+
+    settings: tuple[Setting, ...]
+    document: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return " + ".join(one.name for one in self.settings)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program got as far as without the settings, so that its figures are comparable."""
+        return self.document["outcome"] in _ENDED
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether the program met everything that the settings are about."""
+        return all(one["applied"] for one in self.document.get("settings", ()))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What each of the settings does to the peak."""
+
+    before: Mapping[str, Any]
+    """The document of the program as it is; on a device without limit where it ran out of memory."""
+    trials: Sequence[Trial]
+    """The one that saves most first."""
+    room: int | None
+    link: float = 0
+    interrupted: bool = False
+    left_out: Sequence[str] = ()
+    """Settings that cannot change anything, and why."""
+
+    def saved(self, trial: Trial, key: str = "reserved") -> int | None:
+        """Bytes less at the peak; None where it is not known."""
+        if not trial.ended or not peak_of(self.before, key):
+            return None
+        return peak_of(self.before, key) - peak_of(trial.document, key)
+
+    def fits(self, trial: Trial) -> bool | None:
+        """Whether the device is large enough."""
+        if self.room is None or trial.document["outcome"] in ("error", "needs_value"):
+            return None
+        return trial.ended and peak_of(trial.document, "reserved") <= self.room
+
+    @property
+    def needed(self) -> int | None:
+        """The most that the program reserves as it is, where the device has room for everything."""
+        return peak_of(self.before, "reserved") if self.before["outcome"] in _ENDED else None
+
+    def best(self) -> Trial | None:
+        """What saves most."""
+        return next((one for one in self.trials if (self.saved(one) or 0) > 0), None)
+
+    @property
+    def verdict(self) -> str:
+        """In a line."""
+        best = self.best()
+        if best is None:
+            return "no setting that was tried lowers the peak"
+        said = f"{best.name}: {_text(self.saved(best) or 0)} less"
+        single = next((one for one in self.trials if len(one.settings) == 1 and (self.saved(one) or 0) > 0), best)
+        if single is not best:
+            said = f"{single.name}: {_text(self.saved(single) or 0)} less; with " + (
+                " + ".join(one.name for one in best.settings if one not in single.settings) + f": {_text(self.saved(best) or 0)} less"
+            )
+        fits = self.fits(best)
+        return said + ("" if fits is None else ", fits" if fits else ", still does not fit")
+
+    def tables(self) -> Iterator[Table]:
+        """What each saves, and how it is written."""
+        rows = []
+        for one in self.trials:
+            less, sent = self.saved(one), self._sent_more(one)
+            fits = self.fits(one)
+            said = "?" if fits is None else "yes" if fits else "no"
+            if one.document["outcome"] in ("error", "needs_value"):
+                said = "fails: " + str(one.document["error"])[:60]
+            elif not one.is_applied:
+                said += ": not used by the program"
+            reserved, allocated = (peak_of(one.document, key) if one.ended else None for key in ("reserved", "allocated"))
+            rows.append((one.name, said, reserved, less, None if less is None or not self.needed else less / self.needed, allocated, *sent))
+        columns = ["setting", "fits", "reserved:bytes", "saved:bytes", "saved part:ratio", "allocated:bytes", "sent more a step:bytes"]
+        columns.append("at least longer a step:seconds")
+        shown = len(columns) if self.link else len(columns) - 1
+        if not self.link and not any(abs(row[-2] or 0) >= _SENT for row in rows):
+            shown -= 1
+        yield Table.of([row[:shown] for row in rows], columns[:shown], "settings, each simulated: the most saved first")
+        if self.left_out:
+            yield Table.of([tuple(one.split(": ", 1)) for one in self.left_out], ["setting", "why it was not tried"], "settings not tried")
+
+    def _sent_more(self, trial: Trial) -> tuple[int | None, float | None]:
+        """What collectives send in a step beyond what they do without the settings, and the least time of that."""
+        if not trial.ended:
+            return None, None
+        (before, least), (now, least_now) = (_traffic(one, self.link) for one in (self.before, trial.document))
+        return round(now - before), least_now - least
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the settings that help are written."""
+        single = [one for one in self.trials if len(one.settings) == 1 and (self.saved(one) or 0) > _LEAST * (self.needed or 0)]
+        return tuple(f"{one.name}: {one.settings[0].code}" for one in single)
+
+    def with_report(self, report: Report) -> Document:
+        """The report of the program as it is, with what was tried behind its verdict."""
+        summary: dict[str, object] = {}
+        for key, value in report.summary.items():
+            summary[key] = value
+            if key == "verdict":
+                if self.room is not None and (self.needed or 0) > self.room:
+                    summary[key] = (
+                        f"{str(value).partition(' by ')[0]} by {_text((self.needed or 0) - self.room)}: it needs {_text(self.needed or 0)}"
+                    )
+                summary["best setting"] = self.verdict
+        return Document(
+            "",
+            ModelInfo("", ""),
+            (replace(report, summary=summary, tables=(*self.tables(), *report.tables), notes=(*self.notes, *report.notes)),),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """`tried` of the document."""
+        return {
+            "before": {key: peak_of(self.before, key) for key in COUNTERS},
+            "trials": [
+                {
+                    "settings": [{"name": one.name, "code": one.code} for one in trial.settings],
+                    "outcome": trial.document["outcome"],
+                    "error": trial.document["error"],
+                    "applied": trial.is_applied,
+                    "peak": {key: peak_of(trial.document, key) for key in COUNTERS},
+                    "saved": {key: self.saved(trial, key) for key in ("allocated", "reserved")},
+                    "fits": self.fits(trial),
+                }
+                for trial in self.trials
+            ],
+            "not_tried": list(self.left_out),
+        }
+
+
+def _traffic(document: Mapping[str, Any], link: float) -> tuple[float, float]:
+    """What collectives send in a step, and the least time of that."""
+    steps = max(len(document["steps"]), 1)
+    return sum(one["bytes"] for one in document["collectives"]) / steps, traffic_seconds(document, link) / steps
+
+
+def _text(size: int) -> str:
+    return humanise(size, Kind.BYTES)
+
+
+# -- what is worth trying --------------------------------------------------------------------------------------------------
+
+
+def candidates(document: Mapping[str, Any], options: Options) -> tuple[list[Setting], list[str]]:
+    """Settings that may lower the peak of what a program does, and those that cannot, with the reason."""
+    uses: Mapping[str, Any] = document.get("uses", {})
+    left_out: list[str] = []
+    found = [
+        *_of_allocator(document, options, left_out),
+        *_of_ddp(uses.get("ddp")),
+        *_of_fsdp(uses.get("fsdp"), options, left_out),
+        *_of_optimizers(uses.get("optimizer", {})),
+        *_of_blocks(document, left_out),
+    ]
+    if uses.get("set_to_none") is False:
+        found.append(Setting("zero_grad(set_to_none=True)", "optimizer.zero_grad()  # not set_to_none=False", "zero_grad.set_to_none=True"))
+    return found, left_out
+
+
+def _of_allocator(document: Mapping[str, Any], options: Options, left_out: list[str]) -> Iterator[Setting]:
+    reserved, allocated = peak_of(document, "reserved"), peak_of(document, "allocated")
+    if document["outcome"] != "oom" and reserved - allocated < _LEAST * reserved:
+        left_out.append(f"options of the allocator: {_text(reserved - allocated)} of what is reserved are not allocated at the peaks")
+        return
+    for conf in ("expandable_segments:True", "max_split_size_mb:128", "garbage_collection_threshold:0.8"):
+        if conf.partition(":")[0] in options.alloc_conf:
+            continue
+        if conf.startswith("garbage"):
+            # Nothing is collected before the process comes near a limit of its own.
+            left_out.append(f"{conf}: it does nothing without torch.cuda.set_per_process_memory_fraction")
+            continue
+        yield Setting(conf, f"PYTORCH_CUDA_ALLOC_CONF={conf}", conf=conf)
+
+
+def _of_ddp(used: Mapping[str, Any] | None) -> Iterator[Setting]:
+    if used is None:
+        return
+    if not used["gradient_as_bucket_view"]:
+        yield Setting(
+            "gradient_as_bucket_view=True",
+            "DistributedDataParallel(model, gradient_as_bucket_view=True)",
+            "ddp.gradient_as_bucket_view=True",
+        )
+    if not used["static_graph"]:
+        yield Setting(
+            "static_graph=True",
+            "DistributedDataParallel(model, static_graph=True)  # where every step uses the same parameters",
+            "ddp.static_graph=True",
+        )
+    for size in (5, 100):
+        if used["bucket_cap_mb"] != size:
+            yield Setting(f"bucket_cap_mb={size}", f"DistributedDataParallel(model, bucket_cap_mb={size})", f"ddp.bucket_cap_mb={size}")
+
+
+def _of_fsdp(used: Mapping[str, Any] | None, options: Options, left_out: list[str]) -> Iterator[Setting]:
+    if used is None:
+        return
+    now = used["reshard_after_forward"]
+    wanted: list[bool | int] = [True, False]
+    machine = options.local or _MACHINE
+    if used["shards"] > machine and used["shards"] % machine == 0:
+        wanted.append(machine)
+    for value in wanted:
+        if now != [value]:
+            name = f"reshard_after_forward={value}"
+            yield Setting(name, f"fully_shard(block, {name})", f"fsdp.{name}")
+    if used["param_dtype"] in ([None], ["f32"], [None, "f32"]):
+        code = "fully_shard(block, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))  # other numbers"
+        yield Setting("param_dtype=bfloat16", code, "fsdp.param_dtype=bf16")
+    else:
+        left_out.append(f"param_dtype=bfloat16: FSDP computes in {', '.join(str(one) for one in used['param_dtype'])} as it is")
+
+
+def _of_optimizers(used: Mapping[str, Mapping[str, Any]]) -> Iterator[Setting]:
+    names = [name for name, keys in used.items() if "foreach" in keys and keys["foreach"] is not False and not keys.get("fused")]
+    if names:
+        yield Setting("foreach=False", f"{names[0]}(parameters, foreach=False)  # slower", "optimizer.foreach=False")
+    names = [name for name in names if name in _FUSED and "fused" in used[name]]
+    if names:
+        yield Setting("fused=True", f"{names[0]}(parameters, fused=True)", "optimizer.fused=True")
+
+
+def _of_blocks(document: Mapping[str, Any], left_out: list[str]) -> Iterator[Setting]:
+    """Modules of the class that holds most of the activations at the peak, and of the class that does so within these."""
+    for one in document.get("blocks", ()):
+        short = one["class"].rpartition(".")[2]
+        code = f"apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, {short}))"
+        yield Setting(f"checkpoint {short}", code, f"checkpoint={one['class']}")
+    if not document.get("blocks"):
+        left_out.append("activation checkpointing: no module that holds others keeps much of the activations at the peak")
+
+
+# -- trying ----------------------------------------------------------------------------------------------------------------
+
+
+def _settled(document: Mapping[str, Any]) -> int:
+    """After how many steps nothing new comes; 0 where the whole program is needed."""
+    steps = document["steps"]
+    if not steps or peak_of(document, "reserved") > max(one["reserved"]["peak"] for one in steps):
+        return 0
+    alike = next((count for count, one in enumerate(reversed(steps)) if one != steps[-1]), len(steps))
+    wanted = len(steps) - alike + 1 + _SETTLED
+    return wanted if wanted < len(steps) else 0
+
+
+def try_settings(program: Program, options: Options, document: Mapping[str, Any], room: int | None) -> Tried:
+    """Simulate the program once more with each of the settings that may help, then with the best ones together."""
+    with Children(program, options.told) as children:
+        return _tried(children, options, document, room)
+
+
+def _tried(children: Children, options: Options, document: Mapping[str, Any], room: int | None) -> Tried:
+    # What a trial needs is asked of a device without limit: a program that runs out of memory tells nothing about how much it needs.
+    base = replace(options, boundless=True)
+    before: Mapping[str, Any] = document
+    if document["outcome"] == "oom":
+        [before] = children.run([base], "runs on a device without limit")
+    wanted, left_out = candidates(before if before["outcome"] in _ENDED else document, options)
+    steps = options.steps or _settled(before)
+
+    def run(several: Sequence[tuple[Setting, ...]]) -> list[Trial]:
+        made = children.run([_with(replace(base, steps=steps), settings) for settings in several], "settings")
+        return [Trial(settings, found) for settings, found in zip(several, made, strict=True) if found["exit_code"] != ExitCode.INTERRUPTED]
+
+    trials = run([*([()] if steps != options.steps else []), *((one,) for one in wanted)])
+    if trials and not trials[0].settings:
+        before = trials.pop(0).document
+    tried = Tried(before, trials, room, options.link)
+    helpful = sorted((one for one in trials if (tried.saved(one) or 0) > _LEAST * (tried.needed or 0)), key=_order(tried))
+    best: dict[str, Setting] = {}
+    for one in helpful:
+        best.setdefault(one.settings[0].subject, one.settings[0])
+    together = [tuple(best.values())[:count] for count in (2, 3) if len(best) >= count]
+    if together and not children.interrupted:
+        trials = [*trials, *run(together)]
+    return replace(tried, trials=sorted(trials, key=_order(tried)), interrupted=children.interrupted, left_out=left_out)
+
+
+def _order(tried: Tried) -> Callable[[Trial], tuple[bool, int, int, int]]:
+    """Known ones first, those that save most first; where two save the same the shorter one."""
+
+    def key(trial: Trial) -> tuple[bool, int, int, int]:
+        less = tried.saved(trial)
+        return less is None, -(less or 0), -(tried.saved(trial, "allocated") or 0), len(trial.settings)
+
+    return key
+
+
+def _with(options: Options, settings: Sequence[Setting]) -> Options:
+    confs = [one for one in (options.alloc_conf, *(setting.conf for setting in settings)) if one]
+    return replace(options, alloc_conf=",".join(confs), settings=(*options.settings, *(one.change for one in settings if one.change)))
