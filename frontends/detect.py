@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.files.archive import Archive
+from irscope.frontends.zoo.names import definitions
 from irscope.plugins import Plugin, plugins_by_name
+from irscope.recording import is_recording
 
 if TYPE_CHECKING:
     from irscope.frontends.base import AddedFrontend, Frontend
@@ -83,10 +85,11 @@ def detect(path: Path) -> Kind:
     added, broken = _of_packages(head, path, name)
     if added is not None:
         return added
-    if kind is None and _looks_like_onnx(head):
+    if kind is None and _looks_like_onnx(head) and path.suffix != ".py":
         return KINDS["onnx"]
     if broken is not None:
         raise broken
+    _explain_other_files(head, path)
     if kind is not None:
         raise LoadError(f"a {kind.name} file has no reader", code="IRS104", where=str(path), hint=kind.advice)
     if head.startswith(_ZIP):
@@ -97,6 +100,23 @@ def detect(path: Path) -> Kind:
         where=str(path),
         hint="it reads .onnx, .pt2, TorchScript .pt, checkpoints, .safetensors and .irs",
     )
+
+
+def _explain_other_files(head: bytes, path: Path) -> None:
+    """Raise LoadError for a file that irscope knows as something else than a model, with the command that it is for."""
+    text = str(path)
+    if is_recording(path):
+        message, hint = "this is a recording of a run, which is shown beside its model", f"`irscope compare MODEL {text}`"
+    elif head[:1] == b"\x80" and any(key in head for key in (b"segments", b"device_traces")):
+        message = "this is a snapshot of PyTorch's allocator, which holds no model"
+        hint = "https://pytorch.org/memory_viz shows it; `irscope export -o snapshot.pickle MODEL` predicts one of a model"
+    elif path.suffix in (".py", ".pyw") and b"\0" not in head:
+        there = definitions(path)
+        named = ", ".join(f"{text}:{name}" for name in there[:4]) or f"{text}:FUNCTION, which returns a module or (module, inputs)"
+        message, hint = "this is a script, not a model", f"name what makes one: {named}; or `irscope simulate {text}` runs it"
+    else:
+        return
+    raise LoadError(message, code="IRS103", where=text, hint=hint)
 
 
 def _of_packages(head: bytes, path: Path, name: str | None) -> tuple[Kind | None, UsageError | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +14,26 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import SOLE, InputError, LoadOptions, check_rank, several_inputs, stated
 from irscope.frontends.detect import detect
+from irscope.frontends.zoo.names import file_in, is_name
 from irscope.ir.bind import bind_program
 from irscope.ir.program import Program
 from irscope.ir.verify import check
 
 _WITH_METHODS = ("exported", "torchscript")
+
+
+def path_of(text: str) -> Path:
+    """Where the model is that a text means: a name as it is, a file, or the model in a folder; raises for what is none of these."""
+    path = Path(text)
+    if is_name(text):
+        return path
+    if os.path.isdir(text):
+        return file_in(path)
+    if not os.path.lexists(text) and "\0" not in text:
+        from irscope.frontends.zoo.packages import not_found
+
+        raise not_found(text)
+    return path
 
 
 def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:

@@ -15,8 +15,8 @@ from irscope.devices.catalogue import DEFAULT_DEVICE, DEFAULT_TORCH, find_device
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.load import load_program
-from irscope.frontends.zoo.names import PACKAGES, is_name, looks_like_name
+from irscope.frontends.load import load_program, path_of
+from irscope.frontends.zoo.names import is_name
 from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program
 from irscope.ops.registry import default_registry
@@ -161,6 +161,7 @@ def open_model(
     options = options or LoadOptions()
     settings = settings or Settings()
     check_target(settings)
+    path = path_of(str(path))
     sink = DiagnosticSink()
     with paused_gc(), _budget_of(path, options):
         program = _read(path, options, sink, settings)
@@ -192,13 +193,6 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
         from irscope.frontends.zoo.load import load_named
 
         return load_named(text, options, sink, settings)
-    if package := looks_like_name(text):
-        raise UsageError(
-            f"there is no file of that name, and models by name are not taken from {package!r}",
-            code="IRS674",
-            where=text,
-            hint=f"packages: {', '.join(PACKAGES)}",
-        )
     return load_program(path, options, sink)
 
 

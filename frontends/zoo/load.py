@@ -6,10 +6,11 @@ import importlib.util
 import io
 import json
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -29,9 +30,10 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.eager.live import capture_program
 from irscope.frontends.eager.values import OpenSizes, SizeFixed
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
-from irscope.frontends.zoo.names import Name, parse_name
+from irscope.frontends.zoo.names import SCRIPT, Name, parse_name
 from irscope.frontends.zoo.packages import find_recipe
 from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, chosen_inputs
+from irscope.frontends.zoo.scripts import Script
 from irscope.ir.bind import rename_symbols
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
@@ -66,8 +68,12 @@ def make_arguments(chosen: Chosen, *, real: bool = False) -> tuple[tuple[Any, ..
     return tuple(args), kwargs
 
 
-def _argument(one: Wanted, sizes: Mapping[str, int], chance: torch.Generator, real: bool) -> Tensor | list[Tensor]:
+def _argument(one: Wanted, sizes: Mapping[str, int], chance: torch.Generator, real: bool) -> Any:
+    if one.is_plain:
+        return one.given
     shape = tuple(sizes[size] if isinstance(size, str) else size for size in one.shape)
+    if isinstance(one.given, Tensor) and tuple(one.given.shape) == shape and one.given.dtype is torch_dtype(one.dtype):
+        return one.given.detach()
     if one.as_list:
         return [_tensor(one, shape, chance, real) for _ in range(sizes.get("batch", 1))]
     return _tensor(one, shape, chance, real)
@@ -123,7 +129,9 @@ def made_hollow(make: Callable[[], nn.Module]) -> nn.Module:
         try:
             with _Hollow():
                 return make()
-        except (RuntimeError, TypeError, ValueError):
+        except IrscopeError:
+            raise
+        except Exception:  # whatever a model's own code raises where values are not there
             return make()
 
 
@@ -173,11 +181,13 @@ class Made:
     recipe: Recipe
     module: nn.Module
     chosen: Chosen
+    script: Script | None = None
+    """The user's own file, where it made the model."""
 
     @property
     def assumed(self) -> list[Assumed]:
         """Assumptions about the run: what was not specified, and the value that was assumed."""
-        return [*self.recipe.assumed, *self.chosen.assumed()]
+        return [*self.recipe.assumed, *self.chosen.assumed(self.recipe.sizes_from)]
 
     def arguments(self, *, real: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of the call: by position, then by name."""
@@ -190,20 +200,25 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
     if options.method:
         raise UsageError("a named model has no methods to choose from", code="IRS623", where=text, hint="leave --method out")
     with quiet():
-        recipe = find_recipe(name)
+        script = Script(name, options) if name.package == SCRIPT else None
+        recipe = script.recipe() if script is not None else find_recipe(name)
         try:
             module = made_hollow(recipe.make) if hollow else _made_real(recipe)
-        except ZeroDivisionError:
+        except (ZeroDivisionError, IrscopeError):
             raise
         except Exception as error:  # whatever the package raises is why it cannot make the model
+            if script is not None:
+                raise script.failed(error) from error
             raise LoadError(f"{name.package} cannot make it: {first_line(error)}", code="IRS197", where=text) from error
         wanted = [_as_asked(one, recipe.dtype) for one in recipe.inputs(module)]
+    if script is not None:
+        recipe, options = replace(recipe, sizes=script.sizes), script.remaining(options, wanted)
     asked = {type_.dtype for type_ in options.inputs.values()}
     dtype = recipe.dtype or next((one for one in (DType.BF16, DType.F16) if one in asked), None)
     if dtype is not None:
         module = module.to(torch_dtype(dtype)) if recipe.is_cast or dtype is not recipe.dtype else module
         wanted = [_as_asked(one, dtype) for one in wanted]
-    return Made(name, recipe, module, chosen_inputs(recipe, wanted, options, text))
+    return Made(name, recipe, module, chosen_inputs(recipe, wanted, options, text), script)
 
 
 def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
@@ -219,7 +234,8 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
     for one in made.recipe.assumed:
         if one.is_guess:
             sink.warn("IRS199", f"{one.what} are taken to be {one.value}: {one.why}", about=one.what)
-    program.metadata["package"] = f"{made.name.package} {_version(made.name.package)}"
+    if made.script is None:
+        program.metadata["package"] = f"{made.name.package} {_version(made.name.package)}"
     return program
 
 
@@ -239,7 +255,8 @@ def _captured(
     if chosen.open:
         shapes = {one.name: one.shape for one in chosen.inputs}
         names = [*(one.name for one in chosen.inputs if not one.keyword), *kwargs]
-        axes = {id(tensor): _open_shape(shapes[name], chosen) for name, tensor in zip(names, given, strict=True)}
+        pairs = [(name, one) for name, one in zip(names, given, strict=True) if isinstance(one, Tensor)]
+        axes = {id(tensor): _open_shape(shapes[name], chosen) for name, tensor in pairs}
         sizes = OpenSizes({name: chosen.sizes[name] for name in sorted(chosen.open)}, axes, in_python)
     return capture_program(made.module, args, kwargs, device=device, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink)
 
@@ -332,9 +349,12 @@ def large_enough(chosen: Chosen) -> Chosen:
     return replace(chosen, sizes=sizes)
 
 
-def open_axes(chosen: Chosen) -> dict[str, dict[int, Any]]:
+def open_axes(chosen: Chosen) -> dict[str, dict[int, Any] | None]:
     """Which axes of which inputs torch.export leaves open."""
-    return {one.name: {axis: torch.export.Dim.AUTO for axis, size in enumerate(one.shape) if size in chosen.open} for one in chosen.inputs}
+    return {
+        one.name: None if one.is_plain else {axis: torch.export.Dim.AUTO for axis, size in enumerate(one.shape) if size in chosen.open}
+        for one in chosen.inputs
+    }
 
 
 def _made_real(recipe: Recipe) -> nn.Module:
@@ -361,8 +381,8 @@ def first_line(error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Packages warn of what they will change themselves."""
-    with warnings.catch_warnings():
+    """Packages warn of what they will change themselves, and what a user's file prints is no part of an answer."""
+    with warnings.catch_warnings(), redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
         yield
 
@@ -418,7 +438,7 @@ def _named_results(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) ->
     for name, value in (*zip(positional, args, strict=True), *kwargs.items()):
         if isinstance(value, list):
             found += [(f"{name}.{number}", item) for number, item in enumerate(value)]
-        else:
+        elif isinstance(value, Tensor):
             found.append((name, value))
     return found
 
@@ -473,7 +493,7 @@ def _write_trace(made: Made, args: tuple[Any, ...], kwargs: dict[str, Any], path
     torch.jit.save(traced, str(path), _extra_files={INPUTS_KEY: described})
 
 
-def _open_axes(made: Made) -> dict[str, dict[int, Any]] | None:
+def _open_axes(made: Made) -> dict[str, dict[int, Any] | None] | None:
     return open_axes(made.chosen) if made.chosen.open else None
 
 

@@ -1,20 +1,36 @@
-"""Names of models in installed packages, such as `timm:resnet18{num_classes=10}`."""
+"""What a text on the command line names: a file, a folder, a model of an installed package, or what a script of the user's makes.
+
+    model.onnx  ./llama-folder  timm:resnet18{num_classes=10}  ./train.py:build  ./my_model.py:MyNet{width=64}
+
+A file of that name wins. Nothing is imported or run here.
+"""
 
 from __future__ import annotations
 
 import ast
+import difflib
+import importlib.util
+import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
-from irscope.errors import UsageError
+from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.optiontext import OptionsError, items, read_options
 
 PACKAGES: Final = ("torchvision", "timm", "transformers")
-_NAME: Final = re.compile(rf"(?P<package>{'|'.join(PACKAGES)}):(?P<model>[^{{}}]+)(?:\{{(?P<options>.*)\}})?", re.DOTALL)
+SCRIPT: Final = "script"
+"""What stands for the package where a model is made by the user's own file."""
+_OPTIONS: Final = r"(?:\{(?P<options>.*)\})?"
+_NAME: Final = re.compile(rf"(?P<package>{'|'.join(PACKAGES)}):(?P<model>[^{{}}]+){_OPTIONS}", re.DOTALL)
+_SCRIPT: Final = re.compile(rf"(?P<model>[^{{}}]*\.py:[A-Za-z_]\w*){_OPTIONS}", re.DOTALL)
+_FOLDER: Final = re.compile(rf"(?P<model>[^{{}}]+){_OPTIONS}", re.DOTALL)
 _ALIKE: Final = re.compile(r"(?P<package>[A-Za-z][A-Za-z_-]{2,}):(?P<model>[\w./-]+)(?:\{.*\})?", re.DOTALL)
-
+_WORD: Final = re.compile(r"(?P<word>[A-Za-z0-9][\w.+-]*)(?P<options>\{.*\})?", re.DOTALL)
+_OF_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _OPTIONS_EXAMPLE: Final = "for example {num_hidden_layers=2,hidden_size=256}"
 
 OptionValue: TypeAlias = object
@@ -23,7 +39,7 @@ OptionValue: TypeAlias = object
 
 @dataclass(frozen=True)
 class Name:
-    """A model of a package, with options of its own."""
+    """A model that is made: of a package, or by the user's own file, with options of its own."""
 
     text: str
     package: str
@@ -32,8 +48,14 @@ class Name:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text names a model rather than a file; a file of that name wins."""
-    return _NAME.fullmatch(text) is not None and not os.path.lexists(text)
+    """Whether a text names a model that is made rather than a file that is read; a file of that name wins."""
+    return _parts(text) is not None
+
+
+def is_script(text: str) -> bool:
+    """Whether a text names what a file of the user's makes."""
+    parts = _parts(text)
+    return parts is not None and parts[0] == SCRIPT
 
 
 def looks_like_name(text: str) -> str:
@@ -44,11 +66,158 @@ def looks_like_name(text: str) -> str:
 
 def parse_name(text: str) -> Name:
     """The parts of a name; UsageError where its options do not parse."""
-    match = _NAME.fullmatch(text)
-    if match is None:
+    parts = _parts(text)
+    if parts is None:
         hint = f"for example torchvision:resnet50; packages: {', '.join(PACKAGES)}"
         raise UsageError(f"{text!r} names no model", code="IRS670", hint=hint)
-    return Name(text, match["package"], match["model"].strip(), tuple(_parsed_options(text, match["options"] or "").items()))
+    package, model, options = parts
+    given = _parsed_options(text, options)
+    if package == "timm" and os.path.isdir(model):
+        config = _configuration(Path(model))
+        if "num_classes" in config:
+            given.setdefault("num_classes", config["num_classes"])
+        model = str(config["architecture"])
+    return Name(text, package, model, tuple(given.items()))
+
+
+def _parts(text: str) -> tuple[str, str, str] | None:
+    """Package, model and options as text; None for a file."""
+    is_folder = os.path.isdir(text)
+    if os.path.lexists(text) and not is_folder:
+        return None
+    for pattern in () if is_folder else (_NAME, _SCRIPT):
+        if (match := pattern.fullmatch(text)) is not None:
+            return match["package"] if pattern is _NAME else SCRIPT, match["model"].strip(), match["options"] or ""
+    match = _FOLDER.fullmatch(text)
+    if match is None or not os.path.isdir(match["model"]):
+        return None
+    package = _package_of(Path(match["model"]))
+    return (package, match["model"], match["options"] or "") if package else None
+
+
+# -- folders as hubs have them -----------------------------------------------------------------------------------------
+
+_LARGEST_CONFIGURATION: Final = 16 << 20
+_GRAPHS: Final = (".onnx", ".pt2", ".irs")
+_WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_USUAL: Final = ("model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin", "model.onnx")
+"""What hubs call the weights of a model, the first that is there first."""
+_MOST_LISTED: Final = 6
+
+
+def configured_by(folder: Path) -> str:
+    """The package that makes a model of the configuration in a folder, installed or not; empty where there is none."""
+    config = _configuration(folder)
+    if isinstance(config.get("architecture"), str) and "model_type" not in config:
+        return "timm"
+    return "transformers" if "model_type" in config or "architectures" in config else ""
+
+
+def _package_of(folder: Path) -> str:
+    """The installed package that makes a folder's model; empty where a file in it has to be read instead."""
+    package = configured_by(folder)
+    if not package or any(importlib.util.find_spec(one) is None for one in ("torch", package)):
+        return ""
+    names = _files_in(folder)
+    return "" if _ending(names, _GRAPHS) and not _ending(names, _WEIGHTS) else package
+
+
+def _configuration(folder: Path) -> dict[str, object]:
+    path = folder / "config.json"
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_CONFIGURATION:
+            return {}
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _files_in(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+    except OSError:
+        return []
+
+
+def _ending(names: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
+    return [name for name in names if name.endswith(suffixes)]
+
+
+def file_in(folder: Path) -> Path:
+    """The model in a folder as hubs have them: its weights, else its only graph. LoadError for other folders: a user names the file."""
+    names = _files_in(folder)
+    package = configured_by(folder)
+    graphs, weights = _ending(names, _GRAPHS), _ending(names, _WEIGHTS)
+    usual = next((name for name in _USUAL if name in names), "")
+    if not usual and package and len(graphs or weights) == 1:
+        (usual,) = graphs or weights
+    if usual:
+        return folder / usual
+    found = [folder / name for name in (*graphs, *weights)]
+    found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS) and path.is_file()]
+    problem = "this is a folder" if found else "this is a folder, and no model is in it"
+    hint = f"name the model file: {_listed(map(str, found))}" if found else "name the model file"
+    if not found and package:
+        hint = f"its config.json describes a model of {package}, which makes it where it is installed: pip install torch {package}"
+    raise LoadError(problem, code="IRS100", where=str(folder), hint=hint)
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+    return ", ".join(found[:_MOST_LISTED]) + more
+
+
+# -- what is no model, and what to type instead ------------------------------------------------------------------------
+
+
+def missing(text: str) -> IrscopeError:
+    """What is said of a text that is neither a file nor a name. Bare words are asked about in `packages.unknown_word`."""
+    if package := looks_like_name(text):
+        near = difflib.get_close_matches(package.lower(), PACKAGES, n=1)
+        meant = f"did you mean {near[0]}:{text.partition(':')[2]}? " if near else ""
+        message = f"there is no file of that name, and models by name are not taken from {package!r}"
+        return UsageError(message, code="IRS674", where=text, hint=f"{meant}packages: {', '.join(PACKAGES)}")
+    path = Path(text)
+    if _OF_HUB.fullmatch(text) and not path.suffix and not path.parent.exists():
+        hint = f"`hf download {text} --local-dir {path.name}`, then name that folder; for its kind alone transformers:NAME"
+        return LoadError("there is no such folder; a model of the hub is not downloaded", code="IRS100", where=text, hint=hint)
+    known = [name for name in _files_in(path.parent) if name.endswith((*_GRAPHS, *_WEIGHTS, ".json", ".py"))]
+    near = difflib.get_close_matches(path.name, known, n=1, cutoff=0.75)
+    hint = f"did you mean {path.parent / near[0]}?" if near else ""
+    return LoadError("there is no such file", code="IRS100", where=text, hint=hint)
+
+
+def bare_word(text: str) -> tuple[str, str] | None:
+    """A word that could be the name of a model without its package, and its options; None for what looks like a file."""
+    match = _WORD.fullmatch(text)
+    if (
+        match is None
+        or os.path.lexists(text)
+        or match["word"].endswith((*_GRAPHS, *_WEIGHTS, ".json", ".jsonl", ".py", ".gguf", ".pickle"))
+    ):
+        return None
+    return match["word"], match["options"] or ""
+
+
+def definitions(path: Path) -> list[str]:
+    """Functions and classes of a script that could make a model, those that look like it first. Nothing is run."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    classes = [one.name for one in body if isinstance(one, ast.ClassDef) and any("Module" in ast.unparse(base) for base in one.bases)]
+    functions = [
+        one.name
+        for one in body
+        if isinstance(one, ast.FunctionDef) and not one.name.startswith("_") and len(one.args.defaults) == len(one.args.args)
+    ]
+    likely = [name for name in functions if re.search("build|make|model|create|get", name)]
+    return [*likely, *classes, *(name for name in functions if name not in likely)]
+
+
+# -- options in braces ---------------------------------------------------------------------------------------------------
 
 
 def _parsed_options(text: str, options: str) -> dict[str, OptionValue]:

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from irscope.errors import LoadError, UsageError
+from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
-from irscope.frontends.zoo.names import PACKAGES, Name, parse_name
-from irscope.frontends.zoo.recipes import DEFAULT_SIZES, Recipe, Wanted
+from irscope.frontends.zoo.names import PACKAGES, SCRIPT, Name, bare_word, missing, parse_name
+from irscope.frontends.zoo.recipes import DEFAULT_SIZES, Recipe, Wanted, weights_dtype
 from irscope.ir.dtypes import DType
 from irscope.ir.program import WEIGHTS, Assumed
 from irscope.weights.source import Forbidden, ModelFolder
@@ -48,7 +48,7 @@ def find_recipe(name: Name) -> Recipe:
     """How the model is made; UsageError with near matches where the package does not have it."""
     _need(name.package)
     options: dict[str, Any] = dict(name.options)
-    dtype = _weights_dtype(options.pop("dtype", None), name)
+    dtype = weights_dtype(options.pop("dtype", None), name.text)
     try:
         recipe = _maker(name.package)(name.model, options, dtype)
     except (KeyError, RuntimeError) as error:
@@ -77,24 +77,40 @@ def _unknown_model(name: Name, known: list[str]) -> UsageError:
 
 def check_installed(text: str) -> None:
     """Raise UsageError, with what to install, where the package of a name is missing."""
-    _need(parse_name(text).package)
+    package = parse_name(text).package
+    _need("torch" if package == SCRIPT else package)
+
+
+def not_found(text: str) -> IrscopeError:
+    """What is said of a text that is neither a file nor a name; for a bare word, the packages that have a model of that name."""
+    word = bare_word(text)
+    if word is None:
+        return missing(text)
+    name, options = word
+    installed = [package for package in PACKAGES if is_installed(package)]
+    known = {package: names_of(package) for package in installed}
+    there = [f"{package}:{name}{options}" for package in installed if name in known[package] or _is_class(package, name)]
+    if there:
+        meant = f"{', '.join(there[:-1])} or {there[-1]}?" if len(there) > 1 else f"{there[0]}?"
+        return UsageError("there is no such file", code="IRS679", where=text, hint=f"did you mean {meant}")
+    near = [f"{package}:{one}" for package in installed for one in difflib.get_close_matches(name, known[package], n=2, cutoff=0.7)]
+    others = [package for package in PACKAGES if package not in installed]
+    said = f"near: {', '.join(near)}" if near else f"models by name: {', '.join(f'{package}:{name}' for package in others or PACKAGES)}"
+    wanted = ["torch", *others] if importlib.util.find_spec("torch") is None else others
+    lacking = f"; not installed: pip install {' '.join(wanted)}" if others else ""
+    return UsageError("there is no such file, nor an installed model of that name", code="IRS679", where=text, hint=f"{said}{lacking}")
+
+
+def _is_class(package: str, name: str) -> bool:
+    return package == "transformers" and name[:1].isupper() and hasattr(load_transformers(), name)
 
 
 def _need(package: str) -> None:
-    missing = [one for one in ("torch", package) if importlib.util.find_spec(one) is None]
+    missing = [one for one in dict.fromkeys(("torch", package)) if importlib.util.find_spec(one) is None]
     if missing:
         others = [one for one in PACKAGES if is_installed(one)]
         there = f"; installed: {', '.join(others)}" if others else ""
         raise UsageError(f"{' and '.join(missing)} is not installed", code="IRS195", hint=f"pip install {' '.join(missing)}{there}")
-
-
-def _weights_dtype(given: object, name: Name) -> DType | None:
-    if given is None:
-        return None
-    found = next((one for one in DType if one.text == given), None)
-    if found is None or found not in (DType.F16, DType.BF16, DType.F32, DType.F64):
-        raise UsageError(f"{given!r} is no element type for weights", code="IRS672", where=name.text, hint="f32, bf16, f16 or f64")
-    return found
 
 
 def _lister(package: str) -> Callable[[], list[str]]:

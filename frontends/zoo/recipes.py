@@ -59,6 +59,8 @@ class Recipe:
     """Element type of weights and inputs, where it is not the usual one."""
     is_cast: bool = True
     """Whether the module has to be cast to that type; some packages make it so, and keep parts of it in another."""
+    sizes_from: str = "default"
+    """Who says the sizes that the user does not."""
     assumed: tuple[Assumed, ...] = ()
     """What the package or the model's own configuration leaves open or says otherwise."""
 
@@ -75,10 +77,10 @@ class Chosen:
     usual: frozenset[str] = frozenset()
     """Sizes that have their default."""
 
-    def assumed(self) -> Iterator[Assumed]:
+    def assumed(self, sizes_from: str = "default") -> Iterator[Assumed]:
         """What the user left to defaults."""
         for symbol in sorted(self.usual):
-            yield Assumed(symbol, str(self.sizes[symbol]), f"default; --bind {symbol}=N", is_guess=False)
+            yield Assumed(symbol, str(self.sizes[symbol]), f"{sizes_from}; --bind {symbol}=N", is_guess=False)
         for one in self.inputs:
             if one.is_usual:
                 yield Assumed(one.name, shown_type(one), f"default; --input {one.name}=TYPE", is_guess=False)
@@ -104,9 +106,8 @@ def chosen_inputs(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions
     unknown = [symbol for symbol in (*options.bind, *sorted(options.open_sizes)) if symbol not in used]
     if unknown:
         known = ", ".join(f"{symbol} ({usual[symbol]})" for symbol in used if symbol in usual)
-        raise UsageError(
-            f"no input has a size called {unknown[0]!r}", code="IRS671", where=name, hint=f"sizes, with their defaults: {known or 'none'}"
-        )
+        hint = f"sizes, with their defaults: {known}" if known else f"--input can name them: {inputs[0].name}=f32[{unknown[0]},3,224,224]"
+        raise UsageError(f"no input has a size called {unknown[0]!r}", code="IRS671", where=name, hint=hint)
     zero = next((symbol for symbol, size in options.bind.items() if size < 1), "")
     if zero:
         raise UsageError(f"{zero}=0 leaves nothing to run", code="IRS671", where=name, hint="sizes are at least 1")
@@ -123,6 +124,16 @@ def _recipe_size(dim: object, name: str) -> Size:
     if isinstance(dim, SymDim) and str(dim).isidentifier():
         return str(dim)
     raise UsageError(f"{dim} is no size that an input can have", code="IRS623", where=name, hint="numbers, or names such as batch")
+
+
+def weights_dtype(given: object, name: str) -> DType | None:
+    """The element type that the option `dtype` of a named model says; None without."""
+    if given is None:
+        return None
+    found = next((one for one in DType if one.text == given), None)
+    if found is None or found not in (DType.F16, DType.BF16, DType.F32, DType.F64):
+        raise UsageError(f"{given!r} is no element type for weights", code="IRS672", where=name, hint="f32, bf16, f16 or f64")
+    return found
 
 
 def shown_type(one: Wanted) -> str:

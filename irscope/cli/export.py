@@ -16,7 +16,7 @@ from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_binary, write_text
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.zoo.names import is_name
+from irscope.frontends.zoo.names import is_name, is_script
 from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
 from irscope.ir.program import Runtime
@@ -211,7 +211,8 @@ def export_named_model(text: str, options: LoadOptions, target: Path) -> ExitCod
     from irscope.frontends.zoo.load import export_named
 
     files = export_named(text, options, target)
-    sys.stderr.write("weights are random\n" + "".join(f"wrote {path}\n" for path in files))
+    said = "" if is_script(text) else "weights are random\n"
+    sys.stderr.write(said + "".join(f"wrote {path}\n" for path in files))
     return ExitCode.OK
 
 

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from irscope.cli.args import add_output_arguments, write_answer
+from irscope.cli.args import add_input_arguments, add_output_arguments, load_options, write_answer
 from irscope.errors import UsageError
 from irscope.files import write_stream
 from irscope.frontends.base import LoadOptions
@@ -31,12 +31,14 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", nargs="?", help="an operator to explain, such as nn.conv")
         parser.add_argument("--coverage", metavar="MODEL", help="operators of this model, unknown ones first")
+        add_input_arguments(parser)
+        parser.set_defaults(use_torch=False)
         parser.add_argument("--family", default="", help="only this family")
         add_output_arguments(parser, rows=0)
 
     def run(self, args: argparse.Namespace) -> int:
         if args.coverage:
-            write_answer(_coverage_document(Path(args.coverage)), args)
+            write_answer(_coverage_document(Path(args.coverage), load_options(args)), args)
             return 0
         registry = default_registry()
         if args.name:
@@ -71,8 +73,8 @@ def _knowledge(spec: OpSpec | None) -> tuple[str, str]:
     return ("unknown" if spec.infer is Absent.UNKNOWN else "inferred", "unknown" if spec.cost is Absent.UNKNOWN else "counted")
 
 
-def _coverage_document(path: Path) -> Document:
-    model = open_model(path, LoadOptions())
+def _coverage_document(path: Path, options: LoadOptions) -> Document:
+    model = open_model(path, options)
     registry = default_registry()
     counts: Counter[tuple[str, str]] = Counter()
     for body in model.program.bodies():

@@ -23,6 +23,7 @@ from irscope.cli.args import (
 from irscope.cli.run import report_diagnostics
 from irscope.errors import PassError, UsageError
 from irscope.frontends.detect import detect
+from irscope.frontends.load import path_of
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import input_option, typed
 from irscope.ir.dims import SymDim, bounds
@@ -135,9 +136,9 @@ def _check_options(options: Options) -> None:
 
 def _request_from(args: argparse.Namespace, options: Options) -> Request:
     """What the command line asks for."""
-    path = Path(args.model)
     if is_name(args.model):
         return _named_request(args, options)
+    path = path_of(args.model)
     kind = detect(path)
     executor = _FORMATS.get(kind.name)
     if executor is None:

@@ -20,8 +20,10 @@ from typing import Any, NoReturn
 from irscope.amounts import RATE
 from irscope.cli.args import add_output_arguments, amount_of, progress_from, write_answer
 from irscope.cli.main import main
-from irscope.errors import ExitCode, UsageError
+from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.files import write_stream, write_text
+from irscope.frontends.detect import detect
+from irscope.frontends.zoo.names import is_name
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
 from irscope.tools.simulate import Interrupted, Options, Simulation, simulate_script
@@ -111,6 +113,8 @@ class Command:
             raise UsageError("steps and seconds are not negative", code="IRS643")
         if args.rank != "all" and not args.rank.isdecimal():
             raise UsageError(f"{args.rank!r} is no rank", code="IRS643", hint=f"0 to {args.world - 1}, or all")
+        if not args.is_module:
+            _refuse_model(args.script)
         frees: PendingFrees = "synchronize" if args.events == "lazy" else "next_malloc"
         rank = 0 if args.rank == "all" else int(args.rank)
         watching = progress_from(args, shares_terminal=args.rank != "all")
@@ -178,6 +182,19 @@ class Command:
         if interrupted or (tried is not None and tried.interrupted):
             return ExitCode.INTERRUPTED
         return _CODES[found.outcome] if isinstance(found, Simulation) else found.exit_code
+
+
+def _refuse_model(text: str) -> None:
+    """Raise UsageError for a model where a program is asked for."""
+    if not is_name(text):
+        try:
+            detect(Path(text))
+        except IrscopeError:
+            return
+    message = "this is a model, and what is simulated is a program"
+    raise UsageError(
+        message, code="IRS643", where=text, hint=f"`irscope train-plan {text}` predicts a training step, `irscope run {text}` a run"
+    )
 
 
 def _is_export(args: argparse.Namespace) -> bool:

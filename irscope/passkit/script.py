@@ -7,6 +7,8 @@ import importlib.util
 import re
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -28,7 +30,7 @@ def load_script_pass(reference: str) -> type[Pass]:
     match = _SCRIPT.match(reference)
     assert match is not None
     path, symbol = Path(unquote(match["path"])), match["symbol"]
-    module = _load_script(path)
+    module = load_script(path)
     defined = {
         key: value
         for key, value in vars(module).items()
@@ -47,7 +49,8 @@ def load_script_pass(reference: str) -> type[Pass]:
     return found
 
 
-def _load_script(path: Path) -> ModuleType:
+def load_script(path: Path) -> ModuleType:
+    """The module that a user's file is; it finds what lies beside it. UsageError where it cannot be read, or raises."""
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -62,7 +65,8 @@ def _load_script(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with beside(path):
+            spec.loader.exec_module(module)
     except IrscopeError:
         del sys.modules[name]
         raise
@@ -70,6 +74,18 @@ def _load_script(path: Path) -> ModuleType:
         del sys.modules[name]
         raise UsageError(f"the script raised {type(error).__name__}: {error}", code="IRS609", where=_origin(error, path)) from error
     return module
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[None]:
+    """Let modules in the folder of a file be imported, as `python FILE` does."""
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)
 
 
 def _origin(error: BaseException, path: Path) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irscope.devices import target_of
 from irscope.diagnostics import DiagnosticSink
-from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.errors import LoadError, UsageError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.zoo.names import is_name
+from irscope.frontends.detect import detect
+from irscope.frontends.load import path_of
+from irscope.frontends.zoo.names import is_name, is_script
 from irscope.ir.graph import paused_gc
 from irscope.passes.graph.transforms import Annotate
 from irscope.passes.training.joint import joint_trace
@@ -24,6 +24,8 @@ from irscope.session import Model, check_target, open_model
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from irscope.frontends.zoo.scripts import Script
 
 _FAILED = ("IRS189", "IRS379")
 """Codes of a step that raises."""
@@ -69,15 +71,10 @@ def capture_training(
     """
     settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf)
     made = StepSetup(loss, optimizer, dict(optimizer_options or {}), set_to_none, accumulate, autocast, answers_zero)
-    args, kwargs = _arguments(inputs)
+    from irscope.frontends.zoo.scripts import arguments_of
+
+    args, kwargs = arguments_of(inputs)
     return train_module(module, args, kwargs, made, settings, name)
-
-
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments by position and by name."""
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}
 
 
 def train_module(
@@ -106,11 +103,10 @@ def open_training(text: str, options: LoadOptions, made: StepSetup, settings: Se
     """
     if is_name(text):
         return _named_model(text, options, made, settings)
-    path, colon, function = text.rpartition(":")
-    if colon and path.endswith(".py"):
-        return _scripted(Path(path), function, made, settings, options.bind.get("batch"))
     if text.endswith(".pt2"):
         return _joint(Path(text), options, settings)
+    if not text.endswith(".onnx"):
+        detect(path_of(text))  # a word, a folder, a recording or a script has a line of its own
     raise UsageError(
         "a training step is captured from a live module, or read from a joint graph in a .pt2 file",
         code="IRS384",
@@ -130,8 +126,11 @@ def _joint(path: Path, options: LoadOptions, settings: Settings) -> Model:
 def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Settings) -> Model:
     from irscope.frontends.zoo.load import make_named, quiet
 
-    named = make_named(text, options)
-    args, kwargs = named.arguments()
+    script = is_script(text)
+    named = make_named(text, options, hollow=not script)
+    args, kwargs = named.arguments(real=script)
+    if named.script is not None:
+        made = _with_own(named.script, made, options)
     labels = kwargs.get("input_ids")
 
     def trained(kwargs: Mapping[str, Any]) -> Model:
@@ -150,66 +149,14 @@ def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Set
         return trained(kwargs)
 
 
-def _scripted(path: Path, function: str, made: StepSetup, settings: Settings, batch: int | None = None) -> Model:
-    """Executes the script, as the user who names it wants; a function that takes `batch` gets it."""
-    if not path.is_file():
-        raise LoadError("there is no such file", code="IRS385", where=str(path))
-    found = _user_function(path, function)
-    if batch is not None and not _takes_batch(found):
+def _with_own(script: Script, made: StepSetup, options: LoadOptions) -> StepSetup:
+    """The step with the loss and the optimizer that a user's function returned."""
+    if script.inputs is not None and "batch" in options.bind and not script.takes_batch:
         raise UsageError(
-            f"{function}() makes its own inputs and takes no size of the batch",
+            f"{script.symbol}() makes its own inputs and takes no size of the batch",
             code="IRS386",
-            where=f"{path}:{function}",
-            hint=f"def {function}(batch=8): ...",
+            where=script.where,
+            hint=f"def {script.symbol}(batch=8): ...",
         )
-    try:
-        parts = found() if batch is None else found(batch=batch)
-    except IrscopeError:
-        raise
-    except Exception as error:  # a user's function may raise anything
-        raise LoadError(
-            f"{function}() fails: {type(error).__name__}: {str(error).partition(chr(10))[0]}", code="IRS385", where=str(path)
-        ) from error
-    if isinstance(parts, Mapping):
-        parts = tuple(parts.get(key) for key in ("module", "inputs", "loss", "optimizer"))
-    if not isinstance(parts, tuple | list) or not 2 <= len(parts) <= 4:
-        raise LoadError(
-            f"{function}() must return module and inputs, and may add loss and optimizer", code="IRS385", where=f"{path}:{function}"
-        )
-    given: list[Any] = [*parts, None, None]
-    module, inputs, loss, optimizer = given[:4]
-    args, kwargs = _arguments(inputs)
-    chosen = StepSetup(
-        loss if loss is not None else made.loss,
-        optimizer if optimizer is not None else made.optimizer,
-        made.options if optimizer is None else {},
-        made.set_to_none,
-        made.accumulate,
-        made.autocast,
-        made.answers_zero,
-    )
-    return train_module(module, args, kwargs, chosen, settings, f"{path}:{function}")
-
-
-def _takes_batch(function: Callable[..., Any]) -> bool:
-    return "batch" in inspect.signature(function).parameters
-
-
-def _user_function(path: Path, function: str) -> Callable[..., Any]:
-    spec = importlib.util.spec_from_file_location(f"irscope_user_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise LoadError("it cannot be imported", code="IRS385", where=str(path))
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # a user's script may raise anything
-        raise LoadError(
-            f"it cannot be imported: {type(error).__name__}: {str(error).partition(chr(10))[0]}", code="IRS385", where=str(path)
-        ) from error
-    finally:
-        sys.path.pop(0)
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise LoadError(f"it has no function {function!r}", code="IRS385", where=str(path))
-    return found  # type: ignore[no-any-return]
+    own = {} if script.optimizer is None else {"optimizer": script.optimizer, "options": {}}
+    return replace(made, **own, **({} if script.loss is None else {"loss": script.loss}))

@@ -28,7 +28,7 @@ def make(name: str, inputs: Mapping[str, str], bind: Mapping[str, int]) -> tuple
     types = {key: parse_type(text) for key, text in inputs.items()}
     made = make_named(name, LoadOptions(inputs=types, bind=dict(bind)), hollow=False)
     arguments, keywords = made.arguments(real=True)
-    return made.module, arguments, keywords, tuple(one.name for one in made.chosen.inputs)
+    return made.module, arguments, keywords, tuple(one.name for one in made.chosen.inputs if not one.is_plain)
 
 
 def recording_document(recording: Recording) -> Document:
