@@ -21,7 +21,7 @@ from irscope.files import write_stream
 SHELLS: Final = ("bash", "zsh", "fish")
 SOURCES: Final = ("passes", "devices", "ops", "codes", "zoo")
 """Names that are looked up when they are wanted."""
-_ANSWER: Final = {
+_ANSWER: Final[Mapping[tuple[str, str], str | tuple[str, ...]]] = {
     ("record", "device"): ("cpu", "cuda"),
     ("config", "settings"): ("device=",),
     ("passes", "name"): "passes",
@@ -33,7 +33,12 @@ _ANSWER: Final = {
     ("simulate", "rank"): ("all",),
 }
 """What stands for arguments of single commands: fixed words, or a source of names."""
-_BY_NAME: Final = {"device": "devices", "passes": "passes", "skip": "passes", "autocast": ("bf16", "f16")}
+_BY_NAME: Final[Mapping[str, str | tuple[str, ...]]] = {
+    "device": "devices",
+    "passes": "passes",
+    "skip": "passes",
+    "autocast": ("bf16", "f16"),
+}
 _FILES: Final = frozenset({"FILE", "PATH", "FOLDER", "MODEL", "OTHER", "SCRIPT"})
 _LISTS: Final = frozenset({"passes", "skip"})
 """Values that are lists with commas."""
@@ -145,7 +150,9 @@ def _argument(command: str, action: argparse.Action) -> Argument:
     answer = _ANSWER.get((command, action.dest), _BY_NAME.get(action.dest, ()))
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     braces = re.fullmatch(r"\{(.+)\}", metavar)
-    fixed = tuple(map(str, action.choices)) if action.choices is not None else tuple(braces[1].split(",")) if braces else ()
+    fixed: tuple[str, ...] = tuple(braces[1].split(",")) if braces else ()
+    if action.choices is not None:
+        fixed = tuple(map(str, action.choices))
     if not fixed and not isinstance(answer, str):
         fixed = answer
     takes = action.nargs != 0

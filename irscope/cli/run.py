@@ -26,6 +26,7 @@ from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Ti
 from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import PassRegistry, default_registry
+from irscope.report.card import Card
 from irscope.report.options import RenderOptions
 from irscope.report.picture import report_panels
 from irscope.report.plot import write_plot
@@ -33,7 +34,6 @@ from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.text import render as render_text
 from irscope.session import Model, Results
-from irscope.tools.card import make_card
 from irscope.tools.config import Chosen, chosen_device
 from irscope.tools.page import DEFAULT_GRID, PAGES, at_stated_sizes, page_passes, with_graph
 
@@ -113,7 +113,7 @@ class Command:
         model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
         if chosen is not None and is_card_alone and not (args.strict or args.fail_on):
             return _print_card(model, chosen, args, timing)
-        card = make_card(model, chosen) if chosen is not None else None
+        card = _card_of(model, chosen) if chosen is not None else None
         if is_page and card is not None:
             model, passes = at_stated_sizes(model, card), parse_pipeline(page_passes(args.grid), registry)
         if args.passes in ("", "default") and not model.program.has_graph:
@@ -172,9 +172,15 @@ def _shows_card(args: argparse.Namespace) -> bool:
     return not any(of_reports) and args.top is None and args.rows is None
 
 
+def _card_of(model: Model, chosen: Chosen) -> Card:
+    from irscope.tools.card import make_card  # not at the top: --help, and passes that are asked for, do without all that it looks up
+
+    return make_card(model, chosen)
+
+
 def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: Timing) -> int:
     """The card alone. What is to be said about the model comes first, so that the card is what a screen shows in the end."""
-    card = make_card(model, chosen)
+    card = _card_of(model, chosen)
     report_diagnostics(card.diagnostics, args.verbose, _FEW_DIAGNOSTICS)
     document = Document(model=model.info(), card=card)
     write_answer(document, args)

@@ -38,7 +38,6 @@ from irscope.report.select import parse_comparison
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity
 from irscope.session import check_target, open_model
-from irscope.tools.card import make_card
 from irscope.tools.config import chosen_device
 
 FILE: Final = "irscope.toml"
@@ -562,6 +561,8 @@ def check(plan: Plan, instruments: Sequence[Instrument] = (), told: Told | None 
 
 
 def _looked_at(target: Target, baseline: Baseline | None, instruments: Sequence[Instrument]) -> CheckedModel:
+    from irscope.tools.card import make_card  # not at the top: `irscope check --help` does without all that it looks up
+
     base = None if baseline is None else baseline.models.get(target.key)
     try:
         model = open_model(target.path, target.options, settings=target.settings, instruments=instruments)

@@ -10,7 +10,6 @@ from irscope.ir.program import Assumed
 from irscope.report.card import Card
 from irscope.report.report import Document
 from irscope.session import Model
-from irscope.tools.export import graph_drawing
 
 PAGES: Final = ("html", "md", "md-issue")
 """Formats that show the whole of a model where nobody asked for certain passes."""
@@ -46,6 +45,8 @@ def at_stated_sizes(model: Model, card: Card) -> Model:
 
 def with_graph(document: Document, model: Model, grid: str) -> Document:
     """The document of a page: with the drawing of the graph, and what was taken for granted."""
+    from irscope.tools.export import graph_drawing  # not at the top, where every run would import what draws
+
     taken = Assumed("grid", grid, "mean of the world; --grid GRID", is_guess=False)
     info = document.model if grid != DEFAULT_GRID else replace(document.model, assumed=(*document.model.assumed, taken))
     drawing = graph_drawing(model) if model.program.has_graph and len(model.graph) else None

@@ -56,6 +56,15 @@ def test_commands_without_a_model_are_light(arguments: list[str], tmp_path: Path
     assert modules_after_command(arguments, tmp_path) & (HEAVY | {"numpy"}) == set()
 
 
+@pytest.mark.parametrize("name", ["run", "check", "fit", "compare"])
+@needs_cli
+def test_help_imports_nothing_that_only_answers_need(name: str, tmp_path: Path) -> None:
+    """Each of these took a fifth of a second, more than all the rest of the help."""
+    program = COMMAND.format(arguments=[name, "--help"]) + "\nimport sys\nprint(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert set(done.stderr.split()) & {"irscope.tools.card", "irscope.passes.advice.sources", "irscope.passes.exports.pictures"} == set()
+
+
 @needs_cli
 def test_running_a_text_model_is_light(tmp_path: Path, root: Path) -> None:
     models = sorted((root / "samples").glob("*.irs"))
