@@ -237,7 +237,11 @@ class _Model:
         if any(kind.startswith("loss_output") for kind in results):
             metadata["outputs"] = json.dumps(results)
         path, calls = str(self._archive.path), body.calls or {}
-        return Program(graph, {}, dict(symbols.named), "pt2", path, metadata=metadata, origins=body.origins, calls=calls, traits=EXPORTED)
+        found_in_file = Program(
+            graph, {}, dict(symbols.named), "pt2", path, metadata=metadata, origins=body.origins, calls=calls, traits=EXPORTED
+        )
+        found_in_file.examples = types.examples
+        return found_in_file
 
     def _check_version(self) -> None:
         version = self._document["schema_version"]

@@ -34,13 +34,19 @@ class Types:
         self._hidden_device = hidden_device
         self._fresh = 0
         self._made: dict[str, TensorType] = {}
+        self.examples: dict[str, int] = {}
+        """Sizes of symbols in the run that was exported."""
 
     def dim(self, found: Json) -> Dim:
         """An integer or an expression."""
         if "as_int" in found:
             return int(found["as_int"])
-        parsed = self._symbols.parse(found["as_expr"]["expr_str"])
+        expression = found["as_expr"]
+        parsed = self._symbols.parse(expression["expr_str"])
         if parsed is not None:
+            hint = expression.get("hint")
+            if hint and str(parsed) in self._symbols.named and isinstance(size := hint.get("as_int"), int):
+                self.examples.setdefault(str(parsed), size)
             return parsed
         self._fresh += 1
         return unknown(f"file.expr{self._fresh - 1}")

@@ -98,6 +98,7 @@ def substitute_symbols(program: Program, made: Mapping[str, SymDim]) -> None:
         kept = [made.get(old, known) for old, known in program.symbols.items()]
         program.symbols = {str(one): one for one in kept}
         program.formulas_from = {str(made.get(name, name)): size for name, size in program.formulas_from.items()}
+        program.examples = {str(made.get(name, name)): size for name, size in program.examples.items()}
 
 
 def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:

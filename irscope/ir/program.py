@@ -165,6 +165,8 @@ class Program:
     """A captured training (irscope.training.Trace), of whose last step the graph is; None for a forward."""
     formulas_from: dict[str, int] = field(default_factory=dict)
     """Symbols that may be smaller than the formulas were found for: for each the size from which on they hold."""
+    examples: dict[str, int] = field(default_factory=dict)
+    """Sizes that symbols had in the run that the file was made from, where it tells."""
     calls: dict[Node, Called] = field(default_factory=dict)
     """The calls that nodes were made of, where they were asked for (`LoadOptions.keep_calls`)."""
     traits: Traits = Traits()

@@ -16,7 +16,8 @@ from functools import cache
 from importlib.resources import files
 from itertools import count, islice
 
-from irscope.report.card import Card, CardView, card_view
+from irscope.report.card import Card
+from irscope.report.cardtext import CardView, card_view
 from irscope.report.celltext import signed
 from irscope.report.drawing import GRAPH_STYLE, graph_part, graph_script, script_policy
 from irscope.report.htmlout import ROWS, PartWriter, bar_length, bar_scales, details

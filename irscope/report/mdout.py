@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from irscope.report.card import Card, card_view
+from irscope.report.card import Card
+from irscope.report.cardtext import card_view
 from irscope.report.celltext import CellWriter
 from irscope.report.htmlout import details
 from irscope.report.options import RenderOptions

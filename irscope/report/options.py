@@ -6,9 +6,12 @@ import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Final, TextIO
 
 from irscope.report.printable import can_encode
+
+PIPE_WIDTH: Final = 100
+"""Columns where no terminal says how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,11 @@ def is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:  # a closed stream
         return False
+
+
+def shown_card(card: object) -> str:
+    """A card for somebody who prints it in Python, as wide as in a pipe; by name, as below."""
+    return "\n".join(importlib.import_module("irscope.report.cardtext").card_lines(card, RenderOptions(width=PIPE_WIDTH)))
 
 
 def shown_alone(part: object, how: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.report.card import card_lines
+from irscope.report.cardtext import card_lines
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
 from irscope.report.options import Glyphs, RenderOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -21,6 +21,7 @@ from irscope.ir.graph import Node, Value
 from irscope.ir.places import FileRegion
 from irscope.ir.program import Runtime
 from irscope.ir.types import TensorType
+from irscope.memory.moments import ROUNDING
 from irscope.passes.advice.advise import Advise
 from irscope.passes.advice.finding import Finding
 from irscope.passes.cost.bounds import FREE, UNKNOWN
@@ -44,6 +45,7 @@ from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.report.card import (
     ASSUMED_SIZE,
+    EXAMPLE_SIZE,
     Card,
     CardCost,
     CardDevice,
@@ -66,14 +68,17 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity, as_assumed, derived, plain, quantity
 from irscope.session import Model, open_model
 from irscope.tools.config import Chosen, chosen_device
+from irscope.tools.fit import Search
 
 Made = TypeVar("Made")
 _LARGEST = 3
 _REMARKS = 3
 _LEAST_SHARE = 0.05
 """What saves less is not worth a line of one screen."""
-_MOST_NODES = 600
-"""Larger models are not searched for the largest size, nor for changes of their peak, while somebody waits for one screen."""
+_MOST_REPLAYED, _MOST_PLANNED, _MOST_ADVISED = 1_000, 5_000, 5_000
+"""Nodes of the models that are searched for the largest size, by replaying PyTorch's allocator or by formula, and for what could be better:
+some tenths of a second for somebody who waits for one screen."""
+_FIXED = "every size is fixed in the file"
 
 
 def card(model: Model | str | PathLike[str], *, device: str | None = None) -> Card:
@@ -123,7 +128,7 @@ class _Maker:
 
     def _bound(self) -> Model:
         """The model with a number for each open size; as it is where it cannot be read again."""
-        wanted = {one.symbol: one.size for one in self.sizes if one.is_assumed}
+        wanted = {one.symbol: one.size for one in self.sizes if one.is_open}
         if not wanted:
             return self.model
         try:
@@ -153,7 +158,7 @@ class _Maker:
         if not self.program.has_graph:
             return self._of_weights(totals)
         memory = self._tried(self.memory, _memory_unknown)
-        largest = LargestSize("", None, None, "", "") if brief else self.largest()
+        largest = LargestSize("", None, None, None, "", "") if brief else self.largest(memory)
         cost = self._tried(self.cost, lambda _: _COST_UNKNOWN)
         unknown = self.unknown(totals)
         return Card(
@@ -222,8 +227,9 @@ class _Maker:
             node="" if node is None else node.name,
             module="" if node is None else node.scope.path,
             location=_place(node),
+            as_pytorch=self._as_pytorch(counters),
             missing=missing,
-            devices=_enough(self.device, counters, peak) if missing is not None else (),
+            devices=() if missing is None else _enough(self.device, counters, peak),
         )
 
     def _counters(self, timeline: Timeline, found: Footprint) -> _Counters:
@@ -252,6 +258,15 @@ class _Maker:
         there = quantity(found.peak.value) - max(run.allocated for run in runs)
         requested, reserved = (there + max(getattr(run, name) for run in runs) for name in ("requested", "reserved"))
         return _Counters(runtime, requested, found.peak, reserved, None)
+
+    def _as_pytorch(self, counters: _Counters) -> tuple[Quantity, Quantity] | None:
+        """What PyTorch's allocator would count, for a graph that another runtime runs on a CUDA device."""
+        if counters.allocated.value is not None or self.device.capability is None or self.at.program.training is not None:
+            return None
+        memory = self.ctx.get(CudaMemory(model="eager"))
+        if memory.central is None or memory.is_open:
+            return None
+        return self.marked(memory.worst("allocated")), self.marked(memory.worst("reserved"))
 
     def _verdict(self, counters: _Counters, peak: Quantity) -> tuple[Quantity, str]:
         """Whether it fits, and what that rests on."""
@@ -300,41 +315,64 @@ class _Maker:
 
     # -- the largest size --------------------------------------------------------------------------------------
 
-    def largest(self) -> LargestSize:
+    def largest(self, memory: CardMemory) -> LargestSize:
         """The largest batch, or other open size, that fits; looked for only where that takes no time worth mentioning."""
-        symbols = list(self.program.symbols)
+        model = self._opened()
+        symbols = list(model.program.symbols)
         if not symbols:
             return self._none_open()
-        free = next((name for name in ("batch", "seq") if symbol_named(self.program, name) is not None), symbols[0])
-        command = f"irscope fit {self._options(without=free)} --free {free} {self._path}"
-        if self.at is self.model:
-            return LargestSize(free, None, None, "the model cannot be read again with numbers", command)
-        if self.device.room_bytes is None:
-            return LargestSize(free, None, None, "the memory of the device is not known", command)
-        if self.program.node_count > _MOST_NODES:
-            return LargestSize(free, None, None, "the search takes a while", command)
-        from irscope.tools.fit import Search
-
-        symbol = symbol_named(self.program, free) or free
-        others = {one.symbol: one.size for one in self.sizes if one.is_assumed and one.symbol != symbol}
+        free = next((name for name in ("batch", "seq") if symbol_named(model.program, name) is not None), symbols[0])
+        symbol = symbol_named(model.program, free) or free
+        others = {one.symbol: one.size for one in self.sizes if one.is_open and one.symbol != symbol}
+        bind = {name: size for name, size in model.options.bind.items() if name != symbol}
+        command = _command("fit", self._options({**bind, **others}, alone=True), f"--free {free}", self._path)
+        if memory.peak.value is None:
+            return LargestSize(free, None, None, None, "", "")
+        reason = self._why_not_searched(model)
+        if reason:
+            return LargestSize(free, None, None, None, reason, command)
         try:
-            found = Search(self.model).largest(self.device.room_bytes, free, others)
+            with model.manager.using(self.settings):
+                search = Search(model, quick=True)
+                found = search.largest(search.budget(None), free, others)
         except Cancelled:
             raise
         except IrscopeError as error:
-            return LargestSize(free, None, None, str(error).partition("\n")[0], command)
+            return LargestSize(free, None, None, None, str(error).partition("\n")[0].partition(" (`")[0], command)
         if found.largest is None:
-            return LargestSize(free, None, None, "any size fits: memory does not depend on it", command)
+            return LargestSize(free, None, None, None, "any size fits, as memory does not depend on it", "")
         note = "the largest that the model allows" if found.limit == "range" else ""
-        return LargestSize(free, found.largest, found.surely, note, command)
+        return LargestSize(free, found.largest, found.surely, None if found.exhaustive else found.bound, note, command)
+
+    def _opened(self) -> Model:
+        """The model with an open size: as it was opened, else without the number that --bind gives its batch."""
+        if self.program.symbols or not self.model.options.bind or is_name(self.program.path) or self.program.format == "module":
+            return self.model
+        options = self.model.options
+        try:
+            found = open_model(Path(self.program.path), replace(options, bind={}), settings=self.settings)
+        except IrscopeError:
+            return self.model
+        free = symbol_named(found.program, "batch") or next(iter(found.program.symbols), "")
+        others = {name: size for name, size in options.bind.items() if name != free and symbol_named(found.program, name) != free}
+        return found.rebound(others) if others and free else found
+
+    def _why_not_searched(self, model: Model) -> str:
+        """Why nobody looks for the largest size while a card is made; empty where it is looked for."""
+        if model is self.model and self.at is self.model:
+            return "the model cannot be read again with numbers"
+        if self.device.room_bytes is None:
+            return "the memory of the device is not known"
+        is_planned = self.program.traits.runtime is Runtime.ONNXRUNTIME
+        return "the search takes longer than a card" if self.program.node_count > (_MOST_PLANNED if is_planned else _MOST_REPLAYED) else ""
 
     def _none_open(self) -> LargestSize:
         if is_name(self.program.path):
-            return LargestSize("", None, None, "", f"irscope fit {self._options()} {self._path}")
+            return LargestSize("", None, None, None, "", _command("fit", self._options({}), self._path))
         option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
         if option:
-            return LargestSize("", None, None, "every size is fixed in the file", f"irscope fit {option} {self._options()} {self._path}")
-        return LargestSize("", None, None, "every size is fixed in the file", "")
+            return LargestSize("", None, None, None, _FIXED, _command("fit", option, self._options({}), self._path))
+        return LargestSize("", None, None, None, _FIXED, "")
 
     # -- what it costs -----------------------------------------------------------------------------------------
 
@@ -403,7 +441,7 @@ class _Maker:
 
     def remarks(self) -> tuple[CardRemark, ...]:
         """What saves most, each thing once."""
-        if self.program.node_count > _MOST_NODES * 10 or self.program.training is not None:
+        if self.program.node_count > _MOST_ADVISED or self.program.training is not None:
             return ()
         try:
             ranked = self.ctx.get(Advise()).ranked
@@ -415,42 +453,48 @@ class _Maker:
         for one in ranked:
             saves = _saves(one.finding)
             if one.share >= _LEAST_SHARE and saves and len(found) < _REMARKS:
-                place = next((place for node in one.finding.nodes if (place := _place(node))), "")
-                found.append(CardRemark(one.finding.what + (f" ({place})" if place else ""), saves, one.share, "advise"))
+                places = {_place(node) for node in one.finding.nodes}
+                where = f" ({places.pop()})" if len(places) == 1 and "" not in places else ""
+                found.append(CardRemark(f"{one.finding.what}{where}", saves, one.share, "advise"))
         return tuple(found)
 
     # -- what to do next ---------------------------------------------------------------------------------------
 
     def next(self, memory: CardMemory, largest: LargestSize, unknown: CardUnknown) -> tuple[Command, ...]:
-        options = self._options(sizes=True)
-        first = Command(f"irscope run {options} --passes advise {self._path}", "what could be better, with evidence")
-        if memory.fits.value is False:
-            first = Command(f"irscope run {options} --passes explain-peak {self._path}", "what lowers the peak")
+        """The command that goes on from what the card says, and the one that shows everything."""
+        options = self._options({one.symbol: one.size for one in self.sizes if one.is_open})
+        lacking = " ".join(input_option(value) for value in self.program.graph.inputs if value.name and lacks_shape(value.type))
+        first = Command(_command("run", options, "--passes advise", self._path), "what could be better, with evidence")
+        if memory.fits.value is None and lacking:
+            first = Command(_command("run", lacking, self._options({}), self._path), "the card with sizes for the inputs")
         elif unknown.operators:
-            first = Command(f"irscope ops --coverage {self._path}", "what is not known of it, and what to do")
-        elif memory.fits.value is None and lacking(self.program.graph.inputs):
-            first = Command(f"irscope run {lacking(self.program.graph.inputs)} {self._path}", "with sizes of the inputs")
+            first = Command(_command("ops", "--coverage", self._path), "which operators are not known, and where")
+        elif memory.fits.value is None and (unknown.tensors or self.at is self.model):
+            first = Command(_command("run", options, "--passes shapes", self._path), "which sizes are not known, and why")
+        elif memory.fits.value is False:
+            first = Command(_command("run", options, "--passes explain-peak", self._path), "what lowers the peak")
         elif largest.symbol and largest.size is None and largest.command:
             first = Command(largest.command, f"the largest {largest.symbol} that fits")
-        second = Command(f"irscope run {options} --all {self._path}", "every report")
-        return tuple(replace(one, line=" ".join(one.line.split())) for one in (first, second))
+        return first, Command(_command("run", options, "--all", self._path), "every report")
 
     @property
     def _path(self) -> str:
         return shlex.quote(self.program.path) if self.program.path else "MODEL"
 
-    def _options(self, *, without: str = "", sizes: bool = False) -> str:
-        """The options that give the same answer again."""
+    def _options(self, sizes: Mapping[str, int], *, alone: bool = False) -> str:
+        """The options that give the same answer again, with numbers for open sizes, or with these `alone`."""
         found: list[str] = []
         options = self.model.options
         found += [f"--input {shlex.quote(f'{name}={type_}')}" for name, type_ in options.inputs.items()]
-        bind = {**options.bind, **({one.symbol: one.size for one in self.sizes if one.is_assumed} if sizes else {})}
+        bind = {**({} if alone else options.bind), **sizes}
         if bind:
             found.append(f"--bind {shlex.quote(','.join(f'{name}={size}' for name, size in bind.items()))}")
         if self.chosen.is_to_be_named:
             found.append(f"--device {shlex.quote(self.chosen.name)}")
         if self.settings.torch:
             found.append(f"--torch {shlex.quote(self.settings.torch)}")
+        if self.settings.alloc_conf:
+            found.append(f"--alloc-conf {shlex.quote(self.settings.alloc_conf)}")
         return " ".join(found)
 
     # -- weights alone -----------------------------------------------------------------------------------------
@@ -475,6 +519,7 @@ class _Maker:
             node="",
             module="",
             location="",
+            as_pytorch=None,
             missing=held - (room or 0) if too_much else None,
             devices=_with_room(self.device, least or 0) if too_much else (),
         )
@@ -485,14 +530,14 @@ class _Maker:
             sizes=(),
             device=self.card_device(),
             memory=memory,
-            largest=LargestSize("", None, None, "the file has no graph", ""),
+            largest=LargestSize("", None, None, None, "the file has no graph", ""),
             cost=_COST_UNKNOWN,
             unknown=unknown,
             assumed=tuple(self.program.assumed),
             remarks=(),
             next=(
-                Command(f"irscope run --passes params{{values}} {self._path}", "statistics of every weight"),
-                Command(f"irscope tui {self._path}", "browse the weights"),
+                Command(_command("run", "--passes 'params{values}'", self._path), "statistics of every weight"),
+                Command(_command("tui", self._path), "browse the weights"),
             ),
             diagnostics=self.diagnostics(),
         )
@@ -512,7 +557,7 @@ _COST_UNKNOWN = CardCost(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, 
 
 def _memory_unknown(why: str) -> CardMemory:
     """What the card says of memory where a pass failed."""
-    return CardMemory(NOT_KNOWN, why, "", "", NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, (), (), "", "", "", None, ())
+    return CardMemory(NOT_KNOWN, why, "", "", NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, (), (), "", "", "", None, None, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,11 +589,17 @@ def _number(value: object) -> Number | None:
 
 def _stated(model: Model) -> Iterator[StatedSize]:
     """Every size that is not in the file, and who stated it."""
-    for name, size in model.options.bind.items():
-        yield StatedSize(name, size, "--bind")
+    for bound, size in model.options.bind.items():
+        yield StatedSize(bound, size, "--bind")
+    roles = {named: role for role in ("seq", "batch") if (named := symbol_named(model.program, role)) is not None}
     for name, symbol in model.program.symbols.items():
-        low, _ = bounds(symbol)
-        yield StatedSize(name, max(1, low or 1), ASSUMED_SIZE)
+        low, high = bounds(symbol)
+        role = roles.get(name, "")
+        example = model.program.examples.get(name)
+        if example is not None and (low or 1) <= example and (high is None or example <= high):
+            yield StatedSize(name, example, EXAMPLE_SIZE, role)
+        else:
+            yield StatedSize(name, max(1, low or 1), ASSUMED_SIZE, role)
 
 
 def _card_input(value: Value) -> CardInput:
@@ -559,9 +610,9 @@ def _card_input(value: Value) -> CardInput:
     return CardInput(value.name or "", type_.dtype.text, shape)
 
 
-def lacking(inputs: Sequence[Value]) -> str:
-    """Options that give types to inputs of which the file does not say the shape."""
-    return " ".join(input_option(value) for value in inputs if value.name and lacks_shape(value.type))
+def _command(name: str, *words: str) -> str:
+    """A command line of what there is to say."""
+    return " ".join(("irscope", name, *filter(None, words)))
 
 
 def _by_type(totals: ParameterTotals) -> tuple[CardWeights, ...]:
@@ -603,8 +654,7 @@ def _tensors(found: Footprint) -> list[Held]:
     """What a run makes that is in memory at the peak, the largest first; where it makes nothing, what it was given."""
     if found.peak.shown is None:
         return []
-    made = [one for one in found.at_peak if one.value is not None or one.node is not None]
-    return made or found.at_peak
+    return [one for one in found.at_peak if one.value is not None] or [one for one in found.at_peak if one.category != ROUNDING]
 
 
 def _place(node: Node | None) -> str:
@@ -614,6 +664,9 @@ def _place(node: Node | None) -> str:
 
 
 def _enough(device: DeviceProfile, counters: _Counters, peak: Quantity) -> tuple[str, ...]:
+    """Known devices that have enough memory, the smallest first."""
+    if counters.memory is not None and counters.memory.shortage is not None:
+        return tuple(one.name for one in counters.memory.shortage.fitting)
     needed = counters.reserved if counters.reserved.value is not None else peak
     return _with_room(device, _number(needed.value) or _number(needed.ends[0]) or 0)
 

@@ -219,12 +219,14 @@ def fit(
 class Search:
     """Looks for sizes that fit; what was computed for one question serves the next."""
 
-    def __init__(self, model: Model, counter: str = "auto") -> None:
+    def __init__(self, model: Model, counter: str = "auto", *, quick: bool = False) -> None:
+        """`quick` looks at a few dozen sizes: larger ones than what it finds may fit, and it does not say what runs with retries."""
         if counter not in ("auto", *COUNTERS):
             raise UsageError(f"there is no counter {counter!r}", code="IRS337", hint=f"counters: auto, {', '.join(COUNTERS)}")
         self.model = model
         self.target = target_of(model.manager.settings)
         self._wanted = counter
+        self._is_quick = quick
         self._needs: dict[tuple[tuple[str, int], ...], Need] = {}
         self._looks_done = 0
         self._is_faithful = True
@@ -285,8 +287,9 @@ class Search:
             sure = self._sure(memory, span, found)
         size = found.size
         at = span.low if size is None else size
-        following = self.need(symbol, at + 1, others) if size is not None and (span.high is None or size < span.high) else None
-        asks_device = self._is_replayed and self.counter == "reserved" and not (size is None and span.high is None)
+        has_more = size is not None and (span.high is None or size < span.high) and not self._is_quick
+        following = self.need(symbol, at + 1, others) if has_more else None
+        asks_device = not self._is_quick and self._is_replayed and self.counter == "reserved" and not (size is None and span.high is None)
         retries = self._retries(memory, span, at + 1) if asks_device and following is not None else None
         last = self._before_oom(memory, span, bound) if asks_device else None
         return Fit(
@@ -355,9 +358,10 @@ class Search:
         assert bound.size is not None
         replayed, analysed = self._measures(span, end)
         for measure in (replayed, analysed) if self._is_replayed else (analysed,):
-            looks = self._looks if measure is replayed else _ANALYSES
+            looks = self._looks if measure is replayed else 0 if self._is_quick else _ANALYSES
             found = largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks)
-            if measure is analysed or all(measure(size) == analysed(size) for size in span.around(found.size)):
+            around = span.around(found.size)[: 1 if self._is_quick else None]
+            if measure is analysed or all(measure(size) == analysed(size) for size in around):
                 break
             self._is_faithful = False
         return replace(found, exhaustive=found.exhaustive and bound.exhaustive)
@@ -408,6 +412,8 @@ class Search:
     def _looks(self) -> int:
         """How many sizes may be replayed in reasonable time."""
         assert self.simulator is not None
+        if self._is_quick:
+            return 0
         return max(_LEAST_LOOKS, _EVENTS // (self.simulator.events + 1))
 
     def _retries(self, memory: int, span: _Span, size: int) -> tuple[int, ...] | None:

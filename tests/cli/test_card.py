@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from irscope.cli.main import main
-from irscope.report.card import HEIGHT
+from irscope.report.cardtext import HEIGHT
 from irscope.tools import config
 from tests.tools.pages import report_schema
 
@@ -68,8 +68,8 @@ def test_a_model_that_does_not_fit_says_how_much_is_missing_and_where_it_would(c
     lines = printed(capsys, "run", "--bind", "batch=2000", "--device", "t4", PYRAMID).splitlines()
     assert lines[1].startswith("does NOT fit")
     verdict = " ".join(lines[1:3])
-    assert "more than there is" in verdict
-    assert "fits on" in verdict
+    assert "too much for 14.16 GiB on NVIDIA T4" in verdict
+    assert "would fit on" in verdict
     assert any("explain-peak" in line for line in lines)
 
 
@@ -77,7 +77,7 @@ def test_exit_codes_stay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     path = tmp_path / "open.irs"
     path.write_text("irscope 1\nsymbol n [1,*]\ngraph @main {\n  input %x: f32[n,8]\n  %y: ?[*] = custom.thing(%x)\n  return %y\n}\n")
     out = printed(capsys, "run", str(path))
-    assert "1 nodes of custom.thing" in out
+    assert "the cost of 1 node: custom.thing" in out
     assert "fits? not known" in out
     printed(capsys, "run", "--strict", str(path), code=5)
     printed(capsys, "run", "--fail-on", "warning", str(path), code=1)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import irscope
-from irscope.report.card import HEIGHT, Card, card_lines, formula_text
+from irscope.report.card import Card
+from irscope.report.cardtext import HEIGHT, adding_up, card_lines, formula_text
 from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width
 from irscope.report.units import Kind
@@ -82,11 +83,58 @@ def test_the_largest_size_is_that_of_fit() -> None:
         ("416137354*batch", Kind.FLOPS, "416.14 MFLOPs x batch"),
         ("2609152*batch + 1247272", Kind.BYTES, "2.49 MiB x batch + 1.19 MiB"),
         ("536*batch*length**2 + 12*batch", Kind.COUNT, "536 x batch x length^2 + 12 x batch"),
+        ("a + b + c", Kind.COUNT, None),
         ("max(batch, 3)", Kind.BYTES, None),
     ],
 )
 def test_formulas_are_written_for_people(formula: str, kind: Kind, text: str | None) -> None:
     assert formula_text(formula, kind) == text
+
+
+@pytest.mark.parametrize("others", [{}, {"s1": 3}])
+def test_printed_parts_add_up(others: dict[str, int]) -> None:
+    values = [5_242_881, 1_048_575, 349_525, 349_525, 349_526, 3, *others.values()]
+    unit = float(1 << 20)
+    shown = adding_up(values, sum(values), unit)
+    assert round(sum(shown), 2) == round(sum(values) / unit, 2)
+
+
+@pytest.mark.torch
+def test_sizes_are_those_of_the_example_in_the_file(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "model.pt2"
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(torch.nn.Linear(4, 8).eval(), (torch.zeros(16, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, path)
+    made = irscope.card(path, device="h200")
+    (size,) = made.sizes
+    assert (size.size, size.source, size.role) == (16, "the file's example", "batch")
+    assert made.fields()["flops"] == irscope.card(irscope.load(path, bind={size.symbol: 16}), device="h200").fields()["flops"]
+    assert made.fields()["flops_formula"] is not None
+    text = str(made)
+    assert "16 (the file's example)" in text
+
+
+def test_a_bound_batch_is_set_free_to_find_the_largest() -> None:
+    path = SAMPLES / "pyramid.irs"
+    made = irscope.card(irscope.load(path, bind={"batch": 3000}), device="t4")
+    assert made.fields()["fits"] is False
+    found = irscope.fit(irscope.load(path), device="t4")
+    assert made.largest.size == found.largest
+    assert made.fields()["missing"] is not None
+    assert "h200" in made.memory.devices
+
+
+def test_an_onnx_file_on_a_gpu_has_pytorchs_counters_beside_its_own(tmp_path: Path) -> None:
+    path = SAMPLES / "models" / "cnn.onnx"
+    made = irscope.card(irscope.load(path, bind={"batch": 4}), device="h200").fields()
+    model = irscope.load(path, bind={"batch": 4})
+    summary = irscope.run(model, "liveness{model=eager}", device="h200")["liveness"].report().summary
+    assert made["peak_allocated"] is None
+    assert made["pytorch_allocated"] == _raw(summary["device_peak_bytes"])
+    on_cpu = irscope.card(model, device="epyc-7763").fields()
+    assert on_cpu["peak_allocated"] is not None
+    assert on_cpu["fits"] is None
 
 
 def test_the_device_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,557 @@
+"""The card for people: one screen of 80 columns by 24 lines, the verdict first; and what pages show of it."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from irscope.report.card import Card, CardInput, StatedSize
+from irscope.report.celltext import LEGEND, SIGNS
+from irscope.report.options import PIPE_WIDTH, RenderOptions
+from irscope.report.printable import cut_middle, display_width, legible
+from irscope.report.units import Kind, humanise, scale_of, type_text
+from irscope.report.values import Number, Provenance, Quantity
+
+HEIGHT: Final = 24
+_LABEL = 9
+_NARROWEST = 40
+_INPUTS = 3
+_FORMATS: Final = {"onnx": "ONNX", "pt2": "torch.export", "torchscript": "TorchScript", "irs": "irscope text", "module": "module"}
+_BOUND: Final = {
+    "compute": "arithmetic",
+    "memory": "memory bandwidth",
+    "balanced": "arithmetic and memory bandwidth",
+    "launch": "kernel launches",
+}
+_PARTS: Final = {
+    "parameter": "parameters",
+    "buffer": "buffers",
+    "constant": "constants",
+    "input": "inputs",
+    "output": "outputs",
+    "activation": "activations",
+    "temporary": "temporaries",
+    "gradient": "gradients",
+    "packed": "packed weights",
+    "block": "unused part of the run's block",
+}
+_BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
+_SMALL = 0.004
+"""Parts of the peak below this share are put together, where there are several."""
+_JOULES = ((1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ"))
+_COUNTS = ((10**15, " P"), (10**12, " T"), (10**9, " G"), (10**6, " M"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One thing that the card says."""
+
+    label: str
+    """Empty where that of the one before still holds."""
+    text: str
+    most: int = 2
+    """Lines that it may take."""
+    rank: int = 0
+    """How soon it goes where there is no room for all: 0 stays."""
+    colour: str = ""
+    indent: int = _LABEL
+    is_list: bool = False
+    """Whether it is a row whose middle may be cut, rather than prose."""
+    is_typed: bool = False
+    """Whether it is a command, which goes on in the next line behind a backslash."""
+
+
+def card_lines(card: Card, options: RenderOptions) -> list[str]:
+    """The card in lines, none wider than there is room, and no more than a screen has."""
+    return _Layout(options).lines(CardWriter(card, options.encoding))
+
+
+class _Layout:
+    """Puts items on a screen."""
+
+    def __init__(self, options: RenderOptions) -> None:
+        self.options = options
+        self.width = max(_NARROWEST, options.width or PIPE_WIDTH)
+        self.ellipsis = options.glyphs.ellipsis
+
+    def lines(self, writer: CardWriter) -> list[str]:
+        found = [(item, self._laid_out(item)) for item in writer.items()]
+        while sum(len(lines) for _, lines in found) > HEIGHT:
+            worst = max(range(len(found)), key=lambda place: (found[place][0].rank, place))
+            if not found[worst][0].rank:
+                break
+            del found[worst]
+        return [self._styled(line, item.colour) for item, lines in found for line in lines]
+
+    def _laid_out(self, item: _Item) -> list[str]:
+        room = self.width - item.indent
+        if item.is_list:
+            lines = [cut_middle(item.text, room, self.ellipsis)]
+        elif item.is_typed:
+            lines = _typed(item.text, room)
+        else:
+            lines = textwrap.wrap(item.text, room, break_on_hyphens=False) or [""]
+        if len(lines) > item.most:
+            lines = [*lines[: item.most - 1], _cut_end(" ".join(lines[item.most - 1 :]), room, self.ellipsis)]
+        return [f"{item.label if not place else '':{item.indent}}{line}".rstrip() for place, line in enumerate(lines)]
+
+    def _styled(self, line: str, colour: str) -> str:
+        return f"\x1b[{colour}m{line}\x1b[0m" if self.options.colour and colour and line else line
+
+
+def _typed(command: str, room: int) -> list[str]:
+    """A command that can be copied: where it is too long it goes on behind a backslash; the model's name alone is left out at worst."""
+    words = command.split(" ")
+    for last in (words[-1], "MODEL"):
+        text = " ".join([*words[:-1], last])
+        if display_width(text) <= room:
+            return [text]
+        head = " ".join(words[:-1])
+        if max(display_width(head) + 2, display_width(last)) <= room:
+            return [f"{head} \\", last]
+    return textwrap.wrap(" ".join([*words[:-1], "MODEL"]), room - 2, break_on_hyphens=False, break_long_words=False)
+
+
+class CardWriter:
+    """Says in words what a card holds, and remembers which signs it used."""
+
+    def __init__(self, card: Card, encoding: str = "utf-8") -> None:
+        self.card = card
+        self.signs: set[str] = set()
+        self._encoding = encoding
+
+    def items(self) -> list[_Item]:
+        """Everything, the verdict first."""
+        verdict, colour = self.verdict()
+        found = [
+            _Item("", self.clean(self.card.identity.path or "model"), 1, 0, _BOLD, 0, is_list=True),
+            _Item("", verdict, 2, 0, colour, 0),
+            *self.model(),
+            *self.memory(),
+            *self.cost(),
+            *self.doubts(),
+            *self.remarks(),
+            *self.next(),
+        ]
+        if legend := self.legend():
+            found.append(_Item("", legend, 1, 0, _DIM, 0))
+        return found
+
+    def legend(self) -> str:
+        return "   ".join(LEGEND[where] for where in LEGEND if SIGNS.get(where, "?") in self.signs)
+
+    # -- the verdict -------------------------------------------------------------------------------------------
+
+    def verdict(self) -> tuple[str, str]:
+        """Whether it fits, in a sentence, and its colour."""
+        memory, device = self.card.memory, self.card.device
+        room = f"{humanise(device.room_bytes, Kind.BYTES)} on {device.title}" if device.room_bytes else f"the memory of {device.title}"
+        sizes = self.sizes_text()
+        at = f" at {sizes}" if sizes else ""
+        if self.card.identity.nodes is None:
+            return self._of_weights(room)
+        if memory.fits.value is None:
+            if memory.peak.value is not None:
+                return self.clean(f"fits? not known{at}: it takes {self.number(memory.peak, Kind.BYTES)}; {memory.why}"), _YELLOW
+            least = memory.peak.ends[0]
+            known = f"at least {humanise(least, Kind.BYTES)} of {room}{at}; " if least else ""
+            return self.clean(f"fits? not known: {known}{memory.why}"), _YELLOW
+        needed, what = (memory.reserved, "reserved") if memory.reserved.value is not None else (memory.peak, "of tensors")
+        takes = f"{self.number(needed, Kind.BYTES)} {what}"
+        if memory.fits.value:
+            return self.clean(f"fits{_doubt(memory.fits)}{at}: {takes} of {room}"), _GREEN
+        missing = f", {self.number(memory.missing, Kind.BYTES)} too much" if memory.missing is not None else ""
+        fitting = f"; would fit on {', '.join(memory.devices[:3])}" if memory.devices else "; no device that irscope knows has as much"
+        return self.clean(f"does NOT fit{_doubt(memory.fits)}{at}: {takes}{missing} for {room}{fitting}"), _RED
+
+    def _of_weights(self, room: str) -> tuple[str, str]:
+        held, memory = self.card.memory.peak, self.card.memory
+        weights = f"weights of {humanise(held.ends[0], Kind.BYTES)}"
+        if memory.fits.value is False:
+            fitting = f"; room on {', '.join(memory.devices[:3])}" if memory.devices else ""
+            return self.clean(f"does NOT fit: {weights}, of {room}{fitting}"), _RED
+        return self.clean(f"fits? not known: {weights}, of {room}; the file has no graph to tell what runs beside them"), _YELLOW
+
+    def sizes_text(self) -> str:
+        """The sizes that the numbers are for."""
+        return ", ".join(f"{one.symbol}={one.size}" for one in self.card.sizes)
+
+    # -- what it is --------------------------------------------------------------------------------------------
+
+    def model(self) -> Iterator[_Item]:
+        identity, device = self.card.identity, self.card.device
+        family = f"{identity.family}{'' if identity.confidence == 'high' or not identity.family else ' (likely)'}"
+        nodes = "weights without a graph" if identity.nodes is None else f"{identity.nodes:,} node{'s' * (identity.nodes != 1)}"
+        form = "" if identity.nodes is None else _FORMATS.get(identity.format, identity.format)
+        dtypes = "+".join(one.dtype for one in identity.weights[:3])
+        parameters = "no parameters"
+        if identity.parameters.shown != 0:
+            size = self.number(identity.parameter_bytes, Kind.BYTES)
+            parameters = f"{self.number(identity.parameters, Kind.COUNT)} parameters, {size} {dtypes}".rstrip()
+        facts = [family if identity.parameters.shown != 0 else "", form, nodes, parameters]
+        yield self.item("model", ", ".join(filter(None, facts)))
+        if identity.nodes is not None:
+            yield self.item("inputs", self.inputs_text())
+        memory = f", {humanise(device.memory_bytes, Kind.BYTES)}" if device.memory_bytes else ""
+        yield self.item("device", f"{device.name}{memory}: {device.reason}", most=1)
+
+    def inputs_text(self) -> str:
+        inputs = self.card.inputs
+        if not inputs:
+            return "none"
+        shown = ", ".join(f"{one.name} {_type_of(one)}" for one in inputs[:_INPUTS])
+        more = f" and {len(inputs) - _INPUTS} more" if len(inputs) > _INPUTS else ""
+        by_source: dict[str, list[str]] = {}
+        for one in self.card.sizes:
+            by_source.setdefault(one.source, []).append(_size_text(one))
+        stated = [f"{', '.join(sizes)} ({source})" for source, sizes in by_source.items()]
+        return "; ".join((f"{shown}{more}", *stated))
+
+    # -- what it takes -----------------------------------------------------------------------------------------
+
+    def memory(self) -> Iterator[_Item]:
+        memory = self.card.memory
+        if self.card.identity.nodes is None:
+            yield from self.weights()
+            return
+        if memory.parts:
+            yield self.item("memory", self.sum_text())
+            yield self.item("", self.counters_text())
+        else:
+            yield self.item("memory", f"not known: {memory.why}")
+        if memory.node:
+            yield self.item("", f"peak at {self.place(memory.node, memory.module, memory.location)}", most=1, is_list=True)
+        yield from self.tensors()
+        yield from self.largest()
+
+    def weights(self) -> Iterator[_Item]:
+        """What a file of weights tells: its element types, and what copies of them take."""
+        weights = self.card.identity.weights
+        total = sum(one.bytes for one in weights)
+        trained = sum(one.count for one in weights if one.dtype in _TRAINED)
+        kinds = [f"{humanise(one.bytes, Kind.BYTES)} in {one.count:,} {one.dtype}" for one in weights[:4]]
+        yield self.item("weights", ", ".join(kinds) or "none of known size")
+        yield from self.tensors()
+        yield self.item("memory", f"inference needs {humanise(total, Kind.BYTES)} and more: the weights as they are in the file")
+        least = 2 * total + 8 * trained
+        yield self.item("", f"training with Adam needs {humanise(least, Kind.BYTES)} and more: weights, gradients, two f32 moments each")
+
+    def sum_text(self) -> str:
+        """The peak as the sum of its parts, all in one unit, rounded so that what is printed adds up."""
+        memory = self.card.memory
+        peak = memory.peak.value
+        values = [one.bytes.value for one in memory.parts]
+        head = self.number(memory.peak, Kind.BYTES)
+        if not isinstance(peak, int) or not all(isinstance(one, int) for one in values):
+            return f"{head} = {' + '.join(f'{self.number(one.bytes, Kind.BYTES)} {_part(one.category)}' for one in memory.parts)}"
+        unit, _ = scale_of(peak, Kind.BYTES)
+        decimals = 0 if unit == 1 else 2
+        parts: list[tuple[str, str, int]] = []
+        for part, value in zip(memory.parts, values, strict=True):
+            assert isinstance(value, int)
+            parts.append((self.sign(part.bytes), _part(part.category), value))
+        small = [part for part in parts if part[2] < _SMALL * peak]
+        if len(small) > 1:
+            kept = [part for part in parts if part not in small]
+            parts = [*kept, (max(sign for sign, _, _ in small), "other", sum(value for _, _, value in small))]
+        shown = adding_up([value for _, _, value in parts], peak, unit)
+        texts = [f"{sign}{amount:,.{decimals}f} {name}" for (sign, name, _), amount in zip(parts, shown, strict=True) if amount]
+        return f"{head} = {' + '.join(texts)}"
+
+    def counters_text(self) -> str:
+        memory = self.card.memory
+        if memory.allocated.shown is not None or memory.reserved.shown is not None:
+            allocated, reserved = self.number(memory.allocated, Kind.BYTES), self.number(memory.reserved, Kind.BYTES)
+            span = ""
+            low, high = memory.reserved.ends
+            if isinstance(memory.reserved.value, int) and low is not None and high is not None and low != high:
+                unit, _ = scale_of(memory.reserved.value, Kind.BYTES)
+                span = f" [{low / unit:,.2f} to {high / unit:,.2f}]"
+            return f"allocated {allocated}, reserved {reserved}{span} by {memory.runtime}"
+        if memory.as_pytorch is not None:
+            allocated, reserved = (self.number(one, Kind.BYTES) for one in memory.as_pytorch)
+            return f"{memory.runtime.rpartition(' ')[0]}'s allocator unknown; PyTorch: {allocated}, reserved {reserved}"
+        self.signs.add("?")
+        return f"tensors of {memory.runtime}; allocated ?, reserved ?{f': {memory.why}' if memory.why else ''}"
+
+    def tensors(self) -> Iterator[_Item]:
+        tensors = self.card.memory.largest
+        sizes = [self.number(one.bytes, Kind.BYTES) for one in tensors]
+        wide = max(map(display_width, sizes), default=0)
+        for place, (one, size) in enumerate(zip(tensors, sizes, strict=True)):
+            where = (
+                f"{one.category} of {', '.join(filter(None, (one.module, one.location)))}" if one.module or one.location else one.category
+            )
+            yield self.item("", f"  {size:>{wide}}  {one.name}  {where}", most=1, rank=4 + place if place else 0, is_list=True)
+
+    def largest(self) -> Iterator[_Item]:
+        largest = self.card.largest
+        if largest.size:
+            surely = f", {largest.surely:,} for sure" if largest.surely is not None and largest.surely != largest.size else ""
+            open_ = f" (not all up to {largest.possible:,} tried)" if largest.possible is not None else ""
+            text = f"largest {largest.symbol} that fits: {largest.size:,}{surely}{f', {largest.note}' if largest.note else ''}{open_}"
+        elif largest.size is None and largest.note:
+            text = f"largest {largest.symbol or 'batch'}: {largest.note}{f'; `{largest.command}`' if largest.command else ''}"
+        else:
+            return
+        yield self.item("", text)
+
+    # -- what it costs -----------------------------------------------------------------------------------------
+
+    def cost(self) -> Iterator[_Item]:
+        card, cost = self.card, self.card.cost
+        if card.identity.nodes is None:
+            return
+        macs = self.number(cost.macs, Kind.COUNT)
+        if isinstance(cost.macs.value, int):
+            macs = f"{self.sign(cost.macs)}{_short_count(cost.macs.value)}"
+        yield self.item("cost", f"{self.amount(cost.flops, Kind.FLOPS)}; {macs} multiply-adds")
+        ratio = cost.intensity.value
+        intensity = f"{_digits(ratio)} FLOPs a byte" if isinstance(ratio, int | float) else "FLOPs a byte ?"
+        yield self.item("", f"moves {self.amount(cost.bytes, Kind.BYTES)}; {intensity}")
+        least = self.number(cost.least_time, Kind.SECONDS)
+        share = cost.bound_share
+        bound = f", {_percent(share)} of it {_BOUND[cost.bound_by]}" if share is not None and cost.bound_by in _BOUND else ""
+        yield self.item("", f"takes at least {least} on {card.device.name}{bound}", most=1)
+        yield self.item("", f"energy {self.joules(cost.energy)}", most=1, rank=3)
+
+    def joules(self, energy: Quantity) -> str:
+        value = energy.value
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            self.signs.add("?")
+            return "?"
+        unit, name = next(((unit, name) for unit, name in _JOULES if value >= unit), _JOULES[-1])
+        low, high = energy.ends
+        ends = f" [{_digits(low / unit)} to {_digits(high / unit)}]" if low is not None and high is not None and low != high else ""
+        return f"{_at_least(energy)}{self.sign(energy)}{_digits(value / unit)} {name}{ends}"
+
+    # -- what is not known, and what to do ---------------------------------------------------------------------
+
+    def doubts(self) -> Iterator[_Item]:
+        unknown = self.card.unknown
+        said: list[str] = []
+        if self.card.identity.nodes is None:
+            said.append("what runs, its cost and its memory")
+        if unknown.operators:
+            more = f" and {len(unknown.operators) - 3} more" if len(unknown.operators) > 3 else ""
+            said.append(f"the cost of {_counted(unknown.operator_nodes, 'node')}: {', '.join(unknown.operators[:3])}{more}")
+        said += [
+            f"the size of {_counted(count, what)}" for count, what in ((unknown.tensors, "tensor"), (unknown.weights, "weight")) if count
+        ]
+        warnings = [_counted(count, severity) for severity, count in unknown.diagnostics.items() if severity != "note"]
+        if warnings:
+            said.append(f"{', '.join(warnings)} on stderr")
+        yield self.item("unknown", "; ".join(said) or "nothing")
+        guesses = [one.text for one in self.card.assumed if one.is_guess]
+        if guesses:
+            yield self.item("assumed", "; ".join((*guesses[:2], *([f"and {len(guesses) - 2} more"] if len(guesses) > 2 else []))))
+
+    def remarks(self) -> Iterator[_Item]:
+        for place, one in enumerate(self.card.remarks):
+            yield self.item("" if place else "better", f"{one.text}: saves {one.saves}", most=1, rank=7 + place, is_list=True)
+
+    def next(self) -> Iterator[_Item]:
+        for place, one in enumerate(self.card.next):
+            yield self.item("" if place else "next", one.line, is_typed=True)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def item(self, label: str, text: str, most: int = 2, rank: int = 0, *, is_list: bool = False, is_typed: bool = False) -> _Item:
+        return _Item(label, self.clean(text), most, rank, is_list=is_list, is_typed=is_typed)
+
+    def place(self, node: str, module: str, location: str) -> str:
+        where = ", ".join(filter(None, (module, location)))
+        return f"{node} ({where})" if where else node
+
+    def sign(self, number: Quantity) -> str:
+        found = SIGNS.get(number.provenance, "")
+        self.signs.add(found)
+        return found
+
+    def number(self, number: Quantity, kind: Kind) -> str:
+        """A number with the sign of where it comes from; a lower bound where that is all."""
+        if number.shown is None:
+            low = number.ends[0]
+            self.signs.add("?")
+            return f"at least {humanise(low, kind)}" if low else "?"
+        least = _at_least(number) if number.provenance is Provenance.EXACT else ""
+        return f"{least}{self.sign(number)}{humanise(number, kind)}"
+
+    def amount(self, number: Quantity, kind: Kind) -> str:
+        """A number at the stated sizes with what it is for others: `416.14 MFLOPs x batch`, or the formula behind it."""
+        shown = self.number(number, kind)
+        if number.formula is None or number.value is None:
+            return shown
+        formula = formula_text(number.formula, kind)
+        if formula is None:
+            return f"{shown} at {self.sizes_text()}"
+        if " + " in formula or " - " in formula:
+            return f"{shown} = {formula}"
+        # At a size of one the number and its factor are the same.
+        return f"{self.sign(number)}{formula}" if all(one.size == 1 for one in self.card.sizes) else f"{shown} = {formula}"
+
+    def clean(self, text: str) -> str:
+        return legible(text, self._encoding)
+
+
+def _doubt(fits: Quantity) -> str:
+    """How sure a verdict is where it is not certain."""
+    return {Provenance.MODELLED: " as modelled", Provenance.ASSUMED: " if what is assumed holds"}.get(fits.provenance, "")
+
+
+def _at_least(number: Quantity) -> str:
+    """What stands before a number that is only the part that is known."""
+    return "at least " if number.interval is not None and number.hi is None and number.lo == number.value else ""
+
+
+def _part(category: str) -> str:
+    return _PARTS.get(category, category)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _type_of(one: CardInput) -> str:
+    return f"{one.dtype or '?'}{'[?]' if one.shape is None else type_text(one.shape)}"
+
+
+def _size_text(one: StatedSize) -> str:
+    """`batch=1`, or `s77=1, the batch` where the exporter called it otherwise."""
+    return f"{one.role} {one.symbol}={one.size}" if one.role and one.role not in one.symbol else f"{one.symbol}={one.size}"
+
+
+def _short_count(value: int) -> str:
+    """A large count with a letter for the power of 1,000, as FLOPs have it."""
+    unit, name = next(((unit, name) for unit, name in _COUNTS if value >= unit), (1, ""))
+    return f"{value / unit:,.2f}{name}" if unit > 1 else f"{value:,}"
+
+
+def _digits(value: Number) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if 0.01 <= share <= 0.99 else "all" if share > 0.99 else "<1%"
+
+
+_TRAINED = frozenset({"f64", "f32", "f16", "bf16"})
+"""Element types of weights that training changes."""
+_TERM = re.compile(r"(?P<number>\d+)?\*?(?P<symbols>[A-Za-z_]\w*(?:\*\*\d+)?(?:\*[A-Za-z_]\w*(?:\*\*\d+)?)*)?")
+_MOST_TERMS = 2
+
+
+def formula_text(formula: str, kind: Kind) -> str | None:
+    """A short polynomial with its numbers as people write them: `2.49 MiB x batch + 1.19 MiB`; None for any other formula."""
+    parts = re.split(r" ([+-]) ", formula)
+    if len(parts) > 2 * _MOST_TERMS - 1:
+        return None
+    found: list[str] = []
+    for place, part in enumerate(parts):
+        if place % 2:
+            found.append(part)
+            continue
+        match = _TERM.fullmatch(part)
+        if match is None or not part:
+            return None
+        number, symbols = match["number"], (match["symbols"] or "").replace("**", "^").replace("*", " x ")
+        amount = humanise(int(number), kind) if number else humanise(1, kind) if kind.unit else ""
+        found.append(" x ".join(filter(None, (amount, symbols))))
+    return " ".join(found)
+
+
+def adding_up(values: Sequence[int], total: int, unit: float) -> list[float]:
+    """Values in a unit with two decimals, rounded so that they add up to the total as it is printed."""
+    step = 100 if unit > 1 else 1
+    scaled = [value * step / unit for value in values]
+    floors = [math.floor(one) for one in scaled]
+    short = math.floor(total * step / unit + 0.5) - sum(floors)
+    order = sorted(range(len(values)), key=lambda place: floors[place] - scaled[place])
+    for place in order[: max(0, short)]:
+        floors[place] += 1
+    return [one / step for one in floors]
+
+
+def _cut_end(text: str, width: int, ellipsis: str) -> str:
+    """The text, its end left out where it is too wide."""
+    if display_width(text) <= width:
+        return text
+    while display_width(text) > width - display_width(ellipsis):
+        text = text[:-1]
+    return f"{text.rstrip()}{ellipsis}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The card for pages: everything it says, nothing cut or left out for want of room.
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One number of a card, to be read at a glance."""
+
+    name: str
+    number: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardView:
+    """The texts of a card."""
+
+    title: str
+    verdict: str
+    fits: bool | None
+    tiles: tuple[Tile, ...]
+    facts: tuple[tuple[str, str], ...]
+    """Sentences under a label, which is empty where that of the one before still holds."""
+    tensors: tuple[tuple[str, str, str, str, str], ...]
+    """The largest tensors at the peak: size, name, category, where it is made, and why it is alive."""
+    parts: tuple[tuple[str, int, str], ...]
+    """What adds up to the peak: category, bytes, and bytes as text; empty where one of them is not known."""
+    legend: str
+
+
+def card_view(card: Card) -> CardView:
+    """What pages show of a card, in the words of the screen."""
+    writer = CardWriter(card)
+    identity, memory, cost = card.identity, card.memory, card.cost
+    verdict, _ = writer.verdict()
+    sizes = writer.sizes_text()
+    bound = f"on {card.device.name}{f', mostly {_BOUND[cost.bound_by]}' if cost.bound_by in _BOUND else ''}"
+    tiles = [Tile("parameters", writer.number(identity.parameters, Kind.COUNT), writer.number(identity.parameter_bytes, Kind.BYTES))]
+    if identity.nodes is not None:
+        tiles += [
+            Tile("memory at the peak", writer.number(memory.peak, Kind.BYTES), f"reserved {writer.number(memory.reserved, Kind.BYTES)}"),
+            Tile("FLOPs", writer.number(cost.flops, Kind.FLOPS), sizes and f"at {sizes}"),
+            Tile("least time", writer.number(cost.least_time, Kind.SECONDS), bound),
+            Tile("energy of a run", writer.joules(cost.energy).partition(" [")[0], "within a factor of about 2"),
+        ]
+    if card.largest.size:
+        tiles.append(Tile(f"largest {card.largest.symbol} that fits", f"{card.largest.size:,}", card.largest.note))
+    listed = {one.text for one in writer.tensors()}
+    items = [*writer.model(), *writer.memory(), *writer.cost(), *writer.doubts()]
+    tensors = tuple(
+        (writer.number(one.bytes, Kind.BYTES), one.name, one.category, ", ".join(filter(None, (one.module, one.location))), one.why)
+        for one in memory.largest
+    )
+    values = [one.bytes.value for one in memory.parts]
+    known = [
+        (one.category, size, writer.number(one.bytes, Kind.BYTES))
+        for one, size in zip(memory.parts, values, strict=True)
+        if isinstance(size, int)
+    ]
+    return CardView(
+        title=writer.clean(identity.path or "model"),
+        verdict=verdict,
+        fits=memory.fits.value if isinstance(memory.fits.value, bool) else None,
+        tiles=tuple(tiles),
+        facts=tuple((one.label, one.text) for one in items if one.text not in listed),
+        tensors=tensors,
+        parts=tuple(known) if len(known) == len(memory.parts) else (),
+        legend=writer.legend(),
+    )
