@@ -21,7 +21,7 @@ from irscope.ops.spec import OpCall
 Route: TypeAlias = Callable[[Target, Sequence[Any], Mapping[str, Any]], Any]
 _MASK_ALIGNMENT = 8
 _FLASH_ALIGNMENT = 8
-_RNN_MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
+RNN_MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def _cudnn(
         weights[0].detach().flatten(),
         h.contiguous(),
         None if c is None else c.contiguous(),
-        _RNN_MODES[name],
+        RNN_MODES[name],
         units,
         projection,
         layers,
@@ -220,12 +220,12 @@ KERNELS: dict[str, Route] = {"aten::_grouped_mm": _grouped_product}
 ROUTES: dict[str, Route] = {
     **KERNELS,
     "aten::scaled_dot_product_attention": _attention_route,
-    **{f"aten::{name}": _recurrent_route(name) for name in _RNN_MODES},
+    **{f"aten::{name}": _recurrent_route(name) for name in RNN_MODES},
 }
 """Routes by operator name, where operators are recorded as Python calls them."""
 _FUNCTIONS: dict[Any, Route] = {
     functional.scaled_dot_product_attention: _attention_route,
-    **{getattr(torch._VF, name): _recurrent_route(name) for name in _RNN_MODES},
+    **{getattr(torch._VF, name): _recurrent_route(name) for name in RNN_MODES},
 }
 
 

@@ -16,6 +16,7 @@ from irscope.frontends.eager.fakes import RULES
 from irscope.frontends.eager.program import lowered
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of
 from irscope.frontends.simulation.machine import Machine, Piece
+from irscope.frontends.simulation.scratch import NOTHING, SCRATCH, Asked
 from irscope.frontends.simulation.storages import Form
 from irscope.ir.graph import Role
 from irscope.ops.registry import find_op
@@ -55,6 +56,14 @@ def cuda_operators() -> list[str]:
 
 
 # -- plans ---------------------------------------------------------------------------------------------------------------
+
+
+class UnknownKernel(RuntimeError):
+    """An operator whose results nobody can tell."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has a kernel of its own for CUDA and no fake implementation: what it returns is not known")
+        self.name = name
 
 
 class Plan:
@@ -176,7 +185,7 @@ class Kernels:
     def _run(self, plan: Plan, tensors: list[torch.Tensor], op: Any) -> Any:
         machine = self.machine
         if plan.unknown:
-            self.unknown[op.name()] = self.unknown.get(op.name(), 0) + 1
+            self.tell_unknown(op.name())
         if plan.single:
             return machine.empty(plan.forms[0], op.name())
         made: list[Any] = [None] * len(plan.forms)
@@ -201,6 +210,10 @@ class Kernels:
             resize_tensor(machine, tensors[place], shape)
         return _returned(plan.results, made, tensors)
 
+    def tell_unknown(self, name: str) -> None:
+        """Something takes memory of which nobody knows how much."""
+        self.unknown[name] = self.unknown.get(name, 0) + 1
+
     # -- making plans ----------------------------------------------------------------------------------------------
 
     def _plan(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Plan:
@@ -214,25 +227,7 @@ class Kernels:
         before = [tuple(one.shape) for one in fakes]
         found = iter(fakes)
         given, named = tree_map(lambda one: next(found) if isinstance(one, torch.Tensor) else one, (tuple(args), dict(kwargs)))
-        # torch gives a number that it has wrapped as a tensor to Python as a number again, which not every overload for tensors takes.
-        numbers = any(
-            isinstance(one, int | float | complex) for one, said in zip(given, op._schema.arguments, strict=False) if _is_tensor(said)
-        )
-        with self._mode:
-            try:
-                # Fused optimizers change what they are given, and not all of them have a rule for tensors without data.
-                result = (
-                    None if "_fused_" in op.name() and not op._schema.returns else (op.overloadpacket if numbers else op)(*given, **named)
-                )
-            except DynamicOutputShapeException:
-                rule = RULES.get(op.name().partition(".")[0])
-                if rule is None:
-                    raise
-                result = rule(0, *given, **named)
-            except UnsupportedOperatorException:
-                if op._schema.returns:
-                    raise
-                result = None  # what only writes into its operands, such as fused SGD, needs no shape function
+        result = self._shapes(op, given, named)
         plan = Plan()
         storages: dict[int, int] = {one.untyped_storage()._cdata: place for place, one in enumerate(fakes)}
         identities = {id(one): place for place, one in enumerate(fakes)}
@@ -247,9 +242,60 @@ class Kernels:
         plan.single = isinstance(plan.results, _New) and plan.actions == [("make", 0, 0)] and not plan.resizes
         return plan
 
-    def _fake(self, one: torch.Tensor) -> Any:
+    def _shapes(self, op: Any, given: Any, named: Any) -> Any:
+        """Results without values; what only writes into its operands, such as fused SGD, needs no shape function."""
+        if "_fused_" in op.name() and not op._schema.returns:
+            return None
+        # torch gives a number that it has wrapped as a tensor to Python as a number again, which not every overload for tensors takes.
+        numbers = any(
+            isinstance(one, int | float | complex) for one, said in zip(given, op._schema.arguments, strict=False) if _is_tensor(said)
+        )
+        try:
+            with self._mode:
+                return (op.overloadpacket if numbers else op)(*given, **named)
+        except DynamicOutputShapeException:
+            rule = RULES.get(op.name().partition(".")[0])
+            if rule is not None:
+                with self._mode:
+                    return rule(0, *given, **named)
+            return self._tried(op, given, named)
+        except (UnsupportedOperatorException, NotImplementedError):
+            return self._tried(op, given, named)
+
+    def _tried(self, op: Any, given: Any, named: Any) -> Any:
+        """Results of an operator that has no shape function, by running the CPU's kernel on zeros."""
+        fakes: list[Any] = []
+        zeros: list[torch.Tensor] = []
+
+        def zero(one: Any) -> Any:
+            if isinstance(one, torch.Generator) or (isinstance(one, torch.device) and one.type == "cuda"):
+                return None if isinstance(one, torch.Generator) else torch.device("cpu")
+            if not isinstance(one, torch.Tensor):
+                return one
+            fakes.append(one)
+            zeros.append(torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cpu").zero_())
+            return zeros[-1]
+
+        def fake(one: Any) -> Any:
+            if not isinstance(one, torch.Tensor):
+                return one
+            place = next((place for place, known in enumerate(zeros) if known is one), None)
+            return self._fake(one, "cuda") if place is None else fakes[place]
+
+        plain, options = tree_map(zero, (tuple(given), dict(named)))
+        try:
+            result = op(*plain, **options)
+        except (NotImplementedError, RuntimeError) as error:
+            raise UnknownKernel(op.name()) from error
+        for one, known in zip(fakes, zeros, strict=True):
+            if one.shape != known.shape:
+                with self._mode:
+                    one.resize_(known.shape)
+        return tree_map(fake, result)
+
+    def _fake(self, one: torch.Tensor, device: Any = None) -> Any:
         with self._mode, torch.no_grad():
-            return torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device=one.device)
+            return torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device=device or one.device)
 
     def _all_described(self, item: Any, found: tuple[Any, ...]) -> Any:
         if isinstance(item, torch.Tensor):
@@ -313,8 +359,11 @@ class Kernels:
         self, op: Any, args: Any, kwargs: Any, flat: list[Any], fakes: list[Any], tensors: list[torch.Tensor], plan: Plan
     ) -> Sequence[MemoryEvent]:
         call = operator_call(op, args, kwargs, flat, {id(fake): real for fake, real in zip(fakes, tensors, strict=True)})
+        rule = SCRATCH.get(op.name())
+        if rule is not None:
+            return rule(Asked(dict(zip((one.name for one in op._schema.arguments), args, strict=False)) | dict(kwargs), flat))
         if call is None:
-            plan.unknown = bool(plan.forms)
+            plan.unknown = bool(plan.forms) and op.name() not in NOTHING and torch.Tag.pointwise not in op.tags
             return ()
         return memory_events(call, self.machine.target)
 

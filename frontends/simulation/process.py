@@ -7,22 +7,25 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from irscope.devices import Target
 from irscope.errors import UsageError
 from irscope.frontends.eager.pretend import _applied, _patch, cudnn_without_card, current
-from irscope.frontends.eager.routes import attention
+from irscope.frontends.eager.routes import RNN_MODES, attention
 from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.host import PinnedMemory
 from irscope.frontends.simulation.kernels import Kernels
 from irscope.frontends.simulation.machine import Machine
+from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
 from irscope.frontends.simulation.special import special_kernels
 from irscope.frontends.simulation.watch import Watch
 from irscope.frontends.simulation.world import World
 from irscope.memory.caching.allocator import PendingFrees
+
+_BY_CUDNN: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class Process:
@@ -57,6 +60,7 @@ class Process:
         self.answer_with: float | None = None
         """What values of device tensors are taken to be; None for zero."""
         self.kernels.special.update(special_kernels(self))
+        self.kernels.special.update(recurrent_kernels(self))
         self.kernels.install()
         self._own = torch.library.Library("aten", "IMPL")
         self._composites()
@@ -90,6 +94,11 @@ class Process:
         attend = functools.partial(attention, self.machine.target)
         for key in ("AutogradCUDA", "CUDA"):
             self._own.impl("scaled_dot_product_attention", attend, key, allow_override=True)
+            for name, kernel in recurrent_composites().items():
+                self._own.impl(name, kernel, key, allow_override=True)
+        cudnn: Any = torch.backends.cudnn
+        cudnn.is_acceptable = lambda tensor: tensor.is_cuda and tensor.dtype in _BY_CUDNN and cudnn.enabled
+        cudnn.rnn.get_cudnn_mode = lambda mode: RNN_MODES[mode.lower()]
 
     def _methods(self) -> None:
         machine, original = self.machine, torch.UntypedStorage.resize_

@@ -21,7 +21,16 @@ _aten = torch.ops.aten
 
 def special_kernels(process: Process) -> dict[str, Kernel]:
     """By name of the operator."""
-    return {**_copies(process), **_storages(process), **_pieces(process)}
+    return {**_copies(process), **_storages(process), **_pieces(process), **{name: _for_all_devices(name) for name in _COMPOSED}}
+
+
+_COMPOSED = ("aten::_embedding_bag_backward",)
+"""Operators whose one implementation for all devices calls others."""
+
+
+def _for_all_devices(name: str) -> Kernel:
+    below = getattr(_aten, name.removeprefix("aten::")).default._op_dk
+    return lambda *args, **kwargs: below(_CPU, *args, **kwargs)
 
 
 def _copies(process: Process) -> dict[str, Kernel]:

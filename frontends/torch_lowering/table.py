@@ -97,6 +97,9 @@ ARITHMETIC: dict[str, str] = {
     "where": "math.where condition self|x_value other|y_value",
     "hardsigmoid": "nn.hardsigmoid self ; alpha:0.16666666666666666 beta:0.5",
     "mse_loss": "loss.mse self target ; reduction=reduction{none,mean,sum}",
+    "smooth_l1_loss": "loss.smooth_l1 self target ; reduction=reduction{none,mean,sum} beta",
+    "huber_loss": "loss.huber self target ; reduction=reduction{none,mean,sum} delta",
+    "binary_cross_entropy": "loss.bce self target weight ; reduction=reduction{none,mean,sum}",
     "l1_loss": "loss.l1 self target ; reduction=reduction{none,mean,sum}",
     # reductions
     "sum": "reduce.sum self ; axes=[dim] keepdims=keepdim dtype promote:true",
@@ -437,6 +440,7 @@ MOVING: dict[str, str] = {
     "index": "tensor.index self indices*",
     "_unsafe_index": "tensor.index self indices*",
     "index_put": "tensor.index_put self values indices* ; accumulate",
+    "_index_put_impl": "tensor.index_put self values indices* ; accumulate unsafe",
     "_unsafe_index_put": "tensor.index_put self values indices* ; accumulate",
     "index_add": "tensor.index_add self index source ; axis=dim alpha",
     "index_copy": "tensor.index_copy self index source ; axis=dim",

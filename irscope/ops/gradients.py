@@ -141,7 +141,8 @@ def batch_norm_gradient_rule(scratch: Scratch) -> None:
     """By the library: the gradient in the layout of the input. By PyTorch with channels last: means of the gradient for each channel."""
     call = scratch.call
     dy, x = call.tensor("dy"), call.tensor("x")
-    last = is_channels_last(x)
+    # As batch_norm_choose_impl in ATen/native/cuda/Normalization.cu.
+    last = is_channels_last(x) or (is_contiguous(x) and same(strides(x)[1], 1))
     if "cudnn" in scratch.source:
         copy = "" if _in_format(dy, last) else scratch.take("gradient in the layout of the input", nbytes(dy))
         for index in range(3):
@@ -378,11 +379,30 @@ def gru_cell_gradient_rule(scratch: Scratch) -> None:
             reduce_in(scratch, type_, {0}, accumulator(type_.dtype))
 
 
+_CHUNK = 65536
+"""Elements that a block of a kernel over many tensors works on (kChunkSize in MultiTensorApply.cuh)."""
+
+
 @rule
 def many_rule(scratch: Scratch) -> None:
     """One kernel over many tensors needs nothing but its results; norms come as sums of pieces of each tensor first."""
+    tensors = [one for one in scratch.call.types if isinstance(one, TensorType)]
+    pieces = ""
+    function = scratch.call.attr("function")
+    if function == "max":
+        for index in range(len(scratch.call.results)):
+            scratch.result(index)
+    if function in ("norm", "max") and tensors:
+        # ForeachReduceOp.cu: as many numbers for each tensor as the longest needs, in the type that sums are computed in.
+        made = scratch.call.results[0]
+        dtype = made.dtype if isinstance(made, TensorType) else tensors[0].dtype
+        item = accumulator(dtype) if function == "norm" else width(dtype)
+        most = max(number(count(one)) for one in tensors)
+        pieces = scratch.take("reduced pieces", len(tensors) * max(1, -(-most // _CHUNK)) * item)
     for index in range(len(scratch.call.results)):
         scratch.result(index)
+    if pieces:
+        scratch.drop(pieces)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -602,7 +602,7 @@ _SCATTERING = (
         cost=_cost_scatter,
     ),
     _write(
-        "tensor.index_put(Tensor x, Tensor values, Tensor[] indices, *, bool accumulate=False) -> Tensor",
+        "tensor.index_put(Tensor x, Tensor values, Tensor[] indices, *, bool accumulate=False, bool unsafe=False) -> Tensor",
         _evaluate_index_put,
         "A copy in which x[i, j, ...] is replaced or, with `accumulate`, added to.",
         cost=_cost_index_put,

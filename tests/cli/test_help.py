@@ -6,7 +6,6 @@ import argparse
 import importlib.util
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -95,22 +94,3 @@ def test_the_example_runs(line: str, folder: Path, monkeypatch: pytest.MonkeyPat
     assert main(shlex.split(line)[1:]) == ExitCode.OK, capsys.readouterr().err
     written = capsys.readouterr()
     assert written.out or written.err or " -o " in line
-
-
-def test_the_manual_page_is_sound_roff() -> None:
-    """Every command and option is in it, and no line is a macro that nobody wrote."""
-    page = (ROOT / "docs" / "irscope.1").read_text(encoding="utf-8")
-    for name in COMMANDS:
-        spelled = name.replace("-", "\\-")
-        assert f'.SH "irscope {spelled}"\n' in page
-        section = page.partition(f'.SH "irscope {spelled}"\n')[2].partition("\n.SH ")[0]
-        for action in parser_of(name, command_named(name))._actions:
-            assert all(f"\\fB{flag.replace('-', chr(92) + '-')}\\fR" in section for flag in action.option_strings), (name, action)
-    known = ("TH", "SH", "SS", "PP", "TP", "B", "I", "RI", "IR", "br", "nf", "fi", '\\"')
-    assert {line[1:].split(" ")[0] for line in page.splitlines() if line.startswith(".")} <= set(known)
-    if shutil.which("groff"):
-        done = subprocess.run(
-            ["groff", "-ww", "-man", "-Tutf8", "-P-cbou"], input=page, capture_output=True, text=True, check=False, encoding="utf-8"
-        )
-        assert not done.stderr
-        assert "irscope explain IRS205" in done.stdout and "batch=8,seq=128" in done.stdout

@@ -1,4 +1,4 @@
-"""Pages, manual and JSON Schemas of docs/ that follow from the source: `python -m tests.tools.pages` writes them (make pages)."""
+"""The pages and JSON Schemas of docs/ that follow from the source: `python -m tests.tools.pages` writes them (make pages)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from irscope.tools.check_outputs import CheckJson
 from irscope.tools.compare.document import SCHEMA as COMPARE
 from irscope.tools.compare.document import CompareJson
 from tests.tools.api_reference import api_page
-from tests.tools.manpage import man_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -68,7 +67,6 @@ def recording_schema() -> str:
 
 GENERATED: Mapping[str, Callable[[], str]] = {
     "api.md": api_page,
-    "irscope.1": man_page,
     "codes.md": codes_page,
     "report.schema.json": report_schema,
     "compare.schema.json": compare_schema,

@@ -88,6 +88,8 @@ def cub_sort_pairs(count: int, key: int, value: int, bits: int | None = None) ->
     tile = _SORT_TILE.get(key)
     if tile is None:
         raise NeedsNumbers(f"the scratch memory of sorting keys of {key} bytes is not known")
+    if count <= tile // 2:
+        return 1
     return _storage(count * key, count * value, *_passes(count, tile, bits or key * 8))
 
 
@@ -271,16 +273,18 @@ def unique_rule(scratch: Scratch) -> None:
 
 @rule
 def randperm_rule(scratch: Scratch) -> None:
-    """Random keys are sorted with positions; short permutations come from the host."""
+    """Random keys are sorted with positions; keys have as many bits as make equal ones rare (Randperm.cu)."""
     scratch.result()
     made = scratch.call.made()
     total = number(count(made))
-    if total < 30000:
+    if not total:
         return
     scratch.passing("random state", _INDEX)
     bits = min(64, math.ceil(math.log2(total - (6 * float(total) ** 2 + 1) / (math.log(0.9) * 12))))
-    names = [scratch.take(what, _INDEX * total) for what in ("positions", "random keys", "sorted keys")]
-    scratch.passing("radix sort", cub_sort_pairs(total, _INDEX, _INDEX, bits))
+    key = 4 if bits <= 32 else 8
+    names = [scratch.take("positions", width(made.dtype) * total)]
+    names += [scratch.take(what, key * total) for what in ("random keys", "sorted keys")]
+    scratch.passing("radix sort", cub_sort_pairs(total, key, width(made.dtype), bits))
     scratch.drop(*reversed(names))
 
 
@@ -513,7 +517,7 @@ def roll_rule(scratch: Scratch) -> None:
     """One axis after another; without axes, the flattened tensor."""
     x = scratch.call.tensor("x")
     axes = scratch.call.attr("axes")
-    before = ""
+    before = scratch.copy_unless_contiguous(x, "contiguous input")
     for _ in range(len(axes) - 1 if isinstance(axes, tuple) else 0):
         step = scratch.take("rolled along an axis", nbytes(x))
         scratch.drop(before)
@@ -531,7 +535,7 @@ def pad_rule(scratch: Scratch) -> None:
 
 @rule
 def index_put_rule(scratch: Scratch) -> None:
-    """Adding up needs positions in order: bounds are checked, then linear positions sorted."""
+    """Adding up needs positions in order: bounds are checked, unless they were before, then linear positions sorted."""
     call = scratch.call
     scratch.result()
     if not call.attr("accumulate"):
@@ -542,14 +546,16 @@ def index_put_rule(scratch: Scratch) -> None:
     total = number(count(chosen[0]))
     linear = ""
     for _ in chosen:
-        _check_bounds(scratch)
+        if not call.attr("unsafe"):
+            _check_bounds(scratch)
         step, before = scratch.take("positions along an axis", total * _INDEX), linear
         linear = scratch.take("linear positions", total * _INDEX)
         scratch.drop(step, before)
+    copy = scratch.copy_unless_contiguous(call.tensor("values"), "contiguous values")
     ordered = [scratch.take(what, total * _INDEX) for what in ("order", "sorted positions", "original order")]
     bits = max(number(product(sizes(call.tensor("x"))[: len(chosen)])) - 1, 1).bit_length()
     scratch.passing("radix sort", cub_sort_in_place(total, _INDEX, bits))
-    scratch.drop(*reversed(ordered), linear)
+    scratch.drop(*reversed(ordered), copy, linear)
 
 
 def _check_bounds(scratch: Scratch) -> None:

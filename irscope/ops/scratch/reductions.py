@@ -331,7 +331,7 @@ def _batch_norm(training: bool) -> Temporaries:
     def write(scratch: Scratch) -> None:
         call = scratch.call
         x, scale, bias = call.tensor("x"), call.maybe("scale"), call.maybe("bias")
-        by_cudnn = _by_cudnn(x, scale, bias, training)
+        by_cudnn = "native" not in scratch.source and _by_cudnn(x, scale, bias, training)
         copy = "" if not by_cudnn or is_channels_last(x) else scratch.copy_unless_contiguous(x, "contiguous input")
         scratch.result()
         saved: list[str] = []

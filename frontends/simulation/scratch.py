@@ -1,0 +1,194 @@
+"""What kernels take that only a running program meets: gradients and composites that no file's operator stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import torch
+
+from irscope.ops.spec import Drop, MemoryEvent, Result, Take, Unknown
+
+
+class Asked:
+    """One call: its arguments by name, and its results."""
+
+    def __init__(self, arguments: Mapping[str, Any], results: Sequence[Any]) -> None:
+        self._arguments = arguments
+        self.results = results
+        self.events: list[MemoryEvent] = []
+        self._numbers = 0
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arguments.get(name)
+
+    def take(self, label: str, size: int) -> str:
+        """Ask for bytes; the label gives them back."""
+        if not size:
+            return ""
+        self._numbers += 1
+        name = f"{label} ({self._numbers})"
+        self.events.append(Take(name, size))
+        return name
+
+    def drop(self, *labels: str) -> None:
+        """Give back in this order; empty labels stand for what was never taken."""
+        self.events.extend(Drop(label) for label in labels if label)
+
+    def result(self, *places: int) -> None:
+        """Storages of results are made now."""
+        self.events.extend(Result(place) for place in places)
+
+    def contiguous(self, one: torch.Tensor) -> str:
+        """A row-major copy of a tensor that does not lie so."""
+        return "" if one.is_contiguous() else self.take("contiguous copy", _bytes(one))
+
+
+Rule: TypeAlias = Callable[[Asked], Sequence[MemoryEvent]]
+
+
+def _bytes(one: torch.Tensor) -> int:
+    return one.numel() * one.element_size()
+
+
+def _contiguous_gradient(name: str, *results: int) -> Rule:
+    """The gradient lies row by row first."""
+
+    def rule(asked: Asked) -> Sequence[MemoryEvent]:
+        copy = asked.contiguous(asked[name])
+        asked.result(*(results or (0,)))
+        asked.drop(copy)
+        return asked.events
+
+    return rule
+
+
+def _result_first(name: str) -> Rule:
+    """The same copy, after the result."""
+
+    def rule(asked: Asked) -> Sequence[MemoryEvent]:
+        asked.result(0)
+        asked.drop(asked.contiguous(asked[name]))
+        return asked.events
+
+    return rule
+
+
+def _complex_to_float(asked: Asked) -> Sequence[MemoryEvent]:
+    """Of complex numbers the result is complex first (unary_op_impl_with_complex_to_float_out)."""
+    asked.result(0)
+    if asked["self"].is_complex():
+        asked.drop(asked.take("complex result", _bytes(asked["self"])))
+    return asked.events
+
+
+def _deviations(asked: Asked) -> Sequence[MemoryEvent]:
+    asked.result(0)
+    asked.drop(asked.take("scaled noise", _bytes(asked.results[0])))
+    return asked.events
+
+
+def _real_from_complex(asked: Asked) -> Sequence[MemoryEvent]:
+    """cuFFT overwrites what it reads."""
+    asked.result(0)
+    copy = asked.take("copy of the input", _bytes(asked["self"]))
+    asked.events.append(Unknown("library workspace", "cuFFT tells the size of its workspace only on the device"))
+    asked.drop(copy)
+    return asked.events
+
+
+def _scatter_means(asked: Asked) -> Sequence[MemoryEvent]:
+    """Means are sums over numbers of addends, which are counted in the same way."""
+    asked.result(0)
+    if asked["reduce"] == "mean":
+        ones = asked.take("ones", _bytes(asked["src"]))
+        counts = asked.take("counts", _bytes(asked["self"]))
+        none = asked.take("where there are none", asked["self"].numel())
+        asked.drop(none, counts, ones)
+    return asked.events
+
+
+def _unfolded(asked: Asked) -> Sequence[MemoryEvent]:
+    """Positions along the axis."""
+    asked.result(0)
+    asked.drop(asked.take("positions", asked["input_sizes"][asked["dim"]] * 8))
+    return asked.events
+
+
+def _bag(asked: Asked) -> Sequence[MemoryEvent]:
+    """Sizes of the bags, the bag of each position, sums, the largest."""
+    asked.result(2, 1, 0, 3)
+    return asked.events
+
+
+_SCAN: Final = 1279
+"""CUB's buffer for counting in one pass over few elements."""
+_PIECE: Final = 10
+"""Rows of a segment that are added up in one piece (NROWS_PER_THREAD in EmbeddingBackwardKernel.cu)."""
+
+
+def _bag_gradient(asked: Asked) -> Sequence[MemoryEvent]:
+    """Positions are sorted, and rows summed piece by piece (EmbeddingBag.cu, EmbeddingBackwardKernel.cu)."""
+    gradient, positions = asked["grad"], asked["indices"]
+    copy = asked.contiguous(gradient)
+    if asked["mode"] == _LARGEST:
+        asked.result(0)
+        asked.drop(copy)
+        return asked.events
+    size, number = _bytes(positions), positions.numel()
+    item = positions.element_size()
+    ordered, origins, numbered = (asked.take(what, size) for what in ("sorted positions", "origins", "numbers"))
+    asked.drop(asked.take("buffer of the sort", 1 if number <= _ONE_TILE else 2 * size), numbered)
+    counts = asked.take("counts", size) if asked["scale_grad_by_freq"] else ""
+    asked.result(0)
+    firsts, found, marks = asked.take("first of each row", size), asked.take("rows found", 8), asked.take("marks", size)
+    asked.drop(asked.take("buffer of the count", _SCAN), marks)
+    segments = min(number, asked["num_weights"])
+    pieces = segments + number // _PIECE
+    starts, parts = asked.take("starts of segments", segments * item), asked.take("pieces of segments", segments * item)
+    asked.drop(asked.take("buffer of the sum", _SCAN))
+    total, places = asked.take("pieces", 8), asked.take("starts of pieces", pieces * item)
+    sums = asked.take("sums of pieces", pieces * gradient.shape[1] * max(gradient.element_size(), 4))
+    asked.drop(sums, places, total, parts, starts, found, firsts, counts, origins, ordered, copy)
+    return asked.events
+
+
+_LARGEST: Final = 2
+"""EmbeddingBag's mode "max"."""
+_ONE_TILE: Final = 2304
+"""Positions that CUB sorts with one block."""
+
+SCRATCH: Final[Mapping[str, Rule]] = {
+    **dict.fromkeys(("aten::abs", "aten::abs.out", "aten::angle"), _complex_to_float),
+    **dict.fromkeys(("aten::normal.Tensor_float", "aten::normal.Tensor_Tensor"), _deviations),
+    "aten::_fft_c2r": _real_from_complex,
+    "aten::scatter_reduce.two": _scatter_means,
+    "aten::unfold_backward": _unfolded,
+    "aten::_embedding_bag": _bag,
+    "aten::_embedding_bag_dense_backward": _bag_gradient,
+    "aten::cudnn_grid_sampler_backward": _contiguous_gradient("grad_output", 0, 1),
+    "aten::fractional_max_pool2d_backward": _contiguous_gradient("grad_output"),
+    **{f"aten::{mode}_pad{axes}d_backward": _result_first("grad_output") for mode in ("reflection", "replication") for axes in (1, 2, 3)},
+}
+"""By name of the operator."""
+NOTHING: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "log_sigmoid_forward",
+        "rrelu_with_noise",
+        "_prelu_kernel",
+        "_prelu_kernel_backward",
+        "aminmax",
+        "multi_margin_loss_backward",
+        "multilabel_margin_loss_backward",
+        "grid_sampler_2d",
+        "grid_sampler_2d_backward",
+        "cudnn_grid_sampler",
+        "fractional_max_pool2d",
+        "_efficientzerotensor",
+        "random_.from",
+        "random_.to",
+        "random_",
+    )
+)
+"""Kernels that take nothing beside their results."""
