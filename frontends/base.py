@@ -31,7 +31,7 @@ class LoadOptions:
     open_sizes: frozenset[str] = frozenset()
     """Sizes of a named model that stay open, such as its batch; others have a default."""
     keep_calls: bool = False
-    """Whether the program is to hold the calls of PyTorch's operators that its nodes were made of, to be made again."""
+    """Whether the program is to hold what its nodes were made of, to be made or written again: calls of operators, nodes of a file."""
     method: str = ""
     """Which method or program of a file that holds several; empty for the usual one."""
     allowance: Allowance | None = None

@@ -48,7 +48,12 @@ PASSES: dict[str, PassEntry] = {
     "fixpoint": PassEntry("irscope.passes.graph.transforms:Fixpoint", "Repeat transforms until none of them changes the graph."),
     "flops": PassEntry("irscope.passes.cost.flops:Flops", "Count the arithmetic and the bytes of every node."),
     "fold": PassEntry(
-        "irscope.passes.graph.transforms:Fold", "Constant folding: replace nodes whose small results are known by constants."
+        "irscope.passes.graph.transforms:Fold",
+        "Constant folding: replace nodes whose small results are known by constants, on request also what is computed from weights.",
+    ),
+    "fold-batch-norm": PassEntry(
+        "irscope.passes.graph.folding:FoldBatchNorm",
+        "Batch normalization folding: scale the weights of the convolution or linear layer before it, and remove the normalization.",
     ),
     "layers": PassEntry(
         "irscope.passes.cost.roofline:Layers",

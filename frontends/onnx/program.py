@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,7 @@ from irscope.frontends.onnx.tensors import role_of
 from irscope.frontends.onnx.types import AttrValue, decode
 from irscope.ir.graph import Attr, Graph, Node, Role, Value, paused_gc
 from irscope.ir.places import Scope
-from irscope.ir.program import ONNX, Assumed, Program
+from irscope.ir.program import ONNX, Assumed, FileNode, FileNodes, Program
 from irscope.ir.types import UNKNOWN_TENSOR, Type
 
 # -- the nodes of one graph: the main one, a region's, or the body of a function that is inlined -----------------------
@@ -162,6 +162,8 @@ class Body(Lowering):
         self.constants: dict[str, Value] | None = None
         self.origins = array("l")
         """The number of the file's node that each node stands for which was lowered here."""
+        self.made: dict[int, FileNode] | None = None
+        """What became of the file's nodes, by number, where that is asked for."""
         self._repeated: dict[tuple[Scope, str], int] = {}
 
     # -- names and types ---------------------------------------------------------------------------------------
@@ -218,10 +220,14 @@ class Body(Lowering):
             row = rows.pop()
             before = len(self.graph)
             spend(20, "nodes of the graph")
-            self._lower(row)
+            last = self.graph.last
+            operands = self._lower(row)
+            if self.made is not None:
+                self.made[numbers[id(row)]] = FileNode(tuple(operands), tuple(_after(self.graph, last)))
             self.origins.extend([numbers[id(row)]] * (len(self.graph) - before))
 
-    def _lower(self, row: Row) -> None:
+    def _lower(self, row: Row) -> list[Operand]:
+        """Lower a node; returns its operands."""
         node, inputs, outputs = row
         values = self.values
         operands: list[Operand] = []
@@ -263,6 +269,7 @@ class Body(Lowering):
                 hint="its results are unknown",
             )
             _keep_foreign(call)
+        return operands
 
     def _named_scope(self, name: str, op_type: str) -> Scope:
         found = self.scopes.of_name(name, op_type) if name else self.scope
@@ -360,6 +367,14 @@ class Body(Lowering):
         for formal, actual in results:
             if actual:
                 self.values[actual] = body.find(formal)
+
+
+def _after(graph: Graph, last: Node | None) -> Iterator[Node]:
+    """The nodes behind one, or all of them."""
+    node = graph.first if last is None else last.next
+    while node is not None:
+        yield node
+        node = node.next
 
 
 def _declared_arguments(call: Call, proto: onnx.FunctionProto) -> dict[str, AttrValue]:
@@ -529,6 +544,7 @@ class _Loader:
         body.add_initializers(graph)
         body.declare(graph.value_info)
         body.declare(graph.output)
+        body.made = {} if self._options.keep_calls else None
         body.lower_nodes(graph.node)
         names = [info.name for info in graph.output]
         for name in names:
@@ -548,6 +564,7 @@ class _Loader:
             origins=body.origins,
             assumed=self._assumed,
             traits=ONNX,
+            file_nodes=None if body.made is None else FileNodes([body.made[at] for at in range(len(graph.node))], dict(body.values)),
         )
 
     def _add_inputs(self, body: Body, graph: onnx.GraphProto) -> None:

@@ -39,6 +39,7 @@ from irscope.report.units import Kind, humanise
 from irscope.session import Model
 from irscope.tools.export import PICTURE_KINDS, View, picture
 from irscope.tools.reorder import FileOrder, file_order, open_nodes_of, write_reordered
+from irscope.tools.rewrite import Rewritten, rewrite
 
 _TIMELINE_KINDS = ("pickle", "json", "csv")
 _PLAN_KINDS = ("json", "csv", "svg", *VIEWERS)
@@ -67,6 +68,9 @@ class Command:
     alive, .speedscope.json what lies in the arena at the peak, .netron.json an attachment that Netron opens on top of the model,
     .explorer.json node data for Model Explorer.
 
+    --passes fold-batch-norm,dce writes the model itself, .onnx or .pt2, as transforms leave it, with its weights; what no pass touched is
+    copied as it is.
+
     --schedule writes the model itself, .onnx or .pt2, with its nodes in the order that needs least memory. Nothing else in it changes.
     Its results are the same in every runtime; --schedule=seconds=30,latency=5% are options of the pass.
     """
@@ -92,6 +96,12 @@ class Command:
             "--plan", nargs="?", choices=("written", "scheduled"), const="written", help="the arena's plan instead of the timeline"
         )
         parser.add_argument(
+            "--passes",
+            metavar="PIPELINE",
+            help="the model's own file as these transforms leave it, with its weights; '' copies it node by node",
+        )
+        parser.add_argument("--external-data", action="store_true", help="with --passes: weights of an .onnx file in a file beside it")
+        parser.add_argument(
             "--schedule",
             nargs="?",
             const="",
@@ -114,6 +124,8 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         path = Path(args.output)
         kind = args.kind or _kind_of(path)
+        if args.passes is not None:
+            return self._rewrite(args, path)
         if args.schedule is not None:
             return self._reorder(args, path)
         if kind in MODEL_KINDS and not args.plan:
@@ -148,6 +160,16 @@ class Command:
         sys.stderr.write("".join(f"{one_line(note)}\n" for note in notes) + f"wrote {path}\n")
         return strict_code(args, [model])
 
+    def _rewrite(self, args: argparse.Namespace, target: Path) -> int:
+        if args.plan or args.kind:
+            raise UsageError("--passes writes a model, no plan and no timeline", code="IRS339", hint="leave --plan and --kind out")
+        with as_file(args, target):
+            model = open_from(args, keep_calls=True)
+            report_diagnostics(model.diagnostics, args.verbose)
+            done = rewrite(model, args.passes, target, external=args.external_data)
+            sys.stderr.write("".join(f"{line}\n" for line in _rewritten_lines(done)))
+            return strict_code(args, [model])
+
     def _reorder(self, args: argparse.Namespace, target: Path) -> int:
         schedule = schedule_of(args.schedule)
         if args.plan or args.kind:
@@ -156,6 +178,16 @@ class Command:
             model = open_from(args)
             report_diagnostics(model.diagnostics, args.verbose)
             return export_reordered(model, schedule, target) or strict_code(args, [model])
+
+
+def _rewritten_lines(done: Rewritten) -> Iterator[str]:
+    """What became of the model."""
+    for result in done.results:
+        counts = {key: amount for key, amount in result.report().summary.items() if key != "changed"}
+        yield f"{result.subject.name}: {', '.join(f'{key} {amount}' for key, amount in counts.items()) or 'nothing to count'}"
+    before, after = done.nodes
+    yield f"{after} nodes, {before} before"
+    yield from (f"wrote {path}" for path in done.files)
 
 
 def _kind_of(path: Path) -> str:
@@ -205,7 +237,8 @@ def export_named_model(text: str, options: LoadOptions, target: Path) -> ExitCod
         raise UsageError(
             f"only a model by name is exported to {target.suffix}, and {text!r} is none",
             code="IRS678",
-            hint="`--schedule` writes a file's nodes in another order; for example `irscope export torchvision:resnet50 -o resnet50.onnx`",
+            hint="`--passes` writes a file as transforms leave it, `--schedule` its nodes in another order; "
+            "for example `irscope export torchvision:resnet50 -o resnet50.onnx`",
         )
     check_installed(text)
     from irscope.frontends.zoo.load import export_named

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 CALLED_MODULE: Final = "Module."
 """Begins the function's name in places whose call stack is complete, where the function runs because its module was called."""
@@ -140,4 +141,19 @@ class Blob:
         return f"Blob({len(self.data)} bytes)"
 
 
-Payload: TypeAlias = Literal | FileRegion | Blob
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """Values that follow from those of other weights: a pass that folds weights leaves how, and they are computed when they are read."""
+
+    length: int
+    """Bytes, packed and little-endian."""
+    compute: Callable[[Any], bytes]
+    """Makes them, given what reads weights (irscope.weights.source.WeightFiles)."""
+    how: str
+    """For people."""
+
+    def __repr__(self) -> str:
+        return f"Computed({self.how}, {self.length} bytes)"
+
+
+Payload: TypeAlias = Literal | FileRegion | Blob | Computed

@@ -137,6 +137,24 @@ class Called:
     """By name, defaults included: values, numbers, formulas, texts, element types, tuples of these."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileNode:
+    """A node of the model's file, with what it was lowered to."""
+
+    inputs: tuple[Value | None, ...]
+    """What its operands stand for."""
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class FileNodes:
+    """What a program was made of, so that it can be written again: the nodes of the file's main graph, by number, and its names."""
+
+    nodes: Sequence[FileNode]
+    names: Mapping[str, Value | None]
+    """What the names of the file's main graph stand for."""
+
+
 @dataclass
 class Program:
     """What a frontend returns and passes work on."""
@@ -169,6 +187,8 @@ class Program:
     """Sizes that symbols had in the run that the file was made from, where it tells."""
     calls: dict[Node, Called] = field(default_factory=dict)
     """The calls that nodes were made of, where they were asked for (`LoadOptions.keep_calls`)."""
+    file_nodes: FileNodes | None = None
+    """The file's nodes and names, where they were asked for (`LoadOptions.keep_calls`) and the format has them."""
     traits: Traits = Traits()
     """How it is run and what its file leaves open."""
     observed: Observed | None = None

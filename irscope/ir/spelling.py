@@ -13,7 +13,7 @@ from irscope.errors import LoadError, UsageError
 from irscope.ir.dims import Dim, SymDim, parse_dim
 from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
 from irscope.ir.graph import Attr
-from irscope.ir.places import Blob, FileRegion, Literal, Loc, Payload, Scope
+from irscope.ir.places import Blob, Computed, FileRegion, Literal, Loc, Payload, Scope
 from irscope.ir.types import UNKNOWN_TYPE, Layout, Shape, Type, map_of, optional, scalar, sequence, tensor, tuple_of
 
 TEXT_VERSION = 1
@@ -165,7 +165,7 @@ def payload_text(data: Payload) -> str:
     if isinstance(data, FileRegion):
         storage = f", {quote(data.storage)}" if data.storage else ""
         return f" = file({quote(data.path)}, {data.offset}, {data.length}{storage})"
-    assert isinstance(data, Blob)
+    assert isinstance(data, Blob | Computed)
     return ""
 
 

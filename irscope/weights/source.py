@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from irscope.ir.places import Blob, FileRegion, Payload
+from irscope.ir.places import Blob, Computed, FileRegion, Payload
 
 _AT_ONCE = 1 << 30
 
@@ -58,6 +58,8 @@ class WeightFiles:
         """The bytes of a payload; Unreadable where there are none, or where they must not be read."""
         if isinstance(data, Blob):
             return Bytes(len(data.data), data.data)
+        if isinstance(data, Computed):
+            return Bytes(data.length, data.compute(self))
         if not isinstance(data, FileRegion):
             raise Unreadable("the values are not there: the file has no data for it, or its data file is missing")
         if data.path not in self._descriptors:

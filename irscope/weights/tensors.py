@@ -15,7 +15,7 @@ from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Value
 from irscope.ir.places import Literal, Payload
-from irscope.ir.types import TensorType
+from irscope.ir.types import TensorType, Type
 from irscope.weights.source import Bytes, Unreadable, WeightFiles
 
 Floats = npt.NDArray[np.float64]
@@ -202,7 +202,11 @@ class Stored:
 
 def stored_tensor(value: Value, files: WeightFiles) -> Stored:
     """A weight as stored; Unreadable where its values cannot be read."""
-    type_ = value.type
+    return stored_values(value.type, value.graph.data.get(value) if value.graph is not None else None, files)
+
+
+def stored_values(type_: Type, data: Payload | None, files: WeightFiles) -> Stored:
+    """Values of a tensor as stored; Unreadable where they cannot be read."""
     if not isinstance(type_, TensorType):
         raise Unreadable("it is no tensor")
     if not is_readable(type_.dtype):
@@ -214,7 +218,6 @@ def stored_tensor(value: Value, files: WeightFiles) -> Stored:
     shape = _plain_shape(type_)
     if 0 in shape:
         return Stored(type_.dtype, 0, Bytes(0, b""))
-    data = value.graph.data.get(value) if value.graph is not None else None
     if isinstance(data, Literal):
         return _from_literal(data, type_, shape)
     if isinstance(type_.layout, tuple):

@@ -16,6 +16,7 @@ from irscope.ir.verify import verify
 from irscope.ops.facts import Control
 from irscope.ops.registry import control_of, find_op
 from irscope.ops.values import is_symbolic
+from irscope.passes.graph.folding import fold_weights
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.pipeline import pipeline_text
@@ -97,16 +98,20 @@ def has_effect(node: Node, bodies: dict[Graph, bool]) -> bool:
 
 @dataclass(frozen=True)
 class Fold(Transform):
-    """Constant folding: replace nodes whose small results are known by constants."""
+    """Constant folding: replace nodes whose small results are known by constants, on request also what is computed from weights."""
 
     name: ClassVar[str] = "fold"
 
     limit: int = 1024
     """Most elements of a result that becomes a constant."""
+    weights: bool = False
+    """Whether what is computed from weights alone becomes a weight, whatever its size; its values are computed when they are read."""
+    largest: int = 1 << 30
+    """Most bytes of such a weight."""
 
     def apply(self, graph: Graph, ctx: PassContext) -> bool:
         values = ctx.get(Shapes).values
-        folded = 0
+        folded = weights = 0
         for body in list(ctx.program.bodies()):
             inside_function = body is not graph and body.owner is None
             if inside_function or _runs_often(body):
@@ -121,8 +126,12 @@ class Fold(Transform):
                             body.replace_uses(output, _constant(graph, output, name if body is graph else None, values[output]))
                     body.erase(node)
                     folded += 1
-        ctx.stat("nodes", folded)
-        return folded > 0
+                elif self.weights and fold_weights(node, self.largest):
+                    weights += 1
+        ctx.stat("nodes", folded + weights)
+        if weights:
+            ctx.stat("weights", weights)
+        return bool(folded or weights)
 
 
 def _runs_often(body: Graph) -> bool:

@@ -1,0 +1,682 @@
+"""An ONNX file written again after passes changed its graph, with its weights.
+
+What no pass touched is copied as the bytes that it is: nodes, functions, attributes, types, initializers, metadata. Nodes whose operands
+alone changed are the file's own with other names; nodes that a pass made come from `raising`. Weights go from file to file in pieces, or
+are computed one at a time; beyond 2 GiB, and where the file has them so, they lie in a file beside the model.
+"""
+
+from __future__ import annotations
+
+import heapq
+import mmap
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import onnx
+from onnx import helper
+
+from irscope.errors import UsageError
+from irscope.files import staged
+from irscope.frontends.onnx.model import STANDARD, domain_of
+from irscope.frontends.onnx.order import captured_names
+from irscope.frontends.onnx.raising import CannotWrite, node_proto, raised
+from irscope.frontends.onnx.reader import NOT_ONNX, WireError, encode, message_fields, read_file, refuse, short
+from irscope.frontends.onnx.types import NUMBERS
+from irscope.ir.graph import WEIGHT_ROLES, Attr, Graph, Node, Value
+from irscope.ir.places import FileRegion, Payload
+from irscope.ir.program import FileNode, Program
+from irscope.ir.types import TensorType
+from irscope.weights.source import Unreadable, WeightFiles
+from irscope.weights.tensors import stored_values
+
+_GRAPH, _NODE, _INITIALIZER, _INPUT, _VALUE_INFO = 7, 1, 5, 11, 13
+_RAW_DATA: Final = 9
+_EXTERNAL: Final = 1
+_PIECE: Final = 16 << 20
+_INLINE_FROM: Final = 1024
+"""Smaller weights stay in the model file: readers look at their values."""
+_ALIGNMENT: Final = 4096
+_MOST_INLINE: Final = 2**31 - (64 << 20)
+"""Bytes of a file that protobuf reads, with room for what is around weights."""
+
+
+@dataclass
+class Original:
+    """A program as it was read, before passes changed it."""
+
+    program: Program
+    nodes: dict[Node, tuple[str, Mapping[str, Attr], tuple[Value | None, ...]]] = field(default_factory=dict)
+    data: dict[Value, Payload] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, program: Program) -> Original:
+        found = cls(program)
+        for node in program.graph.walk():
+            found.nodes[node] = (node.op, node.attrs, node.inputs)
+        found.data = dict(program.graph.data)
+        return found
+
+    def is_as_read(self, node: Node) -> bool:
+        """Whether a node is one of the file's, with its operator and attributes; operands may be others."""
+        was = self.nodes.get(node)
+        return (
+            was is not None and node.graph is not None and was[0] == node.op and (was[1] is node.attrs or dict(was[1]) == dict(node.attrs))
+        )
+
+
+@dataclass
+class _Item:
+    """A node to write."""
+
+    inputs: list[str]
+    outputs: list[str]
+    number: int = -1
+    """Of the file's node that it is, or is but for its operands."""
+    proto: onnx.NodeProto | None = None
+    """What is written; None for the file's bytes."""
+    reads: tuple[str, ...] = ()
+    """Names that graphs inside it read from around it."""
+
+
+class _File:
+    """The bytes of the model file: where nodes and initializers are."""
+
+    def __init__(self, mapped: mmap.mmap, proto: onnx.ModelProto) -> None:
+        self.mapped = mapped
+        self.proto = proto
+        self.model_fields: list[tuple[int, int]] = []
+        self.fields: list[tuple[int, int, int, int]] = []
+        """Of the graph: where one starts, its number, where its content is, and where it ends."""
+        for start, number, content, stop in message_fields(mapped, 0, len(mapped)):
+            if number == _GRAPH:
+                self.fields += message_fields(mapped, content, stop)
+            else:
+                self.model_fields.append((start, stop))
+        self.nodes = [(content, stop) for _, number, content, stop in self.fields if number == _NODE]
+        self.initializers = dict(
+            zip(
+                [tensor.name for tensor in proto.graph.initializer],
+                [(start, content, stop) for start, number, content, stop in self.fields if number == _INITIALIZER],
+                strict=True,
+            )
+        )
+
+    def node(self, number: int) -> onnx.NodeProto:
+        content, stop = self.nodes[number]
+        found = onnx.NodeProto()
+        found.ParseFromString(self.mapped[content:stop])
+        return found
+
+
+def write_changed(
+    original: Original, target: Path, *, external: bool = False, check: Callable[[Path, Mapping[Value, str]], None] | None = None
+) -> list[Path]:
+    """Write the program as it is now. Returns the files.
+
+    UsageError names the node that cannot be written; nothing is written then. `check` looks at what was written before it takes its
+    place, and is told what weights are called there.
+    """
+    program = original.program
+    path = Path(program.path)
+    proto = read_file(path).proto
+    with path.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        try:
+            file = _File(mapped, proto)
+        except (WireError, IndexError) as error:
+            raise refuse(NOT_ONNX, f"the file is damaged ({error})", str(path)) from None
+        plan = _Plan(original, file)
+        plan.make()
+        with WeightFiles(program.path) as files:
+            writer = _Writer(plan, files, target, external)
+            with staged(target) as path_:
+                written = writer.write(path_)
+                if check is not None:
+                    check(path_, {**plan.name_of, **plan.weight_names})
+    return [target, *(target.parent / one.name for one in written[1:])]
+
+
+class _Plan:
+    """Which nodes and weights are written, under which names."""
+
+    def __init__(self, original: Original, file: _File) -> None:
+        self.original = original
+        self.program = original.program
+        self.graph: Graph = original.program.graph
+        self.file = file
+        nodes = original.program.file_nodes
+        assert nodes is not None, "the program was opened to be written"
+        self.rows = nodes.nodes
+        self.values = nodes.names
+        self.row_of: dict[Node, int] = {node: number for number, row in enumerate(self.rows) for node in row.nodes}
+        self.maker: dict[str, int] = {}
+        for number, node in enumerate(file.proto.graph.node):
+            for name in node.output:
+                if name:
+                    self.maker[name] = number
+        self.inputs = {info.name for info in file.proto.graph.input}
+        self.name_of: dict[Value, str] = {}
+        for name, value in nodes.names.items():
+            if value is not None:
+                self.name_of.setdefault(value, name)
+        self.taken = _all_names(file.proto.graph)
+        self.items: list[_Item] = []
+        self.weight_names: dict[Value, str] = {}
+        self.wanted: set[str] = set()
+        self.free: set[str] = set()
+        """Names of the file that nothing has any more."""
+        self.new_weights: list[Value] = []
+        self.opset = next((one.version for one in file.proto.opset_import if domain_of(one.domain) == STANDARD), 1)
+
+    # -- which nodes -------------------------------------------------------------------------------------------
+
+    def make(self) -> None:
+        """Plan the nodes in an order in which everything is made before it is used."""
+        kept: dict[int, dict[Value, Value]] = {}
+        made: list[Node] = []
+        seen: set[int] = set()
+        for node in self.graph:
+            number = self.row_of.get(node, -1)
+            if number >= 0 and number not in seen:
+                seen.add(number)
+                changes = self._substitutions(self.rows[number])
+                if changes is not None:
+                    kept[number] = changes
+            if number not in kept:
+                made.append(node)
+        gone = {number for number, row in enumerate(self.rows) if row.nodes and number not in kept}
+        wanted = self.wanted = self._wanted_as_they_were(kept)
+        self._name_results(made, gone, wanted)
+        for number, changes in sorted(kept.items()):
+            self.items.append(self._kept_item(number, changes))
+        for node in made:
+            self.items.append(self._made_item(node))
+        self._end_in_the_outputs()
+        self._add_aliases(kept)
+        self._add_what_is_read()
+        self.items = _sorted(self.items)
+
+    def _substitutions(self, row: FileNode) -> dict[Value, Value] | None:
+        """What operands of a file's node are now, where that is all that changed; None where more did."""
+        own = {output for node in row.nodes for output in node.outputs}
+        found: dict[Value, Value] = {}
+        present = [node for node in row.nodes if node.graph is not None]
+        for node in present:
+            if not self.original.is_as_read(node):
+                return None
+            was = self.original.nodes[node][2]
+            if len(was) != len(node.inputs):
+                if len(row.nodes) > 1 or not _is_direct(was, row):
+                    return None
+                was = (*was, *[None] * (len(node.inputs) - len(was)))
+            for before, now in zip(was, node.inputs, strict=False):
+                if before is now:
+                    continue
+                if before is None or now is None:
+                    if len(row.nodes) > 1 or not _is_direct(self.original.nodes[node][2], row):
+                        return None
+                elif before in own or found.setdefault(before, now) is not now:
+                    return None
+            if not self._is_inside_as_read(node):
+                return None
+        return found
+
+    def _is_inside_as_read(self, node: Node) -> bool:
+        """Whether the regions of a node are as they were, but for values from around it that others took the place of."""
+        for region in node.regions:
+            for inner in region.walk():
+                if not self.original.is_as_read(inner):
+                    return False
+                was = self.original.nodes[inner][2]
+                if len(was) != len(inner.inputs) or any(
+                    before is not now and (before is None or now is None or not self._is_outer(before) or not self._is_outer(now))
+                    for before, now in zip(was, inner.inputs, strict=True)
+                ):
+                    return False
+        return True
+
+    def _is_outer(self, value: Value) -> bool:
+        """Whether a value is, or was, one of the main graph."""
+        return value in self.name_of or value.graph is self.graph
+
+    def _wanted_as_they_were(self, kept: Mapping[int, Mapping[Value, Value]]) -> set[str]:
+        """Names that nodes of the file read whatever became of what makes them: operands that lowering turned into attributes."""
+        found: set[str] = set()
+        todo = list(kept)
+        visited = set(todo)
+        while todo:
+            number = todo.pop()
+            row, names = self.rows[number], self.file.proto.graph.node[number].input
+            held = {value for node in row.nodes for value in self.original.nodes[node][2]} if number in kept else set()
+            for name, value in zip(names, row.inputs, strict=False):
+                if not name or (value is not None and value in held):
+                    continue
+                found.add(name)
+                maker = self.maker.get(name, -1)
+                if maker >= 0 and maker not in visited:
+                    visited.add(maker)
+                    todo.append(maker)
+        return found
+
+    # -- names -------------------------------------------------------------------------------------------------
+
+    def _name_results(self, made: Sequence[Node], gone: set[int], wanted: set[str]) -> None:
+        """Names for what passes made: those of the model's results where they are that, else their own where nothing else has it."""
+        free = self.free = {name for number in gone for name in self.file.proto.graph.node[number].output if name and name not in wanted}
+        new = [output for node in made for output in node.outputs if output not in self.name_of]
+        ends = {info.name for info in self.file.proto.graph.output}
+        is_new = set(new)
+        used: set[str] = set()
+        for info, value in zip(self.file.proto.graph.output, self.graph.outputs, strict=False):
+            if value in is_new and info.name in free and value not in self.name_of:
+                self.name_of[value] = info.name
+                used.add(info.name)
+        for value in new:
+            if value not in self.name_of:
+                stem = value.name or (value.node.op.rpartition(".")[2] if value.node is not None else "value")
+                self.name_of[value] = stem if stem in free - used - ends else self._fresh(stem)
+                used.add(self.name_of[value])
+        self.free = free - used - ends
+
+    def _fresh(self, stem: str) -> str:
+        name, number = stem, 0
+        while name in self.taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self.taken.add(name)
+        return name
+
+    def _name(self, value: Value | None) -> str:
+        """What a value is called in the file; a weight that a pass made is declared with that."""
+        if value is None:
+            return ""
+        if value.role in WEIGHT_ROLES and self._is_new_weight(value):
+            if value not in self.weight_names:
+                self.new_weights.append(value)
+                stem = value.name or "weight"
+                held = self.values.get(stem)
+                replaces = stem in self.file.initializers and stem not in self.inputs | self.wanted and (held is None or not held.users)
+                if stem in self.free:
+                    self.free.discard(stem)
+                elif not replaces or stem in self.weight_names.values():
+                    stem = self._fresh(stem)
+                self.name_of[value] = self.weight_names[value] = stem
+            return self.weight_names[value]
+        if value not in self.name_of:
+            raise _cannot(value.node, "it reads what has no name in the file")
+        return self.name_of[value]
+
+    def _is_new_weight(self, value: Value) -> bool:
+        """Whether the file does not have a weight under a name of its main graph, or has it with other values."""
+        if value not in self.name_of:
+            return True
+        changed = value.graph is not None and value.graph.data.get(value) is not self.original.data.get(value)
+        return changed and self.name_of[value] in self.file.initializers and value not in self.weight_names
+
+    # -- items -------------------------------------------------------------------------------------------------
+
+    def _kept_item(self, number: int, changes: Mapping[Value, Value]) -> _Item:
+        """The file's own node, with other operands where these changed."""
+        row, proto = self.rows[number], self.file.proto.graph.node[number]
+        before = list(proto.input)
+        now = list(before)
+        for at, value in enumerate(row.inputs[: len(now)]):
+            if value is not None:
+                found = changes.get(value, value)
+                if found is not value or (value.role in WEIGHT_ROLES and self._is_new_weight(value)):
+                    now[at] = self._name(found)
+        [node] = row.nodes if len(row.nodes) == 1 else [None]
+        if node is not None and node.graph is not None and _is_direct(self.original.nodes[node][2], row):
+            for at, value in enumerate(node.inputs):
+                was = row.inputs[at] if at < len(row.inputs) else None
+                if at >= len(now) or value is None or was is None:
+                    now[at : at + 1] = [self._name(value)]
+        while now and not now[-1]:
+            now.pop()
+        reads = tuple(sorted(_captured(proto)))
+        item = _Item(now, list(proto.output), number, None, reads)
+        while before and not before[-1]:
+            before.pop()
+        if now != before:
+            item.proto = self.file.node(number)
+            del item.proto.input[:]
+            item.proto.input.extend(now)
+        return item
+
+    def _made_item(self, node: Node) -> _Item:
+        """A node that a pass made, or changed."""
+        try:
+            number = self.row_of.get(node, -1)
+            was = self.file.node(number) if number >= 0 and len(self.rows[number].nodes) == 1 else None
+            operation = raised(node, self.opset, was)
+        except CannotWrite as error:
+            raise _cannot(node, str(error)) from None
+        inputs = [self._name(value) for value in operation.inputs]
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        outputs = [self.name_of[output] if output.users or at == 0 else "" for at, output in enumerate(node.outputs)]
+        while outputs and not outputs[-1]:
+            outputs.pop()
+        path = node.scope.path
+        name = outputs[0] if not path or outputs[0].startswith("/") else f"/{path}/{outputs[0]}"
+        return _Item(inputs, outputs, -1, node_proto(operation, name, inputs, outputs))
+
+    def _identity(self, source: str, name: str) -> None:
+        self.items.append(_Item([source], [name], -1, helper.make_node("Identity", [source], [name], name=f"{name}/Identity")))
+
+    def _end_in_the_outputs(self) -> None:
+        """The model's results keep their names."""
+        made = {name for item in self.items for name in item.outputs}
+        for info, value in zip(self.file.proto.graph.output, self.graph.outputs, strict=True):
+            if self.values.get(info.name) is value and not (value.role in WEIGHT_ROLES and self._is_new_weight(value)):
+                continue
+            name = self._name(value)
+            if name != info.name:
+                if info.name in made:
+                    raise _cannot(value.node, f"the file's node that makes the result {short(info.name)} is needed for something else too")
+                self._identity(name, info.name)
+                made.add(info.name)
+
+    def _add_aliases(self, kept: Mapping[int, Mapping[Value, Value]]) -> None:
+        """Names that graphs inside nodes read, for what took the place of their values."""
+        made = {name for item in self.items for name in item.outputs}
+        for number in kept:
+            for node in self.rows[number].nodes:
+                for inner in (one for region in node.regions for one in region.walk()):
+                    for before, now in zip(self.original.nodes[inner][2], inner.inputs, strict=True):
+                        if before is now or before is None or now is None:
+                            continue
+                        for name in [name for name, value in self.values.items() if value is before]:
+                            if name not in made:
+                                self._identity(self._name(now), name)
+                                made.add(name)
+
+    def _add_what_is_read(self) -> None:
+        """The file's nodes that the program has no nodes for, constants among them, where something reads what they make."""
+        made = {name for item in self.items for name in item.outputs} | set(self.weight_names.values())
+        todo = [name for item in self.items for name in (*item.inputs, *item.reads)]
+        todo += [info.name for info in self.file.proto.graph.output]
+        while todo:
+            name = todo.pop()
+            if not name or name in made:
+                continue
+            number = self.maker.get(name)
+            if number is None:
+                continue
+            proto = self.file.proto.graph.node[number]
+            item = _Item(list(proto.input), list(proto.output), number, None, tuple(sorted(_captured(proto))))
+            clash = next((one for one in item.outputs if one in made), None)
+            if clash is not None:
+                raise _cannot(None, f"{short(name)} and {short(clash)} come from one node of the file, of which only a part was kept")
+            self.items.append(item)
+            made.update(item.outputs)
+            todo += [*item.inputs, *item.reads]
+
+    def needed_names(self) -> set[str]:
+        """Everything that is read."""
+        found = {name for item in self.items for name in (*item.inputs, *item.reads)}
+        return found | {info.name for info in self.file.proto.graph.output}
+
+
+def _is_direct(was: tuple[Value | None, ...], row: FileNode) -> bool:
+    """Whether a node reads the operands of the file's node one by one."""
+    before = list(row.inputs)
+    while before and before[-1] is None:
+        before.pop()
+    return list(was) == before
+
+
+def _cannot(node: Node | None, why: str) -> UsageError:
+    where = f"node {short(node.name)} ({node.op})" if node is not None else "the graph"
+    return UsageError(f"{where} cannot be written as ONNX: {why}", code="IRS368", hint="leave out the pass that made it, or write .irs")
+
+
+def _all_names(graph: onnx.GraphProto) -> set[str]:
+    """Every name in a graph and in the graphs inside it."""
+    found: set[str] = set()
+    todo = [graph]
+    while todo:
+        one = todo.pop()
+        found.update(info.name for info in (*one.input, *one.output))
+        found.update(tensor.name for tensor in one.initializer)
+        for node in one.node:
+            found.update((*node.input, *node.output))
+            for attribute in node.attribute:
+                todo.extend([attribute.g] if attribute.HasField("g") else [])
+                todo.extend(attribute.graphs)
+    return found
+
+
+def _captured(node: onnx.NodeProto) -> set[str]:
+    return set(captured_names(node)) if any(one.HasField("g") or one.graphs for one in node.attribute) else set()
+
+
+def _sorted(items: Sequence[_Item]) -> list[_Item]:
+    """The nodes with everything made before it is read, else in the file's order."""
+    maker = {name: at for at, item in enumerate(items) for name in item.outputs if name}
+    needs = [{maker[name] for name in (*item.inputs, *item.reads) if name in maker} - {at} for at, item in enumerate(items)]
+    after: dict[int, list[int]] = {}
+    missing = [len(one) for one in needs]
+    for at, one in enumerate(needs):
+        for other in one:
+            after.setdefault(other, []).append(at)
+    ready = [(items[at].number if items[at].number >= 0 else 1 << 60, at) for at, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    order: list[_Item] = []
+    while ready:
+        _, at = heapq.heappop(ready)
+        order.append(items[at])
+        for later in after.get(at, ()):
+            missing[later] -= 1
+            if not missing[later]:
+                heapq.heappush(ready, (items[later].number if items[later].number >= 0 else -1, later))
+    if len(order) < len(items):
+        raise _cannot(None, "its nodes wait for one another")
+    return order
+
+
+# ----------------------------------------------------------------------------------------------------
+# Writing.
+
+
+class _Writer:
+    """Writes a plan."""
+
+    def __init__(self, plan: _Plan, files: WeightFiles, target: Path, external: bool) -> None:
+        self.plan = plan
+        self.file = plan.file
+        self.files = files
+        self.target = target
+        needed = plan.needed_names() | {name for name in plan.inputs if name in self.file.initializers}
+        replaced = set(plan.weight_names.values())
+        self.kept = [tensor for tensor in self.file.proto.graph.initializer if tensor.name in needed and tensor.name not in replaced]
+        was_external = any(tensor.data_location == _EXTERNAL for tensor in self.kept)
+        inline = sum(stop - start for start, _, stop in self.file.initializers.values()) + sum(map(_bytes_of, plan.new_weights))
+        self.external = external or was_external or inline > _MOST_INLINE
+        self.data: BinaryIO | None = None
+        self.at = 0
+
+    @property
+    def data_name(self) -> str:
+        return f"{self.target.name}.data"
+
+    def write(self, path: Path) -> list[Path]:
+        """Write the model, and beside it its weights where they are many."""
+        data_path = path.with_name(self.data_name)
+        self._check_attributes()
+        if not self.external:
+            with path.open("wb") as out:
+                self._model(out)
+            return [path]
+        own = {os.path.realpath(data.path) for data in self.plan.graph.data.values() if isinstance(data, FileRegion)}
+        if os.path.realpath(self.target.parent / self.data_name) in own:
+            raise UsageError(
+                "the weights would be written over those of the original", code="IRS361", where=self.data_name, hint="name another file"
+            )
+        with data_path.open("wb") as self.data, path.open("wb") as out:
+            self._model(out)
+        if not self.at:
+            data_path.unlink()
+            return [path]
+        return [path, data_path]
+
+    def _check_attributes(self) -> None:
+        """Tensors in attributes keep the places of their data, which are relative to the model."""
+        if self.target.parent.resolve() == Path(self.plan.program.path).resolve().parent:
+            return
+        for item in self.plan.items:
+            proto = self.file.proto.graph.node[item.number] if item.number >= 0 else None
+            for attribute in proto.attribute if proto is not None else ():
+                if attribute.HasField("t") and attribute.t.data_location == _EXTERNAL:
+                    raise UsageError(
+                        f"the tensor in attribute {short(attribute.name)} of {short(proto.name if proto else '')} lies in another file",
+                        code="IRS358",
+                        where=self.plan.program.path,
+                        hint="write the copy into the model's own folder",
+                    )
+
+    def _model(self, out: BinaryIO) -> None:
+        mapped = self.file.mapped
+        for start, stop in self.file.model_fields:
+            _copy(mapped, start, stop, out)
+        # Data first: places in the data file belong to what is written of an initializer.
+        heads = [(tensor, *self._kept_initializer(tensor)) for tensor in self.kept]
+        news = [(value, *self._new_initializer(value)) for value in self.plan.new_weights]
+        rest = b"".join(self._rest())
+        length = len(rest) + sum(_field_length(len(head) + size) for _, head, size, *_ in (*heads, *news))
+        out.write(encode(_GRAPH << 3 | 2) + encode(length) + rest)
+        for tensor, head, size, source in heads:
+            out.write(encode(_INITIALIZER << 3 | 2) + encode(len(head) + size) + head)
+            if size:
+                _copy(mapped, *source, out)
+            del tensor
+        for value, head, size, values in news:
+            out.write(encode(_INITIALIZER << 3 | 2) + encode(len(head) + size) + head)
+            if size:
+                assert values is not None
+                out.write(encode(_RAW_DATA << 3 | 2) + encode(values))
+                self._copy_values(value, out)
+
+    def _rest(self) -> Iterator[bytes]:
+        """The graph without its initializers."""
+        for item in self.plan.items:
+            if item.proto is None:
+                content, stop = self.file.nodes[item.number]
+                body = self.file.mapped[content:stop]
+            else:
+                body = item.proto.SerializeToString()
+            yield encode(_NODE << 3 | 2) + encode(len(body)) + body
+        made = {name for item in self.plan.items if item.number >= 0 for name in item.outputs}
+        infos = iter(self.file.proto.graph.value_info)
+        inputs = iter(self.file.proto.graph.input)
+        for start, number, _, stop in self.file.fields:
+            if number in (_NODE, _INITIALIZER):
+                continue
+            if number == _VALUE_INFO and next(infos).name not in made:
+                # Types of what passes made follow from the operators.
+                continue
+            if number == _INPUT:
+                given = self._input(next(inputs))
+                if given is not None:
+                    yield encode(_INPUT << 3 | 2) + encode(len(given)) + given
+                    continue
+            yield self.file.mapped[start:stop]
+
+    def _input(self, info: onnx.ValueInfoProto) -> bytes | None:
+        """An input with the sizes that it was given when the model was read; None where it is as the file has it."""
+        value = self.plan.values.get(info.name)
+        if value is None or not isinstance(value.type, TensorType) or value.type.shape is None or not info.type.HasField("tensor_type"):
+            return None
+        dims = info.type.tensor_type.shape.dim
+        if len(dims) != len(value.type.shape):
+            return None
+        changed = onnx.ValueInfoProto()
+        changed.CopyFrom(info)
+        for dim, size in zip(changed.type.tensor_type.shape.dim, value.type.shape, strict=True):
+            if isinstance(size, int) and not dim.HasField("dim_value"):
+                dim.dim_value = size
+        return bytes(changed.SerializeToString()) if changed != info else None
+
+    # -- weights -----------------------------------------------------------------------------------------------
+
+    def _kept_initializer(self, tensor: onnx.TensorProto) -> tuple[bytes, int, tuple[int, int]]:
+        """What is written of an initializer of the file before bytes that are copied, how many those are and where."""
+        _, content, stop = self.file.initializers[tensor.name]
+        if not self.external or (tensor.data_location != _EXTERNAL and stop - content <= _INLINE_FROM + 256):
+            return b"", stop - content, (content, stop)
+        value = self.plan.values.get(tensor.name)
+        if value is None or not isinstance(value.type, TensorType):
+            return b"", stop - content, (content, stop)
+        offset, length = self._to_data_file(value)
+        return _external_head(tensor.name, value.type, self.data_name, offset, length), 0, (0, 0)
+
+    def _new_initializer(self, value: Value) -> tuple[bytes, int, int | None]:
+        """What is written of a new weight before its values, the length of these with their tag, and without it."""
+        type_, length = value.type, _bytes_of(value)
+        name = self.plan.weight_names[value]
+        if not isinstance(type_, TensorType) or type_.dtype not in NUMBERS or not type_.is_static:
+            raise _weight_error(value, f"a weight of type {type_} has no form in ONNX")
+        if self.external and length > _INLINE_FROM:
+            offset, _ = self._to_data_file(value)
+            return _external_head(name, type_, self.data_name, offset, length), 0, None
+        return _head(name, type_), len(encode(_RAW_DATA << 3 | 2)) + len(encode(length)) + length, length
+
+    def _to_data_file(self, value: Value) -> tuple[int, int]:
+        assert self.data is not None
+        gap = -self.at % _ALIGNMENT
+        self.data.write(bytes(gap))
+        self.at += gap
+        begin = self.at
+        self.at += self._copy_values(value, self.data)
+        return begin, self.at - begin
+
+    def _copy_values(self, value: Value, out: BinaryIO) -> int:
+        """Copy the packed values of a weight in pieces."""
+        graph = value.graph or self.plan.graph
+        try:
+            stored = stored_values(value.type, graph.data.get(value), self.files)
+            done, whole = 0, _bytes_of(value)
+            while done < whole:
+                piece = bytearray(min(_PIECE, whole - done))
+                self.files.read_into(stored.source, done, memoryview(piece))
+                out.write(piece)
+                done += len(piece)
+        except Unreadable as error:
+            raise _weight_error(value, str(error)) from None
+        return whole
+
+
+def _weight_error(value: Value, why: str) -> UsageError:
+    return UsageError(f"the weight {short(value.name or 'without a name')} cannot be written: {why}", code="IRS368")
+
+
+def _bytes_of(value: Value) -> int:
+    size = value.type.nbytes
+    if not isinstance(size, int):
+        raise _weight_error(value, f"the size of {value.type} is not known")
+    return size
+
+
+def _head(name: str, type_: TensorType) -> bytes:
+    sizes = [size for size in type_.shape or () if isinstance(size, int)]
+    return bytes(onnx.TensorProto(dims=sizes, data_type=NUMBERS[type_.dtype], name=name).SerializeToString())
+
+
+def _external_head(name: str, type_: TensorType, location: str, offset: int, length: int) -> bytes:
+    tensor = onnx.TensorProto()
+    tensor.ParseFromString(_head(name, type_))
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))
+    return bytes(tensor.SerializeToString())
+
+
+def _field_length(content: int) -> int:
+    return len(encode(_INITIALIZER << 3 | 2)) + len(encode(content)) + content
+
+
+def _copy(mapped: mmap.mmap, start: int, stop: int, out: BinaryIO) -> None:
+    for begin in range(start, stop, _PIECE):
+        out.write(mapped[begin : min(begin + _PIECE, stop)])

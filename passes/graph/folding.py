@@ -1,0 +1,302 @@
+"""Folding into weights: batch normalizations into the products before them, and what is computed from weights alone.
+
+The new weights are not computed here: each holds how it follows from others (`Computed`) and is computed when it is read, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import WEIGHT_ROLES, Attr, Graph, Node, Role, Value
+from irscope.ir.places import Computed, Payload
+from irscope.ir.types import TensorType, Type
+from irscope.ops.facts import OpRole
+from irscope.ops.registry import find_op, plays
+from irscope.ops.spec import OpCall, OpSpec
+from irscope.ops.values import from_bytes, settle, static_shape
+from irscope.passkit.base import PassContext, Transform
+from irscope.weights.source import Unreadable, WeightFiles
+from irscope.weights.tensors import encode_elements, is_readable, stored_values
+
+Array = npt.NDArray[Any]
+_FLOATS: Final = (DType.F32, DType.F64, DType.F16, DType.BF16)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A weight as it was when something was folded: its type and where its values are."""
+
+    type: Type
+    data: Payload
+
+    def read(self, files: WeightFiles) -> Array:
+        """Its values as an array; Unreadable where they cannot be had."""
+        type_ = self.type
+        stored = stored_values(type_, self.data, files)
+        raw = bytearray(stored.bytes)
+        if raw:
+            files.read_into(stored.source, 0, memoryview(raw))
+        found = from_bytes(bytes(raw), type_) if isinstance(type_, TensorType) else None
+        if found is None:
+            raise Unreadable(f"elements of type {type_.dtype} cannot be computed with")
+        return found
+
+
+def source_of(value: Value | None) -> Source | None:
+    """A weight whose values can be computed with; None for anything else."""
+    if value is None or value.role not in WEIGHT_ROLES or value.graph is None:
+        return None
+    type_, data = value.type, value.graph.data.get(value)
+    if data is None or not isinstance(type_, TensorType) or static_shape(type_) is None or type_.layout is not None:
+        return None
+    bits = type_.dtype.bits or 0
+    return Source(type_, data) if is_readable(type_.dtype) and bits >= 8 else None
+
+
+def _packed(array: Array, type_: Type) -> bytes:
+    """Values as the bytes of a type."""
+    settled = settle(array, type_.dtype)
+    if type_.dtype is DType.BF16:
+        return encode_elements(settled.reshape(-1).tolist(), type_.dtype)
+    return np.ascontiguousarray(settled).tobytes()
+
+
+def _length(type_: Type) -> int:
+    size = type_.nbytes
+    assert isinstance(size, int), "only static tensors are folded"
+    return size
+
+
+# ----------------------------------------------------------------------------------------------------
+# Batch normalization.
+
+
+@dataclass(frozen=True)
+class FoldBatchNorm(Transform):
+    """Batch normalization folding: scale the weights of the convolution or linear layer before it, and remove the normalization."""
+
+    name: ClassVar[str] = "fold-batch-norm"
+
+    def apply(self, graph: Graph, ctx: PassContext) -> bool:
+        folded = left = 0
+        for body in list(ctx.program.bodies()):
+            for node in body:
+                if not plays(node, OpRole.FOLDABLE_NORM):
+                    continue
+                if _fold_norm(node):
+                    folded += 1
+                else:
+                    left += 1
+        ctx.stat("folded", folded)
+        ctx.stat("left", left)
+        return folded > 0
+
+
+def _channel_axis(node: Node) -> int | None:
+    """The axis of a product's weights along which its results have channels; None where a normalization does not fold into it."""
+    rank = len(node.outputs[0].type.shape or ())
+    attrs = node.attrs
+    if attrs.get("channels_last") or attrs.get("dtype") is not None:
+        return None
+    if node.op == "nn.conv":
+        return 0
+    if node.op == "nn.conv_transpose":
+        return 1 if attrs.get("groups", 1) == 1 else None
+    if node.op == "nn.linear":
+        # Of three axes the last one would be the layer's, the second one the normalization's.
+        return 0 if rank == 2 else None
+    if node.op == "math.gemm" and attrs.get("alpha", 1.0) == 1.0 and attrs.get("beta", 1.0) == 1.0:
+        return 0 if attrs.get("trans_b") else 1
+    return None
+
+
+def _fold_norm(norm: Node) -> bool:
+    """Fold a normalization into the node before it, where that is right for every input."""
+    graph, into = norm.graph, norm.inputs[0].node if norm.inputs and norm.inputs[0] is not None else None
+    if graph is None or into is None or into.graph is not graph or norm.attrs.get("training") or len(into.outputs) != 1:
+        return False
+    between = into.outputs[0]
+    if between.users != {norm: 1} or any(output.users for output in norm.outputs[1:]):
+        return False
+    axis = _channel_axis(into)
+    weight = into.inputs[1] if len(into.inputs) > 1 else None
+    bias = into.inputs[2] if len(into.inputs) > 2 else None
+    if axis is None or weight is None:
+        return False
+    statistics = [source_of(one) for one in norm.inputs[1:5]]
+    own, added = source_of(weight), source_of(bias)
+    shape = weight.type.shape or ()
+    if own is None or len(statistics) != 4 or (bias is not None and added is None) or axis >= len(shape):
+        return False
+    channels = shape[axis]
+    given = [one for one in (*statistics, added) if one is not None]
+    absent = [one for one, value in zip(statistics, norm.inputs[1:5], strict=True) if one is None and value is not None]
+    if absent or None in statistics[2:] or any(one.type.shape != (channels,) or one.type.dtype not in _FLOATS for one in given):
+        return False
+    if own.type.dtype not in _FLOATS:
+        return False
+    rule = _NormRule(own, added, statistics[0], statistics[1], statistics[2], statistics[3], axis, norm.attrs)
+    _replace_weights(graph, norm, into, rule)
+    return True
+
+
+@dataclass(frozen=True)
+class _NormRule:
+    """How the folded weights follow: w * scale / sqrt(var + epsilon), and (b - mean) * scale / sqrt(var + epsilon) + bias."""
+
+    weight: Source
+    added: Source | None
+    scale: Source | None
+    bias: Source | None
+    mean: Source | None
+    var: Source | None
+    axis: int
+    attrs: Mapping[str, Attr]
+
+    def _read(self, source: Source | None, files: WeightFiles, absent: float) -> Array:
+        return np.array(absent) if source is None else source.read(files).astype(np.float64)
+
+    def _factor(self, files: WeightFiles) -> Array:
+        epsilon = float(self.attrs.get("epsilon", 1e-5))
+        with np.errstate(all="ignore"):
+            return np.asarray(self._read(self.scale, files, 1.0) / np.sqrt(self._read(self.var, files, 1.0) + epsilon))
+
+    def weights(self, files: WeightFiles) -> bytes:
+        values = self.weight.read(files)
+        shape = [1] * values.ndim
+        shape[self.axis] = -1
+        with np.errstate(all="ignore"):
+            return _packed(values.astype(np.float64) * self._factor(files).reshape(shape), self.weight.type)
+
+    def biases(self, files: WeightFiles) -> bytes:
+        with np.errstate(all="ignore"):
+            shifted = self._read(self.added, files, 0.0) - self._read(self.mean, files, 0.0)
+            return _packed(shifted * self._factor(files) + self._read(self.bias, files, 0.0), self.bias_type)
+
+    @property
+    def bias_type(self) -> TensorType:
+        shape = self.weight.type.shape or ()
+        return self.weight.type.with_shape((shape[self.axis],))
+
+
+def _replace_weights(graph: Graph, norm: Node, into: Node, rule: _NormRule) -> None:
+    """Give the node before a normalization the folded weights, and take the normalization out."""
+    weight, bias = into.inputs[1], into.inputs[2] if len(into.inputs) > 2 else None
+    assert weight is not None
+    owner = weight.declared_in or graph
+    how = f"{weight.name or 'weights'} with {norm.name} folded in"
+    made = owner.add_weight(weight.type, None, weight.role, Computed(_length(weight.type), rule.weights, how))
+    role = weight.role if bias is None else bias.role
+    added = owner.add_weight(rule.bias_type, None, role, Computed(_length(rule.bias_type), rule.biases, how))
+    names = (weight.name, bias.name if bias is not None else f"{_stem(weight.name)}bias" if weight.name else None)
+    old = [one for one in (*into.inputs[1:3], *norm.inputs[1:5]) if one is not None]
+    graph.set_inputs(into, (into.inputs[0], made, added, *into.inputs[3:]))
+    graph.replace_uses(norm.outputs[0], into.outputs[0])
+    graph.erase(norm)
+    gone = {one for one in old if not one.users}
+    for holder in {one.declared_in for one in gone if one.declared_in is not None}:
+        holder.remove_weights(one for one in gone if one.declared_in is holder)
+    taken = {one.name for body in (graph, owner) for one in (*body.weights, *body.inputs)}
+    for value, name in zip((made, added), names, strict=True):
+        if name is not None:
+            graph.rename(value, name if name not in taken else f"{name}.folded")
+
+
+def _stem(name: str | None) -> str:
+    """What names of the same layer begin with: "conv1.weight" gives "conv1."."""
+    stem, dot, _ = (name or "").rpartition(".")
+    return f"{stem}{dot}" if dot else f"{name}."
+
+
+# ----------------------------------------------------------------------------------------------------
+# Results that depend on weights alone.
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """A node over weights, to be computed by its operator's evaluate rule."""
+
+    spec: OpSpec
+    types: tuple[Type | None, ...]
+    attrs: Mapping[str, Attr]
+    results: tuple[Type, ...]
+    sources: tuple[Source | None, ...]
+    index: int
+
+    def run(self, values: Sequence[Array | None]) -> Array | None:
+        """The result for these operands; None where the rule has none."""
+        assert self.spec.evaluate is not None
+        answer = self.spec.evaluate(OpCall(self.spec, self.types, self.attrs, values, self.results))
+        arrays = (answer,) if answer is None or isinstance(answer, np.ndarray) else tuple(answer)
+        found = arrays[self.index] if self.index < len(arrays) else None
+        return found if found is not None and found.shape == self.results[self.index].shape else None
+
+    def __call__(self, files: WeightFiles) -> bytes:
+        found = self.run([None if one is None else one.read(files) for one in self.sources])
+        if found is None:
+            raise Unreadable(f"{self.spec.name} of these weights has no result")
+        return _packed(found, self.results[self.index])
+
+
+def fold_weights(node: Node, largest: int) -> bool:
+    """Replace a node that reads weights alone by weights, computed when they are read.
+
+    Not where the results are larger than what is read and more than a page: that would make the file larger.
+    """
+    graph, spec = node.graph, find_op(node.op)
+    if graph is None or spec is None or spec.evaluate is None or spec.random or spec.has_effect or spec.writes or node.regions:
+        return False
+    sources = tuple(source_of(value) for value in node.inputs)
+    if (
+        "inplace" in node.attrs
+        or not any(sources)
+        or any(one is None and value is not None for one, value in zip(sources, node.inputs, strict=True))
+    ):
+        return False
+    types = tuple(output.type for output in node.outputs)
+    used = [at for at, output in enumerate(node.outputs) if output.users]
+    if not used or not all(
+        isinstance(type_, TensorType) and static_shape(type_) is not None and is_readable(type_.dtype) for type_ in types
+    ):
+        return False
+    made, read = sum(_length(types[at]) for at in used), sum(_length(one.type) for one in sources if one is not None)
+    if made > largest or made > max(read, 4096):
+        return False
+    operands = tuple(None if value is None else value.type for value in node.inputs)
+    evaluations = {at: _Evaluation(spec, operands, node.attrs, types, sources, at) for at in used}
+    if not all(_has_result(one) for one in evaluations.values()):
+        return False
+    # Weights are declared where the ones they are made of are, so that regions find them.
+    owner = next(value.declared_in for value in node.inputs if value is not None and value.declared_in is not None)
+    learned = any(value is not None and value.role is Role.PARAMETER for value in node.inputs)
+    for at, evaluation in evaluations.items():
+        output = node.outputs[at]
+        name = output.name
+        data = Computed(
+            _length(types[at]), evaluation, f"{node.op} of {', '.join(value.name or 'weights' for value in node.inputs if value)}"
+        )
+        graph.rename(output, None)
+        graph.replace_uses(output, owner.add_weight(types[at], name, Role.PARAMETER if learned else Role.BUFFER, data))
+    graph.erase(node)
+    return True
+
+
+def _has_result(evaluation: _Evaluation) -> bool:
+    """Whether the rule gives a result of this shape, tried with zeros that take no memory."""
+    zeros: list[Array | None] = []
+    for one in evaluation.sources:
+        shape = static_shape(one.type) if one is not None else None
+        sample = from_bytes(bytes((one.type.dtype.bits or 8) // 8), one.type.with_shape(())) if one is not None else None
+        if one is not None and (sample is None or shape is None):
+            return False
+        zeros.append(None if one is None or sample is None else np.broadcast_to(sample, shape or ()))
+    try:
+        return evaluation.run(zeros) is not None
+    except Exception:  # a rule that fails for zeros is one that cannot be relied on here
+        return False
