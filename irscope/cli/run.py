@@ -8,16 +8,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
+from irscope.amounts import COUNT
 from irscope.cli.args import (
     FORMATS,
     add_model_arguments,
     add_output_arguments,
     add_output_file,
+    amount_of,
     open_from,
     plot_from,
     selection,
     write_answer,
 )
+from irscope.cli.many import run_many
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, PassError, UsageError
 from irscope.files import write_stream
@@ -35,6 +38,7 @@ from irscope.report.report import Document, Report
 from irscope.report.text import render as render_text
 from irscope.session import Model, Results
 from irscope.tools.config import Chosen, chosen_device
+from irscope.tools.many import is_pattern
 from irscope.tools.page import DEFAULT_GRID, PAGES, at_stated_sizes, page_passes, with_graph
 
 _MOST_DIAGNOSTICS = 20
@@ -49,12 +53,15 @@ class Command:
     Without --passes the answer is the card: the device is --device, else this machine's GPU, else what `irscope config` has set,
     else h200. `irscope MODEL` is short for that; --all prints every report of the default passes instead.
 
+    Several models, or a pattern such as 'models/*.onnx' or 'timm:vit_tiny*', are a table with a row for each; --sweep batch=1,8 crosses
+    them with sizes. A model that cannot be analysed is a row with its error.
+
     A pipeline is a list of passes with options: shapes,liveness{top=5},./my_pass.py:Mine{threshold=0.5}
     `irscope passes` lists the passes. A pass that is named by file is code, and runs; model files never do.
 
     Exit codes: 0 done, 1 findings at or above --fail-on, 2 usage, 3 the model cannot be read, 4 a pass failed,
-    5 partial result (some weights could not be read; with --strict: something is unknown or was guessed), 130 interrupted,
-    143 terminated.
+    5 partial result (one of several models could not be analysed; some weights could not be read; with --strict: something is unknown
+    or was guessed), 130 interrupted, 143 terminated.
     """
 
     examples = (
@@ -78,8 +85,9 @@ class Command:
         default = "shapes,params,flops,liveness, for files without a graph params"
         parser.add_argument("--passes", default="", metavar="PIPELINE", help=f"what to run, in place of the card; `default` is {default}")
         parser.add_argument("--all", dest="passes", action="store_const", const="default", help="the same as --passes default")
-        add_model_arguments(parser)
+        add_model_arguments(parser, many=True)
         add_output_arguments(parser, (*FORMATS, "layers-json"))
+        parser.add_argument("--jobs", type=amount_of(COUNT), default=1, metavar="N", help="several models: so many at once; default: 1")
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
         parser.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")
         parser.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
@@ -98,6 +106,9 @@ class Command:
         parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
 
     def run(self, args: argparse.Namespace) -> int:
+        if len(args.model) > 1 or is_pattern(args.model[0]):
+            return run_many(args)
+        (args.model,) = args.model
         registry = default_registry()
         passes = _asked_for(args, registry)
         selection(args)

@@ -234,3 +234,34 @@ class DocumentJson(TypedDict):
     model: ModelJson
     reports: list[ReportJson]
     card: NotRequired[Annotated[CardJson, "Where no passes were asked for."]]
+
+
+class ErrorJson(TypedDict):
+    """Why a model could not be analysed."""
+
+    code: str
+    message: str
+    where: str
+    hint: str
+
+
+class TableRowJson(TypedDict):
+    """One model at one size."""
+
+    model: Annotated[str, "As it was named."]
+    sizes: Annotated[dict[str, int], "Those of --sweep."]
+    fields: Annotated[dict[str, CellJson] | None, "The flat fields of the card; null with --passes, and where there is none."]
+    provenance: Annotated[dict[str, ProvenanceName], "Fields that are not exact."]
+    intervals: Annotated[dict[str, list[CellJson]], "Lower and upper bound of fields, null where there is none."]
+    summaries: NotRequired[Annotated[dict[str, dict[str, CellJson]], "With --passes: the summary of each."]]
+    error: ErrorJson | None
+
+
+class ManyJson(TypedDict):
+    """Several models, one row each, in the order of the table."""
+
+    schema: Literal["irscope.table/1"]
+    tool: ToolJson
+    device: Annotated[str | None, "Its name; null with --passes."]
+    complete: Annotated[bool, "False where a model could not be analysed."]
+    rows: list[TableRowJson]

@@ -25,6 +25,7 @@ class Kind(enum.Enum):
     BYTES = "bytes"
     FLOPS = "flops"
     SECONDS = "seconds"
+    JOULES = "joules"
     RATIO = "ratio"
     BYTES_PER_SECOND = "bytes_per_second"
     FLOPS_PER_SECOND = "flops_per_second"
@@ -49,6 +50,7 @@ _UNITS = {
     Kind.BYTES: "bytes",
     Kind.FLOPS: "FLOPs",
     Kind.SECONDS: "seconds",
+    Kind.JOULES: "joules",
     Kind.BYTES_PER_SECOND: "bytes per second",
     Kind.FLOPS_PER_SECOND: "FLOPs per second",
 }
@@ -117,6 +119,7 @@ _SCALES: dict[Kind, tuple[int, tuple[str, ...], int]] = {
     Kind.BYTES: (1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1),
     Kind.FLOPS: (1000, ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs", "EFLOPs"), 1),
     Kind.SECONDS: (1000, ("ns", "us", "ms", "s"), 10**9),
+    Kind.JOULES: (1000, ("nJ", "uJ", "mJ", "J", "kJ", "MJ"), 10**9),
     Kind.BYTES_PER_SECOND: (1000, ("B/s", "KB/s", "MB/s", "GB/s", "TB/s", "PB/s"), 1),
     Kind.FLOPS_PER_SECOND: (1000, ("FLOP/s", "KFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"), 1),
 }

@@ -18,11 +18,12 @@ from irscope.recording.records import LINES, Header
 from irscope.recording.records import SCHEMA as RECORDING
 from irscope.report.jsonout import json_lines
 from irscope.report.report import SCHEMA_NAME as REPORT
-from irscope.report.schema import CELL, DocumentJson
+from irscope.report.schema import CELL, DocumentJson, ManyJson
 from irscope.tools.check_outputs import SCHEMA as CHECK
 from irscope.tools.check_outputs import CheckJson
 from irscope.tools.compare.document import SCHEMA as COMPARE
 from irscope.tools.compare.document import CompareJson
+from irscope.tools.many import SCHEMA as MANY
 from tests.tools.api_reference import api_page
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,6 +45,11 @@ def report_schema() -> str:
 def compare_schema() -> str:
     """The document of `irscope compare --format json`."""
     return _document_schema(CompareJson, COMPARE)
+
+
+def table_schema() -> str:
+    """The document of `irscope run --format json` with several models."""
+    return _document_schema(ManyJson, MANY)
 
 
 def check_schema() -> str:
@@ -71,6 +77,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "report.schema.json": report_schema,
     "compare.schema.json": compare_schema,
     "check.schema.json": check_schema,
+    "table.schema.json": table_schema,
     "recording.schema.json": recording_schema,
 }
 

@@ -1,0 +1,241 @@
+"""Several models beside one another, one row each: what `irscope run A B C` answers with, and the JSON document of it."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+from irscope._version import __version__
+from irscope.diagnostics import Severity
+from irscope.errors import IrscopeError, UsageError
+from irscope.frontends.zoo.names import PACKAGES, is_name
+from irscope.report.card import FIELD_KINDS, Card
+from irscope.report.jsonout import summary_json
+from irscope.report.printable import well_formed
+from irscope.report.report import Document, Report, Subject
+from irscope.report.schema import ManyJson, TableRowJson
+from irscope.report.table import Column, Entry, Table
+from irscope.report.units import Kind
+from irscope.report.values import Cell, Provenance, Quantity
+from irscope.tools.config import Chosen
+
+SCHEMA: Final = "irscope.table/1"
+
+# -- which models ------------------------------------------------------------------------------------------------------
+
+
+def expanded(texts: Sequence[str]) -> list[str]:
+    """The models that texts mean: patterns of files, `**` included, and of names in packages stand for all that match, in order."""
+    return [one for text in texts for one in (_matches(text) if is_pattern(text) else [text])]
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text stands for several models; a file of that name wins."""
+    return not os.path.lexists(text) and ("*" in text or "?" in text or ("[" in text and not is_name(text)))
+
+
+def _matches(text: str) -> list[str]:
+    package, colon, pattern = text.partition(":")
+    if colon and package in PACKAGES:
+        from irscope.frontends.zoo.packages import names_of
+
+        found = [f"{package}:{name}" for name in names_of(package) if fnmatchcase(name, pattern)]
+    else:
+        found = sorted(path for path in glob.glob(text, recursive=True) if "**" not in text or os.path.isfile(path))
+    if not found:
+        raise UsageError("no file and no model matches", code="IRS690", where=text, hint="`irscope zoo` lists models by name")
+    return found
+
+
+# -- a row for each ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model at one size, or why it could not be analysed."""
+
+    model: str
+    """As it was named."""
+    sizes: Mapping[str, int]
+    """Those of --sweep."""
+    card: Card | None = None
+    reports: tuple[Report, ...] = ()
+    """Summaries of the passes that were asked for."""
+    error: IrscopeError | None = None
+    severity: Severity | None = None
+    """Of the worst remark."""
+    unknown: tuple[str, ...] = ()
+    """What --strict does not let pass."""
+
+
+_NUMBERS: Final = ("fits", "peak", "parameters", "flops", "least_time", "bytes", "intensity", "energy")
+"""What decides comes first: a narrow terminal drops the last."""
+_HEADINGS: Final = {"flops": "FLOPs", "intensity": "FLOPs/B"}
+_KINDS: Final = {**FIELD_KINDS, "energy": Kind.JOULES}
+_ROUGH: Final = "numbers marked as modelled"
+_FIGURES: Final = 3
+"""Of a ratio in a terminal."""
+_DETAILS: Final = (
+    "parameter_bytes",
+    "macs",
+    "peak_requested",
+    "peak_allocated",
+    "peak_reserved",
+    "size_on_disk",
+    "nodes",
+    "format",
+    "family",
+    "bound_by",
+    "peak_node",
+    "unknown_ops",
+    "unknown_tensors",
+    "unknown_weights",
+    "guesses",
+    "device",
+)
+"""What text has no room for."""
+
+
+def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = False) -> Document:
+    """The rows as a document: of cards, or of the summaries of passes. A `short` one, for a terminal, has short names and no intervals."""
+    names, said = short_names([row.model for row in rows]) if short else ([row.model for row in rows], "")
+    notes = [f"a model's name is the * of {said}"] if said else []
+    if short and any(one.interval is not None for row in rows if row.card for key, one in row.card.quantities().items() if key != "energy"):
+        notes.append(f"some {_ROUGH} stand for an interval, which csv and json have")
+    failed = sum(row.error is not None for row in rows)
+    headline = [f"{failed} of {len(rows)} could not be analysed"] if failed else []
+    subjects: tuple[Subject, ...] = ()
+    if chosen is not None:
+        reports: tuple[Report, ...] = (Report("models", tables=(_cards_table(rows, names, short=short),)),)
+        subjects = (Subject("device", (chosen.device.title, chosen.reason)),)
+    else:
+        reports = tuple(_summary_reports(rows, names))
+    first = replace(reports[0], notes=(*notes, *reports[0].notes), headline=tuple(headline))
+    return Document(reports=(first, *reports[1:]), subjects=subjects, own_json=lambda document: _json(document, rows, chosen))
+
+
+def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> Table:
+    fields = [_cells_of(row.card, short=short) for row in rows]
+    sizes = [str(one.get("sizes") or "") or _sizes_text(row) for one, row in zip(fields, rows, strict=True)]
+    keys = [*_NUMBERS, *_DETAILS]
+    columns = [
+        Column("model"),
+        *(Column(key, _KINDS.get(key, Kind.TEXT), _HEADINGS.get(key, ""), detail=key in _DETAILS) for key in keys),
+    ]
+    # Sizes of --sweep tell rows apart; those that the card stated for itself are the last that a reader needs.
+    at = 1 if any(row.sizes for row in rows) else 1 + len(_NUMBERS)
+    columns.insert(at, Column("sizes", detail=not any(sizes)))
+    made = [(name, *(one.get(key) for key in keys)) for name, one in zip(names, fields, strict=True)]
+    made = [(*one[:at], size, *one[at:]) for size, one in zip(sizes, made, strict=True)]
+    return _with_errors(rows, columns, made, "")
+
+
+def _cells_of(card: Card | None, *, short: bool) -> dict[str, object]:
+    """The fields, numbers with their provenance."""
+    if card is None:
+        return {}
+    numbers = card.quantities()
+    for key, one in numbers.items() if short else ():
+        value = float(f"{one.value:.{_FIGURES}g}") if key == "intensity" and isinstance(one.value, float) else one.value
+        sign = Provenance.MODELLED if one.interval is not None and one.provenance is Provenance.EXACT else one.provenance
+        numbers[key] = replace(one, value=value, provenance=sign, lo=None, hi=None, formula=None) if one.value is not None else one
+    return {**card.fields(), **numbers}
+
+
+def _with_errors(rows: Sequence[Row], columns: Sequence[Column], cells: Iterable[tuple[object, ...]], title: str) -> Table:
+    """The table with what went wrong."""
+    failed = any(row.error is not None for row in rows)
+    # The code stands beside the name, where no width drops it.
+    ordered = [columns[0], Column("error", detail=not failed), *columns[1:], Column("why", detail=True)]
+    made = [(one[0], row.error.code if row.error else "", *one[1:], str(row.error or "")) for row, one in zip(rows, cells, strict=True)]
+    return Table.of(made, ordered, title, keys=range(len(rows)))
+
+
+def _summary_reports(rows: Sequence[Row], names: Sequence[str]) -> Iterable[Report]:
+    """A report for each pass, its table with a row for each model and a column for each number of the summary."""
+    passes = dict.fromkeys((report.options or report.pass_name) for row in rows for report in row.reports)
+    for number, name in enumerate(passes or {"models": None}):
+        found = [next((one for one in row.reports if (one.options or one.pass_name) == name), None) for row in rows]
+        entries = [{} if one is None else {entry.key: entry for entry in one.entries()} for one in found]
+        keys: dict[str, Entry] = {}
+        for each in entries:
+            for key, entry in each.items():
+                if key not in keys or keys[key].cell is None:
+                    keys[key] = entry
+        columns = [Column("model"), Column("sizes", detail=not any(row.sizes for row in rows))]
+        columns += [Column(key, entry.kind, key.replace(".", " ").replace("_", " ")) for key, entry in keys.items()]
+        cells = [
+            (label, _sizes_text(row), *(each[key].cell if key in each else None for key in keys))
+            for label, row, each in zip(names, rows, entries, strict=True)
+        ]
+        yield Report(name if number or passes else "models", options=name, tables=(_with_errors(rows, columns, cells, name),))
+
+
+def _sizes_text(row: Row) -> str:
+    return ",".join(f"{name}={size}" for name, size in row.sizes.items())
+
+
+def short_names(texts: Sequence[str]) -> tuple[list[str], str]:
+    """Names without the folders and packages that all have, at their beginning and end, and how the whole ones are made of them."""
+    parts = {text: re.split(r"(?<=[/:])", text) for text in texts}
+    if len(parts) < 2:
+        return list(texts), ""
+    least = min(map(len, parts.values())) - 1
+    heads = [column[0] for column in itertools.takewhile(lambda one: len(set(one)) == 1, zip(*parts.values(), strict=False))][:least]
+    turned = zip(*(reversed(one) for one in parts.values()), strict=False)
+    tails = [column[0] for column in itertools.takewhile(lambda one: len(set(one)) == 1, turned)][: least - len(heads)]
+    if not heads and not tails:
+        return list(texts), ""
+    cut = ["".join(parts[text][len(heads) : len(parts[text]) - len(tails)]) for text in texts]
+    slash = "/" if tails and all(one.endswith("/") for one in cut) else ""
+    return [one.removesuffix(slash) for one in cut], f"{''.join(heads)}*{slash}{''.join(reversed(tails))}"
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def _json(document: Document, rows: Sequence[Row], chosen: Chosen | None) -> ManyJson:
+    """Rows as the first table has them, which --sort, --filter and --top have been at."""
+    (table, *_) = document.reports[0].tables
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "irscope", "version": __version__},
+        "device": chosen.device.name if chosen is not None else None,
+        "complete": all(row.error is None for row in rows),
+        "rows": [_row_json(rows[int(str(number))]) for number in table.keys or ()],
+    }
+
+
+def _row_json(row: Row) -> TableRowJson:
+    error = row.error
+    card = None if row.card is None else row.card.to_json()
+    made: TableRowJson = {
+        "model": well_formed(row.model),
+        "sizes": dict(row.sizes),
+        "fields": None if card is None else card["fields"],
+        "provenance": {} if card is None else card["provenance"],
+        "intervals": {} if card is None else card["intervals"],
+        "error": None
+        if error is None
+        else {
+            "code": error.code,
+            "message": well_formed(error.message),
+            "where": well_formed(error.where),
+            "hint": well_formed(error.hint),
+        },
+    }
+    if row.reports:
+        made["summaries"] = {one.options or one.pass_name: summary_json(one.summary, one.units) for one in row.reports}
+    return made
+
+
+def incomplete(cells: Mapping[str, Cell | Quantity]) -> list[str]:
+    """What a card does not know or takes for granted, for --strict."""
+    words = {"unknown_ops": "operators", "unknown_tensors": "tensors", "unknown_weights": "weights", "guesses": "guesses"}
+    return [f"{count} {word if key == 'guesses' else f'unknown {word}'}" for key, word in words.items() if (count := cells.get(key))]
