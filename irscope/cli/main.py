@@ -157,9 +157,17 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         import difflib
 
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
-        raise UsageError(f"there is no command {name!r}", hint=hint)
+        if name.startswith("-"):
+            raise UsageError(f"{name}: no command or model", hint="options stand behind a command or beside a model that exists")
+        if near := difflib.get_close_matches(name, COMMANDS, n=1):
+            raise UsageError(f"there is no command {name!r}", hint=f"did you mean {near[0]!r}?")
+        from irscope.frontends.zoo.packages import not_found
+
+        error = not_found(name)
+        if isinstance(error, UsageError):  # a bare word
+            hint = f"{error.hint}; `irscope --help` lists the commands"
+            raise UsageError(f"{name!r} is no command, and as a model: {error.message}", hint=hint)
+        raise error
     command = command_named(name)
     parser = parser_of(name, command)
     try:

@@ -212,6 +212,9 @@ def find_file(named: str = "") -> Path:
 
 def read_plan(path: Path) -> Plan:
     """What a file asks for. Raises UsageError with the file, and the line where it is known."""
+    if path.suffix != ".toml" and path.is_file():
+        hint = f'list it in {FILE}: models = ["{path.name}"]'
+        raise UsageError("is no .toml file, which lists models and their budgets", code="IRS680", where=str(path), hint=hint)
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:

@@ -94,3 +94,25 @@ def test_the_example_runs(line: str, folder: Path, monkeypatch: pytest.MonkeyPat
     assert main(shlex.split(line)[1:]) == ExitCode.OK, capsys.readouterr().err
     written = capsys.readouterr()
     assert written.out or written.err or " -o " in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["swep"], ExitCode.USAGE, "did you mean 'sweep'?"),
+        (["someword"], ExitCode.USAGE, "'someword' is no command, and as a model: "),
+        (["someword"], ExitCode.USAGE, "`irscope --help` lists the commands"),
+        (["gone.onnx"], ExitCode.LOAD, "gone.onnx: there is no such file"),
+        (["--sweep", "batch=1"], ExitCode.USAGE, "options stand behind a command"),
+        (["irscope.toml"], ExitCode.LOAD, "`irscope check irscope.toml`"),
+        (["check", "model.onnx"], ExitCode.USAGE, 'models = ["model.onnx"]'),
+        (["run.jsonl"], ExitCode.LOAD, "`irscope compare MODEL run.jsonl`"),
+    ],
+)
+def test_what_is_no_model_is_answered_with_what_to_type(
+    arguments: list[str], code: int, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(arguments) == code
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
