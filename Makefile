@@ -2,7 +2,7 @@
 # make test       the tests that are quick enough for every change
 # make test-full  all tests, with many more cases (minutes)
 # make check      ruff, mypy and the import contracts
-# make pages      docs/codes.md, docs/api.md and the JSON schemas of docs/, from the source
+# make pages      docs/codes.md, docs/api.md, the manual page and the JSON schemas of docs/, from the source
 # make fuzz       mutants of every kind of file for MINUTES=10; goes on where the last run ended
 # make bench      how fast the core is on this machine
 # make clean      remove what the targets above leave behind

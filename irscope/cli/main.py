@@ -56,6 +56,12 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 """Every command by the question that it answers, with the summary of its help; the module of the same name has the class `Command`."""
+PURPOSE = (
+    "What does this model cost, and will it fit? Reads .onnx, .pt2, TorchScript, checkpoints and .irs without running them,\n"
+    "and models by name, such as torchvision:resnet50.",
+    "irscope MODEL answers on one screen: what the model is, whether it fits, what it costs, what is not known.",
+)
+"""What the help begins with."""
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 """All of them."""
 
@@ -218,10 +224,10 @@ def overview() -> str:
         lines += ["", question, *(f"  {name:{width}}  {summary}" for name, summary in commands.items())]
     return "\n".join(
         [
-            "usage: irscope COMMAND ...",
+            "usage: irscope MODEL",
+            "       irscope COMMAND ...",
             "",
-            "What does this model cost, and will it fit? Reads .onnx, .pt2, TorchScript, checkpoints and .irs without running them,",
-            "and models by name, such as torchvision:resnet50.",
+            "\n\n".join(PURPOSE),
             *lines,
             "",
             "irscope COMMAND --help explains a command, with examples; irscope --version prints the version.",

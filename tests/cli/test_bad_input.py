@@ -335,6 +335,8 @@ COMMAND_LINES = {
     "record": "record --trust --repeats 1 --warmup 0 net.pt2",
     "export": "export -o timeline.csv --bind batch=1 cnn.onnx",
     "explain": "explain IRS482",
+    "check": "check --update",
+    "completion": "completion bash",
     "repro": "repro cnn.onnx",
     "doctor": "doctor",
 }
@@ -353,6 +355,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("cnn.onnx", "net.pt2", "transformer.onnx"):
         if (MODELS / name).exists():
             shutil.copy(MODELS / name, folder)
+    (folder / "irscope.toml").write_text('models = ["cnn.onnx"]\n')
     (folder / "own").mkdir()  # a script that the user names may import what lies beside it, as it may under python
     (folder / "own" / "train.py").write_text(TRAIN)
     for name in (*PLANTED, "irscope"):

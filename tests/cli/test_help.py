@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,8 @@ def test_every_command_has_examples_that_answer_questions(name: str) -> None:
 @pytest.mark.parametrize(("name", "line", "answer"), EXAMPLES, ids=[line for _, line, _ in EXAMPLES])
 def test_the_parser_accepts_the_example(name: str, line: str, answer: str) -> None:
     program, command, *arguments = shlex.split(line)
+    if command not in COMMANDS:  # `irscope MODEL` means `irscope run MODEL`
+        command, arguments = "run", [command, *arguments]
     assert (program, command) == ("irscope", name)
     parsed = parser_of(name, command_named(name)).parse_args(arguments)
     assert isinstance(parsed, argparse.Namespace)
@@ -116,3 +119,22 @@ def test_what_is_no_model_is_answered_with_what_to_type(
     assert main(arguments) == code
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_the_manual_page_is_sound_roff() -> None:
+    """Every command and option is in it, and no line is a macro that nobody wrote."""
+    page = (ROOT / "docs" / "irscope.1").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        spelled = name.replace("-", "\\-")
+        assert f'.SH "irscope {spelled}"\n' in page
+        section = page.partition(f'.SH "irscope {spelled}"\n')[2].partition("\n.SH ")[0]
+        for action in parser_of(name, command_named(name))._actions:
+            assert all(f"\\fB{flag.replace('-', chr(92) + '-')}\\fR" in section for flag in action.option_strings), (name, action)
+    known = ("TH", "SH", "SS", "PP", "TP", "B", "I", "RI", "IR", "br", "nf", "fi", '\\"')
+    assert {line[1:].split(" ")[0] for line in page.splitlines() if line.startswith(".")} <= set(known)
+    if shutil.which("groff"):
+        done = subprocess.run(
+            ["groff", "-ww", "-man", "-Tutf8", "-P-cbou"], input=page, capture_output=True, text=True, check=False, encoding="utf-8"
+        )
+        assert not done.stderr
+        assert "irscope explain IRS205" in done.stdout and "batch=8,seq=128" in done.stdout

@@ -46,9 +46,11 @@ def wheel(root: Path, pyproject: dict[str, Any], tmp_path_factory: pytest.TempPa
     source = tmp_path_factory.mktemp("source")
     for folder in pyproject["tool"]["setuptools"]["package-dir"].values():
         shutil.copytree(root / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    files = pyproject["tool"]["setuptools"]["data-files"].values()
+    for name in ("pyproject.toml", "README.md", "LICENSE", *(file for several in files for file in several)):
         if (root / name).is_file():
-            shutil.copy(root / name, source)
+            (source / name).parent.mkdir(exist_ok=True)
+            shutil.copy(root / name, source / name)
     built = tmp_path_factory.mktemp("wheel")
     code = f"from setuptools.build_meta import build_wheel; build_wheel({str(built)!r})"
     done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, check=False)

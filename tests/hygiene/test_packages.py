@@ -26,20 +26,22 @@ def test_wheel_holds_every_module_and_data_file(wheel: Path, root: Path, pyproje
             if file.is_file() and "__pycache__" not in file.parts:
                 wanted.add(f"{name.replace('.', '/')}/{file.relative_to(root / folder).as_posix()}")
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name and ".data/" not in name}
     assert sorted(wanted - packed) == [], "in the tree, but not in the wheel"
     assert sorted(packed - wanted) == [], "in the wheel, but not in the tree"
 
 
-def test_wheel_carries_version_licence_and_console_script(wheel: Path, root: Path) -> None:
+def test_wheel_carries_version_licence_manual_and_console_script(wheel: Path, root: Path) -> None:
     info = f"irscope-{irscope.__version__}.dist-info"
     with zipfile.ZipFile(wheel) as archive:
+        manual = archive.read(f"irscope-{irscope.__version__}.data/data/share/man/man1/irscope.1").decode()
         metadata = archive.read(f"{info}/METADATA").decode()
         scripts = archive.read(f"{info}/entry_points.txt").decode()
         licence = archive.read(f"{info}/licenses/LICENSE").decode()
     assert f"Version: {irscope.__version__}\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata
     assert "irscope = irscope.cli.main:main" in scripts
+    assert manual == (root / "docs" / "irscope.1").read_text(encoding="utf-8")
     assert licence == (root / "LICENSE").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The pages and JSON Schemas of docs/ that follow from the source: `python -m tests.tools.pages` writes them (make pages)."""
+"""Pages, manual and JSON Schemas of docs/ that follow from the source: `python -m tests.tools.pages` writes them (make pages)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from irscope.tools.compare.document import SCHEMA as COMPARE
 from irscope.tools.compare.document import CompareJson
 from irscope.tools.many import SCHEMA as MANY
 from tests.tools.api_reference import api_page
+from tests.tools.manpage import man_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -73,6 +74,7 @@ def recording_schema() -> str:
 
 GENERATED: Mapping[str, Callable[[], str]] = {
     "api.md": api_page,
+    "irscope.1": man_page,
     "codes.md": codes_page,
     "report.schema.json": report_schema,
     "compare.schema.json": compare_schema,
