@@ -72,6 +72,15 @@ _SECONDS = {
     "min": Fraction(60),
     "h": Fraction(3600),
 }
+_JOULES = {
+    "": Fraction(1),
+    "J": Fraction(1),
+    "mJ": Fraction(1, 10**3),
+    "uJ": Fraction(1, 10**6),
+    "kJ": Fraction(10**3),
+    "Wh": Fraction(3600),
+    "kWh": Fraction(3_600_000),
+}
 _SHARES = {"": Fraction(1), "%": Fraction(1, 100)}
 
 BYTES: Final = Measure("an amount of memory", _BYTES, "24GiB, 80GB, 512MiB or a number of bytes")
@@ -80,6 +89,7 @@ COUNT: Final = Measure("a whole number", _COUNTS, "8 or 64k", signed=True, whole
 SIZE: Final = Measure("a size", _COUNTS, "8 or 2Ki", whole=True)
 RATE: Final = Measure("a bandwidth", _RATES, "450GB/s or 400Gbit/s")
 SECONDS: Final = Measure("a time", _SECONDS, "10, 500ms or 2min")
+JOULES: Final = Measure("an energy", _JOULES, "2.5, 300mJ or 1Wh")
 NUMBER: Final = Measure("a number", _COUNTS, "2.5 or 64k")
 SHARE: Final = Measure("a share", _SHARES, "5% or 0.05")
 ANY: Final = Measure("a number", {**_COUNTS, **_BYTES, **_FLOPS, **_SECONDS, **_SHARES}, "12, 2.5G, 10MiB, 1ms or 30%", signed=True)

@@ -17,7 +17,7 @@ from irscope.frontends.base import SOLE, LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.spelling import parse_input_type
 from irscope.ir.types import Type
-from irscope.passkit.instruments import Instrument, Progress
+from irscope.passkit.instruments import Progress
 from irscope.passkit.settings import Settings
 from irscope.report.options import RenderOptions
 from irscope.report.plot import check_plot
@@ -230,7 +230,7 @@ def open_from(
     )
 
 
-def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) -> list[Instrument]:
+def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) -> list[Progress]:
     """What says on stderr how far long work is, unless --quiet; `shares_terminal` where others write there too."""
     return [] if args.quiet else [Progress(sys.stderr, sys.stderr.isatty() and not shares_terminal)]
 

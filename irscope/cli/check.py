@@ -9,7 +9,6 @@ from pathlib import Path
 from irscope.cli.args import add_output_arguments, add_output_file, progress_from, write_answer
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream, write_text
-from irscope.passkit.instruments import Progress
 from irscope.report.printable import one_line
 from irscope.tools.check import Checked, check, find_file, read_plan, write_baseline
 from irscope.tools.check_outputs import OUTPUTS, check_document, failures_of
@@ -49,7 +48,7 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         plan = read_plan(find_file(args.file))
-        watching = [one for one in progress_from(args) if isinstance(one, Progress)]
+        watching = progress_from(args)
         checked = check(plan, watching, watching[0].part if watching else None, anew=args.update)
         for one in watching:
             one.ended()

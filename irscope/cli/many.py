@@ -12,9 +12,10 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 
-from irscope.cli.args import open_from, selection, write_answer
+from irscope.cli.args import open_from, progress_from, selection, write_answer
 from irscope.diagnostics import Severity
 from irscope.errors import Cancelled, ExitCode, IrscopeError, UsageError
+from irscope.passkit.instruments import Instrument
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import default_registry
 from irscope.report.printable import one_line
@@ -80,29 +81,42 @@ def _points(sweep: Sequence[str]) -> list[dict[str, int]]:
 
 
 def _analysed(args: argparse.Namespace, asked: Sequence[tuple[str, Mapping[str, int]]], chosen: Chosen | None) -> Iterator[Row]:
+    watching = progress_from(args)
+    # What the models say of themselves goes through the same line.
+    args = argparse.Namespace(**{**vars(args), "quiet": True})
     if args.jobs == 1 or len(asked) == 1:
-        for model, sizes in asked:
-            yield analyse(args, model, sizes, chosen)
+        for done, (model, sizes) in enumerate(asked):
+            for watcher in watching:
+                watcher.part(done, len(asked), model)
+            yield analyse(args, model, sizes, chosen, watching)
+            for watcher in watching:
+                watcher.ended()
             gc.collect()  # graphs are full of cycles: without it the next model comes on top of this one
         return
     # A process of its own for each: what one leaves in memory is gone when it ends.
     with ProcessPoolExecutor(min(args.jobs, len(asked)), get_context("spawn"), max_tasks_per_child=1) as pool:
         pending: list[Future[Row]] = [pool.submit(analyse, args, model, sizes, chosen) for model, sizes in asked]
         try:
-            for (model, sizes), one in zip(asked, pending, strict=True):
+            for done, ((model, sizes), one) in enumerate(zip(asked, pending, strict=True)):
+                for watcher in watching:
+                    watcher.part(done, len(asked), model)
                 try:
                     yield one.result()
                 except (OSError, RuntimeError) as error:  # the process was killed, such as for its memory
                     yield Row(model, sizes, error=IrscopeError(f"its process ended: {type(error).__name__}", where=model))
         finally:
+            for watcher in watching:
+                watcher.ended()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def analyse(args: argparse.Namespace, model: str, sizes: Mapping[str, int], chosen: Chosen | None) -> Row:
+def analyse(
+    args: argparse.Namespace, model: str, sizes: Mapping[str, int], chosen: Chosen | None, watching: Sequence[Instrument] = ()
+) -> Row:
     """The row of one model. It holds nothing of the model itself."""
     bind = [*args.bind, *(f"{name}={size}" for name, size in sizes.items())]
     try:
-        opened = open_from(argparse.Namespace(**{**vars(args), "model": model, "bind": bind}))
+        opened = open_from(argparse.Namespace(**{**vars(args), "model": model, "bind": bind}), instruments=watching)
         said = list(opened.diagnostics)
         if chosen is not None:
             card = make_card(opened, chosen, brief=True)

@@ -20,7 +20,6 @@ from irscope.cli.args import (
     selection,
     write_answer,
 )
-from irscope.cli.many import run_many
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, PassError, UsageError
 from irscope.files import write_stream
@@ -38,7 +37,6 @@ from irscope.report.report import Document, Report
 from irscope.report.text import render as render_text
 from irscope.session import Model, Results
 from irscope.tools.config import Chosen, chosen_device
-from irscope.tools.many import is_pattern
 from irscope.tools.page import DEFAULT_GRID, PAGES, at_stated_sizes, page_passes, with_graph
 
 _MOST_DIAGNOSTICS = 20
@@ -106,7 +104,11 @@ class Command:
         parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
 
     def run(self, args: argparse.Namespace) -> int:
+        from irscope.tools.many import is_pattern  # not at the top, where every --help would import it
+
         if len(args.model) > 1 or is_pattern(args.model[0]):
+            from irscope.cli.many import run_many
+
             return run_many(args)
         (args.model,) = args.model
         registry = default_registry()

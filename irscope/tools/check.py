@@ -10,7 +10,6 @@ A number with an interval keeps a budget where both ends do, and breaks it where
 from __future__ import annotations
 
 import difflib
-import glob
 import math
 import re
 import tomllib
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from irscope._version import __version__
-from irscope.amounts import BYTES, COUNT, FLOPS, NUMBER, SECONDS, SHARE, Measure, read_amount
+from irscope.amounts import BYTES, COUNT, FLOPS, JOULES, NUMBER, SECONDS, SHARE, Measure, read_amount
 from irscope.devices.catalogue import DEFAULT_DEVICE, find_device
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.files import write_text
@@ -39,6 +38,7 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity
 from irscope.session import check_target, open_model
 from irscope.tools.config import chosen_device
+from irscope.tools.many import expanded
 
 FILE: Final = "irscope.toml"
 PROJECT: Final = "pyproject.toml"
@@ -55,6 +55,7 @@ Told: TypeAlias = Callable[[int, int, str], None]
 UNKNOWN_PARTS: Final = ("unknown_ops", "unknown_tensors", "unknown_weights")
 NUMBERS: Final[Mapping[str, Kind]] = {
     **{name: kind for name, kind in FIELD_KINDS.items() if name not in ("missing", "largest_size", "device_memory")},
+    "energy": Kind.JOULES,
     "unknown": Kind.COUNT,
 }
 """Numbers of a card that budgets may be about; `unknown` is all that no number counts."""
@@ -75,6 +76,7 @@ _MEASURES: Final[Mapping[Kind, Measure]] = {
     Kind.SECONDS: SECONDS,
     Kind.COUNT: COUNT,
     Kind.NUMBER: NUMBER,
+    Kind.JOULES: JOULES,
 }
 _OF_FILE: Final = frozenset({"parameters", "parameter_bytes", "size_on_disk", "nodes", "guesses"})
 """Numbers that do not depend on sizes of inputs."""
@@ -329,10 +331,10 @@ class _Reader:
 
     def models(self, text: str) -> list[str]:
         """The model itself, or the files that a pattern means, in order."""
-        if is_name(text) or not any(mark in text for mark in "*?[") or (self.path.parent / text).exists():
-            return [text]
-        found = glob.glob(text, root_dir=self.path.parent, recursive=True)
-        return sorted(Path(name).as_posix() for name in found if (self.path.parent / name).is_file())
+        try:
+            return [name if is_name(name) else Path(name).as_posix() for name in expanded([text], str(self.path.parent))]
+        except UsageError:
+            return []
 
     def budgets(self, settled: Settled, entry: Entry, number: int) -> tuple[Budget, ...]:
         """An entry's own budgets, and those for all that are about other numbers."""

@@ -30,24 +30,28 @@ SCHEMA: Final = "irscope.table/1"
 # -- which models ------------------------------------------------------------------------------------------------------
 
 
-def expanded(texts: Sequence[str]) -> list[str]:
-    """The models that texts mean: patterns of files, `**` included, and of names in packages stand for all that match, in order."""
-    return [one for text in texts for one in (_matches(text) if is_pattern(text) else [text])]
+def expanded(texts: Sequence[str], folder: str = "") -> list[str]:
+    """The models that texts mean: patterns of files, `**` included, and of names in packages stand for all that match, in order.
+
+    Files are looked for, and named, relative to `folder`; without one to the working folder.
+    """
+    return [one for text in texts for one in (_matches(text, folder) if is_pattern(text, folder) else [text])]
 
 
-def is_pattern(text: str) -> bool:
+def is_pattern(text: str, folder: str = "") -> bool:
     """Whether a text stands for several models; a file of that name wins."""
-    return not os.path.lexists(text) and ("*" in text or "?" in text or ("[" in text and not is_name(text)))
+    return not os.path.lexists(os.path.join(folder, text)) and ("*" in text or "?" in text or ("[" in text and not is_name(text)))
 
 
-def _matches(text: str) -> list[str]:
+def _matches(text: str, folder: str) -> list[str]:
     package, colon, pattern = text.partition(":")
     if colon and package in PACKAGES:
         from irscope.frontends.zoo.packages import names_of
 
         found = [f"{package}:{name}" for name in names_of(package) if fnmatchcase(name, pattern)]
     else:
-        found = sorted(path for path in glob.glob(text, recursive=True) if "**" not in text or os.path.isfile(path))
+        paths = glob.glob(text, root_dir=folder or None, recursive=True)
+        found = sorted(path for path in paths if "**" not in text or os.path.isfile(os.path.join(folder, path)))
     if not found:
         raise UsageError("no file and no model matches", code="IRS690", where=text, hint="`irscope zoo` lists models by name")
     return found

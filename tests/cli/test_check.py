@@ -62,6 +62,7 @@ def reasons(document: dict[str, Any]) -> dict[str, tuple[str, str]]:
         ("peak <= -5%", "peak", "<=", -0.05, "share"),
         ("reserved < +64MiB", "peak_reserved", "<", 64 << 20, "amount"),
         ("fits = yes", "fits", "=", True, ""),
+        ("energy < 300mJ", "energy", "<", 0.3, ""),
         ("intensity >= 2.5", "intensity", ">=", 2.5, ""),
     ],
 )

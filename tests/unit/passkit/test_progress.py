@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import io
+from pathlib import Path
 
 import pytest
 
 from irscope.cli.args import progress_from
+from irscope.cli.main import main
 from irscope.passkit import instruments
 from irscope.passkit.instruments import Progress
 
@@ -68,3 +70,30 @@ def test_a_name_from_a_file_cannot_move_the_cursor(clock: Clock) -> None:
 def test_quiet_means_quiet() -> None:
     assert progress_from(argparse.Namespace(quiet=True)) == []
     assert len(progress_from(argparse.Namespace(quiet=False))) == 1
+
+
+MANY = ["samples/mlp.irs", "samples/pyramid.irs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", *MANY], "irscope: samples/pyramid.irs (2 of 2)\n"),
+        (["run", *MANY], "irscope: samples/mlp.irs (1 of 2): ranges: live ranges"),
+        (["check", "samples/too-much.toml"], "irscope: pyramid.irs@h200 (2 of 2)\n"),
+        (["fit", "--memory", "1GiB", MANY[0]], "sizes looked at: "),
+        (["sweep", "--over", "batch=1,2", MANY[0]], "bounding 0 of 2\n"),
+        (["run", "--passes", "schedule", "--bind", "batch=1", MANY[1]], "schedule: "),
+        (["compare", *MANY], "irscope: shapes: inferring types"),
+    ],
+)
+def test_commands_say_how_far_they_are_unless_told_to_be_quiet(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    monkeypatch.setattr(instruments, "_EVERY", 0.0)
+    main([*arguments])
+    shown = capsys.readouterr()
+    assert said in shown.err and said not in shown.out
+    main([*arguments, "--quiet"])
+    assert said not in capsys.readouterr().err
