@@ -20,7 +20,8 @@ from irscope.ir.types import Type
 from irscope.passkit.instruments import Progress
 from irscope.passkit.settings import Settings
 from irscope.report.options import RenderOptions
-from irscope.report.plot import check_plot
+from irscope.report.picture import Panel, report_panels
+from irscope.report.plot import check_plot, write_plot
 from irscope.report.printable import printable
 from irscope.report.renderers import offered_formats, write_document
 from irscope.report.report import Document
@@ -113,13 +114,21 @@ def _format_of(own: Sequence[str]) -> Callable[[str], str]:
 
 
 def add_output_arguments(
-    parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS, *, to_file: bool = True, rows: int | None = None
+    parser: argparse.ArgumentParser,
+    formats: Sequence[str] = FORMATS,
+    *,
+    to_file: bool = True,
+    rows: int | None = None,
+    plots: str = "",
 ) -> None:
-    """How and where `write_answer` writes: to a file too, unless -o is another thing; `rows` is another default in text."""
+    """How and where `write_answer` writes: to a file too, unless -o is another thing; `rows` is another default in text; `plots` says what
+    --plot draws, for commands whose reports have curves."""
     more = "default: text; installed packages may add more"
     parser.add_argument("--format", type=_format_of(formats), metavar=f"{{{','.join(formats)}}}", default="text", help=more)
     if to_file:
         add_output_file(parser, help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
+    if plots:
+        add_output_file(parser, "--plot", help=f"also draw {plots}: .svg, .png or .pdf")
     parser.set_defaults(answer_in_file=to_file)
     parser.add_argument("--rows", type=amount_of(COUNT), default=rows, metavar="N", help="rows per table in text, 0 for all")
     parser.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")
@@ -146,6 +155,8 @@ def add_output_file(
 
 def settle_output_files(args: argparse.Namespace) -> None:
     """Look at every file that the arguments name as an output, before any work is done."""
+    if "plot" in args and args.plot:
+        check_plot(Path(args.plot))
     for option in args.output_files:
         text = getattr(args, option)
         if text and text != "-" and not text.endswith(("/", os.sep)):
@@ -164,15 +175,6 @@ def settled_output(text: str, force: bool) -> str:
     return str(path) if leads else text
 
 
-def plot_from(args: argparse.Namespace) -> Path | None:
-    """The picture that --plot names; one that could not be drawn in the end is an error right away."""
-    if not args.plot:
-        return None
-    path = Path(args.plot)
-    check_plot(path)
-    return path
-
-
 def selection(args: argparse.Namespace) -> Selection:
     """What the user wants to see of the tables; a filter that does not parse is an error right away."""
     if args.filter:
@@ -180,11 +182,22 @@ def selection(args: argparse.Namespace) -> Selection:
     return Selection(args.sort, args.top, args.filter)
 
 
-def write_answer(document: Document, args: argparse.Namespace) -> None:
-    """Write what a command found, its tables sorted, filtered and cut, where and in the format that its arguments say."""
+def write_answer(document: Document, args: argparse.Namespace, drawn: Callable[[], tuple[Sequence[Panel], str]] | None = None) -> None:
+    """Write what a command found, its tables sorted, filtered and cut, where and in the format that its arguments say.
+
+    --plot draws what the reports draw, or with `drawn` other panels under another title.
+    """
     output = args.output if args.answer_in_file else None
     options = RenderOptions.for_stream(sys.stdout, rows=args.rows) if output in (None, "-") else RenderOptions(rows=args.rows)
     write_document(select(document, selection(args)), args.format, output, options)
+    draw(document, args, drawn)
+
+
+def draw(document: Document, args: argparse.Namespace, drawn: Callable[[], tuple[Sequence[Panel], str]] | None = None) -> None:
+    """What --plot asks for, if anything."""
+    if "plot" in args and args.plot:
+        panels, title = drawn() if drawn is not None else (report_panels(document.reports), document.about)
+        write_plot(panels, Path(args.plot), title)
 
 
 def load_options(args: argparse.Namespace) -> LoadOptions:

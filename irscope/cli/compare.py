@@ -10,9 +10,7 @@ from pathlib import Path
 from irscope.cli.args import (
     add_model_arguments,
     add_output_arguments,
-    add_output_file,
     load_options,
-    plot_from,
     progress_from,
     selection,
     settings_from,
@@ -22,7 +20,6 @@ from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.recording import is_recording, read_recording
-from irscope.report.plot import write_plot
 from irscope.session import Model, open_model
 from irscope.tools.compare import (
     compare_models,
@@ -32,8 +29,8 @@ from irscope.tools.compare import (
     run_comparison,
 )
 from irscope.tools.compare.document import Verdict, judge, parse_thresholds
-from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures, model_panels
-from irscope.tools.compare.run_report import RUN_MEASURES, run_measures, run_panels
+from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures
+from irscope.tools.compare.run_report import RUN_MEASURES, run_measures
 
 _LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
 
@@ -76,12 +73,10 @@ class Command:
         parser.add_argument(
             "--fail-on", action="append", default=[], metavar="NAME>LIMIT,...", help="exit with 1 beyond a limit, such as peak>5%%"
         )
-        add_output_file(parser, "--plot", help="also draw times by node and bytes alive: .svg, .png or .pdf")
-        add_output_arguments(parser)
+        add_output_arguments(parser, plots="bytes alive and times by node")
 
     def run(self, args: argparse.Namespace) -> int:
         selection(args)
-        picture = plot_from(args)
         recorded = [is_recording(Path(path)) for path in (args.model, args.other)]
         if all(recorded):
             raise UsageError("both files are recordings", code="IRS662", hint="compare each with its model")
@@ -95,8 +90,6 @@ class Command:
         compared = compare_models(a, b, args.lifetime)
         document = model_comparison(compared, everything=args.all)
         write_answer(document, args)
-        if picture is not None:
-            write_plot(model_panels(compared, document.reports[0]), picture, f"A: {a.program.path}, B: {b.program.path}")
         report_diagnostics((*a.diagnostics, *b.diagnostics), args.verbose)
         return _exit_code(judge(limits, model_measures(compared)) if limits else None) or strict_code(args, [a, b])
 
@@ -107,8 +100,6 @@ class Command:
         compared = compare_recording(opened, recording, args.lifetime)
         document = run_comparison(compared)
         write_answer(document, args)
-        if args.plot:
-            write_plot(run_panels(compared, document.reports[0]), Path(args.plot), f"{opened.program.path} and {Path(path).name}")
         shown = args.format == "text" and args.output is None
         report_diagnostics((*opened.diagnostics, *(() if shown else compared.diagnostics)), args.verbose)
         return _exit_code(judge(limits, run_measures(compared)) if limits else None) or strict_code(args, [opened])

@@ -27,7 +27,7 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, many=True)
         parser.add_argument("--against", default="", metavar="NAME,...", help=f"any of {', '.join(PEERS)}; default: those installed")
-        add_output_arguments(parser)
+        add_output_arguments(parser, plots="what each counter counts")
 
     def run(self, args: argparse.Namespace) -> int:
         find_peers(args.against)

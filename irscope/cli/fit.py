@@ -45,7 +45,7 @@ class Command:
             "--counter", choices=("auto", *COUNTERS), default="auto", help="what has to fit; default: reserved where it is known"
         )
         add_model_arguments(parser)
-        add_output_arguments(parser)
+        add_output_arguments(parser, plots="the peak by size, with the memory that there is")
 
     def run(self, args: argparse.Namespace) -> int:
         free = [name.strip() for name in args.free.split(",") if name.strip()]
@@ -56,7 +56,7 @@ class Command:
         info = model.info()
         if len(free) == 1:
             worst = search.largest(memory, free[0], {})
-            document = fit_document(worst, replace(info, assumed=worst.assumed))
+            document = fit_document(worst, replace(info, assumed=worst.assumed), search)
         elif len(free) == 2:
             rows = search.frontier(memory, free, {})
             worst = best_of(rows)

@@ -16,7 +16,6 @@ from irscope.cli.args import (
     add_output_file,
     amount_of,
     load_options,
-    plot_from,
     settled_output,
     write_answer,
 )
@@ -32,10 +31,9 @@ from irscope.ir.program import Program
 from irscope.measure.record.process import record_in_process
 from irscope.measure.record.request import ORT, TORCH, InputSpec, Options, Request
 from irscope.recording.records import Input, ModelRecord
-from irscope.report.plot import write_plot
 from irscope.report.printable import printable
 from irscope.session import file_digest, open_model
-from irscope.tools.record import FACTORY, failure_text, recording_document, recording_panels
+from irscope.tools.record import FACTORY, failure_text, recording_document
 
 _FORMATS = {"pt2": TORCH, "torchscript": TORCH, "onnx": ORT}
 _AT_STAKE = {
@@ -68,7 +66,6 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL", help="a .pt2, .onnx or TorchScript file, or a name such as torchvision:resnet50")
         add_output_file(parser, help="the recording; default: NAME.EXECUTOR.jsonl in this folder")
-        add_output_file(parser, "--plot", help="also draw times by operator and bytes alive: .svg, .png or .pdf")
         parser.add_argument("--executor", choices=(TORCH, ORT), help="default: ort for .onnx files, else torch")
         parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu or cuda; default: cpu")
         add_input_arguments(parser)
@@ -85,7 +82,7 @@ class Command:
         parser.add_argument("--no-optimize", action="store_true", help="ONNX Runtime runs the graph as it is in the file")
         parser.add_argument("--no-arena", action="store_true", help="ONNX Runtime without its arena and memory patterns")
         parser.add_argument("--trust", action="store_true", help="execute the file, which can run any code: only for sources you trust")
-        add_output_arguments(parser, to_file=False)
+        add_output_arguments(parser, to_file=False, plots="bytes alive and times by operator")
         parser.set_defaults(use_torch=False)
         parser.add_argument("-v", "--verbose", action="count", default=0, help="say on stderr what is done")
 
@@ -102,7 +99,6 @@ class Command:
             args.values,
         )
         _check_options(options)
-        picture = plot_from(args)
         request = _request_from(args, options)
         if not args.output:
             settled_output(request.output, args.force)
@@ -114,9 +110,6 @@ class Command:
         sys.stderr.write(f"irscope: running {printable(request.model.name)} with {executor} on {args.device}\n")
         found = record_in_process(request, args.timeout, bool(args.verbose))
         write_answer(recording_document(found), args)
-        if picture is not None:
-            title = f"{found.header.model.name} on {found.header.device.name}, {found.header.executor}"
-            write_plot(recording_panels(found), picture, title)
         if not found.complete:
             hint = f"{found.path} has what was recorded until then"
             raise PassError(failure_text(found), code="IRS480", where=found.header.model.name, hint=hint)

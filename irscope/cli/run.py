@@ -13,10 +13,8 @@ from irscope.cli.args import (
     FORMATS,
     add_model_arguments,
     add_output_arguments,
-    add_output_file,
     amount_of,
     open_from,
-    plot_from,
     selection,
     write_answer,
 )
@@ -30,8 +28,6 @@ from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import PassRegistry, default_registry
 from irscope.report.card import Card
 from irscope.report.options import RenderOptions
-from irscope.report.picture import report_panels
-from irscope.report.plot import write_plot
 from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.text import render as render_text
@@ -84,7 +80,7 @@ class Command:
         parser.add_argument("--passes", default="", metavar="PIPELINE", help=f"what to run, in place of the card; `default` is {default}")
         parser.add_argument("--all", dest="passes", action="store_const", const="default", help="the same as --passes default")
         add_model_arguments(parser, many=True)
-        add_output_arguments(parser, (*FORMATS, "layers-json"))
+        add_output_arguments(parser, (*FORMATS, "layers-json"), plots="memory over the run, and every other curve of the reports")
         parser.add_argument("--jobs", type=amount_of(COUNT), default=1, metavar="N", help="several models: so many at once; default: 1")
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
         parser.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")
@@ -94,7 +90,6 @@ class Command:
             "--sweep", action="append", default=[], metavar="NAME=SIZES", help="peak memory over sizes of a symbol, such as batch=1..128"
         )
         parser.add_argument("--explain", default="", metavar="NODE", help="where the numbers of one node come from, with --passes flops")
-        add_output_file(parser, "--plot", help="also draw the live tensors, and every other curve of the reports: .svg, .png or .pdf")
         parser.add_argument(
             "--grid",
             default=DEFAULT_GRID,
@@ -114,7 +109,6 @@ class Command:
         registry = default_registry()
         passes = _asked_for(args, registry)
         selection(args)
-        picture = plot_from(args)
         timing = Timing()
         instruments = _instruments(args, timing)
         open_sizes = _sizes_in(args.sweep)
@@ -141,8 +135,6 @@ class Command:
             document = replace(document, card=card, reports=() if is_card_alone else document.reports)
         if done or failure is None:
             write_answer(document, args)
-            if picture is not None:
-                _draw(document, picture)
         found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
         # On a terminal the report has just shown them; twice on one screen is once too often.
         shown_already = args.format == "text" and not is_card_alone and args.output is None and sys.stdout.isatty()
@@ -181,8 +173,10 @@ def _instruments(args: argparse.Namespace, timing: Timing) -> list[Instrument]:
 
 def _shows_card(args: argparse.Namespace) -> bool:
     """Whether nobody asked for certain passes, nor for anything of their reports."""
-    of_reports = (args.passes, args.sweep, args.explain, args.plot, args.dump_ir, args.skip, args.sort, args.filter)
-    return not any(of_reports) and args.top is None and args.rows is None
+    if any((args.passes, args.sweep, args.explain, args.dump_ir, args.skip)):
+        return False
+    # A page has all reports anyway.
+    return args.format in PAGES or (not any((args.plot, args.sort, args.filter)) and args.top is None and args.rows is None)
 
 
 def _card_of(model: Model, chosen: Chosen) -> Card:
@@ -202,14 +196,6 @@ def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: 
     if card.failure is not None:
         raise card.failure
     return ExitCode.OK
-
-
-def _draw(document: Document, picture: Path) -> None:
-    panels = report_panels(document.reports)
-    if not panels:
-        hint = "`--passes liveness` draws the live tensors, once every size is a number: `--bind batch=8`"
-        raise UsageError("no report has a curve to draw", code="IRS430", where=picture.name, hint=hint)
-    write_plot(panels, picture, document.model.path)
 
 
 def _sizes_in(sweep: list[str]) -> dict[str, list[int]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from irscope.amounts import RATE
-from irscope.cli.args import add_output_arguments, amount_of, progress_from, write_answer
+from irscope.cli.args import add_output_arguments, amount_of, draw, progress_from, write_answer
 from irscope.cli.main import main
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.files import write_stream, write_text
@@ -104,7 +104,7 @@ class Command:
         )
         parser.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
-        add_output_arguments(parser)
+        add_output_arguments(parser, plots="memory over the program, by category")
         parser.add_argument("script", metavar="SCRIPT", help="the program")
         parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
 
@@ -166,14 +166,16 @@ class Command:
             write_simulation(Path(args.output), found)
             sys.stderr.write(f"wrote {printable(args.output)}\n")
             args.output = None
+        document = found.document() if tried is None else tried.with_report(found.report())
         if args.format == "json":
             text = json.dumps(found.to_json() | ({"tried": tried.to_json()} if tried is not None else {}), indent=2) + "\n"
             if args.output is None or args.output == "-":
                 write_stream(sys.stdout, [text])
             else:
                 write_text(Path(args.output), [text])
+            draw(document, args)
         else:
-            write_answer(found.document() if tried is None else tried.with_report(found.report()), args)
+            write_answer(document, args)
         ends = [("", one) for one in [found.to_json()]] if isinstance(found, Simulation) else found.ends()
         for who, one in ends:
             if one["error"]:
@@ -205,7 +207,7 @@ def _is_export(args: argparse.Namespace) -> bool:
 
 def _apart(args: argparse.Namespace, line: list[str]) -> int:
     """The same in a process of its own: a simulated device stays in its process, which other users of torch would find changed."""
-    given = {"--format": args.format, "--rows": args.rows, "-o": args.output}
+    given = {"--format": args.format, "--rows": args.rows, "-o": args.output, "--plot": args.plot}
     more = [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
     more += ["--quiet"] * args.quiet + ["--try"] * args.tries
     done = subprocess.run([sys.executable, "-m", "irscope", "simulate", *more, *line[1:]], capture_output=True, text=True, check=False)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, add_output_file, open_from, plot_from, write_answer
+from irscope.cli.args import add_model_arguments, add_output_arguments, open_from, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.ir.bind import over_option, typed
-from irscope.passes.memory.curve import Sweep, curves
-from irscope.passes.memory.points import find_symbol, sizes_in
-from irscope.report.picture import panels_of
-from irscope.report.plot import write_plot
+from irscope.passes.memory.curve import Sweep
+from irscope.passes.memory.points import sizes_in
 from irscope.session import Results
 
 
@@ -35,28 +32,18 @@ class Command:
             "--over", action="append", metavar="SYMBOL=SIZES", help="such as batch=1,2,4 or seq=128..1024..128; may be given again"
         )
         parser.add_argument("--dtype", default="", metavar="TYPE", help="element type that the least time is for, such as bf16")
-        add_output_file(parser, "--plot", help="also draw the curves: .png, .svg or .pdf")
         add_model_arguments(parser)
-        add_output_arguments(parser, rows=0)
+        add_output_arguments(parser, rows=0, plots="the curves over one symbol")
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.over:
             symbols = open_from(args).program.symbols
             example = f"for example {typed(over_option(next(iter(symbols.values()))))}" if symbols else "the model has no open size"
             raise UsageError("--over says which sizes to look at", hint=example)
-        picture = plot_from(args)
         sizes = sizes_in([",".join(args.over)])
         model = open_from(args, open_sizes=sizes)
         wanted = Sweep(over=",".join(args.over), dtype=args.dtype)
         [result] = model.manager.run([wanted])
-        series = curves(result.value)
-        if picture is not None:
-            if not series:
-                symbol = find_symbol(model.program, next(iter(sizes)))
-                example = f"for example {typed(over_option(model.program.symbols[symbol]))}"
-                raise UsageError("a plot needs one symbol with several sizes", code="IRS430", hint=example)
-            panels = [panel for one in series for panel in panels_of(one)]
-            write_plot(panels, picture, f"{Path(args.model).name} on {result.value.device.title}")
         write_answer(model.document(Results([result], model.manager.settings)), args)
         report_diagnostics(model.diagnostics, args.verbose)
         return strict_code(args, [model], [result.report()])

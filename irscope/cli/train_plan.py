@@ -16,7 +16,6 @@ from irscope.cli.args import (
     add_output_file,
     add_step_arguments,
     load_options,
-    plot_from,
     selection,
     step_from,
     write_answer,
@@ -55,7 +54,6 @@ class Command:
         add_output_file(parser, "--nodes-csv", within=shown, help="also write times and memory of every operator")
         add_output_file(parser, "--activations-csv", within=shown, help="also write the kept activations")
         shown.add_argument("--link", type=float, default=55.0, metavar="GB/s", help="bandwidth of the link for offloading activations")
-        add_output_file(parser, "--plot", within=shown, help="also draw: .svg needs nothing, .png and .pdf need matplotlib")
         shown.add_argument("--picture", choices=_PICTURES, help="what --plot draws, default: memory; without --plot in the terminal")
         shown.add_argument("--batches", default="", metavar="LIST", help="sizes of the batch to compare, such as 4,8,16,32,64")
         shown.add_argument(
@@ -66,13 +64,12 @@ class Command:
         saved.add_argument("--curve", action="store_true", help="peak against extra time, for budgets from everything kept to the least")
         saved.add_argument("--seconds", type=float, default=10, metavar="S", help="time to search for a plan; default: 10")
         add_output_file(parser, "--plan-out", within=saved, help="with --budget: write the plan for irscope.apply_checkpoints as JSON")
-        add_output_arguments(parser)
+        add_output_arguments(parser, plots="what --picture says")
 
     def run(self, args: argparse.Namespace) -> int:
         from irscope.cli.run import report_diagnostics, strict_code
-        from irscope.tools.train import draw_step, picture_lines, write_plan
+        from irscope.tools.train import picture_lines, picture_title, step_panels, write_plan
 
-        picture = plot_from(args)
         selection(args)
         if args.plan_out:
             _check_plan_file(args)
@@ -85,12 +82,11 @@ class Command:
         series = [one for report in document.reports for one in report.series] if args.batches or args.memory else []
         if args.plan_out:
             document = replace(document, reports=(*document.reports, write_plan(model, args.budget, args.plan_out, args.seconds)))
-        write_answer(document, args)
-        _write_profiles(args, model)
         steps = {f"batch {batch}" if batch else "": one for batch, one in models.items()}
-        if picture is not None:
-            draw_step(args.picture or "memory", steps, series, picture, args.seconds)
-        elif args.picture and args.format == "text" and args.output is None:
+        picture = args.picture or "memory"
+        write_answer(document, args, lambda: (step_panels(picture, steps, series, args.seconds), picture_title(picture, model)))
+        _write_profiles(args, model)
+        if args.picture and not args.plot and args.format == "text" and args.output is None:
             encoding = sys.stdout.encoding or "utf-8"
             write_stream(sys.stdout, (f"{line}\n" for line in picture_lines(args.picture, steps, series, args.seconds, encoding)))
         found = [diagnostic for report in document.reports for diagnostic in report.diagnostics]

@@ -18,16 +18,15 @@ from itertools import count, islice
 
 from irscope.report.card import Card
 from irscope.report.cardtext import CardView, card_view
-from irscope.report.celltext import signed
 from irscope.report.drawing import GRAPH_STYLE, graph_part, graph_script, script_policy
 from irscope.report.htmlout import ROWS, PartWriter, bar_length, bar_scales, details
 from irscope.report.options import RenderOptions
-from irscope.report.picture import Panel, Reading, panels_of, readings, rows_of, ticks
+from irscope.report.picture import Panel, Reading, Style, panels_of, readings, readings_of, rows_of, ticks
 from irscope.report.plot import COLOURS, Plot, svg_text
 from irscope.report.printable import legible
 from irscope.report.report import Document, ModelInfo, Report, title_of
 from irscope.report.table import Entry, Series, Table
-from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
+from irscope.report.values import Cell, Provenance, bare, raw_text
 
 _STATIC = 100
 """Rows of a table that stand in the page itself; the script has the others."""
@@ -37,6 +36,7 @@ _PARTS = 30
 """Rows of what a height is made of, the largest; the last one sums up all others."""
 _SHORT_REMARK = 30
 """Letters of a remark that stands beside its number; a longer one stands below all of them, once."""
+_FEW_NAMES = 3
 _LETTERS = 60
 """Letters of a label that fit into the width of a chart."""
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src"
@@ -89,7 +89,7 @@ def _contents(document: Document) -> Iterator[str]:
     if document.card is not None:
         yield '<li><a href="#card">In short</a></li>\n'
     for number, report in enumerate(document.reports, 1):
-        titles = [title for title in (*(one.title for one in report.series), *(one.title for one in report.tables)) if title]
+        titles = [title for title in (*(one.title for one in report.drawn()), *(one.title for one in report.tables)) if title]
         inner = "".join(f'<li><a href="#s{number}-{place}">{svg_text(title)}</a></li>' for place, title in enumerate(titles, 1))
         yield f'<li><a href="#s{number}">{svg_text(title_of(report))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>\n'
     if document.drawing is not None:
@@ -175,8 +175,8 @@ class _PageWriter(PartWriter):
     def body(self, report: Report) -> Iterator[str]:
         """Pictures before tables, and conventions last: they are for who wonders."""
         yield from self.summary(report.entries())
-        for series in report.series:
-            yield from self._titled(series.title, self.chart(series) if self.options.charts else ())
+        for part in report.drawn() if self.options.charts else ():
+            yield from self._titled(part.title, self.chart(part))
         for table in report.tables:
             yield from self._titled(table.title, self.table(table))
         yield from self.notes(report)
@@ -186,7 +186,7 @@ class _PageWriter(PartWriter):
         if not entries:
             return
         yield '<dl class="summary">\n'
-        remarks: dict[str, None] = {}
+        remarks: dict[str, list[str]] = {}
         for entry in entries:
             name = ": ".join(part.replace("_", " ") for part in entry.path)
             shown, more = self.cells.write(entry.cell, entry.kind, Provenance.EXACT), details(entry.cell)
@@ -194,9 +194,11 @@ class _PageWriter(PartWriter):
             yield f'<div><dt title="{svg_text(entry.key)}">{svg_text(name)}</dt><dd{raw} title="{svg_text(more)}">{svg_text(shown)}'
             yield f" <small>{svg_text(more)}</small></dd></div>\n" if 0 < len(more) <= _SHORT_REMARK else "</dd></div>\n"
             if len(more) > _SHORT_REMARK:
-                remarks[more] = None
+                remarks.setdefault(more, []).append(name)
         yield "</dl>\n"
-        yield from (f'<p class="quiet">{svg_text(more)}</p>\n' for more in remarks)
+        for more, names in remarks.items():
+            about = ", ".join([*names[:_FEW_NAMES], *(["and others"] if len(names) > _FEW_NAMES else [])])
+            yield f'<p class="quiet">{svg_text(f"{about}: {more}")}</p>\n'
 
     def _titled(self, title: str, parts: Iterable[str]) -> Iterator[str]:
         if title:
@@ -251,9 +253,10 @@ class _PageWriter(PartWriter):
 
     # Charts: drawn here, read by the script.
 
-    def chart(self, series: Series) -> Iterator[str]:
+    def chart(self, part: Series | Panel) -> Iterator[str]:
         """The pictures of a series, which say what is at the place that is pointed at."""
-        panels = panels_of(series)
+        series = part if isinstance(part, Series) else None
+        panels = [part] if isinstance(part, Panel) else panels_of(part)
         for number, panel in enumerate(panels):
             yield '<figure class="chart">\n'
             if len(panels) > 1:
@@ -261,8 +264,8 @@ class _PageWriter(PartWriter):
             yield from _bars(panel) if panel.names else self._curves(series, panel, with_parts=not number)
             yield "</figure>\n"
 
-    def _curves(self, series: Series, panel: Panel, *, with_parts: bool) -> Iterator[str]:
-        plot, found = Plot(panel), readings(series, panel)
+    def _curves(self, series: Series | None, panel: Panel, *, with_parts: bool) -> Iterator[str]:
+        plot, found = Plot(panel), readings_of(panel) if series is None else readings(series, panel)
         xs = [round(plot.x(one.x) / 10, 2) for one in found]
         top = {peak.x for peak in panel.peaks}
         start = next((number for number, one in enumerate(found) if one.x in top), len(found) - 1)
@@ -275,17 +278,16 @@ class _PageWriter(PartWriter):
             yield f'<li><i class="c{number % len(COLOURS)}"></i>{svg_text(curve.name)} <output>{svg_text(value)}</output></li>'
         yield "</ul>\n"
         for limit in panel.beyond:
-            far = f"{limit.label}, {signed(Quantity(limit.y), limit.kind)}, is far above what is drawn."
-            yield f'<p class="quiet">{svg_text(far)}</p>\n'
+            yield f'<p class="quiet">{svg_text(limit.text)}, far above what is drawn</p>\n'
         texts = {text: number for number, text in enumerate(dict.fromkeys(text for one in found for text in one.values))}
         data: dict[str, object] = {
             "x": xs,
-            "holds": not series.sampled,
+            "holds": all(curve.style in (Style.AREA, Style.STEPS) for curve in panel.curves),
             "at": [one.text for one in found],
             "texts": list(texts),
             "values": [[texts[text] for text in one.values] for one in found],
         }
-        if with_parts and series.parts is not None:
+        if with_parts and series is not None and series.parts is not None:
             table = series.parts(found[start].place, _PARTS)
             yield '<div class="parts">\n'
             yield from self.grid(table, table.rows())
@@ -326,7 +328,7 @@ def _axes(panel: Panel, plot: Plot) -> Iterator[str]:
     yield from (f'<path class="grid" d="M0 {plot.y(height):.2f}h{plot.width:g}"/>' for height, _ in heights)
     yield "</svg>"
     for limit in panel.limits:
-        yield f'<span class="limit-name" style="bottom:{100 * limit.y / panel.top:.2f}%">{svg_text(limit.label)}</span>'
+        yield f'<span class="limit-name" style="bottom:{100 * limit.y / panel.top:.2f}%">{svg_text(limit.text)}</span>'
     yield '<i class="cursor" hidden></i></div>\n<div class="xs" aria-hidden="true">'
     for place, text in ticks(panel.left, panel.right, panel.x.kind):
         yield f'<span style="left:{plot.x(place) / 10:.2f}%">{svg_text(text)}</span>'

@@ -141,13 +141,15 @@ def largest_bars(title: str, names: Sequence[str], columns: Sequence[tuple[Colum
 
 
 def report_panels(reports: Sequence[Report]) -> list[Panel]:
-    """All series of some reports; where several reports have some, each says whose it is."""
-    drawn = [report for report in reports if report.series]
+    """All that some reports draw; where several reports do, each says whose it is."""
+    drawn = [(f"{report.options or report.pass_name}: ", report.drawn()) for report in reports]
+    drawn = [(whose, parts) for whose, parts in drawn if parts]
+    whose_is_said = len(drawn) > 1
     return [
-        panel
-        for report in drawn
-        for series in report.series
-        for panel in panels_of(series, f"{report.options or report.pass_name}: {series.title}" if len(drawn) > 1 else None)
+        replace(panel, title=f"{whose}{panel.title}") if whose_is_said else panel
+        for whose, parts in drawn
+        for part in parts
+        for panel in ([part] if isinstance(part, Panel) else panels_of(part))
     ]
 
 
@@ -219,6 +221,18 @@ def readings(series: Series, panel: Panel) -> list[Reading]:
             text += f": {signed(whole[place], panel.y.kind)}"
         values = tuple(_reading(cell[place], column) for cell, column in zip(cells, panel.columns, strict=True))
         found.append(Reading(place, xs[place], text, values))
+    return found
+
+
+def readings_of(panel: Panel) -> list[Reading]:
+    """The same of a panel that is of no series: values are those at the very places where a curve has some."""
+    xs = sorted({x for curve in panel.curves for x in curve.xs})
+    heights = [dict(zip(curve.xs, curve.ys, strict=True)) for curve in panel.curves]
+    found: list[Reading] = []
+    for place, x in enumerate(xs):
+        known = [height.get(x) for height in heights]
+        values = tuple("" if height is None else signed(Quantity(height, panel.y.provenance), panel.y.kind) for height in known)
+        found.append(Reading(place, x, f"{panel.x.heading} {humanise(x, panel.x.kind)}", values))
     return found
 
 

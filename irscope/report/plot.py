@@ -94,7 +94,7 @@ class Plot:
                 yield from self._line(curve, number, 1.6 * panel.thickness(number))
         for limit in panel.limits:
             drawn = f"M{self.left:g} {self.y(limit.y):.2f}h{self.width:g}"
-            yield f'<path class="limit" d="{drawn}"><title>{svg_text(limit.label)}</title></path>\n'
+            yield f'<path class="limit" d="{drawn}"><title>{svg_text(limit.text)}</title></path>\n'
         for peak in panel.peaks:
             yield self._dot('class="peak"', self.x(peak.x), self.y(peak.y))
 
@@ -140,7 +140,7 @@ def _framed(panel: Panel) -> tuple[list[str], int]:
     parts = [*_grid(panel, plot), *plot.shapes()]
     for limit in panel.limits:
         right, below = _LEFT + _SVG_WIDTH - 4, plot.y(limit.y) + 12
-        parts.append(f'<text x="{right}" y="{below:.1f}" text-anchor="end">{svg_text(limit.label)}</text>\n')
+        parts.append(f'<text x="{right}" y="{below:.1f}" text-anchor="end">{svg_text(limit.text)}</text>\n')
     for mark, row in zip(panel.marks, rows, strict=True):
         x, y = plot.x(mark.x), plot.top - 8 - _LABELS * row
         anchor, words = ("end", f"{mark.label} ▼") if x > _LEFT + _SVG_WIDTH / 2 else ("start", f"▼ {mark.label}")
@@ -254,7 +254,8 @@ def check_plot(path: Path) -> None:
 def write_plot(panels: Sequence[Panel], path: Path, title: str) -> None:
     """The panels below one another, in the format that the file's ending says."""
     if not panels:
-        raise UsageError("there is nothing to draw", code="IRS430", where=path.name, hint="no number over steps or sizes is known")
+        hint = "`--passes liveness` draws memory, once every size is a number: `--bind batch=8`; a sweep one symbol of several sizes"
+        raise UsageError("no report has a curve to draw", code="IRS430", where=path.name, hint=hint)
     suffix = path.suffix.lower()
     if suffix == _WITHOUT:
         write_text(path, svg_document(panels, title))
@@ -297,7 +298,7 @@ def _draw_curves(on: Any, panel: Panel) -> None:
     for limit in panel.limits:
         on.axhline(limit.y, color="#222222", linestyle="--", linewidth=1.0)
         below: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "xytext": (-4, -10)}
-        on.annotate(_without_formulas(limit.label), (1.0, limit.y), fontsize=8, ha="right", **below)
+        on.annotate(_without_formulas(limit.text), (1.0, limit.y), fontsize=8, ha="right", **below)
     for peak in panel.peaks:
         on.plot([peak.x], [peak.y], marker="o", markersize=4, linestyle="none", color="#222222")
     rows = rows_of(panel.marks, panel.left, panel.right, _LETTERS)

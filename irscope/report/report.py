@@ -31,6 +31,7 @@ from irscope.report.values import Provenance
 
 if TYPE_CHECKING:
     from irscope.report.drawing import Drawing
+    from irscope.report.picture import Panel
     from irscope.report.schema import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
 
 _IN_REPR = 6
@@ -97,6 +98,12 @@ class Report:
     """Whether something about the run was guessed, so that the summary's numbers are assumed ones; tables say it themselves."""
     headline: tuple[str, ...] = ()
     """The answer in a line or a few, for people."""
+    pictures: Callable[[], Sequence[Series | Panel]] | None = field(default=None, compare=False)
+    """What pages and `--plot` draw beyond its series; worked out where somebody looks."""
+
+    def drawn(self) -> tuple[Series | Panel, ...]:
+        """Its series, and its further pictures."""
+        return (*self.series, *(self.pictures() if self.pictures is not None else ()))
 
     def table(self, title: str = "") -> Table:
         """One of the tables by its title; the first without one. UsageError (IRS451) where there is none of that title."""
@@ -300,6 +307,11 @@ class Document:
     """The model's graph, which pages draw."""
     own_json: Callable[[Document], Mapping[str, object]] | None = None
     """Writes the JSON of a document that has a schema of its own."""
+
+    @property
+    def about(self) -> str:
+        """What it is about, in one line; empty where nothing says so."""
+        return self.model.path or ", ".join(f"{one.name}: {one.parts[0]}" for one in self.subjects)
 
     def to_json(self) -> Mapping[str, object]:
         """The whole JSON document."""

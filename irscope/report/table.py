@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from irscope.errors import PassError, UsageError
 from irscope.report.options import shown_alone
-from irscope.report.units import Kind
+from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, bare, largest, least_sure, plain, quantity
 
 
@@ -170,6 +170,11 @@ class Limit:
     label: str
     kind: Kind = Kind.BYTES
     """Of the columns that it holds for."""
+
+    @property
+    def text(self) -> str:
+        """What it is, and how high."""
+        return f"{self.label}: {humanise(self.y, self.kind)}"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from irscope.amounts import parse_bytes
 from irscope.devices import target_of
@@ -18,7 +18,7 @@ from irscope.memory.caching import BOUNDLESS, OutOfMemory
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory, bracketed
-from irscope.passes.memory.curve import Simulator, simulator
+from irscope.passes.memory.curve import Curve, Simulator, simulator
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import (
     Heights,
@@ -32,7 +32,7 @@ from irscope.passes.memory.points import (
 )
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, assumed_json
-from irscope.report.table import Column, Table
+from irscope.report.table import Column, Limit, Mark, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
 from irscope.session import Model, check_target
@@ -550,9 +550,30 @@ _WHAT = {
 _SIZES = ("surely", "as_modelled", "needed", "device_peak", "one_further")
 
 
-def fit_document(found: Fit, model: ModelInfo) -> Document:
+def fit_document(found: Fit, model: ModelInfo, search: Search) -> Document:
     """What was found for one symbol; its JSON is of the schema irscope.fit/1."""
-    return Document(model=model, reports=(_fit_report(found),), own_json=lambda _: found.to_json())
+    report = replace(_fit_report(found), pictures=lambda: _around_limit(found, search.model))
+    return Document(model=model, reports=(report,), own_json=lambda _: found.to_json())
+
+
+_PICTURED: Final = 12
+"""Sizes at which the peak is drawn."""
+
+
+def _around_limit(found: Fit, model: Model) -> tuple[Series, ...]:
+    """The peak by size, from the smallest one to some way beyond the largest that fits; nothing where it cannot be computed for all."""
+    if not found.largest:
+        return ()
+    last = found.largest if found.limit == "range" else max(found.largest + found.largest // 4, found.largest + 1)
+    step = max((last - found.smallest) // _PICTURED, 1)
+    sizes = sorted({*range(found.smallest, last + 1, step), found.largest, last})
+    try:
+        [result] = model.manager.run([Curve(over=f"{found.free}={','.join(map(str, sizes))}")])
+    except PassError:
+        return ()
+    limit = Limit(found.memory, "memory")
+    mark = Mark(found.largest, f"the largest that fits: {found.largest:,}")
+    return tuple(replace(series, limits=(limit,), marks=(mark,)) for series in result.report().series)
 
 
 def frontier_document(rows: Sequence[Fit], free: Sequence[str], second: str, model: ModelInfo) -> Document:
@@ -678,7 +699,13 @@ def _frontier_report(rows: Sequence[Fit], free: Sequence[str], second: str) -> R
         needed = Quantity(row.peak.bytes, Provenance.MODELLED if row.peak.is_modelled else Provenance.EXACT)
         surely = [_size_cell(row.surely)] if is_modelled else []
         cells.append((row.bind[second], *surely, _size_cell(row.largest), needed, _limiting_place(row)))
-    return Report("fit", headline=(headline,), tables=(Table.of(cells, columns, f"{free[0]} by {free[1]}"),))
+    known = [row for row in rows if row.largest is not None]
+    data: dict[str, Sequence[object]] = {free[1]: [row.bind[second] for row in known], free[0]: [row.largest for row in known]}
+    where = Provenance.MODELLED if is_modelled else Provenance.EXACT
+    y = Column(free[0], Kind.COUNT, f"largest {free[0]} that fits", provenance=where)
+    curve = Series(f"largest {free[0]} by {free[1]}", Column(free[1], Kind.COUNT), (y,), data, stacked=False, sampled=True)
+    table = Table.of(cells, columns, f"{free[0]} by {free[1]}")
+    return Report("fit", headline=(headline,), tables=(table,), pictures=lambda: (curve,) if len(known) > 1 else ())
 
 
 def _frontier_json(rows: Sequence[Fit], free: Sequence[str], second: str) -> dict[str, object]:

@@ -8,7 +8,9 @@ import importlib.util
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import metadata
+from pathlib import Path
 
 from irscope.errors import IrscopeError, UsageError
 from irscope.ir.bind import bind_option, typed
@@ -17,9 +19,11 @@ from irscope.ir.graph import Graph, Node
 from irscope.ops.cost import Cost
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.tables import cell
+from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Coverage, Document, Report
-from irscope.report.table import Table
+from irscope.report.table import Column, Table
 from irscope.report.units import Kind
+from irscope.report.values import plain
 from irscope.session import Model
 
 
@@ -313,12 +317,25 @@ def counters_document(counted: Sequence[CountedModel]) -> Document:
     if len(counted) == 1:
         ((one,), (whole,)) = counted, reports
         totals = Table.of(one.rows, columns=_TOTALS, title="counters")
-        return Document(model=one.model.info(), reports=(replace(whole, tables=(totals, *whole.tables)),))
+        pictures = partial(_counted_bars, [one])
+        return Document(model=one.model.info(), reports=(replace(whole, tables=(totals, *whole.tables), pictures=pictures),))
     rows = [(one.model.program.path, *row) for one in counted for row in one.rows]
     totals = Table.of(rows, columns=("model:text", *_TOTALS), title="counters")
-    first = Report("compare-flops", summary={"models": len(counted)}, units={"models": Kind.COUNT}, tables=(totals,), notes=_NOTES)
+    summary, units = {"models": len(counted)}, {"models": Kind.COUNT}
+    first = Report("compare-flops", summary=summary, units=units, tables=(totals,), notes=_NOTES, pictures=partial(_counted_bars, counted))
     own = [replace(report, options=one.model.program.path, notes=tuple(one.problems)) for one, report in zip(counted, reports, strict=True)]
     return Document(reports=(first, *own))
+
+
+def _counted_bars(counted: Sequence[CountedModel]) -> list[Panel]:
+    """What each counter counts beside what irscope does."""
+    names = [f"{Path(one.model.program.path).name}: {row[0]}" if len(counted) > 1 else str(row[0]) for one in counted for row in one.rows]
+    rows = [row for one in counted for row in one.rows]
+    columns = [
+        (Column(key, Kind.FLOPS), [plain(row[place]) for row in rows]) for key, place in (("counter", _COUNTED), ("irscope", _COUNTED + 1))
+    ]
+    found = largest_bars("FLOPs by counter", names, columns)
+    return [found] if found is not None else []
 
 
 def count_with(model: Model, names: str = "") -> CountedModel:
@@ -381,6 +398,9 @@ _TOTALS = (
     "unexplained:count",
     "remark:text",
 )
+
+
+_COUNTED = _TOTALS.index("counted:flops")
 
 
 def _explained(peer: Peer, found: Reconciled) -> Table:

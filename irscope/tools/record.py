@@ -9,7 +9,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.ir.graph import Names
 from irscope.ir.spelling import parse_type
 from irscope.recording.records import OpRecord, Problem, Recording, Times, figures, peak_of, without_workspaces
-from irscope.report.picture import Panel, largest_bars, report_panels
+from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, Subject
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
@@ -63,17 +63,18 @@ def _recording_report(recording: Recording) -> Report:
         tables=_longest(recording),
         series=(_alive_series(recording),),
         notes=recording.notes,
+        pictures=lambda: _longest_panels(recording),
     )
 
 
-def recording_panels(recording: Recording) -> list[Panel]:
-    """Times by operator, and bytes alive after each."""
+def _longest_panels(recording: Recording) -> list[Panel]:
+    """Times by operator."""
     ids = Names()
     names = [ids.unique(_operator_name(op)) for op in recording.ops]
     seconds = [None if op.time is None else op.time.median_us / 1e6 for op in recording.ops]
     words = f"time by operator, median of {recording.header.repeats} runs"
     times = largest_bars(words, names, [(Column("time", Kind.SECONDS, provenance=_MEASURED), seconds)])
-    return [*([times] if times is not None else []), *report_panels([_recording_report(recording)])]
+    return [times] if times is not None else []
 
 
 def problem_text(problem: Problem) -> str:

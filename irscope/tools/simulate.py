@@ -20,16 +20,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+import numpy as np
+
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import LoadError, UsageError
 from irscope.memory.caching import CachingAllocator
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.kernels import workspace_policy
+from irscope.memory.moments import RESIDENT
 from irscope.memory.tape import Origin, Replayed, Span, Tape
+from irscope.passes.lifetimes.timeline import limits_of, shown_steps
 from irscope.passkit.settings import Settings
+from irscope.report import table as tables
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
-from irscope.report.table import Table
+from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.session import check_target
 
@@ -253,7 +258,9 @@ class Simulation:
             summary["line"] = self.line
         if self.pinned_peak:
             summary["pinned_host_bytes"] = self.pinned_peak
-        return Report("simulate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics))
+        return Report(
+            "simulate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics), pictures=lambda: _over_time(self)
+        )
 
     def document(self) -> Document:
         """The report alone: there is no model file that it is about."""
@@ -382,6 +389,53 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         yield Table.of([(*row, None) for row in hosts], columns, "host memory")
     if simulation.answers:
         yield Table.of([(one.line, one.count, str(one.value)) for one in simulation.answers], ["line", "count", "value"], "values answered")
+
+
+_MOST_STEPS_MARKED: Final = 8
+
+
+def _over_time(simulation: Simulation) -> tuple[Series, ...]:
+    """Bytes that the program has asked for, by category, after each of its requests; what is alive there, by the line that asked for it."""
+    tape = simulation.tape
+    events = np.array(tape.events, dtype=np.int64)
+    slots = np.where(events >= 0, events, ~events)
+    sizes = np.array(tape.numbers("central"), dtype=np.int64)
+    if not len(events) or not sizes[slots].any():
+        return ()
+    signs = np.where(events >= 0, 1, -1)
+    changes = sizes[slots] * signs
+    kinds = np.array(tape.kinds, dtype=object)
+    places = shown_steps(np.cumsum(changes).tolist())
+    order = sorted({*tape.kinds}, key=lambda kind: (kind not in RESIDENT, kind))
+    data: dict[str, Sequence[object]] = {"request": places}
+    for kind in order:
+        data[kind] = np.cumsum(np.where(kinds[slots] == kind, changes, 0))[places].tolist()
+    begins, ends = (np.full(len(sizes), len(events), dtype=np.int64) for _ in range(2))
+    begins[slots[signs > 0]] = np.flatnonzero(signs > 0)
+    ends[slots[signs < 0]] = np.flatnonzero(signs < 0)
+
+    def who(slot: int) -> tuple[str, str]:
+        origin = tape.owners.get(slot, Origin("", ""))
+        return origin.module, origin.line
+
+    def alive(place: int, top: int) -> Table:
+        at = places[place]
+        rows: dict[tuple[str, str, str, str], list[int]] = {}
+        for slot in np.flatnonzero((begins <= at) & (ends > at)).tolist():
+            row = rows.setdefault((tape.labels[slot], tape.kinds[slot], *who(slot)), [0, 0])
+            row[0] += int(sizes[slot])
+            row[1] += 1
+        found = [(*key, size, count) for key, (size, count) in rows.items() if size]
+        found.sort(key=lambda row: -row[4])
+        columns = ["made_by:text", "category:text", "module:text", "line:text", "size:bytes", "blocks:count"]
+        return Table.of(found, columns, f"alive after request {at:,}", whole="size").first(top)
+
+    names = [" at ".join(filter(None, (tape.labels[slot], who(slot)[1]))) for slot in slots[places].tolist()]
+    spans = [span for span in tape.spans if span.counted and span.first < len(tape.starts)]
+    marks = tuple(tables.Mark(tape.starts[span.first], span.name) for span in spans[:_MOST_STEPS_MARKED])
+    columns = tuple(Column(kind, Kind.BYTES) for kind in order)
+    x, limits = Column("request", Kind.COUNT), limits_of(simulation.target.device)
+    return (Series("memory asked for, by category", x, columns, data, marks, limits=limits, names=names, parts=alive),)
 
 
 def _made_of(steps: Sequence[Step]) -> Table:

@@ -20,8 +20,10 @@ from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode
 from irscope.passkit.settings import Settings
+from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
-from irscope.report.table import Table
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
 from irscope.tools.simulate import COUNTERS, INTERRUPTED, SCHEMA, Options, check_machine, check_script, least_seconds, ranks_text
 
 _EVERY: Final = 16
@@ -289,7 +291,15 @@ class Ranks:
             "classes_count": len(self.classes),
             "simulated_count": sum(len(one.simulated) for one in self.classes),
         }
-        return Report("simulate", summary=summary, tables=tuple(self._tables()), diagnostics=tuple(self.diagnostics))
+        tables = tuple(self._tables())
+        return Report("simulate", summary=summary, tables=tables, diagnostics=tuple(self.diagnostics), pictures=self._pictures)
+
+    def _pictures(self) -> list[Panel]:
+        """The peaks of the classes beside each other."""
+        names = [f"rank {one.document['rank']}{f': {one.name}' if one.name else ''}" for one in self.classes]
+        columns = [(Column(key, Kind.BYTES), [peak_of(one.document, key) for one in self.classes]) for key in COUNTERS]
+        found = largest_bars("peaks of the classes of ranks", names, columns)
+        return [found] if found is not None else []
 
     def document(self) -> Document:
         """The report alone."""

@@ -20,7 +20,6 @@ from irscope.passes.training.times import StepTimes
 from irscope.report.celltext import signed
 from irscope.report.chart import line_chart
 from irscope.report.picture import Curve, Panel, Style, bars, panels_of
-from irscope.report.plot import write_plot
 from irscope.report.report import Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind, humanise
@@ -370,11 +369,10 @@ _MOST_STRETCH = 4
 """How many times as slow as the slowest plan found a simpler one is still drawn."""
 
 
-def draw_step(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], path: Path, seconds: float) -> None:
-    """Draw one picture into a file whose ending says how; steps have names where they are several. A search for plans gets some seconds."""
-    model = next(iter(steps.values()))
+def picture_title(picture: str, model: Model) -> str:
+    """What stands above a picture of a step."""
     name = model.program.path or model.program.metadata.get("class", "")
-    write_plot(_panels(picture, steps, swept, seconds), path, f"{name}: {PICTURES[picture]} on {memory_of(model).target.device.title}")
+    return f"{name}: {PICTURES[picture]} on {memory_of(model).target.device.title}"
 
 
 def picture_lines(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], seconds: float, encoding: str) -> Iterator[str]:
@@ -413,7 +411,8 @@ def _of_batches(swept: Sequence[Series]) -> Sequence[Series]:
     return swept
 
 
-def _panels(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], seconds: float) -> list[Panel]:
+def step_panels(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], seconds: float) -> list[Panel]:
+    """One picture of steps, which have names where they are several. A search for plans gets some seconds."""
     if picture == "batch":
         return [panel for series in _of_batches(swept) for panel in panels_of(series)]
     if picture == "categories":

@@ -18,7 +18,7 @@ from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
 from irscope.passes.lifetimes.ranges import Lifetimes
 from irscope.passes.sizes import at_least, dim_cell, largest_size, scale, size_cell
 from irscope.report.table import Column, Limit, Mark, Series, Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity, derived, least_sure
 
 
@@ -440,7 +440,7 @@ def _held_table(held: Sequence[Held], title: str, top: int) -> Table:
 def limits_of(device: DeviceProfile) -> tuple[Limit, ...]:
     """The height that memory on a device is not to pass."""
     room = device.room_bytes
-    return (Limit(room, f"memory of {device.title}: {humanise(room, Kind.BYTES)}"),) if room else ()
+    return (Limit(room, f"memory of {device.title}"),) if room else ()
 
 
 def as_far_as_known(step: str) -> Quantity:

@@ -28,7 +28,7 @@ from irscope.passes.cost.tables import cell
 from irscope.passes.graph.alias import Alias, Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.lifetimes.timeline import Timeline
+from irscope.passes.lifetimes.timeline import Timeline, limits_of
 from irscope.passes.memory.cuda import Basis, CudaMemory
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import Peaks, Points, parse_points, peaks_at
@@ -441,7 +441,7 @@ def _undecided(timeline: Timeline) -> Iterator[str]:
 # ----------------------------------------------------------------------------------------------------
 # Memory, arithmetic, traffic and least time over the sizes of symbols, in one table from one analysis.
 
-_ORIGINS = {"least_seconds": Provenance.MODELLED}
+_ORIGINS = {"least_seconds": Provenance.MODELLED, "most_per_second": Provenance.MODELLED}
 MOST_TIMED = 2_000
 """Each point of the time costs a walk over the nodes; the other columns are formulas."""
 
@@ -579,7 +579,7 @@ def _swept_cells(amounts: Sequence[int] | None, result: Swept) -> Sequence[objec
 
 
 def curves(result: Swept) -> tuple[Series, ...]:
-    """Each quantity over the one symbol that was swept; none where there were several."""
+    """Each quantity over the one symbol that was swept, and what follows from size and time; none where there were several."""
     if len(result.points.columns) != 1 or len(result.points) < 2:
         return ()
     ((symbol, sizes),) = result.points.columns.items()
@@ -589,10 +589,26 @@ def curves(result: Swept) -> tuple[Series, ...]:
         ("flops", Kind.FLOPS, "FLOPs", result.flops),
         ("moved_bytes", Kind.BYTES, "bytes moved", result.bytes),
         ("least_seconds", Kind.SECONDS, "least time", result.seconds),
+        ("most_per_second", Kind.COUNT, "throughput at most", _per_second(sizes, result.seconds)),
     ]
     columns = {key: Column(key, kind, title, provenance=_ORIGINS.get(key, Provenance.EXACT)) for key, kind, title, _ in measures}
     return tuple(
-        Series(title, x, (columns[key],), {x.key: sizes, key: cells}, stacked=False, sampled=True)
+        Series(
+            title,
+            x,
+            (columns[key],),
+            {x.key: sizes, key: cells},
+            stacked=False,
+            sampled=True,
+            limits=limits_of(result.device) if key == "peak_bytes" else (),
+        )
         for key, _, title, cells in measures
         if cells is not None
     )
+
+
+def _per_second(sizes: Sequence[int], seconds: Sequence[float] | None) -> Sequence[object] | None:
+    """How many of the symbol a second has at most: no run is quicker than its least time."""
+    if seconds is None:
+        return None
+    return [size / least if least else None for size, least in zip(sizes, seconds, strict=True)]

@@ -11,7 +11,7 @@ from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.sizes import CONVENTION, dim_cell, scale
-from irscope.report.picture import Panel, largest_bars, report_panels
+from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
@@ -47,6 +47,7 @@ def model_report(compared: ModelComparison, *, everything: bool = False, diagnos
             weights_table(compared, everything),
         ),
         series=model_series(compared),
+        pictures=lambda: model_panels(compared),
         notes=(CONVENTION, _SIZES, *compared.notes),
         diagnostics=tuple(diagnostics),
     )
@@ -320,8 +321,8 @@ def _shown_places(a: Sequence[int], b: Sequence[int]) -> list[int]:
     )
 
 
-def model_panels(compared: ModelComparison, report: Report) -> list[Panel]:
-    """Two models: bytes alive, and the least time of nodes where it differs, of all nodes where it never does."""
+def model_panels(compared: ModelComparison) -> list[Panel]:
+    """Two models: the least time of nodes where it differs, of all nodes where it never does."""
     a, b = (_least_by_node(side) for side in (compared.a, compared.b))
     pairs = [(row, _sum_of(a, compared.a, row.a), _sum_of(b, compared.b, row.b)) for row in compared.rows]
     differing = [pair for pair in pairs if pair[1] != pair[2]]
@@ -330,7 +331,7 @@ def model_panels(compared: ModelComparison, report: Report) -> list[Panel]:
     columns = [Column(key, Kind.SECONDS, key.upper(), provenance=Provenance.MODELLED) for key in ("a", "b")]
     words = "least time by node, where it differs" if differing else "least time by node, the same in both"
     times = largest_bars(words, names, [(columns[0], [one for _, one, _ in shown]), (columns[1], [other for _, _, other in shown])])
-    return [*report_panels([report]), *([times] if times is not None else [])]
+    return [times] if times is not None else []
 
 
 def _least_by_node(side: Side) -> dict[Node, float]:

@@ -8,7 +8,7 @@ from irscope.ir.graph import Node
 from irscope.passes.sizes import CONVENTION
 from irscope.recording import Times
 from irscope.report.celltext import signed
-from irscope.report.picture import Panel, largest_bars, report_panels
+from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind, humanise
@@ -40,6 +40,7 @@ def run_report(compared: RunComparison) -> Report:
         units={**{run: Kind.BYTES for run in (COLD, WARM)}, **_error_units(), "workspaces": Kind.BYTES, **_TIME_UNITS},
         tables=(unmatched_table(compared), modules_table(compared), nodes_table(compared)),
         series=run_series(compared),
+        pictures=lambda: run_panels(compared),
         coverage=Coverage(nodes, compared.ran, _not_run(compared)),
         notes=(CONVENTION, _ERRORS, _ALIVE, *((_LEAST,) if compared.expected.seconds else ()), *compared.expected.notes),
         diagnostics=tuple(compared.diagnostics),
@@ -308,15 +309,15 @@ def run_series(compared: RunComparison) -> tuple[Series, ...]:
     return (Series(title, Column("place", Kind.COUNT), columns, rows, marks=marks, stacked=False),)
 
 
-def run_panels(compared: RunComparison, report: Report) -> list[Panel]:
-    """A prediction and a recording: what the nodes took beside their least time, and bytes alive."""
+def run_panels(compared: RunComparison) -> list[Panel]:
+    """A prediction and a recording: what the nodes took beside their least time."""
     table = nodes_table(compared)
     pairs = zip(table.cells("module"), table.cells("node"), strict=True)
     names = [f"{module}: {node}" if module else str(node) for module, node in pairs]
     columns = [column for column in table.columns if column.key in ("measured_time", "least_time")]
     cells = [[_figure_number(bare(cell)) for cell in table.cells(column.key)] for column in columns]
     times = largest_bars("time by node", names, list(zip(columns, cells, strict=True)))
-    return [*([times] if times is not None else []), *report_panels([report])]
+    return [times] if times is not None else []
 
 
 def _figure_number(value: object) -> Number | None:

@@ -341,5 +341,5 @@ def test_what_cannot_be_drawn_is_said_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no picture"):
         check_plot(tmp_path / "x.gif")
     check_plot(tmp_path / "x.SVG")
-    with pytest.raises(UsageError, match="nothing to draw"):
+    with pytest.raises(UsageError, match="no report has a curve"):
         write_plot([], tmp_path / "x.svg", "model")

@@ -153,8 +153,8 @@ def test_a_chart_says_what_is_under_the_pointer_and_at_the_keys(page: Browser, w
     assert page.value("document.querySelector('#s2 .plot').ariaValueText") == "step 6, node6: 7.00 KiB"
     page.press("End")
     assert texts(page, "#s2 .reading") == ["step 39, node39: 10.00 KiB"]
-    assert texts(page, "#s2 .limit-name") == ["memory of a card"]
-    assert "memory of a large card, 931.32 GiB, is far above what is drawn." in texts(page, "#s2 p.quiet")
+    assert texts(page, "#s2 .limit-name") == ["memory of a card: 11.72 KiB"]
+    assert "memory of a large card: 931.32 GiB, far above what is drawn" in texts(page, "#s2 p.quiet")
 
 
 def test_a_print_has_the_whole_tree_and_fits_the_paper(page: Browser, written: Path, tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_pictures_draw_every_series(script: Path, tmp_path: Path, monkeypatch: p
 def test_pictures_of_several_batches_name_each(
     script: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from irscope.tools import train
+    from irscope.cli import args
 
     if ending != "svg":
         pytest.importorskip("matplotlib")
@@ -200,7 +200,7 @@ def test_pictures_of_several_batches_name_each(
         drawn[:] = panels
         write_plot(panels, path, title)
 
-    monkeypatch.setattr(train, "write_plot", watched)
+    monkeypatch.setattr(args, "write_plot", watched)
     arguments = ["train-plan", f"{script}:blocks", "--batches", "8,64", "--seconds", "0.3"]
     for picture in ("memory", "categories", "idle", "batch", "recompute") if ending == "svg" else ("memory", "categories"):
         path = tmp_path / f"{picture}.{ending}"
