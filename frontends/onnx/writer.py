@@ -7,11 +7,10 @@ are computed one at a time; beyond 2 GiB, and where the file has them so, they l
 
 from __future__ import annotations
 
-import heapq
 import mmap
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -25,46 +24,21 @@ from irscope.frontends.onnx.order import captured_names
 from irscope.frontends.onnx.raising import CannotWrite, node_proto, raised
 from irscope.frontends.onnx.reader import NOT_ONNX, WireError, encode, message_fields, read_file, refuse, short
 from irscope.frontends.onnx.types import NUMBERS
-from irscope.ir.graph import WEIGHT_ROLES, Attr, Graph, Node, Value
-from irscope.ir.places import FileRegion, Payload
-from irscope.ir.program import FileNode, Program
+from irscope.frontends.rewriting import PIECE, Check, Original, copy_values, in_order, packed_size, weight_error
+from irscope.ir.graph import WEIGHT_ROLES, Graph, Node, Value
+from irscope.ir.places import FileRegion
+from irscope.ir.program import FileNode
 from irscope.ir.types import TensorType
-from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import stored_values
+from irscope.weights.source import WeightFiles
 
 _GRAPH, _NODE, _INITIALIZER, _INPUT, _VALUE_INFO = 7, 1, 5, 11, 13
 _RAW_DATA: Final = 9
 _EXTERNAL: Final = 1
-_PIECE: Final = 16 << 20
 _INLINE_FROM: Final = 1024
 """Smaller weights stay in the model file: readers look at their values."""
 _ALIGNMENT: Final = 4096
 _MOST_INLINE: Final = 2**31 - (64 << 20)
 """Bytes of a file that protobuf reads, with room for what is around weights."""
-
-
-@dataclass
-class Original:
-    """A program as it was read, before passes changed it."""
-
-    program: Program
-    nodes: dict[Node, tuple[str, Mapping[str, Attr], tuple[Value | None, ...]]] = field(default_factory=dict)
-    data: dict[Value, Payload] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, program: Program) -> Original:
-        found = cls(program)
-        for node in program.graph.walk():
-            found.nodes[node] = (node.op, node.attrs, node.inputs)
-        found.data = dict(program.graph.data)
-        return found
-
-    def is_as_read(self, node: Node) -> bool:
-        """Whether a node is one of the file's, with its operator and attributes; operands may be others."""
-        was = self.nodes.get(node)
-        return (
-            was is not None and node.graph is not None and was[0] == node.op and (was[1] is node.attrs or dict(was[1]) == dict(node.attrs))
-        )
 
 
 @dataclass
@@ -111,9 +85,7 @@ class _File:
         return found
 
 
-def write_changed(
-    original: Original, target: Path, *, external: bool = False, check: Callable[[Path, Mapping[Value, str]], None] | None = None
-) -> list[Path]:
+def write_changed(original: Original, target: Path, *, external: bool = False, check: Check | None = None) -> list[Path]:
     """Write the program as it is now. Returns the files.
 
     UsageError names the node that cannot be written; nothing is written then. `check` looks at what was written before it takes its
@@ -146,10 +118,8 @@ class _Plan:
         self.program = original.program
         self.graph: Graph = original.program.graph
         self.file = file
-        nodes = original.program.file_nodes
-        assert nodes is not None, "the program was opened to be written"
-        self.rows = nodes.nodes
-        self.values = nodes.names
+        self.rows = original.rows
+        self.values = original.names
         self.row_of: dict[Node, int] = {node: number for number, row in enumerate(self.rows) for node in row.nodes}
         self.maker: dict[str, int] = {}
         for number, node in enumerate(file.proto.graph.node):
@@ -158,7 +128,7 @@ class _Plan:
                     self.maker[name] = number
         self.inputs = {info.name for info in file.proto.graph.input}
         self.name_of: dict[Value, str] = {}
-        for name, value in nodes.names.items():
+        for name, value in self.values.items():
             if value is not None:
                 self.name_of.setdefault(value, name)
         self.taken = _all_names(file.proto.graph)
@@ -181,7 +151,7 @@ class _Plan:
             number = self.row_of.get(node, -1)
             if number >= 0 and number not in seen:
                 seen.add(number)
-                changes = self._substitutions(self.rows[number])
+                changes = self.original.substitutions(self.rows[number], self._takes_more)
                 if changes is not None:
                     kept[number] = changes
             if number not in kept:
@@ -196,50 +166,21 @@ class _Plan:
         self._end_in_the_outputs()
         self._add_aliases(kept)
         self._add_what_is_read()
-        self.items = _sorted(self.items)
+        places = self.original.places()
+        position = {node: at for at, node in enumerate(self.graph)}
+        makers = {self.name_of[output]: position[node] for node in self.graph for output in node.outputs if output in self.name_of}
+        # What stands for nothing in the program comes as early as it can: behind what it reads.
+        at = [
+            places[item.number] if item.number >= 0 else max((float(makers[name]) for name in item.outputs if name in makers), default=-1.0)
+            for item in self.items
+        ]
+        order = in_order([item.outputs for item in self.items], [(*item.inputs, *item.reads) for item in self.items], at)
+        if order is None:
+            raise _cannot(None, "its nodes wait for one another")
+        self.items = [self.items[at] for at in order]
 
-    def _substitutions(self, row: FileNode) -> dict[Value, Value] | None:
-        """What operands of a file's node are now, where that is all that changed; None where more did."""
-        own = {output for node in row.nodes for output in node.outputs}
-        found: dict[Value, Value] = {}
-        present = [node for node in row.nodes if node.graph is not None]
-        for node in present:
-            if not self.original.is_as_read(node):
-                return None
-            was = self.original.nodes[node][2]
-            if len(was) != len(node.inputs):
-                if len(row.nodes) > 1 or not _is_direct(was, row):
-                    return None
-                was = (*was, *[None] * (len(node.inputs) - len(was)))
-            for before, now in zip(was, node.inputs, strict=False):
-                if before is now:
-                    continue
-                if before is None or now is None:
-                    if len(row.nodes) > 1 or not _is_direct(self.original.nodes[node][2], row):
-                        return None
-                elif before in own or found.setdefault(before, now) is not now:
-                    return None
-            if not self._is_inside_as_read(node):
-                return None
-        return found
-
-    def _is_inside_as_read(self, node: Node) -> bool:
-        """Whether the regions of a node are as they were, but for values from around it that others took the place of."""
-        for region in node.regions:
-            for inner in region.walk():
-                if not self.original.is_as_read(inner):
-                    return False
-                was = self.original.nodes[inner][2]
-                if len(was) != len(inner.inputs) or any(
-                    before is not now and (before is None or now is None or not self._is_outer(before) or not self._is_outer(now))
-                    for before, now in zip(was, inner.inputs, strict=True)
-                ):
-                    return False
-        return True
-
-    def _is_outer(self, value: Value) -> bool:
-        """Whether a value is, or was, one of the main graph."""
-        return value in self.name_of or value.graph is self.graph
+    def _takes_more(self, node: Node, row: FileNode) -> bool:
+        return len(row.nodes) == 1 and _is_direct(self.original.nodes[node][2], row)
 
     def _wanted_as_they_were(self, kept: Mapping[int, Mapping[Value, Value]]) -> set[str]:
         """Names that nodes of the file read whatever became of what makes them: operands that lowering turned into attributes."""
@@ -312,8 +253,7 @@ class _Plan:
         """Whether the file does not have a weight under a name of its main graph, or has it with other values."""
         if value not in self.name_of:
             return True
-        changed = value.graph is not None and value.graph.data.get(value) is not self.original.data.get(value)
-        return changed and self.name_of[value] in self.file.initializers and value not in self.weight_names
+        return self.original.has_new_values(value) and self.name_of[value] in self.file.initializers and value not in self.weight_names
 
     # -- items -------------------------------------------------------------------------------------------------
 
@@ -453,30 +393,6 @@ def _captured(node: onnx.NodeProto) -> set[str]:
     return set(captured_names(node)) if any(one.HasField("g") or one.graphs for one in node.attribute) else set()
 
 
-def _sorted(items: Sequence[_Item]) -> list[_Item]:
-    """The nodes with everything made before it is read, else in the file's order."""
-    maker = {name: at for at, item in enumerate(items) for name in item.outputs if name}
-    needs = [{maker[name] for name in (*item.inputs, *item.reads) if name in maker} - {at} for at, item in enumerate(items)]
-    after: dict[int, list[int]] = {}
-    missing = [len(one) for one in needs]
-    for at, one in enumerate(needs):
-        for other in one:
-            after.setdefault(other, []).append(at)
-    ready = [(items[at].number if items[at].number >= 0 else 1 << 60, at) for at, count in enumerate(missing) if not count]
-    heapq.heapify(ready)
-    order: list[_Item] = []
-    while ready:
-        _, at = heapq.heappop(ready)
-        order.append(items[at])
-        for later in after.get(at, ()):
-            missing[later] -= 1
-            if not missing[later]:
-                heapq.heappush(ready, (items[later].number if items[later].number >= 0 else -1, later))
-    if len(order) < len(items):
-        raise _cannot(None, "its nodes wait for one another")
-    return order
-
-
 # ----------------------------------------------------------------------------------------------------
 # Writing.
 
@@ -493,7 +409,7 @@ class _Writer:
         replaced = set(plan.weight_names.values())
         self.kept = [tensor for tensor in self.file.proto.graph.initializer if tensor.name in needed and tensor.name not in replaced]
         was_external = any(tensor.data_location == _EXTERNAL for tensor in self.kept)
-        inline = sum(stop - start for start, _, stop in self.file.initializers.values()) + sum(map(_bytes_of, plan.new_weights))
+        inline = sum(stop - start for start, _, stop in self.file.initializers.values()) + sum(map(packed_size, plan.new_weights))
         self.external = external or was_external or inline > _MOST_INLINE
         self.data: BinaryIO | None = None
         self.at = 0
@@ -557,7 +473,7 @@ class _Writer:
             if size:
                 assert values is not None
                 out.write(encode(_RAW_DATA << 3 | 2) + encode(values))
-                self._copy_values(value, out)
+                copy_values(value, self.files, out.write)
 
     def _rest(self) -> Iterator[bytes]:
         """The graph without its initializers."""
@@ -614,10 +530,10 @@ class _Writer:
 
     def _new_initializer(self, value: Value) -> tuple[bytes, int, int | None]:
         """What is written of a new weight before its values, the length of these with their tag, and without it."""
-        type_, length = value.type, _bytes_of(value)
+        type_, length = value.type, packed_size(value)
         name = self.plan.weight_names[value]
         if not isinstance(type_, TensorType) or type_.dtype not in NUMBERS or not type_.is_static:
-            raise _weight_error(value, f"a weight of type {type_} has no form in ONNX")
+            raise weight_error(value, f"a weight of type {type_} has no form in ONNX")
         if self.external and length > _INLINE_FROM:
             offset, _ = self._to_data_file(value)
             return _external_head(name, type_, self.data_name, offset, length), 0, None
@@ -629,34 +545,8 @@ class _Writer:
         self.data.write(bytes(gap))
         self.at += gap
         begin = self.at
-        self.at += self._copy_values(value, self.data)
+        self.at += copy_values(value, self.files, self.data.write)
         return begin, self.at - begin
-
-    def _copy_values(self, value: Value, out: BinaryIO) -> int:
-        """Copy the packed values of a weight in pieces."""
-        graph = value.graph or self.plan.graph
-        try:
-            stored = stored_values(value.type, graph.data.get(value), self.files)
-            done, whole = 0, _bytes_of(value)
-            while done < whole:
-                piece = bytearray(min(_PIECE, whole - done))
-                self.files.read_into(stored.source, done, memoryview(piece))
-                out.write(piece)
-                done += len(piece)
-        except Unreadable as error:
-            raise _weight_error(value, str(error)) from None
-        return whole
-
-
-def _weight_error(value: Value, why: str) -> UsageError:
-    return UsageError(f"the weight {short(value.name or 'without a name')} cannot be written: {why}", code="IRS368")
-
-
-def _bytes_of(value: Value) -> int:
-    size = value.type.nbytes
-    if not isinstance(size, int):
-        raise _weight_error(value, f"the size of {value.type} is not known")
-    return size
 
 
 def _head(name: str, type_: TensorType) -> bytes:
@@ -678,5 +568,5 @@ def _field_length(content: int) -> int:
 
 
 def _copy(mapped: mmap.mmap, start: int, stop: int, out: BinaryIO) -> None:
-    for begin in range(start, stop, _PIECE):
-        out.write(mapped[begin : min(begin + _PIECE, stop)])
+    for begin in range(start, stop, PIECE):
+        out.write(mapped[begin : min(begin + PIECE, stop)])

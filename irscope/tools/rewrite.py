@@ -11,6 +11,7 @@ from typing import Final
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.load import load_program
+from irscope.frontends.rewriting import Original
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.program import Program
 from irscope.passkit.base import Transform
@@ -68,7 +69,7 @@ def rewrite(model: Model, pipeline: str, target: Path, *, external: bool = False
         raise UsageError(f"{other.name} changes nothing: --passes of a model to write are transforms", code="IRS368")
     writer = import_module(name)
     before = len(program.graph)
-    original = writer.Original.of(program)
+    original = Original.of(program)
     results = model.manager.run(passes) if passes else []
 
     def check(path: Path, names: Mapping[Value, str]) -> None:

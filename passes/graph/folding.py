@@ -53,10 +53,18 @@ def source_of(value: Value | None) -> Source | None:
     if value is None or value.role not in WEIGHT_ROLES or value.graph is None:
         return None
     type_, data = value.type, value.graph.data.get(value)
+    if any(isinstance(user, Node) and _writes(user) for user in value.users or ()):
+        return None
     if data is None or not isinstance(type_, TensorType) or static_shape(type_) is None or type_.layout is not None:
         return None
     bits = type_.dtype.bits or 0
     return Source(type_, data) if is_readable(type_.dtype) and bits >= 8 else None
+
+
+def _writes(node: Node) -> bool:
+    """Whether a node changes one of its operands."""
+    spec = find_op(node.op)
+    return "inplace" in node.attrs or spec is None or bool(spec.writes)
 
 
 def _packed(array: Array, type_: Type) -> bytes:
