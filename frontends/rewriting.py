@@ -84,12 +84,15 @@ class Original:
                         return None
                 elif before in own or found.setdefault(before, now) is not now:
                     return None
-            if not self._is_inside_as_read(node):
+            if not self._is_inside_as_read(node, row, found):
                 return None
         return found
 
-    def _is_inside_as_read(self, node: Node) -> bool:
-        """Whether the regions of a node are as they were, but for values from around it that others took the place of."""
+    def _is_inside_as_read(self, node: Node, row: FileNode, found: dict[Value, Value]) -> bool:
+        """Whether the regions of a node are as they were, but for values from around it that others took the place of.
+
+        Those that are operands of the file's node are added to `found`.
+        """
         for region in node.regions:
             for inner in region.walk():
                 if not self.is_as_read(inner):
@@ -100,6 +103,10 @@ class Original:
                     for before, now in zip(was, inner.inputs, strict=True)
                 ):
                     return False
+                for before, now in zip(was, inner.inputs, strict=True):
+                    is_operand = before is not now and before is not None and now is not None and before in row.inputs
+                    if is_operand and found.setdefault(before, now) is not now:  # type: ignore[arg-type]  # both are values
+                        return False
         return True
 
     def _is_outer(self, value: Value) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.exported.tensors import Json, Locations, Scopes, Types
+from irscope.frontends.exported.tensors import Json, Locations, Scopes, Types, names_in
 from irscope.frontends.torch_lowering.dtypes import SERIALIZED_DTYPES
 from irscope.frontends.torch_lowering.lowering import AtenCall, Lowered
 from irscope.frontends.torch_lowering.signatures import Argument, Param, Signature, complete, find, foreign_attrs
@@ -18,7 +18,7 @@ from irscope.ir.dims import unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Names, Node, Role, Value
 from irscope.ir.places import Literal
-from irscope.ir.program import Called
+from irscope.ir.program import Called, FileNode
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall, RuleError
@@ -64,6 +64,8 @@ class BodyReader:
         """The number of the file's node that each node stands for which this reader appended."""
         self.calls: dict[Node, Called] | None = None
         """The calls that nodes were made of, where they are kept."""
+        self.made: list[FileNode] | None = None
+        """What became of the file's nodes, where that is asked for."""
         self._unread: dict[str, Type] = {}
 
     def inner(self, graph: Graph) -> BodyReader:
@@ -134,9 +136,12 @@ class BodyReader:
         if len(source["nodes"]) > MOST_NODES:
             raise LoadError("the graph has more than 5,000,000 nodes", code="IRS139", where=self.path)
         for number, node in enumerate(source["nodes"]):
-            before = len(self.graph)
+            before, last = len(self.graph), self.graph.last
             spend(50, "nodes of the exported program")
             self._add_node(node)
+            if self.made is not None:
+                operands = [found if isinstance(found := self.env.get(name), Value) else None for name in names_in(node["inputs"])]
+                self.made.append(FileNode(tuple(operands), tuple(self.graph.after(last))))
             self.origins.extend([number] * (len(self.graph) - before))
 
     def _add_node(self, node: Json) -> None:

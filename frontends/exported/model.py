@@ -16,7 +16,7 @@ from irscope.frontends.torch_lowering.expressions import Symbols
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Names, Role, Value
 from irscope.ir.places import Payload
-from irscope.ir.program import EXPORTED, Program
+from irscope.ir.program import EXPORTED, FileNodes, Program
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar
 
 # -- weights of the layout that torch.export wrote before torch 2.8: archives inside the archive -----------------------
@@ -224,7 +224,7 @@ class _Model:
         names = Names()
         body = BodyReader(graph, types, names, Scopes(graph.scope), Locations(), self._sink, str(self._archive.path))
         if self._options.keep_calls:
-            body.calls = {}
+            body.calls, body.made = {}, []
         declare_inputs(body, module, self._weights, self._options)
         body.add_nodes(module["graph"])
         results = set_outputs(body, module)
@@ -241,6 +241,9 @@ class _Model:
             graph, {}, dict(symbols.named), "pt2", path, metadata=metadata, origins=body.origins, calls=calls, traits=EXPORTED
         )
         found_in_file.examples = types.examples
+        if body.made is not None:
+            names_in_file = {name: value for name, value in body.env.items() if isinstance(value, Value)}
+            found_in_file.file_nodes = FileNodes(body.made, names_in_file)
         return found_in_file
 
     def _check_version(self) -> None:

@@ -20,7 +20,7 @@ from irscope.errors import LoadError, UsageError
 from irscope.files import write_binary
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.model import document_name
-from irscope.frontends.exported.tensors import Json, read_json
+from irscope.frontends.exported.tensors import names_in, read_json
 from irscope.frontends.files.archive import Archive, Entry
 
 if TYPE_CHECKING:
@@ -52,21 +52,6 @@ def open_file(path: Path, method: str = "") -> ExportedNodes:
     except (KeyError, TypeError) as error:
         raise _strange(path, name) from error
     return ExportedNodes(path, name, needs)
-
-
-def names_in(item: Json) -> Iterator[str]:
-    """Names of tensors and numbers in an argument or result; those inside inner graphs are not meant."""
-    pending = [item]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, list):
-            pending.extend(one)
-        elif isinstance(one, dict):
-            for key, content in one.items():
-                if key in ("name", "as_name") and isinstance(content, str):
-                    yield content
-                elif key != "as_graph":
-                    pending.append(content)
 
 
 @dataclass

@@ -253,3 +253,18 @@ def _read_trace(text: str) -> Loc | None:
         pending = (match["file"], int(match["line"][:9]), match["function"].strip())
         statement = []
     return loc
+
+
+def names_in(item: Json) -> Iterator[str]:
+    """Names of tensors and numbers in an argument or result; those inside inner graphs are not meant."""
+    pending = [item]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list):
+            pending.extend(one)
+        elif isinstance(one, dict):
+            for key, content in one.items():
+                if key in ("name", "as_name") and isinstance(content, str):
+                    yield content
+                elif key != "as_graph":
+                    pending.append(content)

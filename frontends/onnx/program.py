@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -223,7 +223,7 @@ class Body(Lowering):
             last = self.graph.last
             operands = self._lower(row)
             if self.made is not None:
-                self.made[numbers[id(row)]] = FileNode(tuple(operands), tuple(_after(self.graph, last)))
+                self.made[numbers[id(row)]] = FileNode(tuple(operands), tuple(self.graph.after(last)))
             self.origins.extend([numbers[id(row)]] * (len(self.graph) - before))
 
     def _lower(self, row: Row) -> list[Operand]:
@@ -367,14 +367,6 @@ class Body(Lowering):
         for formal, actual in results:
             if actual:
                 self.values[actual] = body.find(formal)
-
-
-def _after(graph: Graph, last: Node | None) -> Iterator[Node]:
-    """The nodes behind one, or all of them."""
-    node = graph.first if last is None else last.next
-    while node is not None:
-        yield node
-        node = node.next
 
 
 def _declared_arguments(call: Call, proto: onnx.FunctionProto) -> dict[str, AttrValue]:

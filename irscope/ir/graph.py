@@ -313,6 +313,13 @@ class Graph:
             yield node
             node = following
 
+    def after(self, last: Node | None) -> Iterator[Node]:
+        """The nodes of this level behind one, or all of them."""
+        node = self._first if last is None else last.next
+        while node is not None:
+            yield node
+            node = node.next
+
     def walk(self) -> Iterator[Node]:
         """Every node, entering the regions of a node right after it; the current node may be erased."""
         pending: list[Node] = []
