@@ -283,9 +283,8 @@ class CardWriter:
         sizes = [self.number(one.bytes, Kind.BYTES) for one in tensors]
         wide = max(map(display_width, sizes), default=0)
         for place, (one, size) in enumerate(zip(tensors, sizes, strict=True)):
-            where = (
-                f"{one.category} of {', '.join(filter(None, (one.module, one.location)))}" if one.module or one.location else one.category
-            )
+            made_in = f"{one.category} of {one.module}" if one.module else one.category
+            where = ", ".join(filter(None, (made_in, one.location)))
             yield self.item("", f"  {size:>{wide}}  {one.name}  {where}", most=1, rank=4 + place if place else 0, is_list=True)
 
     def largest(self) -> Iterator[_Item]:

@@ -64,13 +64,13 @@ class RenderOptions:
         colour: bool | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> RenderOptions:
-        """Options that suit a stream: a terminal has a width and may have colours, a pipe has neither unless it is asked for."""
+        """Options that suit a stream: a terminal has a width and may have colours, a pipe has 100 columns and no colours, unless told."""
         from shutil import get_terminal_size  # it brings the archive modules along
 
         terminal = is_terminal(stream)
         if colour is None:
             colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        width = get_terminal_size().columns if terminal or environ.get("COLUMNS", "").isdigit() else None
+        width = get_terminal_size().columns if terminal or environ.get("COLUMNS", "").isdigit() else PIPE_WIDTH
         return cls(width=width, rows=rows, colour=colour, humanise=humanise, encoding=stream.encoding or "utf-8")
 
 

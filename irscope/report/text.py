@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -122,10 +123,13 @@ def summary_lines(entries: Sequence[Entry], writer: CellWriter, options: RenderO
     below_one_another = [entry for run in runs if len(run) == 1 for entry in run[0].entries]
     width = max((display_width(_label(entry, options)) for entry in below_one_another), default=0)
     for run in runs:
-        if len(run) > 1:
-            yield from _matrix(run, writer, options)
-        else:
-            yield from _pairs(run[0], width, writer, options)
+        side_by_side = list(_matrix(run, writer, options)) if len(run) > 1 else []
+        if side_by_side and (options.width is None or max(map(display_width, side_by_side)) + len(_INDENT) <= options.width):
+            yield from side_by_side
+            continue
+        below = max((display_width(_label(entry, options)) for group in run for entry in group.entries), default=0)
+        for group in run:
+            yield from _pairs(group, width if len(run) == 1 else below, writer, options, is_explained=len(run) == 1)
 
 
 def _words(part: str, options: RenderOptions) -> str:
@@ -136,11 +140,12 @@ def _label(entry: Entry, options: RenderOptions) -> str:
     return _STEP * (len(entry.path) - 1) + _words(entry.path[-1], options)
 
 
-def _pairs(group: _Group, width: int, writer: CellWriter, options: RenderOptions) -> Iterator[str]:
+def _pairs(group: _Group, width: int, writer: CellWriter, options: RenderOptions, *, is_explained: bool) -> Iterator[str]:
     if group.parent:
         yield _STEP * (len(group.parent) - 1) + " ".join(_words(part, options) for part in group.parent)
     for entry in group.entries:
-        yield f"{pad(_label(entry, options), width)}  {writer.write(entry.cell, entry.kind)}{_details(entry, options)}"
+        details = _details(entry, options) if is_explained else ""
+        yield f"{pad(_label(entry, options), width)}  {writer.write(entry.cell, entry.kind)}{details}"
 
 
 def _details(entry: Entry, options: RenderOptions) -> str:
@@ -241,7 +246,8 @@ class _Text:
             yield from self.wrapped(line, _INDENT, _BOLD)
         if report.headline and report.summary:
             yield ""
-        yield from (_INDENT + line for line in summary_lines(report.entries(), writer, self.options))
+        for line in summary_lines(report.entries(), writer, self.options):
+            yield from self.summary_line(line)
         for note in report.notes:
             yield from self.wrapped(f"note: {note}", _INDENT, _DIM)
         if report.coverage is not None:
@@ -261,6 +267,17 @@ class _Text:
         if legend:
             yield ""
             yield _INDENT + self.style(legend, _DIM)
+
+    def summary_line(self, line: str) -> Iterator[str]:
+        """A line of the summary; what is too long goes on below the value."""
+        if self.room is None or display_width(line) <= self.room:
+            yield _INDENT + line
+            return
+        # Names and values are two blanks apart, and blanks between them keep columns in line.
+        name = re.match(r" *\S+(?: \S+)* {2,}", line)
+        further = " " * min(len(name.group()) if name else 2, self.room // 2)
+        for part in textwrap.wrap(line, self.room, subsequent_indent=further, break_on_hyphens=False, replace_whitespace=False):
+            yield _INDENT + part
 
     def coverage(self, coverage: Coverage) -> Iterator[str]:
         if not coverage.total:
@@ -290,7 +307,7 @@ class _Text:
             yield from self.wrapped(left, _INDENT, _DIM)
         if grid.hidden:
             names = ", ".join(column.heading for column in grid.hidden)
-            yield from self.wrapped(f"no room for: {names}; a wider terminal, a pipe or --format csv shows them", _INDENT, _DIM)
+            yield from self.wrapped(f"no room for: {names}; a wider terminal or --format csv shows them", _INDENT, _DIM)
 
     def column(self, column: Column, cells: Sequence[Cell], writer: CellWriter) -> GridColumn:
         number = column.kind.is_number
@@ -318,9 +335,7 @@ class _Text:
         if self.options.width is not None:
             further = f"{indent}{_INDENT}"
             width = max(self.options.width, 20)
-            lines = textwrap.wrap(
-                text, width, initial_indent=indent, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
-            )
+            lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
         return (self.style(line, style) for line in lines)
 
     def clean(self, text: str) -> str:

@@ -32,7 +32,7 @@ from irscope.passkit.manager import Manager
 from irscope.report.celltext import signed
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
-from irscope.report.units import Kind
+from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, derived, largest
 
 Moment: TypeAlias = Literal["before", "cold", "warm"]
@@ -383,13 +383,35 @@ def _allocator_report(subject: Pass, memory: DeviceMemory) -> Report:
     return Report(
         pass_name=subject.name,
         options=subject.text,
-        summary={"model": memory.model, **peak_summary(memory), **counters_summary(memory)},
+        headline=headline(memory),
+        summary={"model": memory.model, **verdict_summary(memory), **peak_summary(memory), **counters_summary(memory)},
         units=UNITS,
         tables=(*_alive_tables(memory), *_segments(memory)),
         series=_series(memory),
         coverage=Coverage(1 if memory.central is not None and not memory.is_open else 0, 1),
         notes=(CONVENTION, *(() if memory.footprint is None else (memory.footprint.note,)), *counters_notes(memory)),
     )
+
+
+def headline(memory: DeviceMemory) -> tuple[str, ...]:
+    """Whether the model fits, in a line; nothing where that is not known."""
+    return () if memory.central is None else verdict_line(memory.fits, memory.worst("reserved"), memory.target.device)
+
+
+def verdict_line(fits: Quantity, reserved: Quantity, device: DeviceProfile) -> tuple[str, ...]:
+    """The verdict with what it rests on; nothing where one of it is not known."""
+    if device.room_bytes is None or reserved.value is None or fits.value is None:
+        return ()
+    room = humanise(device.room_bytes, Kind.BYTES)
+    return (f"{'fits' if fits.value else 'does NOT fit'}: {signed(reserved, Kind.BYTES)} reserved of {room} on {device.title}",)
+
+
+def verdict_summary(memory: DeviceMemory) -> dict[str, object]:
+    """Whether the model fits, and what is missing where it does not."""
+    if memory.central is None or memory.moments is None:
+        return {}
+    missing = {} if memory.shortage is None else {"missing_bytes": memory.shortage.missing}
+    return {"fits": memory.fits, **missing}
 
 
 def peak_summary(memory: DeviceMemory) -> dict[str, object]:
@@ -416,9 +438,6 @@ def counters_summary(memory: DeviceMemory) -> dict[str, object]:
     central, moments = memory.central, memory.moments
     if central is None or moments is None:
         return found
-    found["fits"] = memory.fits
-    if memory.shortage is not None:
-        found["missing_bytes"] = memory.shortage.missing
     found["fragmentation"] = {
         "reserved_not_allocated": memory.computed(central.at(COLD, "reserved") - central.at(COLD, "allocated")),
         "inactive_split": memory.computed(central[COLD].inactive_split),

@@ -12,7 +12,18 @@ from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.lifetimes.timeline import Timeline, as_far_as_known, measure, of_tensors, unsized_tables
-from irscope.passes.memory.cuda import COUNTERS, UNITS, CudaMemory, DeviceMemory, counters_notes, counters_summary, peak_summary
+from irscope.passes.memory.cuda import (
+    COUNTERS,
+    UNITS,
+    CudaMemory,
+    DeviceMemory,
+    counters_notes,
+    counters_summary,
+    headline,
+    peak_summary,
+    verdict_line,
+    verdict_summary,
+)
 from irscope.passes.ort import present as ort
 from irscope.passes.ort.alive import arena
 from irscope.passes.ort.memory import OrtMemory
@@ -73,8 +84,10 @@ class Liveness(Analysis[Timeline]):
         return Report(
             pass_name=self.name,
             options=self.text,
+            headline=device.headline,
             summary={
                 "model": result.model,
+                **device.verdict,
                 **device.peak,
                 **found.summary(),
                 "activation_peak_bytes": _peak_cell(result),
@@ -119,6 +132,8 @@ _NOTES = {
 class _Counters:
     """What the report says of an allocator."""
 
+    headline: tuple[str, ...]
+    verdict: dict[str, object]
     peak: dict[str, object]
     summary: dict[str, object]
     series: tuple[Series, ...]
@@ -126,7 +141,7 @@ class _Counters:
 
 
 def _cuda_counters(memory: DeviceMemory) -> _Counters:
-    return _Counters(peak_summary(memory), counters_summary(memory), (), counters_notes(memory))
+    return _Counters(headline(memory), verdict_summary(memory), peak_summary(memory), counters_summary(memory), (), counters_notes(memory))
 
 
 def _step_counters(memory: StepMemory) -> _Counters:
@@ -136,14 +151,21 @@ def _step_counters(memory: StepMemory) -> _Counters:
     for moment, step in (("cold", 0), ("warm", -1)):
         summary[moment] = {counter: memory.counter(counter, step) for counter in COUNTERS}
     summary["workspace_bytes"] = 0 if memory.tape.is_exact else Quantity(memory.moments.modelled, Provenance.MODELLED)
-    summary["fits"] = memory.verdict
     where = f"before, cold and warm are torch.cuda.memory_stats() on {memory.target.text}"
-    return _Counters({}, summary, (), (f"{where}: before training, then the peaks of its first and of every later step",))
+    verdict = verdict_line(memory.verdict, memory.worst("reserved"), memory.target.device)
+    return _Counters(
+        verdict,
+        {"fits": memory.verdict},
+        {},
+        summary,
+        (),
+        (f"{where}: before training, then the peaks of its first and of every later step",),
+    )
 
 
 def _ort_counters(ctx: PassContext) -> _Counters:
     plan = ctx.get(OrtMemory())
-    return _Counters(ort.peak_summary(plan), ort.summary(plan), ort.series(plan), ort.notes(plan))
+    return _Counters((), {}, ort.peak_summary(plan), ort.summary(plan), ort.series(plan), ort.notes(plan))
 
 
 def _peak_cell(result: Timeline) -> object:

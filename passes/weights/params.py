@@ -103,7 +103,7 @@ class Params(Analysis[ParameterReport]):
         extra = value_columns(weights, look, self.spectral) if look is not None else []
         cells = [*_columns(_FIRST, first), *extra, *_columns(_LAST, last)]
         table = Table("parameters", tuple(column for column, _ in cells), {column.key: held for column, held in cells})
-        tables = [table, module_table(totals, self.depth), alignment_table(weights)]
+        tables = [table, module_table(totals, self.depth)]
         summary: dict[str, object] = {
             "count": at_least(totals.count, totals.is_complete(Role.PARAMETER)),
             "bytes": at_least(totals.bytes, totals.is_complete(Role.PARAMETER)),
@@ -119,6 +119,7 @@ class Params(Analysis[ParameterReport]):
             further, more, notes = value_tables(look)
             summary.update(further)
             tables += more
+        tables.append(alignment_table(weights))
         return Report(
             pass_name=self.name,
             options=self.text,

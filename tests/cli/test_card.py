@@ -10,6 +10,7 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.report.cardtext import HEIGHT
+from irscope.report.printable import display_width
 from irscope.tools import config
 from tests.tools.pages import report_schema
 
@@ -112,3 +113,30 @@ def test_a_broken_settings_file_is_one_line_that_names_it(capsys: pytest.Capture
         (line,) = capsys.readouterr().err.splitlines()
         assert "IRS426" in line
         assert "config.json" in line
+
+
+SECTIONS = (
+    "default",
+    "liveness",
+    "plan",
+    "schedule",
+    "roofline,energy",
+    "advise",
+    "layers",
+    "params",
+    "cuda-memory",
+    "ort-memory",
+    "arch",
+)
+
+
+@pytest.mark.parametrize("columns", ["60", "80", ""])
+@pytest.mark.parametrize("passes", SECTIONS)
+def test_sections_are_no_wider_than_the_terminal_or_a_hundred_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, passes: str, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for model in (str(SAMPLES / "models" / "cnn.onnx"), TAGGER):
+        lines = printed(capsys, "run", "--passes", passes, "--bind", "batch=2", model).splitlines()
+        assert len(lines) > 10
+        assert [line for line in lines if display_width(line) > int(columns or 100)] == []

@@ -389,7 +389,10 @@ def test_strict_fails_where_something_was_guessed(command: list[str], guessed: s
     assert main([*arguments, "--strict", usual]) == 0
 
 
-def test_comparisons_say_it_of_the_side_that_it_is_about(guessed: str, usual: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparisons_say_it_of_the_side_that_it_is_about(
+    guessed: str, usual: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # paths of temporary files are long
     assert main(["compare", "--strict", "--bind", "batch=2", usual, guessed]) == 5
     lines = capsys.readouterr().out.splitlines()
     assert [line.strip()[:10] for line in lines[:4]] == ["A  " + usual[:7], "taken: bat", "B  " + guessed[:7], "assumed: x"]

@@ -135,10 +135,10 @@ def test_colours_of_a_terminal(environ: dict[str, str], colour: bool) -> None:
     assert RenderOptions.for_stream(Terminal(), environ=environ).colour is colour
 
 
-def test_a_pipe_has_neither_colours_nor_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_has_no_colours_and_a_hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     options = RenderOptions.for_stream(io.StringIO(), environ={})
-    assert (options.colour, options.width) == (False, None)
+    assert (options.colour, options.width) == (False, 100)
     assert RenderOptions.for_stream(io.StringIO(), environ={}, colour=True).colour
 
 
