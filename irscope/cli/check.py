@@ -42,6 +42,7 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", nargs="?", default="", help="a .toml file; default: irscope.toml, else pyproject.toml")
         parser.add_argument("--update", action="store_true", help="write the baseline anew from what the models are like now")
+        parser.add_argument("--trust", action="store_true", help="run scripts that the file names, such as ./train.py:build")
         add_output_arguments(parser, _FORMATS)
         for name in OUTPUTS:
             add_output_file(parser, f"--{name}", help=f"also write this output there: {name}")
@@ -49,7 +50,7 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         plan = read_plan(find_file(args.file))
         watching = progress_from(args)
-        checked = check(plan, watching, watching[0].part if watching else None, anew=args.update)
+        checked = check(plan, watching, watching[0].part if watching else None, anew=args.update, trust=args.trust)
         for one in watching:
             one.ended()
         if args.update:

@@ -25,7 +25,7 @@ from irscope.devices.catalogue import DEFAULT_DEVICE, find_device
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.files import write_text
 from irscope.frontends.base import SOLE, LoadOptions
-from irscope.frontends.zoo.names import is_name
+from irscope.frontends.zoo.names import is_name, is_script
 from irscope.ir.spelling import parse_input_type
 from irscope.jsoncodec import LARGEST, Misfit, decode, encode, loads
 from irscope.passkit.instruments import Instrument
@@ -293,8 +293,8 @@ class _Reader:
             raise self.error(str(misfit), line) from misfit
         if not found.models:
             raise self.error("lists no models", hint='such as models = ["model.onnx"]')
-        if Path(found.baseline).is_absolute() or not found.baseline:
-            raise self.error("baseline: a path relative to this file is wanted", self.line("baseline"))
+        if Path(found.baseline).is_absolute() or not found.baseline or ".." in Path(found.baseline).parts:
+            raise self.error("baseline: a file beside this one, or below it, is wanted", self.line("baseline"))
         return found
 
     def targets(self, settled: Settled, entry: Entry, number: int) -> Iterator[Target]:
@@ -325,7 +325,9 @@ class _Reader:
                         f"{where}: {error.message}", self.line(name, number) or self.line(name), error.hint, error.code
                     ) from error
                 title = entry.name or f"{model}{f'{{{said}}}' if said else ''}"
-                path = Path(model) if is_name(model) else self.path.parent / model
+                path = self.path.parent / model
+                if is_name(model) and not is_script(str(path)):
+                    path = Path(model)
                 surely = policy != AS_MODELLED
                 yield Target(f"{title}@{key}", model, path, options, settings, budgets, surely, line)
 
@@ -549,8 +551,13 @@ def numbers_of(made: Card) -> dict[str, Quantity]:
     return found
 
 
-def check(plan: Plan, instruments: Sequence[Instrument] = (), told: Told | None = None, *, anew: bool = False) -> Checked:
-    """Look at every model of a plan and judge its budgets. With `anew` the baseline is to be written: an unreadable one is no error."""
+def check(
+    plan: Plan, instruments: Sequence[Instrument] = (), told: Told | None = None, *, anew: bool = False, trust: bool = False
+) -> Checked:
+    """Look at every model of a plan and judge its budgets. With `anew` the baseline is to be written: an unreadable one is no error.
+
+    Scripts that the file names, as in `./train.py:build`, run only with `trust`: the file may come from a stranger.
+    """
     try:
         baseline = read_baseline(plan.baseline, plan.baseline_name)
     except UsageError:
@@ -561,14 +568,16 @@ def check(plan: Plan, instruments: Sequence[Instrument] = (), told: Told | None 
     for number, target in enumerate(plan.targets):
         if told is not None:
             told(number, len(plan.targets), target.key)
-        found.append(_looked_at(target, baseline, instruments))
+        found.append(_looked_at(target, baseline, instruments, trust))
     return Checked(plan, tuple(found), baseline)
 
 
-def _looked_at(target: Target, baseline: Baseline | None, instruments: Sequence[Instrument]) -> CheckedModel:
+def _looked_at(target: Target, baseline: Baseline | None, instruments: Sequence[Instrument], trust: bool) -> CheckedModel:
     from irscope.tools.card import make_card  # not at the top: `irscope check --help` does without all that it looks up
 
     base = None if baseline is None else baseline.models.get(target.key)
+    if not trust and is_script(str(target.path)):
+        return CheckedModel(target, base=base, error="it is made by a script, which runs only with --trust", code="IRS684")
     try:
         model = open_model(target.path, target.options, settings=target.settings, instruments=instruments)
         made = make_card(model, chosen_device(target.settings.device), brief=True)

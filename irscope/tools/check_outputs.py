@@ -173,12 +173,20 @@ def check_document(checked: Checked) -> Document:
         Column("verdict"),
         Column("model"),
         Column("budget"),
-        Column("now", help="as a reader sees it; the JSON document has raw numbers"),
+        Column("now"),
         Column("baseline"),
         Column("change"),
         Column("reason", detail=True),
+        Column("number", detail=True, help="what the budget is about"),
+        Column("unit", detail=True),
+        Column("value", Kind.NUMBER, detail=True, help="the raw number"),
+        Column("baseline_value", Kind.NUMBER, detail=True),
+        Column("share", Kind.NUMBER, detail=True, help="by which it changed since the baseline"),
     ]
-    cells = [(one.status, one.key, one.budget.text, _shown(one.now, one.budget.kind), _base(one), _change(one), one.reason) for one in rows]
+    cells = [
+        (one.status, one.key, one.budget.text, _shown(one.now, one.budget.kind), _base(one), _change(one), one.reason, *_raw(one))
+        for one in rows
+    ]
     tables = [Table.of(cells, columns, "budgets")]
     models = [
         (one.target.key, _FILES[one.file] if one.card is not None else "", "read" if one.card is not None else one.error)
@@ -190,7 +198,8 @@ def check_document(checked: Checked) -> Document:
         notes.append(
             f"irscope {checked.baseline.irscope or 'of no version'} wrote the baseline, this is {__version__}: changes may be irscope's own"
         )
-    if signs := {sign for _, _, _, now, *_ in cells for sign in _SIGNS.values() if now.startswith(sign)}:
+    signs = [_SIGNS[one] for one in _SIGNS if any(row.now.value is not None and row.now.provenance is one for row in rows)]
+    if signs:
         notes.append(", ".join(f"{sign} {provenance.value}" for provenance, sign in _SIGNS.items() if sign in signs))
     report = Report("check", tables=tuple(tables), headline=tuple(headline(checked)), notes=tuple(notes))
     subject = Subject("check", (checked.plan.file, _count(len(checked.models), "model"), f"baseline {_baseline(checked)}"))
@@ -216,6 +225,12 @@ def _shown(one: Quantity, kind: Kind) -> str:
 
 def _base(one: Judged) -> str:
     return "" if one.base is None else humanise(one.base.value, one.budget.kind)
+
+
+def _raw(one: Judged) -> tuple[object, ...]:
+    """What a program reads of a row."""
+    base = None if one.base is None else _plain(one.base.value)
+    return one.budget.field, one.budget.kind.unit, _plain(one.now.value), base, one.change
 
 
 def _change(one: Judged) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import re
@@ -299,7 +300,8 @@ def test_a_baseline_of_another_irscope_runtime_or_device_is_named(folder: Path, 
         ('models = ["model.irs"]\ndevice = "abacus"\n', "irscope.toml:2: "),
         ('models = ["model.irs", "model.irs"]\n', "'model.irs@h200' is listed twice"),
         ('[[models]]\nmodel = "model.irs"\ninput = { x = "f99[1]" }\n', "irscope.toml:3: models[0].input"),
-        ('models = ["model.irs"]\nbaseline = "/etc/passwd"\n', "irscope.toml:2: baseline: a path relative to this file"),
+        ('models = ["model.irs"]\nbaseline = "/etc/passwd"\n', "irscope.toml:2: baseline: a file beside this one"),
+        ('models = ["model.irs"]\nbaseline = "../../.bashrc"\n', "irscope.toml:2: baseline: a file beside this one"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_one_line_with_its_place(
@@ -325,6 +327,18 @@ def test_the_table_of_a_project_is_read(folder: Path, capsys: pytest.CaptureFixt
     write('[project]\nname = "mine"\n', "pyproject.toml")
     assert main(["check"]) == ExitCode.USAGE
     assert "[tool.irscope]" in capsys.readouterr().err
+
+
+@pytest.mark.torch
+def test_a_script_runs_only_when_it_is_trusted_and_from_the_folder_of_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "sub").mkdir()
+    script = "open('ran', 'w').close()\nimport torch\ndef build():\n    return torch.nn.Linear(8, 4), (torch.zeros(2, 8),)\n"
+    (folder / "sub" / "train.py").write_text(script, encoding="utf-8")
+    write('budgets = ["parameters = 36"]\nmodels = ["./train.py:build"]\n', "sub/irscope.toml")
+    code, document = answer(capsys, "sub")
+    assert code == ExitCode.LOAD and not Path("ran").exists()
+    assert document["models"][0]["error"] == {"code": "IRS684", "message": "it is made by a script, which runs only with --trust"}
+    assert answer(capsys, "sub", "--trust")[0] == 0 and Path("ran").exists()
 
 
 def test_own_budgets_replace_those_for_all_about_the_same_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -387,6 +401,17 @@ def test_every_output_of_one_run_says_the_same_and_is_the_same_again(folder: Pat
     assert lines[0] == "::error file=irscope.toml,line=1,title=model.irs@h200%3A flops < 10::it is 272 FLOPs, 262 FLOPs too much"
     assert len(lines) == 3 and all(line.startswith("::error file=irscope.toml,line=") for line in lines)
     assert first["markdown"].startswith("**irscope check failed**: 1 of 3 budgets exceeded, 1 budget cannot be judged, 1 of 2 models")
+
+
+def test_csv_has_raw_numbers_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write('budgets = ["flops < 1k", "parameters <= +0"]\nmodels = ["model.irs"]\n')
+    assert main(["check", "--update"]) == 0 and main(["check", "--format", "csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = list(csv.DictReader(lines[1:4]))
+    assert [(row["number"], row["unit"], row["value"], row["baseline_value"], row["share"]) for row in rows] == [
+        ("flops", "FLOPs", str(FLOPS), str(FLOPS), "0.0"),
+        ("parameters", "", "32", "32", "0.0"),
+    ]
 
 
 def test_nothing_in_a_name_is_markup(folder: Path) -> None:
