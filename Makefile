@@ -42,7 +42,7 @@ demo: $(INSTALLED)
 		$(VENV)/bin/irscope run --rows 5 --passes 'params,flops{top=5},liveness{top=5}' "$$model" 2>/dev/null || exit $$?; \
 	done
 	@if $(PY) -c 'import sys, torch; sys.exit(sys.platform != "linux")' 2>/dev/null; then \
-		for job in '--world 8 samples/train_ddp.py' '--world 8 samples/train_fsdp2.py' '--world 4 --answer 1 samples/train_pipeline.py'; do \
+		for job in '--world 8 samples/train_ddp.py' '--world 8 samples/train_fsdp2.py' '--world 4 samples/train_pipeline.py'; do \
 			printf '\n==> irscope simulate --rows 5 --device h100 %s\n' "$$job"; \
 			$(VENV)/bin/irscope simulate --rows 5 --device h100 $$job 2>/dev/null || exit $$?; \
 		done; \

@@ -31,6 +31,8 @@ CATEGORIES: Final = (
 )
 """What memory is for; `rounding` is what blocks have beyond what was asked for."""
 _ROLES: Final = frozenset({"parameter", "gradient", "optimizer state", "buffer"})
+_MOST_EVENTS: Final = 100_000
+"""Allocations and frees that wait until somebody looks at them."""
 _SAME_LINE: Final = 100_000
 """Values that one line may read with no step between: a loop that waits for a value would never end."""
 
@@ -113,8 +115,14 @@ class Watch:
         """Settings that decide about memory, as the program has them."""
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._in_optimizer = False
+        self._moving = False
+        """Whether a module brings its parameters to another place or type."""
         self._live: dict[Piece, None] = {}
-        """Pieces that were there when the current interval began."""
+        """Pieces that were there after the allocations and frees that were looked at so far."""
+        self._bytes = self._most = 0
+        """Of them, and the most of the interval."""
+        self._highest: dict[Piece, None] = {}
+        """Pieces that were there when it was reached."""
         self._undo: list[Callable[[], None]] = []
 
     # -- following -------------------------------------------------------------------------------------------------
@@ -145,6 +153,17 @@ class Watch:
 
         kind._call_impl = called
         self._undo.append(lambda: setattr(kind, "_call_impl", original))
+        moves: Any = kind._apply
+
+        def moved(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+            before, self._moving = self._moving, True
+            try:
+                return moves(module, *args, **kwargs)
+            finally:
+                self._moving = before
+
+        kind._apply = moved
+        self._undo.append(lambda: setattr(kind, "_apply", moves))
         keeps: Any = torch.optim.Optimizer.zero_grad
 
         @functools.wraps(keeps)
@@ -167,8 +186,12 @@ class Watch:
         if piece.kind == "tensor":
             if self._in_optimizer or torch._C._current_autograd_node() is not None:
                 piece.kind = "temporary"
+            elif self._moving:
+                piece.kind = "parameter"
             else:
                 piece.kind = "activation"
+        if len(self._machine.events) > _MOST_EVENTS:
+            self._look()
         piece.place = self.line_of(sys._getframe(1))
         piece.scope = id(self._calls[-1]) if self._calls else 0
 
@@ -207,10 +230,13 @@ class Watch:
     def classify(self) -> None:
         """Find what belongs to the program's modules."""
         for module in self._modules:
-            for one in (*module.parameters(), *module.buffers()):
-                self._is(one, "parameter" if isinstance(one, nn.Parameter) else "buffer")
-                if one.grad is not None:
-                    self._is(one.grad, "gradient")
+            self._belongs(module)
+
+    def _belongs(self, module: nn.Module) -> None:
+        for one in (*module.parameters(), *module.buffers()):
+            self._is(one, "parameter" if isinstance(one, nn.Parameter) else "buffer")
+            if one.grad is not None:
+                self._is(one.grad, "gradient")
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._in_optimizer = False
@@ -259,26 +285,16 @@ class Watch:
             )
         self.steps.append(made)
 
+    def rest(self) -> Step:
+        """What came after the last step, or all of a program that has none."""
+        peak, after = self._machine.end_of_interval()
+        return Step(peak, after, *self._at_peak(), self._machine.gpu.tape.cut(), None if self._pinned is None else self._pinned())
+
     def _at_peak(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
         """What the memory was for at the interval's highest moment, and the moment's pieces by module and line."""
-        events, live = self._machine.events, self._live
-        now = sum(piece.size for piece in live)
-        most, at = now, -1
-        for number, (piece, is_birth) in enumerate(events):
-            now += piece.size if is_birth else -piece.size
-            if now > most:
-                most, at = now, number
-        found: dict[Piece, None] = {}
-        for number, (piece, is_birth) in enumerate(events):
-            if is_birth:
-                live[piece] = None
-            else:
-                live.pop(piece, None)
-            if number == at:
-                found = dict(live)
-        events.clear()
-        if at < 0:
-            found = dict(live)
+        self._look()
+        found = self._highest
+        self._highest, self._most = dict(self._live), self._bytes
         totals = dict.fromkeys(CATEGORIES, 0)
         groups: dict[tuple[str, Any, Any], list[int]] = {}
         for piece in found:
@@ -290,6 +306,24 @@ class Watch:
             group[1] += 1
         rows = sorted(groups.items(), key=lambda row: -row[1][0])
         return totals, [(kind, self.name_of(scope), line_text(place), size, count) for (kind, scope, place), (size, count) in rows]
+
+    def _look(self) -> None:
+        """Take in the allocations and frees since the last look."""
+        events, live = self._machine.events, self._live
+        now, at = self._bytes, -1
+        for number, (piece, is_birth) in enumerate(events):
+            now += piece.size if is_birth else -piece.size
+            if now > self._most:
+                self._most, at = now, number
+        for number, (piece, is_birth) in enumerate(events):
+            if is_birth:
+                live[piece] = None
+            else:
+                live.pop(piece, None)
+            if number == at:
+                self._highest = dict(live)
+        self._bytes = now
+        events.clear()
 
     def name_of(self, scope: int) -> str:
         """The path of a module."""
@@ -307,6 +341,7 @@ class Watch:
             self._name(root)
 
     def _name(self, root: nn.Module) -> None:
+        self._belongs(root)
         for name, module in root.named_modules():
             self._names[id(module)] = path = name or type(module).__name__
             self.classes[path] = class_of(module)

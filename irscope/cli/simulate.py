@@ -26,9 +26,10 @@ from irscope.frontends.detect import detect
 from irscope.frontends.zoo.names import is_name
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
-from irscope.tools.simulate import Interrupted, Options, Simulation, simulate_script
+from irscope.tools.simulate import Interrupted, simulate_script
 from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, arguments_of
 from irscope.tools.simulate_settings import Tried, try_settings
+from irscope.tools.simulation import Options, Simulation
 from irscope.tools.simulation_files import KINDS, write_simulation
 
 _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDINGS, "needs_value": ExitCode.PARTIAL, "error": ExitCode.PASS}
@@ -77,9 +78,10 @@ class Command:
         parser.add_argument("--answer", type=float, metavar="VALUE", help="what the program gets for values of the device; default: 0")
         parser.add_argument(
             "--events",
-            choices=("done", "lazy"),
-            default="done",
-            help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between",
+            choices=("both", "done", "lazy"),
+            default="both",
+            help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between. "
+            "default: at once, and the report tells where the other makes a difference",
         )
         parser.add_argument(
             "--link",
@@ -120,20 +122,21 @@ class Command:
         watching = progress_from(args, shares_terminal=args.rank != "all")
         told = functools.partial(watching[0].progress, None) if watching else None
         options = Options(
-            args.device,
-            args.torch,
-            args.alloc_conf,
-            args.world,
-            rank,
-            args.local,
-            args.steps,
-            args.time,
-            args.answer,
-            frees,
-            args.link,
-            tuple(args.settings),
-            args.no_limit,
-            told,
+            device=args.device,
+            torch=args.torch,
+            alloc_conf=args.alloc_conf,
+            world=args.world,
+            rank=rank,
+            local=args.local,
+            steps=args.steps,
+            seconds=args.time,
+            answer=args.answer,
+            pending_frees=frees,
+            both_ends=args.events == "both",
+            link=args.link,
+            settings=tuple(args.settings),
+            boundless=args.no_limit,
+            told=told,
         )
         program = Program(args.script, args.arguments, args.is_module)
         if args.rank == "all":

@@ -23,8 +23,9 @@ from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Column, Table
-from irscope.report.units import Kind
-from irscope.tools.simulate import COUNTERS, INTERRUPTED, SCHEMA, Options, check_machine, check_script, least_seconds, ranks_text
+from irscope.report.units import Kind, humanise
+from irscope.tools.simulate import check_machine, check_script
+from irscope.tools.simulation import COUNTERS, INTERRUPTED, SCHEMA, Options, least_seconds, ranks_text, verdict_of
 
 _EVERY: Final = 16
 """Worlds up to this size are simulated rank by rank."""
@@ -48,13 +49,17 @@ class Program:
 def arguments_of(program: Program, options: Options, *more: str) -> list[str]:
     """The arguments of `irscope` that simulate one rank; `more` are further options."""
     line = ["simulate", "--world", str(options.world), "--rank", str(options.rank)]
-    line += ["--events", "lazy" if options.pending_frees == "synchronize" else "done", "--local", str(options.local)]
+    line += ["--events", _events(options), "--local", str(options.local)]
     line += ["--steps", str(options.steps), "--time", str(options.seconds)]
     given = {"--device": options.device, "--torch": options.torch, "--alloc-conf": options.alloc_conf, "--answer": options.answer}
     given["--link"] = f"{options.link}B/s" if options.link else ""
     line += [part for setting in options.settings for part in ("--set", setting)] + ["--no-limit"] * options.boundless
     line += [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
     return [*line, *more, *(["-m"] if program.is_module else []), program.script, *program.arguments]
+
+
+def _events(options: Options) -> str:
+    return "lazy" if options.pending_frees == "synchronize" else "both" if options.both_ends else "done"
 
 
 _SERVER: Final = "from irscope.cli.simulate import serve; serve()"
@@ -166,6 +171,15 @@ def peak_of(document: Mapping[str, Any], key: str) -> int:
     return found
 
 
+def most_reserved(document: Mapping[str, Any]) -> int:
+    """The highest peak of reserved, at either end of when work on other streams is done."""
+    return max(peak_of(document, "reserved"), peak_of(document.get("lazy") or {}, "reserved"))
+
+
+def _text(size: int) -> str:
+    return humanise(size, Kind.BYTES)
+
+
 def traffic_seconds(document: Mapping[str, Any], link: float) -> float:
     """The least time that a device needs to send or receive its part of all collectives whose part is known."""
     found = (least_seconds(one["op"], len(_members(one["ranks"])), one["bytes"], link) for one in document["collectives"])
@@ -221,7 +235,7 @@ class RankClass:
     @property
     def order(self) -> tuple[int, int]:
         """Those that went worst first, then those that take most."""
-        return -_SEVERITY.index(self.document["outcome"]), -peak_of(self.document, "reserved")
+        return -_SEVERITY.index(self.document["outcome"]), -most_reserved(self.document)
 
 
 @dataclass
@@ -283,8 +297,8 @@ class Ranks:
         """The worst rank, and a row for each class."""
         worst = self.classes[0]
         summary: dict[str, Any] = {
-            "program": f"{self.program.script} on {self.target.text}",
             "verdict": self._verdict(),
+            "program": f"{self.program.script} on {self.target.text}",
             "worst_rank": f"{worst.document['rank']} of {self.options.world}" + (f": {worst.name}" if worst.name else ""),
             "reserved_peak_bytes": peak_of(worst.document, "reserved"),
             "device_bytes": self.target.device.room_bytes or 0,
@@ -306,17 +320,20 @@ class Ranks:
         return Document("", ModelInfo("", ""), (self.report(),))
 
     def _verdict(self) -> str:
-        worst, title = self.classes[0].document, self.target.device.title
-        alike = sum(len(one.ranks) for one in self.classes if one.document["outcome"] == worst["outcome"])
-        if worst["outcome"] == "oom":
-            return f"does not fit on {title}: {alike} of {self.options.world} ranks run out of memory"
-        if worst["outcome"] in ("error", "needs_value"):
-            return f"{alike} of {self.options.world} ranks fail"
-        total = self.target.device.room_bytes
-        if total is None:
-            return "no size of the device is known"
-        left = total - peak_of(worst, "reserved")
-        return f"fits on {title}, {left / (1 << 30):.2f} GiB left on the worst rank" if left >= 0 else "does not fit"
+        worst = self.classes[0]
+        many = self.options.world > 1
+        who = f", on rank {worst.document['rank']}" if many else ""
+        alike = sum(len(one.ranks) for one in self.classes if one.document["outcome"] == worst.document["outcome"])
+        if worst.document["outcome"] in ("error", "needs_value"):
+            good = [one for one in self.classes if one.document["outcome"] in ("finished", "steps", "oom")]
+            others = "; " + verdict_of(good[0].document, self.target, f", on rank {good[0].document['rank']}") if good else ""
+            return f"unknown: {alike} of {self.options.world} ranks fail{others}"
+        said = verdict_of(worst.document, self.target, who)
+        if worst.document["outcome"] == "oom":
+            return f"{said}; {alike} of {self.options.world} ranks run out of memory"
+        low, high = (choose(most_reserved(one.document) for one in self.classes) for choose in (min, max))
+        spread = f"; ranks reserve {_text(low)} to {_text(high)}" if _text(low) != _text(high) else ", as on every other rank"
+        return said + (spread if len(self.classes) > 1 or not self.unknown else "") if many else said
 
     def _tables(self) -> Iterator[Table]:
         rows = [

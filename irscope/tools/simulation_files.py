@@ -27,7 +27,7 @@ from irscope.recording import (
     Recording,
     write_recording,
 )
-from irscope.tools.simulate import Simulation
+from irscope.tools.simulation import Simulation
 
 KINDS: Final = (".jsonl", ".pickle", ".json")
 """What names of files end in."""

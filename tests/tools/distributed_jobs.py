@@ -47,7 +47,8 @@ def simulated(folder: Path, job: dict[str, Any], rank: int, events: str, limit: 
 
 
 def _run(folder: Path, job: dict[str, Any], rank: int, events: str) -> dict[str, Any]:
-    from irscope.tools.simulate import Options, simulate_script
+    from irscope.tools.simulate import simulate_script
+    from irscope.tools.simulation import Options
 
     said = io.StringIO()
     options = Options(device="h200", world=job["world"], rank=rank, pending_frees="synchronize" if events == "lazy" else "next_malloc")

@@ -103,8 +103,10 @@ class Streams:
 
     def wait(self, stream: int, event: Event) -> None:
         """Let a stream go on only after an event: who waits for the stream from here on waits for that too."""
+        # It has a place whether it matters or not, so that the places of a run are the same at both ends of when work is done.
+        at = self.record(stream).at
         if self.lazy and self.done(event.stream) < event.at:
-            self._waits.setdefault(stream, deque()).append((self.record(stream).at, event))
+            self._waits.setdefault(stream, deque()).append((at, event))
 
     def finish(self, event: Event) -> None:
         """The host waits until an event is done."""

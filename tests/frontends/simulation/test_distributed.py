@@ -38,7 +38,8 @@ JOBS = (
 )
 RUN = """
 import sys
-from irscope.tools.simulate import Options, simulate_script
+from irscope.tools.simulate import simulate_script
+from irscope.tools.simulation import Options
 folder, name, world, rank, frees = sys.argv[1:]
 options = Options("h200", world=int(world), rank=int(rank), pending_frees=frees)
 found = simulate_script(f"{folder}/job.py", [f"{folder}/jobs.json", name], options)

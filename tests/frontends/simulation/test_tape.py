@@ -29,7 +29,8 @@ def same(found):
 """
 JOB = """
 import sys
-from irscope.tools.simulate import Options, simulate_script
+from irscope.tools.simulate import simulate_script
+from irscope.tools.simulation import Options
 folder, name, world, frees = sys.argv[1:]
 same(simulate_script(f"{folder}/job.py", [f"{folder}/jobs.json", name], Options("h200", world=int(world), pending_frees=frees)))
 """

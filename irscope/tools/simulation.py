@@ -1,0 +1,610 @@
+"""What a simulated program did: its steps, its memory, its tape; as a document and as a report."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+import numpy as np
+
+from irscope.devices import Target
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.errors import UsageError
+from irscope.memory.caching import CachingAllocator, OutOfMemory
+from irscope.memory.caching.allocator import PendingFrees
+from irscope.memory.moments import RESIDENT
+from irscope.memory.tape import Origin, Replayed, Tape
+from irscope.passes.lifetimes.timeline import limits_of, shown_steps
+from irscope.report import table as tables
+from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.table import Column, Series, Table
+from irscope.report.units import Kind, humanise
+
+if TYPE_CHECKING:
+    from irscope.frontends.simulation.watch import Answer, Mark, Step
+    from irscope.frontends.simulation.world import Traffic
+
+SCHEMA: Final = "irscope.simulation/1"
+COUNTERS: Final = ("requested", "allocated", "active", "reserved")
+_OUTCOMES: Final = {
+    "finished": "the program ran to its end",
+    "steps": "stopped after the steps, or the time, that were asked for",
+    "oom": "out of memory",
+    "needs_value": "the program waits for a value that is not computed",
+    "error": "the program failed",
+}
+INTERRUPTED: Final = "interrupted"
+"""What ended a program that Ctrl-C ended."""
+_BOUNDLESS: Final = 1 << 44
+"""Memory of a device that never has too little: sixteen TiB, below the addresses that the simulated device's start from."""
+_STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
+_WORTH: Final = 0.1
+"""Of the activations, what a class of modules at least holds to be worth checkpointing."""
+_FRAGMENT: Final = "free parts of segments in use"
+_CACHED: Final = "free segments in the cache"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a program runs on, and for how long."""
+
+    device: str = ""
+    torch: str = ""
+    alloc_conf: str = ""
+    world: int = 1
+    rank: int = 0
+    local: int = 0
+    """Ranks on one machine; 0 for all of the world, eight at most."""
+    steps: int = 0
+    """After how many steps to stop; 0 for never."""
+    seconds: float = 0
+    answer: float | None = None
+    """What device values that the program reads are taken to be; None for zero."""
+    pending_frees: PendingFrees = "next_malloc"
+    both_ends: bool = True
+    """Whether reports also tell what there is where work on other streams is done only when the host waits for it."""
+    link: float = 0
+    """Bytes a second that a device can send to others, and at the same time receive; 0 where that is unknown."""
+    settings: tuple[str, ...] = ()
+    """NAME=VALUE that hold instead of what the program says."""
+    boundless: bool = False
+    """Whether the device gives as much memory as is asked for."""
+    told: Callable[[int, int | None, str], None] | None = field(default=None, compare=False)
+    """Is told how far the run is: how many of how many, and of what."""
+
+    def __post_init__(self) -> None:
+        if self.world < 1 or not 0 <= self.rank < self.world:
+            raise UsageError(
+                f"there is no rank {self.rank} in a world of {self.world}", code="IRS643", hint=f"0 to {max(self.world, 1) - 1}"
+            )
+
+
+def memory_of(target: Target, options: Options) -> int | None:
+    """What the allocator can ask the device for; None where nobody told."""
+    return _BOUNDLESS if options.boundless else target.device.memory_bytes
+
+
+@dataclass
+class Simulation:
+    """What a program did on a simulated device."""
+
+    script: str
+    target: Target
+    options: Options
+    outcome: str = "finished"
+    error: str = ""
+    """Why it ended, if not by itself."""
+    line: str = ""
+    """Where."""
+    steps: Sequence[Step] = ()
+    rest: Step | None = None
+    """What came after the last step; all of a program without steps."""
+    marks: Sequence[Mark] = ()
+    answers: Sequence[Answer] = ()
+    collectives: Sequence[Traffic] = ()
+    uses: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that decide about memory, as the program has them."""
+    classes: Mapping[str, str] = field(default_factory=dict)
+    """Of modules, by path."""
+    applied: Mapping[str, int] = field(default_factory=dict)
+    """How often each of the settings was used instead of the program's own."""
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    """Operators of whose kernels only the results are counted, with the number of calls."""
+    now: Mapping[str, int] = field(default_factory=dict)
+    """Counters at the end, and their peaks since the program reset them."""
+    pinned_peak: int = 0
+    tape: Tape[Origin] = field(default_factory=Tape)
+    """All that was asked of the allocator, with a span for each step; `replay` makes the requests again."""
+    fullest: tuple[int, int] = (0, 0)
+    """Numbers of requests and actions of the tape when most was reserved, or when memory was refused and the program ended of it."""
+    result: Any = None
+    """What the function returned."""
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is to be said about the figures."""
+        return [Diagnostic(Severity.WARNING, code, text) for code, text in _remarks(self)]
+
+    def peak(self, key: str) -> int:
+        """The most that a counter was."""
+        return max([self.now.get(f"{key}_peak", 0), *(step.peak[key] for _, step in self.parts)])
+
+    @property
+    def parts(self) -> list[tuple[str, Step]]:
+        """Every step by its number, and what came after the last one where that was higher; all of a program without steps."""
+        found = [(str(number), step) for number, step in enumerate(self.steps, 1)]
+        rest = self.rest
+        if (
+            rest is not None
+            and any(rest.peak.values())
+            and not all(any(step.peak[key] >= rest.peak[key] for step in self.steps) for key in COUNTERS)
+        ):
+            found.append(("then" if found else "all", rest))
+        return found
+
+    @functools.cached_property
+    def lazy(self) -> Replayed | None:
+        """The same requests where work on other streams is done only when the host waits for it; None where that changes nothing."""
+        shared = any(one.verb == "record" for one in self.tape.actions)
+        if not shared or not self.options.both_ends or self.options.pending_frees != "next_malloc" or self.outcome == "oom":
+            return None
+        sizes = self.tape.numbers("central")
+        for memory in (memory_of(self.target, self.options), _BOUNDLESS):
+            with contextlib.suppress(OutOfMemory):
+                found = self.tape.replay(CachingAllocator.of(self.target, memory, "synchronize"), sizes)
+                steps = [*self.steps, *([self.rest] if self.rest is not None else [])]
+                alike = all(
+                    getattr(one.peak, key) == step.peak[key] and getattr(one.after, key) == step.after[key]
+                    for one, step in zip(found.outcomes, steps, strict=True)
+                    for key in COUNTERS
+                )
+                return None if alike else found
+        return None
+
+    def lazy_peak(self, key: str) -> int:
+        """The most that a counter was where work on other streams is done late."""
+        return self.peak(key) if self.lazy is None else max(getattr(one.peak, key) for one in self.lazy.outcomes)
+
+    def shared(self) -> list[tuple[str, str, str, int, int]]:
+        """Memory that streams besides its own use: category, module, line, the bytes of all of it, and how often."""
+        tape = self.tape
+        sizes = tape.numbers("central")
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for one in tape.actions:
+            if one.verb == "record":
+                row = found.setdefault((tape.kinds[one.what], *tape.owners.get(one.what, Origin("", ""))), [0, 0])
+                row[0] += sizes[one.what]
+                row[1] += 1
+        return [(*who, size, count) for who, (size, count) in found.items()]
+
+    def replay(self, tape: Tape[Origin] | None = None, watch: Collection[str] | Literal["all"] = ()) -> Replayed:
+        """Ask the same of an allocator like the one that the program had, or a part of it: `tape`."""
+        tape = self.tape if tape is None else tape
+        return tape.replay(self._allocator(), tape.numbers("central"), watch, addresses=True)
+
+    def _allocator(self) -> CachingAllocator:
+        return CachingAllocator.of(self.target, memory_of(self.target, self.options), self.options.pending_frees)
+
+    @functools.cached_property
+    def _at_fullest(self) -> tuple[Replayed, CachingAllocator]:
+        gpu = self._allocator()
+        tape = self.tape.until(self.fullest)
+        return tape.replay(gpu, tape.numbers("central"), addresses=True), gpu
+
+    def missing(self) -> int | None:
+        """By how much the device is too small for the request that was refused, once the cache is given back; None where none was."""
+        refused = next((one.what for one in reversed(self.tape.actions) if one.verb == "refused"), None)
+        return None if refused is None else max(refused - self._at_fullest[1].device_free, 1)
+
+    def alive_at_refusal(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
+        """Bytes by category, which add up to what was allocated, and what was alive by category, module and line."""
+        tape = self.tape
+        totals: dict[str, int] = {}
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        rounding = 0
+        for slot, block in self._at_fullest[0].held.items():
+            origin = tape.owners.get(slot, Origin("", ""))
+            row = groups.setdefault((tape.kinds[slot], *origin), [0, 0])
+            row[0] += block.requested
+            row[1] += 1
+            totals[tape.kinds[slot]] = totals.get(tape.kinds[slot], 0) + block.requested
+            rounding += block.size - block.requested
+        rows = sorted(groups.items(), key=lambda row: -row[1][0])
+        return totals | {"rounding": rounding}, [(*who, size, number) for who, (size, number) in rows]
+
+    def reserved_for(self) -> list[tuple[str, int, int, int]]:
+        """When most was reserved: what for, on which stream, in how many blocks, and the bytes, which add up to what was reserved."""
+        found: dict[tuple[str, int], list[int]] = {}
+        for segment in self._at_fullest[0].segments:
+            used = any(block.state != "inactive" for block in segment.blocks)
+            for block in segment.blocks:
+                why = _STATES[block.state] if block.state != "inactive" else _FRAGMENT if used else _CACHED
+                row = found.setdefault((why, segment.stream), [0, 0])
+                row[0] += block.size
+                row[1] += 1
+        order = [*_STATES.values(), _FRAGMENT, _CACHED]
+        return [
+            (what, stream, number, size)
+            for (what, stream), (size, number) in sorted(found.items(), key=lambda row: (order.index(row[0][0]), row[0][1]))
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `--format json`."""
+        options = self.options
+        return {
+            "schema": SCHEMA,
+            "script": self.script,
+            "device": options.device or self.target.device.name,
+            "world": options.world,
+            "rank": options.rank,
+            "torch": "{}.{}".format(*self.target.torch),
+            "outcome": self.outcome,
+            "error": self.error,
+            "line": self.line,
+            "steps": [_step_json(step) for step in self.steps],
+            "rest": None if self.rest is None else _step_json(self.rest),
+            "marks": [
+                {"name": mark.name, "line": mark.line, **{key: {"peak": mark.peak[key], "after": mark.after[key]} for key in COUNTERS}}
+                for mark in self.marks
+            ],
+            "peak": {key: self.peak(key) for key in COUNTERS},
+            "lazy": self._lazy_json(),
+            "missing_bytes": self.missing() if self.outcome == "oom" else None,
+            "collectives": [
+                {"op": one.op, "group": one.group, "ranks": ranks_text(one.members), "calls": one.calls, "bytes": one.bytes}
+                for one in self.collectives
+            ],
+            "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.answers],
+            "pinned_peak_bytes": self.pinned_peak,
+            "uses": dict(self.uses),
+            "blocks": self.blocks(),
+            "settings": [{"setting": one, "applied": count} for one, count in self.applied.items()],
+            "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
+        }
+
+    def _lazy_json(self) -> dict[str, Any] | None:
+        if self.lazy is None:
+            return None
+        steps = [
+            {key: {"peak": getattr(one.peak, key), "after": getattr(one.after, key)} for key in COUNTERS}
+            for one in self.lazy.outcomes[: len(self.steps)]
+        ]
+        return {"steps": steps, "peak": {key: self.lazy_peak(key) for key in COUNTERS}}
+
+    def blocks(self) -> list[dict[str, Any]]:
+        """Classes of modules that hold activations at the peak: the one that holds most, and the one that does so within its modules."""
+        alive = max((step for _, step in self.parts), key=lambda step: step.peak["allocated"]).alive if self.parts else []
+        return blocks_of(alive, self.classes)
+
+    @property
+    def _outcome_text(self) -> str:
+        if self.error == INTERRUPTED:
+            return "the program was interrupted"
+        return _OUTCOMES[self.outcome] + (f": {_short(self.error)}" if self.error else "")
+
+    def report(self) -> Report:
+        """Tables of the same."""
+        summary: dict[str, Any] = {
+            "verdict": verdict_of(self.to_json(), self.target),
+            "program": f"{self.script} on {self.target.text}",
+            "outcome": self._outcome_text,
+            "reserved_peak_bytes": self.peak("reserved"),
+            "device_bytes": self.target.device.room_bytes or 0,
+            "rank": f"{self.options.rank} of {self.options.world}",
+            "steps_count": len(self.steps),
+            "pinned_host_bytes": self.pinned_peak,
+        }
+        if self.line:
+            summary["line"] = self.line
+        notes = () if self.outcome != "oom" else ("--no-limit tells how much it needs, --try what would lower that",)
+        return Report(
+            "simulate",
+            summary=summary,
+            tables=tuple(_tables(self)),
+            diagnostics=tuple(self.diagnostics),
+            notes=notes,
+            pictures=lambda: _over_time(self),
+        )
+
+    def document(self) -> Document:
+        """The report alone: there is no model file that it is about."""
+        return Document("", ModelInfo("", ""), (self.report(),))
+
+
+def blocks_of(alive: Sequence[tuple[str, str, str, int, int]], classes: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Classes of which there are several modules that hold others, with the activations below them: what may be checkpointed."""
+    held: Counter[str] = Counter()
+    total = 0
+    by_class: dict[str, set[str]] = {}
+    for path in {above for one in classes for above in itertools.islice(_above(one), 1, None)}:
+        by_class.setdefault(classes.get(path, ""), set()).add(path)
+    for category, module, _, size, _ in alive:
+        if category != "activation":
+            continue
+        total += size
+        held.update(dict.fromkeys({classes.get(path, "") for path in _above(module)}, size))
+    found = []
+    for name, paths in by_class.items():
+        outer = [path for path in paths if not any(other in paths for other in itertools.islice(_above(path), 1, None))]
+        if name and not name.startswith("torch.nn.modules.container.") and len(outer) > 1 and held[name] > _WORTH * total:
+            found.append((held[name], len(outer), name, set(outer)))
+    found.sort(key=lambda one: (-one[0], one[1], one[2]))
+    within = [
+        one
+        for one in found[1:]
+        if one[0] < (1 - _WORTH) * found[0][0] and all(any(up in found[0][3] for up in _above(path)) for path in one[3])
+    ]
+    return [{"class": name, "count": count, "bytes": size} for size, count, name, _ in (*found[:1], *within[:1])]
+
+
+def _above(path: str) -> Iterator[str]:
+    """A path and those of the modules that it is in."""
+    yield path
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks in short: "0-3,8", and with a step "0-56:8"."""
+    parts = []
+    at = 0
+    while at < len(ranks):
+        end = at + 1
+        step = ranks[end] - ranks[at] if end < len(ranks) else 1
+        while end < len(ranks) and ranks[end] - ranks[end - 1] == step:
+            end += 1
+        if step != 1 and end - at == 2:  # two that are apart are no stretch
+            end = at + 1
+        parts.append(str(ranks[at]) if end == at + 1 else f"{ranks[at]}-{ranks[end - 1]}" + (f":{step}" if step != 1 else ""))
+        at = end
+    return ",".join(parts)
+
+
+def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    """Codes with what is to be said."""
+    if simulation.unknown:
+        names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield "IRS645", f"what the kernels of {shown} take besides their results is not known, and not counted"
+    for setting, count in simulation.applied.items():
+        if not count:
+            yield "IRS648", f"{setting} changed nothing: the program has nothing that it is about"
+    if simulation.answers:
+        lines = ", ".join(one.line for one in simulation.answers[:3])
+        yield "IRS646", f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"
+
+
+def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> str:
+    """Whether what a document tells of fits, and by how much; `where` it does so."""
+    device, room = target.device.title, target.device.room_bytes
+    if document["outcome"] == "oom":
+        missing = document.get("missing_bytes")
+        return f"does not fit on {device}" + ("" if missing is None else f" by {_text(missing)} or more") + where
+    peak = document.get("peak", {}).get("reserved", 0)
+    late = (document.get("lazy") or document).get("peak", {}).get("reserved", 0)
+    if room is None:
+        return f"unknown: nobody told how much memory {device} has; {_text(max(peak, late))} are reserved"
+    few, many = sorted((peak, late))
+    if document["outcome"] not in ("finished", "steps") and many <= room:
+        why = "interrupted" if document["error"] == INTERRUPTED else "the program did not end by itself"
+        return f"unknown: {why}; until then {_text(many)} of {_text(room)} are reserved on {device}" + where
+    if few > room:
+        return (
+            f"does not fit on {device} by {_text(few - room)}"
+            + (f" to {_text(many - room)}" if _text(many - few) != _text(0) else "")
+            + where
+        )
+    if many > room:
+        return (
+            f"depends on when work on other streams is done: {_text(room - few)} of {_text(room)} left on {device} where that is at once, "
+            f"{_text(many - room)} short where it is only when the host waits for it" + where
+        )
+    whole = "fits" if document["outcome"] == "finished" else "fits so far"
+    left = _text(room - few) if few == many else f"{_text(room - many)} to {_text(room - few)}"
+    return f"{whole} on {device}: {left} of {_text(room)} left" + where
+
+
+def _short(error: str) -> str:
+    """The first two sentences of torch's message at most: "CUDA out of memory. Tried to allocate 1.00 GiB." """
+    return ". ".join(error.split(". ")[:2]).removeprefix("CUDA out of memory. ")
+
+
+def _text(size: int) -> str:
+    return humanise(size, Kind.BYTES)
+
+
+_ALIVE: Final = ("category", "module", "line", "bytes", "blocks:count")
+_MOST_COLUMNS: Final = 3
+"""Stretches of steps beside each other in a terminal of 80 columns."""
+
+
+def _tables(simulation: Simulation) -> Iterator[Table]:
+    parts = simulation.parts
+    if parts:
+        columns = ["steps", *(f"{key}:bytes" for key in COUNTERS)]
+        for title, when in (("peak of each step", "peak"), ("after each step", "after")):
+            yield Table.of(_alike(parts, functools.partial(_counted, when)), columns, title)
+    if simulation.lazy is not None:
+        yield from _two_ends(simulation, simulation.lazy)
+    if parts:
+        yield _made_of(parts)
+    if simulation.outcome == "oom":
+        totals, alive_then = simulation.alive_at_refusal()
+        yield Table.of(
+            [*totals.items(), ("allocated, the sum", sum(totals.values()))], ["category", "bytes"], "allocated where memory was refused"
+        )
+        yield _alive(simulation, alive_then, "alive where memory was refused")
+    elif parts:
+        yield _alive(simulation, max((step for _, step in parts), key=lambda step: step.peak["allocated"]).alive, "alive at the peak")
+    if simulation.tape.events:
+        rows = simulation.reserved_for()
+        title = "what reserved is made of " + ("where memory was refused" if simulation.outcome == "oom" else "at its peak")
+        yield Table.of(rows, ["what", "stream:index", "blocks:count", "bytes"], title, whole="bytes")
+    if simulation.collectives:
+        link = simulation.options.link
+        sent = [
+            (one.op, one.group, one.ranks, one.calls, one.bytes, *([least_seconds(one.op, one.ranks, one.bytes, link)] if link else []))
+            for one in simulation.collectives
+        ]
+        columns = ["collective", "group", "ranks:count", "calls:count", "bytes", *(["least time:seconds"] if link else [])]
+        yield Table.of(sent, columns, "collectives" + ("" if link else ": --link 450GB/s gives times"))
+    if simulation.pinned_peak:
+        columns = ["steps", "pinned peak:bytes", "pinned after:bytes", "pageable:bytes"]
+        hosts = _alike(parts, lambda step: step.pinned or (None, None))
+        yield Table.of([(*row, None) for row in hosts], columns, "host memory")
+    if simulation.answers:
+        yield Table.of([(one.line, one.count, str(one.value)) for one in simulation.answers], ["line", "count", "value"], "values answered")
+
+
+_MOST_STEPS_MARKED: Final = 8
+
+
+def _over_time(simulation: Simulation) -> tuple[Series, ...]:
+    """Bytes that the program has asked for, by category, after each of its requests; what is alive there, by the line that asked for it."""
+    tape = simulation.tape
+    events = np.array(tape.events, dtype=np.int64)
+    slots = np.where(events >= 0, events, ~events)
+    sizes = np.array(tape.numbers("central"), dtype=np.int64)
+    if not len(events) or not sizes[slots].any():
+        return ()
+    signs = np.where(events >= 0, 1, -1)
+    changes = sizes[slots] * signs
+    kinds = np.array(tape.kinds, dtype=object)
+    places = shown_steps(np.cumsum(changes).tolist())
+    order = sorted({*tape.kinds}, key=lambda kind: (kind not in RESIDENT, kind))
+    data: dict[str, Sequence[object]] = {"request": places}
+    for kind in order:
+        data[kind] = np.cumsum(np.where(kinds[slots] == kind, changes, 0))[places].tolist()
+    begins, ends = (np.full(len(sizes), len(events), dtype=np.int64) for _ in range(2))
+    begins[slots[signs > 0]] = np.flatnonzero(signs > 0)
+    ends[slots[signs < 0]] = np.flatnonzero(signs < 0)
+
+    def who(slot: int) -> tuple[str, str]:
+        origin = tape.owners.get(slot, Origin("", ""))
+        return origin.module, origin.line
+
+    def alive(place: int, top: int) -> Table:
+        at = places[place]
+        rows: dict[tuple[str, str, str, str], list[int]] = {}
+        for slot in np.flatnonzero((begins <= at) & (ends > at)).tolist():
+            row = rows.setdefault((tape.labels[slot], tape.kinds[slot], *who(slot)), [0, 0])
+            row[0] += int(sizes[slot])
+            row[1] += 1
+        found = [(*key, size, count) for key, (size, count) in rows.items() if size]
+        found.sort(key=lambda row: -row[4])
+        columns = ["made_by:text", "category:text", "module:text", "line:text", "size:bytes", "blocks:count"]
+        return Table.of(found, columns, f"alive after request {at:,}", whole="size").first(top)
+
+    names = [" at ".join(filter(None, (tape.labels[slot], who(slot)[1]))) for slot in slots[places].tolist()]
+    spans = [span for span in tape.spans if span.counted and span.first < len(tape.starts)]
+    marks = tuple(tables.Mark(tape.starts[span.first], span.name) for span in spans[:_MOST_STEPS_MARKED])
+    columns = tuple(Column(kind, Kind.BYTES) for kind in order)
+    x, limits = Column("request", Kind.COUNT), limits_of(simulation.target.device)
+    return (Series("memory asked for, by category", x, columns, data, marks, limits=limits, names=names, parts=alive),)
+
+
+def _two_ends(simulation: Simulation, lazy: Replayed) -> Iterator[Table]:
+    """Where it matters when work on other streams is done: the two ends, between which a real device is."""
+    numbered = [(str(number), one) for number, one in enumerate(simulation.steps, 1)]
+    both = numbered if simulation.rest is None else [*numbered, ("then" if numbered else "all", simulation.rest)]
+    found = {id(step): one for (_, step), one in zip(both, lazy.outcomes, strict=True)}
+    rows = _alike(
+        both, lambda step: tuple(size for key in ("active", "reserved") for size in (step.peak[key], getattr(found[id(step)].peak, key)))
+    )
+    columns = ["steps", "active, at once:bytes", "active, late:bytes", "reserved, at once:bytes", "reserved, late:bytes"]
+    yield Table.of(rows, columns, "peaks where work on other streams is done at once, and late: only when the host waits")
+    rows = [
+        (category, module, line, count, size) for category, module, line, size, count in _grouped(simulation.shared(), simulation.classes)
+    ]
+    columns = ["category", "module", "line", "times:count", "bytes in all:bytes"]
+    yield Table.of(rows, columns, "where it matters: memory that another stream uses too (record_stream)")
+
+
+def _alive(simulation: Simulation, rows: Sequence[tuple[str, str, str, int, int]], title: str) -> Table:
+    return Table.of(_grouped(rows, simulation.classes), _ALIVE, title, whole="bytes")
+
+
+def _grouped(rows: Sequence[tuple[str, str, str, int, int]], classes: Mapping[str, str]) -> list[tuple[str, str, str, int, int]]:
+    """Category, module, line, bytes and number. Blocks of one class that differ in their number alone, and what is in them, are one row."""
+    blocks = {above for path in classes for above in itertools.islice(_above(path), 1, None)}
+    groups: dict[tuple[object, ...], tuple[list[str], list[int]]] = {}
+    for category, module, line, size, number in rows:
+        prefixes = list(_above(module))[::-1]
+        key = [
+            (classes.get(path), "" if path in blocks and path.rpartition(".")[2].isdecimal() else path.rpartition(".")[2])
+            for path in prefixes
+        ]
+        names, sums = groups.setdefault((category, line, *key), ([], [0, 0]))
+        names.append(module)
+        sums[0] += size
+        sums[1] += number
+    made = [(str(category), _together(names), str(line), sums[0], sums[1]) for (category, line, *_), (names, sums) in groups.items()]
+    return sorted(made, key=lambda row: -row[3])
+
+
+def _together(names: Sequence[str]) -> str:
+    """One name for modules that differ in numbers: layers.0-11.dropout."""
+    if len(set(names)) == 1:
+        return names[0]
+    parts = [name.split(".") for name in names]
+    return ".".join(each[0] if len(set(each)) == 1 else ranks_text(sorted({int(one) for one in each})) for each in zip(*parts, strict=True))
+
+
+def _made_of(parts: Sequence[tuple[str, Step]]) -> Table:
+    """Categories of the peak of allocated, which is their sum; of many different steps the first, the worst and the last."""
+    kinds = [one for one in parts[0][1].by_category if any(step.by_category[one] for _, step in parts)]
+    found = _alike(
+        parts, lambda step: (step.peak["allocated"], *(step.by_category[one] for one in kinds), _beyond(step), step.peak["reserved"])
+    )
+    if len(found) > _MOST_COLUMNS:
+        worst = max(found[1:-1], key=lambda row: cast("int", row[1]))
+        found = [found[0], worst, found[-1]]
+    names = ("allocated, the sum", *kinds, "reserved beyond that", "reserved, the sum")
+    rows = list(zip(names, *(row[1:] for row in found), strict=True))
+    columns = [
+        "category",
+        *(f"step{'s' if ' ' in str(row[0]) else ''} {row[0]}:bytes" if str(row[0])[0].isdigit() else f"{row[0]}:bytes" for row in found),
+    ]
+    return Table.of([*rows[1:-2], rows[0], *rows[-2:]], columns, "what the peaks of allocated and reserved are made of")
+
+
+def _beyond(step: Step) -> int:
+    """What is reserved at its peak beyond what is allocated at its own."""
+    return step.peak["reserved"] - step.peak["allocated"]
+
+
+_SHARES: Final[Mapping[str, Callable[[int], float]]] = {
+    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    **dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), lambda ranks: (ranks - 1) / ranks),
+    **dict.fromkeys(("broadcast", "reduce", "send", "recv"), lambda ranks: float(ranks > 1)),
+}
+"""Of a collective's bytes, those that a rank at least sends or receives where the network reduces nothing by itself."""
+
+
+def least_seconds(op: str, ranks: int, size: int, link: float) -> float | None:
+    """What a device at least needs for its part of a collective; None where that is not known."""
+    share = _SHARES.get(op)
+    return None if share is None or not link else share(ranks) * size / link
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    return {**{key: {"peak": step.peak[key], "after": step.after[key]} for key in COUNTERS}, "by_category": dict(step.by_category)}
+
+
+def _counted(when: str, step: Step) -> tuple[int, ...]:
+    return tuple(getattr(step, when)[key] for key in COUNTERS)
+
+
+def _alike(parts: Sequence[tuple[str, Step]], figures: Callable[[Step], tuple[int | None, ...]]) -> list[tuple[object, ...]]:
+    """A row for each stretch of steps with the same figures."""
+    rows: list[tuple[object, ...]] = []
+    for (_, found), several in itertools.groupby(parts, key=lambda one: (one[0].isdecimal(), figures(one[1]))):
+        names = [name for name, _ in several]
+        rows.append((names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", *found))
+    return rows
