@@ -17,6 +17,7 @@ from irscope.cli.args import (
     write_answer,
 )
 from irscope.cli.run import report_diagnostics, strict_code
+from irscope.devices.catalogue import DEFAULT_DEVICE
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.recording import is_recording, read_recording
@@ -24,13 +25,14 @@ from irscope.session import Model, open_model
 from irscope.tools.compare import (
     compare_models,
     compare_recording,
-    model_comparison,
     open_for,
     run_comparison,
 )
+from irscope.tools.compare.decides import decisive_document
 from irscope.tools.compare.document import Verdict, judge, parse_thresholds
 from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures
 from irscope.tools.compare.run_report import RUN_MEASURES, run_measures
+from irscope.tools.config import chosen_device
 
 _LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
 
@@ -85,10 +87,13 @@ class Command:
             return self._with_recording(model, other, args)
         limits = parse_thresholds(args.fail_on, MODEL_MEASURES)
         options = load_options(args)
+        chosen = chosen_device(args.device)
+        if chosen.name != DEFAULT_DEVICE:
+            args.device = chosen.name
         a = _open(args.model, options, args)
         b = _open(args.other, _options_of_b(args, options), args)
         compared = compare_models(a, b, args.lifetime)
-        document = model_comparison(compared, everything=args.all)
+        document = decisive_document(compared, chosen, everything=args.all)
         write_answer(document, args)
         report_diagnostics((*a.diagnostics, *b.diagnostics), args.verbose)
         return _exit_code(judge(limits, model_measures(compared)) if limits else None) or strict_code(args, [a, b])

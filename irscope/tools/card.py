@@ -121,7 +121,7 @@ class _Maker:
         self.settings = settings
         self.chosen = chosen
         self.device = chosen.device
-        self.sizes = tuple(_stated(model))
+        self.sizes = tuple(stated_sizes(model))
         self.at = self._bound()
         self.failure: IrscopeError | None = None
         self.is_guessed = any(not one.is_about_weights for one in self.at.program.guesses)
@@ -587,7 +587,7 @@ def _number(value: object) -> Number | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _stated(model: Model) -> Iterator[StatedSize]:
+def stated_sizes(model: Model) -> Iterator[StatedSize]:
     """Every size that is not in the file, and who stated it."""
     for bound, size in model.options.bind.items():
         yield StatedSize(bound, size, "--bind")
@@ -644,7 +644,9 @@ def _size_on_disk(model: Model) -> int | None:
             return None
         files = {path.resolve()}
         for body in model.program.bodies():
-            files.update((path.parent / data.path).resolve() for data in body.data.values() if isinstance(data, FileRegion))
+            named = {Path(data.path) for data in body.data.values() if isinstance(data, FileRegion)}
+            # Readers name files as seen from the working folder, a text as seen from its own.
+            files.update((one if one.exists() else path.parent / one).resolve() for one in named)
         return sum(file.stat().st_size for file in files)
     except (OSError, ValueError):
         return None

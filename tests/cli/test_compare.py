@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import irscope
 from irscope.cli.main import main
 from irscope.recording import write_recording
 from tests.unit.tools.test_compare_runs import recording
@@ -35,15 +36,80 @@ def output(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[in
 def test_two_models_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = output(["a.irs", "wide.irs"], capsys)
     assert (code, err) == (0, "")
-    assert any(line.strip().startswith("peak +100.0%, FLOPs +") for line in out.splitlines()[:6])
-    assert "fc1.weight" in out and "nodes that differ" in out
+    lines = [line.strip() for line in out.splitlines()]
+    # What decides comes first, then where they differ, then how they were matched.
+    assert lines[5] == "both fit on NVIDIA H200 SXM"
+    assert lines[6].startswith("B beside A: memory ") and "FLOPs +" in lines[6]
+    places = [
+        next(at for at, line in enumerate(lines) if line.startswith(start))
+        for start in ("least time", "nodes that differ", "peak +100.0%, FLOPs +", "matched")
+    ]
+    assert places == sorted(places) and places[0] < 16
+    assert "fc1.weight" in out
 
 
 def test_equal_models_are_said_to_be(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = output(["a.irs", "same.irs"], capsys)
+    assert "memory the same, least time the same, FLOPs the same, parameters the same" in out
     assert "peak the same, FLOPs the same, parameters the same, nodes the same" in out
     assert "nodes that differ" not in out
     assert "nodes" in output(["a.irs", "same.irs", "--all"], capsys)[1]
+
+
+OPEN = MLP.replace("graph @main", "symbol batch [1,128]\ngraph @main").replace("f32[4,", "f32[batch,")
+
+
+def _decides(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, float]]:
+    report = json.loads(output([*arguments, "--format", "json"], capsys)[1])["reports"][0]
+    found: dict[str, dict[str, float]] = report["summary"]["decides"]
+    return found
+
+
+def test_what_decides_is_in_json_besides_the_totals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = _decides(["a.irs", "wide.irs"], capsys)
+    for side, name in (("a", "a.irs"), ("b", "wide.irs")):
+        fields = irscope.card(irscope.load(name), device="h200").fields()
+        for key, field in {"least_time": "least_time", "flops": "flops", "moved_bytes": "bytes", "size_on_disk": "size_on_disk"}.items():
+            assert found[key][side] == fields[field]
+        assert found["size_on_disk"][side] == (folder / name).stat().st_size
+    for row in (one for key, one in found.items() if key not in ("device", "sizes", "fits")):
+        assert row["difference"] == pytest.approx(row["b"] - row["a"])
+        assert row["change"] == pytest.approx(row["b"] / row["a"] - 1)
+
+
+def test_both_have_the_same_sizes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Other names and limits of the same size, and one side that states it: both are compared at one size.
+    (folder / "open.irs").write_text(OPEN)
+    (folder / "named.irs").write_text(OPEN.replace("[1,128]", "[2,64]").replace("symbol batch", "symbol n").replace("f32[batch,", "f32[n,"))
+    found = _decides(["open.irs", "open.irs"], capsys)
+    assert found["sizes"] == {"a": "batch=1", "b": "batch=1"} and found["flops"]["difference"] == 0
+    found = _decides(["named.irs", "open.irs"], capsys)
+    assert found["sizes"] == {"a": "n=2", "b": "batch=2"} and found["flops"]["difference"] == 0
+    found = _decides(["open.irs", "open.irs", "--bind", "batch=3"], capsys)
+    assert found["sizes"] == {"a": "batch=3", "b": "batch=3"}
+    found = _decides(["open.irs", "open.irs", "--bind", "batch=2", "--bind-b", "batch=4"], capsys)
+    assert found["sizes"] == {"a": "batch=2", "b": "batch=4"} and found["flops"]["change"] == 1
+    # What the first one's size does not admit is said.
+    out = output(["open.irs", "named.irs"], capsys)[1]
+    assert "B is not at these sizes: " in out
+    assert "numbers are for batch=1 (assumed)" in out
+
+
+def test_what_does_not_fit_is_said_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "huge.irs").write_text(
+        MLP.replace("f32[16", "f32[9000000000").replace("[8,16]", "[8,9000000000]").replace("[4,16]", "[4,9000000000]")
+    )
+    lines = output(["a.irs", "huge.irs"], capsys)[1].splitlines()
+    assert lines[5].strip().startswith("A fits; B does not fit: ") and lines[5].endswith("are missing on NVIDIA H200 SXM")
+
+
+def test_weights_alone_are_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    (folder / "deep").mkdir()
+    (folder / "deep" / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    found = _decides(["deep/w.safetensors", "a.irs"], capsys)
+    assert (found["parameters"]["a"], found["size_on_disk"]["a"]) == (2, 16 + len(header))
+    assert found["flops"]["a"] is None and found["flops"]["change"] is None
 
 
 def test_json_and_csv_have_the_same_rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

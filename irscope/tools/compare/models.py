@@ -420,6 +420,8 @@ class ModelComparison:
     own: tuple[Side, Side] | None = None
     """Each model under the lifetimes of its own runtime, where these are not the same."""
     notes: list[str] = field(default_factory=list)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names that the second model's symbols have in its file, with those of the first that they have now."""
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -546,7 +548,7 @@ def compare_models(a: Model, b: Model, lifetime: str = "auto") -> ModelCompariso
     with paused_gc():
         found = match(one, other)
         rows = _matched_rows(one, other, found)
-    return ModelComparison(one, other, found, rows, own, notes)
+    return ModelComparison(one, other, found, rows, own, notes, renamed)
 
 
 def _matched_rows(a: Side, b: Side, found: Matching) -> list[Row]:

@@ -1,0 +1,207 @@
+"""What decides between two models, which begins the document of a comparison: what each takes and costs at the same sizes.
+
+The numbers are those of the models' cards. Then comes where they differ; how nodes were matched is last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from irscope.errors import Cancelled, IrscopeError
+from irscope.report.card import Card
+from irscope.report.report import Document, Report
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, Quantity, derived
+from irscope.session import Model
+from irscope.tools.card import make_card, stated_sizes
+from irscope.tools.compare import model_comparison
+from irscope.tools.compare.models import ModelComparison
+from irscope.tools.config import Chosen
+
+_ROWS: Final[Mapping[str, tuple[str, Kind]]] = {
+    "peak_memory_bytes": ("peak", Kind.BYTES),
+    "peak_allocated_bytes": ("peak_allocated", Kind.BYTES),
+    "peak_reserved_bytes": ("peak_reserved", Kind.BYTES),
+    "least_time": ("least_time", Kind.SECONDS),
+    "flops": ("flops", Kind.FLOPS),
+    "moved_bytes": ("bytes", Kind.BYTES),
+    "energy": ("energy", Kind.JOULES),
+    "parameters": ("parameters", Kind.COUNT),
+    "parameter_bytes": ("parameter_bytes", Kind.BYTES),
+    "size_on_disk": ("size_on_disk", Kind.BYTES),
+}
+"""What is compared, by what it is called: the field of the card, and its kind."""
+_AGAIN: Final = ("parameters", "parameter_bytes", "device_peak_bytes", "device_reserved_bytes")
+"""Totals of the comparison that text does not repeat: those of the first two runs at the worst stand above."""
+_GROUP: Final = "decides"
+"""Where JSON has them."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The cards of both at the same sizes."""
+
+    a: Card
+    b: Card
+    is_open: bool
+    """Whether sizes were open, so that totals of the comparison are formulas."""
+    notes: tuple[str, ...]
+
+
+def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
+    """The cards of both models at the sizes that the first one's card is for."""
+    first, second = compared.a.model, compared.b.model
+    sizes = {one.symbol: one for one in stated_sizes(first) if one.is_open}
+    a, problem = _bound(first, {name: one.size for name, one in sizes.items()})
+    own_name = {name: own for own, name in compared.renamed.items()}
+    others = {one.symbol: one for one in stated_sizes(second) if one.is_open}
+    wanted = {own_name.get(name, name): sizes.get(name, one).size for name, one in others.items()}
+    b, refused = _bound(second, wanted)
+    told = {name: f"{name}={one.size} ({one.source})" for name, one in {**others, **sizes}.items()}
+    notes = [f"numbers are for {', '.join(told.values())}; --bind gives other sizes"] if told else []
+    notes += [f"{name} is not at these sizes: {said}" for name, said in (("A", problem), ("B", refused)) if said]
+    cards = [make_card(one, chosen, brief=True) for one in (a, b)]
+    return Decision(cards[0], cards[1], bool(told), tuple(notes))
+
+
+def _bound(model: Model, sizes: Mapping[str, int]) -> tuple[Model, str]:
+    """The model at these sizes; as it is, and why, where it cannot have them."""
+    if not sizes:
+        return model, ""
+    try:
+        found = model.rebound(sizes)
+    except Cancelled:
+        raise
+    except IrscopeError as error:
+        return model, error.message
+    found.manager.instruments = model.manager.instruments
+    return found, ""
+
+
+def decisive_document(compared: ModelComparison, chosen: Chosen, *, everything: bool = False) -> Document:
+    """The document of two models: what decides, where they differ, how they were matched."""
+    document = model_comparison(compared, everything=everything)
+    (report,) = document.reports
+    decision = decide(compared, chosen)
+    rows = _rows(decision)
+    units = {**{name: _ROWS[name][1] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}
+    headline = (*_verdict(decision, chosen), _changes(rows))
+    shown = {name: {key: _plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
+    first = replace(report, headline=headline, summary=shown, units=units, notes=decision.notes)
+    hidden = _AGAIN if decision.is_open else (*_AGAIN, "flops", "moved_bytes")
+    rest = {key: value for key, value in report.summary.items() if key not in hidden}
+    last = Report(
+        "compare",
+        "further totals, and how nodes were matched",
+        summary=rest,
+        units=report.units,
+        notes=report.notes,
+        is_assumed=report.is_assumed,
+        headline=report.headline,
+    )
+    sizes = {name: _sizes_text(card) for name, card in (("a", decision.a), ("b", decision.b))}
+    fits = {name: card.memory.fits for name, card in (("a", decision.a), ("b", decision.b))}
+    found = {"device": chosen.device.name, "sizes": sizes, "fits": fits, **rows}
+    whole = replace(
+        report,
+        headline=(*headline, *report.headline),
+        summary={**report.summary, _GROUP: found},
+        units={**report.units, **{f"{_GROUP}.{key}": kind for key, kind in units.items()}, f"{_GROUP}.fits": Kind.BOOL},
+        notes=(*decision.notes, *report.notes),
+    )
+    write = document.own_json
+    assert write is not None
+
+    def compare_json(selected: Document) -> Mapping[str, object]:
+        """One report, its tables as --sort and --filter left them."""
+        return write(replace(selected, reports=(replace(whole, tables=selected.reports[0].tables),)))
+
+    return replace(document, reports=(first, last), own_json=compare_json)
+
+
+def _rows(decision: Decision) -> dict[str, dict[str, object]]:
+    """Both numbers, their difference and how large it is; what neither has is left out."""
+    found: dict[str, dict[str, object]] = {}
+    sides = [_numbers(card) for card in (decision.a, decision.b)]
+    for name, (key, _) in _ROWS.items():
+        a, b = (side[key] for side in sides)
+        # Where an allocator is simulated for both, the peak is what is allocated.
+        if (a.shown is None and b.shown is None) or (
+            name == "peak_memory_bytes" and all(side["peak_allocated"].shown is not None for side in sides)
+        ):
+            continue
+        known = isinstance(a.value, int | float) and isinstance(b.value, int | float)
+        found[name] = {
+            "a": a,
+            "b": b,
+            "difference": b - a if known else None,
+            "change": derived(_share(a.value, b.value), a, b) if known else None,
+        }
+    return found
+
+
+def _plain(cell: object) -> object:
+    """A number without its interval, which JSON has: two of them side by side are wider than a terminal."""
+    if not isinstance(cell, Quantity) or cell.interval is None or cell.value is None:
+        return cell
+    sign = Provenance.MODELLED if cell.provenance is Provenance.EXACT else cell.provenance
+    return replace(cell, provenance=sign, lo=None, hi=None)
+
+
+_SAID: Final = {
+    "memory": ("peak_allocated_bytes", "peak_memory_bytes"),
+    "least time": ("least_time",),
+    "FLOPs": ("flops",),
+    "parameters": ("parameters",),
+}
+
+
+def _changes(rows: Mapping[str, Mapping[str, object]]) -> str:
+    """How much more B takes, in a line."""
+    parts: list[str] = []
+    for word, names in _SAID.items():
+        change = next((found for name in names if name in rows and (found := rows[name]["change"]) is not None), None)
+        value = change.value if isinstance(change, Quantity) else change
+        if not isinstance(value, int | float):
+            parts.append(f"{word} not known")
+        else:
+            parts.append(f"{word} the same" if not value else f"{word} {value:+.1%}")
+    return f"B beside A: {', '.join(parts)}"
+
+
+def _numbers(card: Card) -> dict[str, Quantity]:
+    return {**card.quantities(), "size_on_disk": Quantity(card.identity.size_on_disk)}
+
+
+def _share(a: object, b: object) -> float | None:
+    if not isinstance(a, int | float) or not isinstance(b, int | float):
+        return None
+    return b / a - 1 if a else 0.0 if not b else math.inf
+
+
+def _verdict(decision: Decision, chosen: Chosen) -> list[str]:
+    """Which of them fits."""
+    fits = [card.memory.fits.value for card in (decision.a, decision.b)]
+    where = f"on {chosen.device.title}"
+    if fits == [None, None]:
+        return []
+    if fits == [True, True]:
+        return [f"both fit {where}"]
+    return ["; ".join(_fit_text(name, card) for name, card in (("A", decision.a), ("B", decision.b))) + f" {where}"]
+
+
+def _fit_text(name: str, card: Card) -> str:
+    memory = card.memory
+    if memory.fits.value is None:
+        return f"{name}: not known"
+    if memory.fits.value:
+        return f"{name} fits"
+    missing = f": {humanise(memory.missing, Kind.BYTES)} are missing" if memory.missing is not None else ""
+    return f"{name} does not fit{missing}"
+
+
+def _sizes_text(card: Card) -> str:
+    return ",".join(f"{one.symbol}={one.size}" for one in card.sizes)
