@@ -293,7 +293,8 @@ class _Reader:
             raise self.error(str(misfit), line) from misfit
         if not found.models:
             raise self.error("lists no models", hint='such as models = ["model.onnx"]')
-        if Path(found.baseline).is_absolute() or not found.baseline or ".." in Path(found.baseline).parts:
+        place = Path(found.baseline)
+        if place.is_absolute() or not place.name or ".." in place.parts or "\0" in found.baseline:
             raise self.error("baseline: a file beside this one, or below it, is wanted", self.line("baseline"))
         return found
 

@@ -19,7 +19,7 @@ from irscope.cli.main import main
 from irscope.errors import ExitCode, UsageError
 from irscope.report.values import Provenance, Quantity
 from irscope.tools.check import NUMBERS, Budget, Checked, Entry, Settled, check, numbers_of, read_budget, read_plan, surely
-from irscope.tools.check_outputs import github, junit, markdown
+from irscope.tools.check_outputs import OUTPUTS, github, junit, markdown
 from tests.cli.test_bad_input import MODEL
 
 FIXED = MODEL.replace("symbol batch [1,*]\n", "").replace("batch", "4")
@@ -311,6 +311,47 @@ def test_a_file_that_makes_no_sense_is_one_line_with_its_place(
     assert main(["check"]) == ExitCode.USAGE
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1 and error.startswith("irscope: error IRS")
+
+
+KEYS = [
+    "models",
+    "model",
+    "name",
+    "bind",
+    "input",
+    "method",
+    "device",
+    "devices",
+    "torch",
+    "alloc_conf",
+    "modelled",
+    "budgets",
+    "baseline",
+    "zzz",
+]
+VALUES = (
+    *("1", "-1", "1e400", "nan", "true", '""', '"x"', '"\\u0000"', "[]", "[1]", '["x"]', "[[]]", "{}", "{ a = 1 }", '{ a = "b" }'),
+    *("1979-05-27T07:32:00Z", "9223372036854775808999", "{ batch = -1 }", "{ batch = 99999999999999999999 }", '["peak < 1"]'),
+)
+
+
+def told_of(text: str) -> bool:
+    """Whether a file is checked, or its mistake told in a line that names it."""
+    write(text)
+    try:
+        checked = check(read_plan(Path("irscope.toml")))
+    except UsageError as error:
+        return "\n" not in str(error) and error.where.startswith("irscope.toml")
+    return all("".join(output(checked)) for output in OUTPUTS.values())
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_no_value_of_a_key_is_a_traceback(key: str, folder: Path) -> None:
+    for value in VALUES:
+        whole = f"{key} = {value}\n" + ("" if key == "models" else 'models = ["model.irs"]\n')
+        entry = "[[models]]\n" + ("" if key == "model" else 'model = "model.irs"\n') + f"{key} = {value}\n"
+        for text in (whole, entry):
+            assert told_of(text), text
 
 
 def test_without_a_file_the_error_shows_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
