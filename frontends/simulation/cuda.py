@@ -13,6 +13,7 @@ import torch
 
 from irscope.frontends.eager.pretend import current, queue
 from irscope.frontends.simulation.machine import Machine
+from irscope.frontends.simulation.pools import Pools
 from irscope.memory.caching.device import Event as Moment
 
 _CUDA: Final = 1
@@ -40,7 +41,9 @@ class Device:
         """The allocator's numbers of streams by torch's."""
         self._handed = {0: 0, 1: 0}
         machine.number_of = self.number
+        self.pools = Pools(self)
         self._fraction = 1.0
+        self._metadata = ""
 
     # -- streams ---------------------------------------------------------------------------------------------------
 
@@ -102,6 +105,9 @@ class Device:
             setattr(core, f"_cuda_{name}", lambda *_: None)
         core._cuda_get_sync_debug_mode = lambda: 0
         core._cuda_hostMemoryStats = dict
+        core._host_emptyCache = lambda: None
+        for name in ("is_enabled", "tuning_is_enabled"):
+            setattr(core, f"_cuda_tunableop_{name}", lambda: False)
         core._nccl_version, core._nccl_version_suffix = (lambda: _NCCL), (lambda: b"")
         core._CudaStreamBase, core._CudaEventBase = _stream_base(self), _event_base(self)
         streams = importlib.reload(torch.cuda.streams)
@@ -127,6 +133,7 @@ class Device:
         torch.version.cuda = VERSIONS.get(self.machine.target.torch, "13.0")
         torch.cuda.amp.common.amp_definitely_not_available = lambda: False
         self._accelerator(core)
+        self.pools.install()
 
     def _accelerator(self, core: Any) -> None:
         core._get_accelerator = lambda check=None: torch.device("cuda")
@@ -208,9 +215,6 @@ class Device:
     def c_setStream(self, stream_id: int, device_index: int, device_type: int) -> None:
         current.stream = stream_id
 
-    def c_isCurrentStreamCapturing(self) -> bool:
-        return False
-
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def c_memoryStats(self, device: int) -> dict[str, Any]:
@@ -242,8 +246,27 @@ class Device:
     def c_record_memory_history_legacy(self, enabled: bool, *rest: Any, **options: Any) -> None:
         """Frames are known without it."""
 
-    def c_memorySnapshot(self, pool: Any) -> dict[str, Any]:
-        return self.machine.snapshot()
+    def c_memorySnapshot(self, pool: Any = None, include_traces: bool = True) -> dict[str, Any]:
+        found = self.machine.snapshot(self.pools.handles())
+        if pool is not None and tuple(pool[:2]) != (0, 0):
+            found["segments"] = [one for one in found["segments"] if one["segment_pool_id"] == tuple(pool[:2])]
+        return found
+
+    def c_cudaCachingAllocator_raw_alloc(self, size: int, stream: int) -> int:
+        return self.machine.take(size, "tensor", "raw allocation", self.number(stream - _FIRST_HANDLE if stream else 0)).address
+
+    def c_cudaCachingAllocator_raw_delete(self, address: int) -> None:
+        self.machine.storages.settle()
+        self.machine.free(self.machine.pieces[address])
+
+    def c_cudaCachingAllocator_is_enabled(self) -> bool:
+        return True
+
+    def c_getMemoryMetadata(self) -> str:
+        return self._metadata
+
+    def c_setMemoryMetadata(self, text: str) -> None:
+        self._metadata = text
 
 
 # -- streams and events ------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -188,16 +188,16 @@ class Machine:
         """`torch.cuda.empty_cache`."""
         self.settled_gpu.empty_cache()
 
-    def snapshot(self) -> dict[str, Any]:
-        """`torch.cuda.memory._snapshot`: segments and blocks."""
+    def snapshot(self, pools: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
+        """`torch.cuda.memory._snapshot`: segments and blocks; `pools` has torch's numbers of private pools."""
         return {
-            "segments": [self._segment(one) for one in self.settled_gpu.segments()],
+            "segments": [self._segment(one, pools.get(one.pool, (0, 0))) for one in self.settled_gpu.segments()],
             "device_traces": [[]],
             "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": self.target.alloc_conf},
             "external_annotations": [],
         }
 
-    def _segment(self, one: Segment) -> dict[str, Any]:
+    def _segment(self, one: Segment, pool: tuple[int, int]) -> dict[str, Any]:
         blocks = [
             {
                 "address": BASE + block.address,
@@ -219,7 +219,7 @@ class Machine:
             "requested_size": sum(block.requested for block in in_use),
             "stream": one.stream,
             "segment_type": "small" if one.small else "large",
-            "segment_pool_id": (0, one.pool),
+            "segment_pool_id": pool,
             "is_expandable": one.expandable,
             "frames": [],
             "blocks": blocks,
@@ -297,6 +297,13 @@ class Machine:
                 own.append(piece)
         for piece in own:
             self.free(piece)
+
+    def drop_workspaces(self, pool: int) -> None:
+        """Give back those that lie in a private pool."""
+        for key, piece in list(self.kept.items()):
+            if piece.block is not None and piece.block.pool.kind.private == pool:
+                del self.kept[key]
+                self.free(piece)
 
     # -- out of memory ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import attrgetter
@@ -459,7 +459,9 @@ class _Replay:
 
     def _act_on_pool(self, verb: Verb, number: int) -> None:
         if verb == "release pool":
-            self._pools.pop(number).release()
+            found = self._pools.pop(number, None)
+            if found is not None:
+                found.release()
         elif verb == "end pool":
             self._pools[number].end()
         else:
@@ -542,6 +544,19 @@ class TapedAllocator(CachingAllocator):
         """Give back to the device what is free."""
         super().empty_cache()
         self.tape.act("empty cache")
+
+    def _open_scope(self, pool: MemPool, streams: Container[int] | None, capture: bool) -> None:
+        super()._open_scope(pool, streams, capture)
+        self.tape.act("begin pool", pool.number)
+
+    def _close_scope(self, pool: MemPool) -> None:
+        super()._close_scope(pool)
+        self.tape.act("end pool", pool.number)
+
+    def _empty_pool(self, pool: MemPool) -> None:
+        super()._empty_pool(pool)
+        if not pool.users:
+            self.tape.act("release pool", pool.number)
 
     def set_memory_fraction(self, fraction: float) -> None:
         """Limit what the process may reserve."""
