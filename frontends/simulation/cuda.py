@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 
 from irscope.frontends.eager.pretend import current, queue
+from irscope.frontends.simulation.generators import install_generators
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.pools import Pools
 from irscope.memory.caching.device import Event as Moment
@@ -125,7 +126,7 @@ class Device:
         )
         cuda._exchange_device = core._cuda_exchangeDevice
         cuda._maybe_exchange_device = core._cuda_maybeExchangeDevice
-        cuda.default_generators = (torch.Generator(),) * self.c_getDeviceCount()
+        install_generators(self.c_getDeviceCount())
         cuda.device_count = lambda: int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         cuda.get_device_properties = lambda device=None: self.properties
         cuda.is_bf16_supported = lambda including_emulation=True: self.capability >= (8, 0)

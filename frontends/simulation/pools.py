@@ -23,7 +23,7 @@ class Pools:
     """Pools of the simulated allocator by torch's numbers."""
 
     def __init__(self, device: Device) -> None:
-        self._device = device
+        self.machine = device.machine
         self.known: dict[Handle, MemPool] = {}
         self._numbers = {True: 0, False: 0}
         self.capturing: Any = None
@@ -39,16 +39,16 @@ class Pools:
         """The pool of a number, made where there is none."""
         found = self.known.get(handle)
         if found is None:
-            found = self.known[handle] = self._device.machine.settled_gpu.pool(**options)
+            found = self.known[handle] = self.machine.settled_gpu.pool(**options)
         return found
 
     def drop(self, handle: Handle) -> None:
         """One user less."""
         found = self.known.get(handle)
         if found is not None:
-            self._device.machine.storages.settle()
+            self.machine.storages.settle()
             if found.users == 1:
-                self._device.machine.drop_workspaces(found.number)
+                self.machine.drop_workspaces(found.number)
             found.release()
             if not found.users:
                 del self.known[handle]
@@ -60,7 +60,8 @@ class Pools:
     def install(self) -> None:
         """Give `torch._C` both classes, and torch's own classes new bases."""
         core: Any = torch._C
-        core._CUDAGraph, core._MemPool = _graph_base(self._device, self), _pool_base(self)
+        core._CUDAGraph, core._MemPool = _GraphBase, _pool_base(self)
+        _GraphBase.pools = self
         core._graph_pool_handle = lambda: self.number(by_program=False)
         core._cuda_beginAllocateToPool = lambda device, handle: self._begin(handle)
         core._cuda_beginAllocateCurrentThreadToPool = core._cuda_beginAllocateCurrentStreamToPool = core._cuda_beginAllocateToPool
@@ -77,11 +78,11 @@ class Pools:
                 cuda.make_graphed_callables = made.make_graphed_callables
 
     def _begin(self, handle: Handle) -> None:
-        self._device.machine.storages.settle()
+        self.machine.storages.settle()
         self.get(handle).begin()
 
     def _end(self, handle: Handle) -> None:
-        self._device.machine.storages.settle()
+        self.machine.storages.settle()
         self.known[handle].end()
 
 
@@ -108,85 +109,84 @@ def _pool_base(pools: Pools) -> type:
     return PoolBase
 
 
-def _graph_base(device: Device, pools: Pools) -> type:
-    """The compiled half of `torch.cuda.CUDAGraph`."""
-    machine = device.machine
+class _State:
+    """What a graph holds: torch's class has a `__del__` of its own, which does not call this one's."""
 
-    class State:
-        """What a graph holds: torch's class has a `__del__` of its own, which does not call this one's."""
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self.pool: Handle | None = None
+        self.generators: list[Piece] = []
+        self.captured = False
 
-        def __init__(self) -> None:
-            self.pool: Handle | None = None
-            self.generators: list[Piece] = []
+    def reset(self) -> None:
+        while self.generators:
+            self._pools.machine.free(self.generators.pop())
+        if self.captured and self.pool is not None:
             self.captured = False
+            self._pools.drop(self.pool)
 
-        def reset(self) -> None:
-            while self.generators:
-                machine.free(self.generators.pop())
-            if self.captured and self.pool is not None:
-                self.captured = False
-                pools.drop(self.pool)
+    def __del__(self) -> None:
+        self.reset()
 
-        def __del__(self) -> None:
-            self.reset()
 
-    class GraphBase:
-        _state: State
+class _GraphBase:
+    """The compiled half of `torch.cuda.CUDAGraph`."""
 
-        def __new__(cls, keep_graph: bool = False) -> Any:
-            made = super().__new__(cls)
-            made._state = State()
-            return made
+    pools: Pools
+    _state: _State
 
-        def register_generator_state(self, generator: Any) -> None:
-            """Each generator has a seed and an offset on the device."""
-            self._state.generators += [machine.take(_SEED, "temporary", f"{what} of a generator") for what in ("seed", "offset")]
+    def __new__(cls, keep_graph: bool = False) -> Any:
+        made = super().__new__(cls)
+        made._state = _State(cls.pools)
+        return made
 
-        def capture_begin(self, pool: Handle | None = None, capture_error_mode: str = "global") -> None:
-            shared = pool is not None and pool in pools.known
-            handle = self._state.pool = pools.number(by_program=False) if pool is None else pool
-            found = pools.get(handle)
-            if shared:
-                found.users += 1
-            pools.capturing = self
-            machine.storages.settle()
-            found.begin({machine.stream}, capture=True)
-            self.register_generator_state(None)
+    def register_generator_state(self, generator: Any) -> None:
+        """Each generator has a seed and an offset on the device."""
+        self._state.generators += [self.pools.machine.take(_SEED, "temporary", f"{what} of a generator") for what in ("seed", "offset")]
 
-        def capture_end(self) -> None:
-            machine.storages.settle()
-            pools.capturing = None
-            pools.known[self.pool()].end()
-            self._state.captured = True
+    def capture_begin(self, pool: Handle | None = None, capture_error_mode: str = "global") -> None:
+        shared = pool is not None and pool in self.pools.known
+        handle = self._state.pool = self.pools.number(by_program=False) if pool is None else pool
+        found = self.pools.get(handle)
+        if shared:
+            found.users += 1
+        self.pools.capturing = self
+        self.pools.machine.storages.settle()
+        found.begin({self.pools.machine.stream}, capture=True)
+        self.register_generator_state(None)
 
-        def instantiate(self) -> None:
-            pass
+    def capture_end(self) -> None:
+        self.pools.machine.storages.settle()
+        self.pools.capturing = None
+        self.pools.known[self.pool()].end()
+        self._state.captured = True
 
-        def replay(self) -> None:
-            if not self._state.captured:
-                raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+    def instantiate(self) -> None:
+        pass
 
-        def reset(self) -> None:
-            self._state.reset()
+    def replay(self) -> None:
+        if not self._state.captured:
+            raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
 
-        def pool(self) -> Handle:
-            if self._state.pool is None:
-                raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
-            return self._state.pool
+    def reset(self) -> None:
+        self._state.reset()
 
-        def enable_debug_mode(self) -> None:
-            pass
+    def pool(self) -> Handle:
+        if self._state.pool is None:
+            raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+        return self._state.pool
 
-        def debug_dump(self, path: str) -> None:
-            pass
+    def enable_debug_mode(self) -> None:
+        pass
 
-        def raw_cuda_graph(self) -> int:
-            return id(self)
+    def debug_dump(self, path: str) -> None:
+        pass
 
-        raw_cuda_graph_exec = raw_cuda_graph
+    def raw_cuda_graph(self) -> int:
+        return id(self)
 
-        @staticmethod
-        def get_currently_capturing_graph() -> Any:
-            return pools.capturing
+    raw_cuda_graph_exec = raw_cuda_graph
 
-    return GraphBase
+    @staticmethod
+    def get_currently_capturing_graph() -> Any:
+        return _GraphBase.pools.capturing

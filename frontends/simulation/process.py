@@ -136,3 +136,13 @@ class Process:
             return torch.empty(storage.nbytes(), dtype=torch.uint8, device=storage.device).untyped_storage()
 
         torch.UntypedStorage.clone = clone  # type: ignore[method-assign,assignment]
+        original_new: Any = torch.UntypedStorage.__new__
+
+        def new(kind: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+            """As `torch.load` makes storages for tensors that were saved on the device."""
+            if device is None or torch.device(device).type != "cuda" or (args and not isinstance(args[0], int)):
+                return original_new(kind, *args, **kwargs, **({} if device is None else {"device": device}))
+            return torch.empty(args[0] if args else 0, dtype=torch.uint8, device=device).untyped_storage()
+
+        storage: Any = torch.UntypedStorage
+        storage.__new__ = new
