@@ -13,6 +13,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.spelling import parse_input_type
 from irscope.ir.types import TensorType, Type
+from irscope.passes.graph.folding import derived_weight
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.decorators import analysis, transform
 from irscope.passkit.manager import Runnable
@@ -27,6 +28,8 @@ from irscope.tools.capture import capture_training
 from irscope.tools.card import card
 from irscope.tools.fit import Fit, fit
 from irscope.tools.reorder import scheduled
+from irscope.tools.rewrite import Rewritten
+from irscope.tools.rewrite import rewrite as write_rewritten
 from irscope.tools.simulate import simulate
 
 if TYPE_CHECKING:
@@ -61,11 +64,13 @@ __all__ = [
     "capture",
     "capture_training",
     "card",
+    "derived_weight",
     "fit",
     "load",
     "plan_checkpoints",
     "record",
     "register",
+    "rewrite",
     "run",
     "scheduled",
     "simulate",
@@ -120,6 +125,23 @@ def run(
     settings = Settings(device=device or model.program.metadata.get("target", ""), torch=torch, alloc_conf=alloc_conf)
     check_target(settings)
     return model.run(passes, settings)
+
+
+def rewrite(
+    path: str | PathLike[str],
+    passes: Runnable | Sequence[Runnable],
+    target: str | PathLike[str],
+    *,
+    bind: Mapping[str, int] | None = None,
+    external: bool = False,
+) -> Rewritten:
+    """Run transforms over an .onnx or .pt2 file and write what it is then to another one, with its weights.
+
+    What no pass touched is copied as it is; a node that cannot be written is an error that names it. `external`: weights of an .onnx file
+    in a file beside it.
+    """
+    model = open_model(Path(path), LoadOptions(bind=dict(bind or {}), keep_calls=True))
+    return write_rewritten(model, passes, Path(target), external=external)
 
 
 def plan_checkpoints(

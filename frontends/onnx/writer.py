@@ -369,7 +369,7 @@ def _is_direct(was: tuple[Value | None, ...], row: FileNode) -> bool:
 
 
 def _cannot(node: Node | None, why: str) -> UsageError:
-    where = f"node {short(node.name)} ({node.op})" if node is not None else "the graph"
+    where = f"node '{short(node.name)}' ({node.op})" if node is not None else "the graph"
     return UsageError(f"{where} cannot be written as ONNX: {why}", code="IRS368", hint="leave out the pass that made it, or write .irs")
 
 

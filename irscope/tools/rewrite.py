@@ -15,9 +15,7 @@ from irscope.frontends.rewriting import Original
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.program import Program
 from irscope.passkit.base import Transform
-from irscope.passkit.manager import PassResult
-from irscope.passkit.pipeline import parse_pipeline
-from irscope.passkit.registry import default_registry
+from irscope.passkit.manager import PassResult, Runnable
 from irscope.session import Model
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_values
@@ -41,7 +39,7 @@ class Rewritten:
     results: Sequence[PassResult]
 
 
-def rewrite(model: Model, pipeline: str, target: Path, *, external: bool = False) -> Rewritten:
+def rewrite(model: Model, passes: Runnable | Sequence[Runnable], target: Path, *, external: bool = False) -> Rewritten:
     """Run transforms over a model, which was opened with `keep_calls`, and write what it is then."""
     program = model.program
     if program.format not in WRITERS:
@@ -63,14 +61,13 @@ def rewrite(model: Model, pipeline: str, target: Path, *, external: bool = False
             code="IRS368",
             hint="leave them out of --bind; sizes may be given",
         )
-    passes = parse_pipeline(pipeline, default_registry()) if pipeline else ()
-    other = next((one for one in passes if not isinstance(one, Transform)), None)
-    if other is not None:
-        raise UsageError(f"{other.name} changes nothing: --passes of a model to write are transforms", code="IRS368")
     writer = import_module(name)
     before = len(program.graph)
     original = Original.of(program)
     results = model.manager.run(passes) if passes else []
+    other = next((one.subject for one in results if not isinstance(one.subject, Transform)), None)
+    if other is not None:
+        raise UsageError(f"{other.name} changes nothing: the passes of a model to write are transforms", code="IRS368")
 
     def check(path: Path, names: Mapping[Value, str]) -> None:
         _check(program, path, model, names)

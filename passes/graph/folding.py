@@ -5,7 +5,7 @@ The new weights are not computed here: each holds how it follows from others (`C
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -81,6 +81,37 @@ def _length(type_: Type) -> int:
     return size
 
 
+def derived_weight(
+    graph: Graph,
+    type_: Type,
+    rule: Callable[..., Array],
+    operands: Sequence[Value | None],
+    *,
+    role: Role = Role.PARAMETER,
+    name: str | None = None,
+    how: str = "",
+) -> Value | None:
+    """Declare a weight whose values are what `rule` makes of those of other weights, as arrays, when somebody reads them.
+
+    None where an operand is no weight, is written to while the model runs, or has no values that can be read. An operand that is None is
+    None for the rule too. What the rule returns is rounded to the type of the weight.
+    """
+    sources = [source_of(value) for value in operands]
+    if any(source is None and value is not None for source, value in zip(sources, operands, strict=True)) or static_shape(type_) is None:
+        return None
+
+    def compute(files: WeightFiles) -> bytes:
+        with np.errstate(all="ignore"):
+            made = np.asarray(rule(*(None if source is None else source.read(files) for source in sources)))
+        if made.shape != static_shape(type_):
+            raise Unreadable(f"its rule makes {list(made.shape)}, its type is {type_}")
+        return _packed(made, type_)
+
+    return graph.add_weight(
+        type_, name, role, Computed(_length(type_), compute, how or f"derived by {getattr(rule, '__name__', 'a rule')}")
+    )
+
+
 # ----------------------------------------------------------------------------------------------------
 # Batch normalization.
 
@@ -137,8 +168,8 @@ def _fold_norm(norm: Node) -> bool:
     bias = into.inputs[2] if len(into.inputs) > 2 else None
     if axis is None or weight is None:
         return False
-    statistics = [source_of(one) for one in norm.inputs[1:5]]
     own, added = source_of(weight), source_of(bias)
+    statistics = [source_of(one) for one in norm.inputs[1:5]]
     shape = weight.type.shape or ()
     if own is None or len(statistics) != 4 or (bias is not None and added is None) or axis >= len(shape):
         return False
@@ -149,59 +180,37 @@ def _fold_norm(norm: Node) -> bool:
         return False
     if own.type.dtype not in _FLOATS:
         return False
-    rule = _NormRule(own, added, statistics[0], statistics[1], statistics[2], statistics[3], axis, norm.attrs)
-    _replace_weights(graph, norm, into, rule)
+    _replace_weights(graph, norm, into, axis)
     return True
 
 
-@dataclass(frozen=True)
-class _NormRule:
-    """How the folded weights follow: w * scale / sqrt(var + epsilon), and (b - mean) * scale / sqrt(var + epsilon) + bias."""
-
-    weight: Source
-    added: Source | None
-    scale: Source | None
-    bias: Source | None
-    mean: Source | None
-    var: Source | None
-    axis: int
-    attrs: Mapping[str, Attr]
-
-    def _read(self, source: Source | None, files: WeightFiles, absent: float) -> Array:
-        return np.array(absent) if source is None else source.read(files).astype(np.float64)
-
-    def _factor(self, files: WeightFiles) -> Array:
-        epsilon = float(self.attrs.get("epsilon", 1e-5))
-        with np.errstate(all="ignore"):
-            return np.asarray(self._read(self.scale, files, 1.0) / np.sqrt(self._read(self.var, files, 1.0) + epsilon))
-
-    def weights(self, files: WeightFiles) -> bytes:
-        values = self.weight.read(files)
-        shape = [1] * values.ndim
-        shape[self.axis] = -1
-        with np.errstate(all="ignore"):
-            return _packed(values.astype(np.float64) * self._factor(files).reshape(shape), self.weight.type)
-
-    def biases(self, files: WeightFiles) -> bytes:
-        with np.errstate(all="ignore"):
-            shifted = self._read(self.added, files, 0.0) - self._read(self.mean, files, 0.0)
-            return _packed(shifted * self._factor(files) + self._read(self.bias, files, 0.0), self.bias_type)
-
-    @property
-    def bias_type(self) -> TensorType:
-        shape = self.weight.type.shape or ()
-        return self.weight.type.with_shape((shape[self.axis],))
-
-
-def _replace_weights(graph: Graph, norm: Node, into: Node, rule: _NormRule) -> None:
+def _replace_weights(graph: Graph, norm: Node, into: Node, axis: int) -> None:
     """Give the node before a normalization the folded weights, and take the normalization out."""
     weight, bias = into.inputs[1], into.inputs[2] if len(into.inputs) > 2 else None
     assert weight is not None
+    epsilon = float(norm.attrs.get("epsilon", 1e-5))
+    scale, shift, mean, var = norm.inputs[1:5]
+    shape = [1] * len(weight.type.shape or ())
+    shape[axis] = -1
+
+    def factor(scale: Array | None, var: Array) -> Array:
+        spread = np.sqrt(var.astype(np.float64) + epsilon)
+        return np.asarray((1.0 if scale is None else scale.astype(np.float64)) / spread)
+
+    def weights(values: Array, scale: Array | None, var: Array) -> Array:
+        return np.asarray(values.astype(np.float64) * factor(scale, var).reshape(shape))
+
+    def biases(bias: Array | None, scale: Array | None, shift: Array | None, mean: Array, var: Array) -> Array:
+        moved = (0.0 if bias is None else bias.astype(np.float64)) - mean.astype(np.float64)
+        return np.asarray(moved * factor(scale, var) + (0.0 if shift is None else shift))
+
     owner = weight.declared_in or graph
     how = f"{weight.name or 'weights'} with {norm.name} folded in"
-    made = owner.add_weight(weight.type, None, weight.role, Computed(_length(weight.type), rule.weights, how))
+    added_type = weight.type.with_shape(((weight.type.shape or ())[axis],))
+    made = derived_weight(owner, weight.type, weights, (weight, scale, var), role=weight.role, how=how)
     role = weight.role if bias is None else bias.role
-    added = owner.add_weight(rule.bias_type, None, role, Computed(_length(rule.bias_type), rule.biases, how))
+    added = derived_weight(owner, added_type, biases, (bias, scale, shift, mean, var), role=role, how=how)
+    assert made is not None and added is not None, "all of them can be read"
     names = (weight.name, bias.name if bias is not None else f"{_stem(weight.name)}bias" if weight.name else None)
     old = [one for one in (*into.inputs[1:3], *norm.inputs[1:5]) if one is not None]
     graph.set_inputs(into, (into.inputs[0], made, added, *into.inputs[3:]))

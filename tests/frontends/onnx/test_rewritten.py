@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -401,7 +402,7 @@ def test_a_node_without_an_operator_is_named_and_nothing_is_written(tmp_path: Pa
     path = _save(tmp_path / "model.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.FLOAT, (4, 4))}, ["y"], {})
     assert main(["export", str(path), "--passes", "test-unwritable", "-o", str(tmp_path / "out.onnx")]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "IRS368" in said and "node y (nn.linear) cannot be written as ONNX" in said
+    assert said.count("\n") == 1 and "IRS368" in said and "node 'y' (nn.linear) cannot be written as ONNX" in said
     assert not (tmp_path / "out.onnx").exists()
 
 
@@ -427,3 +428,38 @@ def test_a_link_is_not_written_through(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "out2.onnx.data").symlink_to(tmp_path / "precious")
     assert main(["export", str(path), "--passes", "dce", "--external-data", "-o", str(tmp_path / "out2.onnx")]) == 2
     assert (tmp_path / "precious").read_text() == "mine" and not (tmp_path / "out2.onnx").exists()
+
+
+# -- the documentation ----------------------------------------------------------------------------------------
+
+ROOT = SAMPLES.parents[1]
+
+
+def _blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```\n", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S)
+
+
+def test_the_script_of_the_documentation_prints_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "add-a-pass.md").read_text(encoding="utf-8")
+    core, script = next(block for block in _blocks("add-a-pass.md") if "derived_weight(graph" in block), _blocks("add-a-pass.md")[-1]
+    assert core in (ROOT / "samples" / "fold_passes.py").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(script.replace("samples/", f"{ROOT}/samples/"), {})
+    shown = page.partition(script)[2].splitlines()[2:4]
+    assert capsys.readouterr().out.splitlines() == [line.strip() for line in shown]
+
+
+def test_what_the_command_says_is_what_the_documentation_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    section = (ROOT / "docs" / "export.md").read_text(encoding="utf-8").partition("## A changed model\n")[2]
+    command = re.findall(r"^    irscope (export --passes .*)$", section, re.M)[0]
+    assert main(command.replace("samples/", f"{ROOT}/samples/").split()) == 0
+    shown = [line[4:] for line in section.partition("leave it:\n\n")[2].partition("\n\n")[0].splitlines()]
+    assert capsys.readouterr().err.splitlines() == shown
+    path = _save(Path("model.onnx"), [helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.FLOAT, (4, 4))}, ["y"], {})
+    main(["export", str(path), "--passes", "test-unwritable", "-o", "out.onnx"])
+    assert f"    {capsys.readouterr().err}" in section
