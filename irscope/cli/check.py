@@ -10,7 +10,7 @@ from irscope.cli.args import add_output_arguments, add_output_file, progress_fro
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream, write_text
 from irscope.report.printable import one_line
-from irscope.tools.check import Checked, check, find_file, read_plan, write_baseline
+from irscope.tools.check import EXAMPLE, Checked, check, find_file, read_plan, write_baseline
 from irscope.tools.check_outputs import OUTPUTS, check_document, failures_of
 
 _FORMATS = ("text", "json", "csv", "html", "junit", "github", "markdown")
@@ -49,6 +49,8 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         plan = read_plan(find_file(args.file))
+        if not args.update and plan.targets and not any(target.budgets for target in plan.targets):
+            raise UsageError("has no budgets, so that nothing could fail", code="IRS680", where=plan.file, hint=EXAMPLE)
         watching = progress_from(args)
         checked = check(plan, watching, watching[0].part if watching else None, anew=args.update, trust=args.trust)
         for one in watching:

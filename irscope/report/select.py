@@ -150,7 +150,7 @@ def parse_comparison(text: str, what: str, example: str, code: str) -> Compariso
 
     `what` is what messages call the text, `example` what they suggest.
     """
-    parser = _Parser(text, what, example, code)
+    parser = _Parser(text, what, example, code, "a name")
     found = parser.comparison(several_words=True)
     parser.ended("expected one comparison alone, found")
     return found
@@ -159,9 +159,9 @@ def parse_comparison(text: str, what: str, example: str, code: str) -> Compariso
 class _Parser:
     """Recursive descent; nesting is as deep as a user types parentheses."""
 
-    def __init__(self, text: str, what: str = "--filter", example: str = _EXAMPLE, code: str = "IRS450") -> None:
+    def __init__(self, text: str, what: str = "--filter", example: str = _EXAMPLE, code: str = "IRS450", noun: str = "a column") -> None:
         self._text = text
-        self._what, self._example, self._code = what, example, code
+        self._what, self._example, self._code, self._noun = what, example, code, noun
         self._tokens: list[tuple[str, bool, int]] = []
         position = 0
         while text[position:].strip():
@@ -245,9 +245,9 @@ class _Parser:
         return lambda row: compare(bare(row[column]), wanted, number)
 
     def comparison(self, several_words: bool = False) -> Comparison:
-        column, quoted, position = self._next("a column")
+        column, quoted, position = self._next(self._noun)
         if not quoted and column in ("and", "or", ")", "=", "==", "!=", "<", "<=", ">", ">=", "~"):
-            raise self._error("expected a column", position)
+            raise self._error(f"expected {self._noun}", position)
         while several_words and self._peek() and self._peek() not in _OPERATORS:
             column = f"{column} {self._next('an operator')[0]}"
         operator, quoted, position = self._next("an operator")

@@ -10,6 +10,7 @@ A number with an interval keeps a budget where both ends do, and breaks it where
 from __future__ import annotations
 
 import difflib
+import gc
 import math
 import re
 import tomllib
@@ -570,6 +571,7 @@ def check(
         if told is not None:
             told(number, len(plan.targets), target.key)
         found.append(_looked_at(target, baseline, instruments, trust))
+        gc.collect()  # graphs are full of cycles: without it the next model comes on top of this one
     return Checked(plan, tuple(found), baseline)
 
 

@@ -84,7 +84,7 @@ def test_a_budget_is_read(text: str, field: str, operator: str, limit: float, ch
         ("fits = maybe", "is yes or no"),
         ("peak <", "a value is missing"),
         ("peak", "an operator is missing"),
-        ("", "a column is missing"),
+        ("", "a name is missing"),
         ("peak < 1GiB and flops < 3", "one comparison alone"),
         ("peak < +-3GiB", "is not an amount"),
         ("parameters < 1.5", "is not a whole number"),
@@ -352,6 +352,13 @@ def test_no_value_of_a_key_is_a_traceback(key: str, folder: Path) -> None:
         entry = "[[models]]\n" + ("" if key == "model" else 'model = "model.irs"\n') + f"{key} = {value}\n"
         for text in (whole, entry):
             assert told_of(text), text
+
+
+def test_a_file_without_budgets_does_not_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write('models = ["model.irs"]\n')
+    assert main(["check"]) == ExitCode.USAGE
+    assert "has no budgets, so that nothing could fail" in capsys.readouterr().err
+    assert main(["check", "--update"]) == 0
 
 
 def test_without_a_file_the_error_shows_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from irscope.report import Column, Document, Kind, Mark, ModelInfo, Provenance, 
 from irscope.report.celltext import signed
 from irscope.report.options import ASCII, UNICODE
 from irscope.report.printable import display_width
-from irscope.report.select import Selection, parse_filter, select
+from irscope.report.select import Comparison, Selection, parse_comparison, parse_filter, select
 from irscope.report.text import Grid, GridColumn, fit_columns
 from irscope.report.values import compact_json, derived, json_value, largest, plain, quantity, raw_text
 
@@ -487,3 +487,18 @@ def test_long_names_share_the_room() -> None:
     grid = fit_columns([GridColumn("a", ["x" * 50]), GridColumn("b", ["y" * 30]), GridColumn("n", ["123"], True, False)], 60)
     assert grid.widths == (26, 26, 3)
     assert [display_width(line) for line in grid.lines(ASCII)] == [59]
+
+
+def test_a_filter_reads_columns_of_one_row_by_any_name() -> None:
+    """Names with a device, as in the columns of a table for several: the test holds for any row that has them."""
+    condition = parse_filter("peak@l4 > 24GiB and not fits = yes")
+    assert condition.columns == {"peak@l4", "fits"}
+    assert condition.test({"peak@l4": 25 << 30, "fits": False})
+    assert not condition.test({"peak@l4": 23 << 30, "fits": False}) and not condition.test({"peak@l4": None, "fits": False})
+
+
+def test_a_comparison_alone_has_a_name_of_several_words() -> None:
+    found = parse_comparison("size on disk < 100MB", "budget", "for example a < 1", "IRS681")
+    assert found == Comparison("size on disk", "<", "100MB", False)
+    with pytest.raises(UsageError, match=r"^budget: expected one comparison alone, found at 'and b > 2'"):
+        parse_comparison("a < 1 and b > 2", "budget", "for example a < 1", "IRS681")
