@@ -22,6 +22,7 @@ from irscope.frontends.simulation.host import PinnedMemory
 from irscope.frontends.simulation.kernels import Kernels
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
+from irscope.frontends.simulation.sparse import SparseKernels
 from irscope.frontends.simulation.special import special_kernels
 from irscope.frontends.simulation.watch import Watch
 from irscope.frontends.simulation.world import World
@@ -78,6 +79,7 @@ class Process:
         self.kernels.special.update(special_kernels(self))
         self.kernels.special.update(recurrent_kernels(self))
         self.kernels.install()
+        SparseKernels(self).install()
         self._own = torch.library.Library("aten", "IMPL")
         self._composites()
         self._methods()

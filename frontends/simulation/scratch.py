@@ -153,6 +153,27 @@ def _bag_gradient(asked: Asked) -> Sequence[MemoryEvent]:
     return asked.events
 
 
+def _lengths(asked: Asked, batch: int) -> list[str]:
+    return [asked.take(what, 8 * batch) for what in ("starts of targets", "lengths of inputs", "lengths of targets")]
+
+
+def _ctc(asked: Asked) -> Sequence[MemoryEvent]:
+    """LossCTC.cu: three lists of numbers, the forward variables, the loss."""
+    lists = _lengths(asked, asked["log_probs"].shape[1])
+    asked.result(1, 0)
+    asked.drop(*lists)
+    return asked.events
+
+
+def _ctc_gradient(asked: Asked) -> Sequence[MemoryEvent]:
+    """The backward variables are as many as the forward ones."""
+    lists = _lengths(asked, asked["log_probs"].shape[1])
+    beta = asked.take("backward variables", _bytes(asked["log_alpha"]))
+    asked.result(0)
+    asked.drop(beta, *lists)
+    return asked.events
+
+
 _LARGEST: Final = 2
 """EmbeddingBag's mode "max"."""
 _ONE_TILE: Final = 2304
@@ -164,6 +185,8 @@ SCRATCH: Final[Mapping[str, Rule]] = {
     "aten::_fft_c2r": _real_from_complex,
     "aten::scatter_reduce.two": _scatter_means,
     "aten::unfold_backward": _unfolded,
+    "aten::_ctc_loss": _ctc,
+    "aten::_ctc_loss_backward": _ctc_gradient,
     "aten::_embedding_bag": _bag,
     "aten::_embedding_bag_dense_backward": _bag_gradient,
     "aten::cudnn_grid_sampler_backward": _contiguous_gradient("grad_output", 0, 1),

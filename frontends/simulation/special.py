@@ -24,12 +24,13 @@ def special_kernels(process: Process) -> dict[str, Kernel]:
     return {**_copies(process), **_storages(process), **_pieces(process), **{name: _for_all_devices(name) for name in _COMPOSED}}
 
 
-_COMPOSED = ("aten::_embedding_bag_backward",)
+_COMPOSED = ("aten::_embedding_bag_backward", "aten::_ctc_loss.Tensor", "aten::_ctc_loss_backward.Tensor")
 """Operators whose one implementation for all devices calls others."""
 
 
 def _for_all_devices(name: str) -> Kernel:
-    below = getattr(_aten, name.removeprefix("aten::")).default._op_dk
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    below = getattr(getattr(_aten, packet), overload or "default")._op_dk
     return lambda *args, **kwargs: below(_CPU, *args, **kwargs)
 
 
@@ -78,6 +79,10 @@ def _copies(process: Process) -> dict[str, Kernel]:
         "aten::_local_scalar_dense": item,
         "aten::record_stream": record_stream,
         "aten::equal": lambda one, other: True,
+        # cuDNN's loss is taken where targets are 32-bit numbers of the host; its workspace is not known, so PyTorch's own is counted.
+        **dict.fromkeys(
+            (f"aten::_use_{who}_ctc_loss{kind}" for who in ("cudnn", "miopen") for kind in ("", ".Tensor")), lambda *args: False
+        ),
     }
 
 

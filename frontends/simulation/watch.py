@@ -377,6 +377,9 @@ def line_text(place: tuple[CodeType, int] | None) -> str:
 
 def local_parts(tensor: Any) -> Iterator[torch.Tensor]:
     """The tensors with storages of their own behind a tensor: the local ones of a wrapper."""
+    if tensor.layout is torch.sparse_coo:
+        yield from (tensor._indices(), tensor._values())
+        return
     if type(tensor) in (torch.Tensor, nn.Parameter):
         yield tensor
         return
