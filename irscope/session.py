@@ -97,6 +97,10 @@ class Model:
     def __repr__(self) -> str:
         return f"<Model {', '.join((self.program.path or 'without a name', *self._info().facts()))}>"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what the model is, from what is read already. `irscope.card(model)` has what it costs."""
+        return Report("model", self.program.path or "a model without a name", headline=(", ".join(self._info().facts()),))._repr_html_()
+
     def rebound(self, sizes: Mapping[str, int]) -> Model:
         """The same file read again with sizes for further symbols, and analysed again."""
         path = self.program.path

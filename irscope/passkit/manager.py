@@ -69,6 +69,10 @@ class PassResult:
         """One of the report's tables by its title; the first without one."""
         return self.made_report.table(title)
 
+    def to_pandas(self, title: str = "") -> Any:
+        """The same as a pandas DataFrame."""
+        return self.made_report.to_pandas(title)
+
     def __repr__(self) -> str:
         return repr(self.made_report)
 

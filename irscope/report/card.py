@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from irscope.diagnostics import Diagnostic
 from irscope.errors import IrscopeError
 from irscope.ir.program import Assumed
-from irscope.report.options import shown_card
+from irscope.report.options import shown_alone, shown_card
 from irscope.report.printable import well_formed
 from irscope.report.units import Kind
 from irscope.report.values import Json, Provenance, Quantity, Scalar, json_value
@@ -357,6 +357,10 @@ class Card:
             ],
             "next": [{"line": well_formed(one.line), "answers": one.answers} for one in self.next],
         }
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return shown_alone(self, "html")
 
     def __str__(self) -> str:
         """The card as `irscope run` prints it into a pipe."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat
 
+from irscope.report.card import Card
+from irscope.report.cardtext import CardView, card_view
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import drawable
 from irscope.report.options import RenderOptions
@@ -38,11 +40,55 @@ _NARROW, _WIDEST = 4, 30
 _NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
 
 
-def alone(part: Report | Table) -> str:
-    """One report or table as a part of somebody else's page, a notebook's: its style holds for it alone."""
+def alone(part: Report | Table | Card) -> str:
+    """One report, table or card as a part of somebody else's page, a notebook's: its style holds for it alone, and there is no script."""
     writer = PartWriter(_NOTEBOOK)
-    parts = writer.section(part) if isinstance(part, Report) else chain([f"<h3>{svg_text(part.title)}</h3>\n"], writer.table(part))
+    if isinstance(part, Report):
+        parts = writer.section(part)
+    elif isinstance(part, Table):
+        parts = chain([f"<h3>{svg_text(part.title)}</h3>\n"], writer.table(part))
+    else:
+        parts = _card(part)
     return f'<div class="irscope">\n<style>\n.irscope {{{STYLE}{SVG_STYLE}}}\n</style>\n{"".join(parts)}</div>\n'
+
+
+def _card(card: Card) -> Iterator[str]:
+    view = card_view(card)
+    yield f'<h2>{svg_text(view.title)}</h2>\n<p class="headline">{svg_text(view.verdict)}</p>\n<table class="summary">\n<tbody>\n'
+    for tile in view.tiles:
+        yield f'<tr><th scope="row">{svg_text(tile.name)}</th><td><b>{svg_text(tile.number)}</b></td><td>{svg_text(tile.note)}</td></tr>\n'
+    yield "</tbody>\n</table>\n"
+    yield from card_facts(card, view)
+
+
+def card_facts(card: Card, view: CardView) -> Iterator[str]:
+    """The sentences of a card, the largest tensors, and what to do next."""
+    yield '<dl class="facts">\n'
+    label = ""
+    for name, text in view.facts:
+        if name and name != label:
+            yield f"{'</dd>' if label else ''}<dt>{svg_text(name)}</dt><dd>"
+            label = name
+        yield f"<p>{svg_text(text)}</p>\n"
+    yield f"{'</dd>' if label else ''}</dl>\n"
+    if view.tensors:
+        heads = ("size", "tensor", "category", "made in", "why it is alive")
+        yield '<h3>Largest tensors at the peak</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>'
+        yield "".join(f'<th scope="col"{" class=number" if head == "size" else ""}>{head}</th>' for head in heads)
+        yield "</tr></thead>\n<tbody>\n"
+        for size, *others in view.tensors:
+            yield f'<tr><td class="number">{svg_text(size)}</td>{"".join(f"<td>{svg_text(text)}</td>" for text in others)}</tr>\n'
+        yield "</tbody></table></div>\n"
+    if card.remarks:
+        yield "<h3>What would help</h3>\n<ul>\n"
+        yield from (f"<li>{svg_text(one.text)}: saves <strong>{svg_text(one.saves)}</strong></li>\n" for one in card.remarks)
+        yield "</ul>\n"
+    if card.next:
+        yield "<h3>To go on</h3>\n<ul>\n"
+        yield from (f"<li><code>{svg_text(one.line)}</code> {svg_text(one.answers)}</li>\n" for one in card.next)
+        yield "</ul>\n"
+    if view.legend:
+        yield f'<p class="quiet">{svg_text(view.legend)}</p>\n'
 
 
 class PartWriter:

@@ -19,9 +19,9 @@ from itertools import count, islice
 from irscope.report.card import Card
 from irscope.report.cardtext import CardView, card_view
 from irscope.report.drawing import GRAPH_STYLE, graph_part, graph_script, script_policy
-from irscope.report.htmlout import ROWS, PartWriter, bar_length, bar_scales, details
+from irscope.report.htmlout import ROWS, PartWriter, bar_length, bar_scales, card_facts, details
 from irscope.report.options import RenderOptions
-from irscope.report.picture import Panel, Reading, Style, panels_of, readings, readings_of, rows_of, ticks
+from irscope.report.picture import Panel, Reading, Style, colours_of, panels_of, readings, readings_of, rows_of, ticks
 from irscope.report.plot import COLOURS, Plot, svg_text
 from irscope.report.printable import legible
 from irscope.report.report import Document, ModelInfo, Report, title_of
@@ -89,7 +89,7 @@ def _contents(document: Document) -> Iterator[str]:
     if document.card is not None:
         yield '<li><a href="#card">In short</a></li>\n'
     for number, report in enumerate(document.reports, 1):
-        titles = [title for title in (*(one.title for one in report.drawn()), *(one.title for one in report.tables)) if title]
+        titles = [title for title in (*(one.title for one in report.drawn), *(one.title for one in report.tables)) if title]
         inner = "".join(f'<li><a href="#s{number}-{place}">{svg_text(title)}</a></li>' for place, title in enumerate(titles, 1))
         yield f'<li><a href="#s{number}">{svg_text(title_of(report))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>\n'
     if document.drawing is not None:
@@ -115,31 +115,8 @@ def _card(card: Card) -> Iterator[str]:
         yield f"<div><span>{svg_text(tile.name)}</span><strong>{svg_text(tile.number)}</strong><small>{svg_text(tile.note)}</small></div>\n"
     yield "</div>\n"
     yield from _sum_bar(view)
-    yield '<dl class="facts">\n'
-    label = ""
-    for name, text in view.facts:
-        if name and name != label:
-            yield f"{'</dd>' if label else ''}<dt>{svg_text(name)}</dt><dd>"
-            label = name
-        yield f"<p>{svg_text(text)}</p>\n"
-    yield f"{'</dd>' if label else ''}</dl>\n"
-    if view.tensors:
-        heads = ("size", "tensor", "category", "made in", "why it is alive")
-        yield '<h3>Largest tensors at the peak</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>'
-        yield "".join(f'<th scope="col"{" class=number" if head == "size" else ""}>{head}</th>' for head in heads)
-        yield "</tr></thead>\n<tbody>\n"
-        for size, *others in view.tensors:
-            yield f'<tr><td class="number">{svg_text(size)}</td>{"".join(f"<td>{svg_text(text)}</td>" for text in others)}</tr>\n'
-        yield "</tbody></table></div>\n"
-    if card.remarks:
-        yield "<h3>What would help</h3>\n<ul>\n"
-        yield from (f"<li>{svg_text(one.text)}: saves <strong>{svg_text(one.saves)}</strong></li>\n" for one in card.remarks)
-        yield "</ul>\n"
-    if card.next:
-        yield "<h3>To go on</h3>\n<ul>\n"
-        yield from (f"<li><code>{svg_text(one.line)}</code> {svg_text(one.answers)}</li>\n" for one in card.next)
-        yield "</ul>\n"
-    yield f'<p class="quiet">{svg_text(view.legend)}</p>\n</section>\n' if view.legend else "</section>\n"
+    yield from card_facts(card, view)
+    yield "</section>\n"
 
 
 def _sum_bar(view: CardView) -> Iterator[str]:
@@ -148,11 +125,12 @@ def _sum_bar(view: CardView) -> Iterator[str]:
     if not whole:
         return
     yield '<div class="sum" aria-hidden="true">'
-    for number, (_, size, _) in enumerate(view.parts):
-        yield f'<i class="c{number % len(COLOURS)}" style="width:{100 * size / whole:.2f}%"></i>'
+    colours = colours_of([category for category, _, _ in view.parts])
+    for colour, (_, size, _) in zip(colours, view.parts, strict=True):
+        yield f'<i class="c{colour % len(COLOURS)}" style="width:{100 * size / whole:.2f}%"></i>'
     yield '</div>\n<ul class="legend">'
-    for number, (category, _, text) in enumerate(view.parts):
-        yield f'<li><i class="c{number % len(COLOURS)}"></i>{svg_text(category)} <output>{svg_text(text)}</output></li>'
+    for colour, (category, _, text) in zip(colours, view.parts, strict=True):
+        yield f'<li><i class="c{colour % len(COLOURS)}"></i>{svg_text(category)} <output>{svg_text(text)}</output></li>'
     yield "</ul>\n"
 
 
@@ -175,7 +153,7 @@ class _PageWriter(PartWriter):
     def body(self, report: Report) -> Iterator[str]:
         """Pictures before tables, and conventions last: they are for who wonders."""
         yield from self.summary(report.entries())
-        for part in report.drawn() if self.options.charts else ():
+        for part in report.drawn if self.options.charts else ():
             yield from self._titled(part.title, self.chart(part))
         for table in report.tables:
             yield from self._titled(table.title, self.table(table))
@@ -274,8 +252,8 @@ class _PageWriter(PartWriter):
         yield f'aria-valuemax="{len(found) - 1}" aria-valuenow="{start}" aria-valuetext="{svg_text(found[start].text)}">\n'
         yield from _axes(panel, plot)
         yield f'</div>\n<p class="reading">{svg_text(found[start].text)}</p>\n<ul class="legend">'
-        for number, (curve, value) in enumerate(zip(panel.curves, found[start].values, strict=True)):
-            yield f'<li><i class="c{number % len(COLOURS)}"></i>{svg_text(curve.name)} <output>{svg_text(value)}</output></li>'
+        for colour, curve, value in zip(panel.colours, panel.curves, found[start].values, strict=True):
+            yield f'<li><i class="c{colour % len(COLOURS)}"></i>{svg_text(curve.name)} <output>{svg_text(value)}</output></li>'
         yield "</ul>\n"
         for limit in panel.beyond:
             yield f'<p class="quiet">{svg_text(limit.text)}, far above what is drawn</p>\n'
@@ -342,11 +320,14 @@ def _bars(panel: Panel) -> Iterator[str]:
         for number, curve in enumerate(panel.curves):
             head = f'<th scope="row" rowspan="{len(panel.curves)}">{svg_text(name)}</th>' if not number else ""
             width = 100 * (curve.ys[place] or 0) / panel.top
-            bar = f'<i class="c{number % len(COLOURS)}" style="width:{width:.1f}%"></i>'
+            bar = f'<i class="c{panel.colours[number] % len(COLOURS)}" style="width:{width:.1f}%"></i>'
             yield f"<tr>{head}<td>{bar}<span>{svg_text(curve.texts[place])}</span></td></tr>\n"
     yield "</tbody></table>\n"
     if panel.has_legend:
-        names = (f'<li><i class="c{number % len(COLOURS)}"></i>{svg_text(curve.name)}</li>' for number, curve in enumerate(panel.curves))
+        names = (
+            f'<li><i class="c{colour % len(COLOURS)}"></i>{svg_text(curve.name)}</li>'
+            for colour, curve in zip(panel.colours, panel.curves, strict=True)
+        )
         yield f'<ul class="legend">{"".join(names)}</ul>\n'
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import enum
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from irscope.report.celltext import signed
 from irscope.report.chart import axis, drawable, highest, totals
@@ -31,6 +33,29 @@ _ABSURD = 1e9
 """So many of the largest unit are written short."""
 _WHOLE = frozenset({Kind.INDEX, Kind.COUNT})
 _WORDS = {Provenance.MODELLED: " (modelled)", Provenance.ASSUMED: " (assumed)", Provenance.MEASURED: " (measured)"}
+
+
+_USUAL: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "parameter": 0,
+        "activation": 1,
+        "output": 2,
+        "gradient": 3,
+        "input": 4,
+        "temporary": 5,
+        "optimizer state": 6,
+        "workspace": 7,
+    }
+)
+"""Categories of memory have the same colour in all pictures of a page."""
+
+
+def colours_of(names: Sequence[str]) -> list[int]:
+    """The number of a colour for each name: the usual one of a category, for others the first that is free."""
+    categories = [name.partition(" (")[0].partition(",")[0] for name in names]
+    taken = {_USUAL[category] for category in categories if category in _USUAL}
+    free = (number for number in count() if number not in taken)
+    return [_USUAL[category] if category in _USUAL else next(free) for category in categories]
 
 
 class Style(enum.Enum):
@@ -100,6 +125,11 @@ class Panel:
     def has_legend(self) -> bool:
         return len(self.curves) > 1
 
+    @cached_property
+    def colours(self) -> Sequence[int]:
+        """The number of each curve's colour."""
+        return colours_of([curve.name for curve in self.curves])
+
     def thickness(self, number: int) -> float:
         """How much thicker than usual a line is drawn: what comes later lies on top, and does not hide what is the same."""
         return 1 + 0.8 * min(len(self.curves) - 1 - number, 3)
@@ -142,7 +172,7 @@ def largest_bars(title: str, names: Sequence[str], columns: Sequence[tuple[Colum
 
 def report_panels(reports: Sequence[Report]) -> list[Panel]:
     """All that some reports draw; where several reports do, each says whose it is."""
-    drawn = [(f"{report.options or report.pass_name}: ", report.drawn()) for report in reports]
+    drawn = [(f"{report.options or report.pass_name}: ", report.drawn) for report in reports]
     drawn = [(whose, parts) for whose, parts in drawn if parts]
     whose_is_said = len(drawn) > 1
     return [

@@ -17,8 +17,8 @@ from irscope.report.printable import cut_middle, legible, printable
 from irscope.report.table import Series
 from irscope.report.values import Quantity
 
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#777777")
-"""Okabe and Ito's, told apart by most eyes."""
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#777777", "#332288", "#882255")
+"""Okabe and Ito's, told apart by most eyes, and two of Tol's."""
 _SVG_WIDTH, _SVG_HEIGHT, _TOP, _LEFT, _RIGHT = 880, 180, 22, 90, 10
 _LABELS = 14
 """A line of labels or of the legend."""
@@ -88,10 +88,11 @@ class Plot:
             edges = stacked(panel)
             for number, (curve, (floor, ceiling)) in enumerate(zip(panel.curves, edges, strict=True)):
                 outline = [*self._places(curve, ceiling), *reversed(self._places(curve, floor))]
-                yield f'<path {_filled(number, "area ")} d="{_path(outline)}Z"><title>{svg_text(curve.name)}</title></path>\n'
+                filled = _filled(panel.colours[number], "area ")
+                yield f'<path {filled} d="{_path(outline)}Z"><title>{svg_text(curve.name)}</title></path>\n'
         else:
             for number, curve in enumerate(panel.curves):
-                yield from self._line(curve, number, 1.6 * panel.thickness(number))
+                yield from self._line(curve, panel.colours[number], 1.6 * panel.thickness(number))
         for limit in panel.limits:
             drawn = f"M{self.left:g} {self.y(limit.y):.2f}h{self.width:g}"
             yield f'<path class="limit" d="{drawn}"><title>{svg_text(limit.text)}</title></path>\n'
@@ -104,17 +105,17 @@ class Plot:
             return f'<g class="dot"><path {looks} d="M{x:.1f} {y:.2f}h.01"/></g>\n'
         return f'<circle {looks} cx="{x:.1f}" cy="{y:.2f}" r="2.5"/>\n'
 
-    def _line(self, curve: Curve, number: int, width: float) -> Iterator[str]:
+    def _line(self, curve: Curve, colour: int, width: float) -> Iterator[str]:
         points = [(x, y) for x, y in zip(curve.xs, curve.ys, strict=True) if y is not None]
         if curve.style is not Style.POINTS:
             style = f"stroke-width:{width:.1f}{';stroke-dasharray:5 4' if curve.dashed else ''}"
             for run in _known_stretches(curve):
                 path = _path(self._places(run, [float(y or 0) for y in run.ys]))
-                looks = f'class="line c{number % len(COLOURS)}" stroke="{_colour(number)}" style="{style}"'
+                looks = f'class="line c{colour % len(COLOURS)}" stroke="{_colour(colour)}" style="{style}"'
                 yield f'<path {looks} d="{path}"><title>{svg_text(curve.name)}</title></path>\n'
         if curve.style in (Style.POINTS, Style.LINE) and not curve.dashed:
             for x, y in points:
-                yield self._dot(_filled(number), self.x(x), self.y(y))
+                yield self._dot(_filled(colour), self.x(x), self.y(y))
 
     def _places(self, curve: Curve, heights: Sequence[float]) -> list[tuple[float, float]]:
         """The corners of a curve; one that holds goes on until the next place."""
@@ -182,7 +183,7 @@ def _bars(panel: Panel) -> tuple[list[str], int]:
         for number, curve in enumerate(panel.curves):
             value, y = curve.ys[place], top + _SVG_BAR * number
             size = wide * (value or 0) / panel.top
-            parts.append(f'<rect x="{_NAMES}" y="{y}" width="{size:.1f}" height="{_SVG_BAR - 3}" {_filled(number)}/>')
+            parts.append(f'<rect x="{_NAMES}" y="{y}" width="{size:.1f}" height="{_SVG_BAR - 3}" {_filled(panel.colours[number])}/>')
             parts.append(f'<text x="{_NAMES + size + 5:.1f}" y="{y + 11}">{svg_text(curve.texts[place])}</text>\n')
     parts.append(f'<path class="axis" d="M{_NAMES} 0V{bottom}H{_NAMES + wide}"/>\n')
     legend, height = _legend(panel, bottom + 24)
@@ -199,7 +200,7 @@ def _legend(panel: Panel, top: int) -> tuple[list[str], int]:
         size = 26 + len(curve.name) * _LETTER
         if x + size > _PAGE_WIDTH and x > _LEFT:
             x, y = float(_LEFT), y + _LABELS + 3
-        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" {_filled(number)}/>')
+        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" {_filled(panel.colours[number])}/>')
         parts.append(f'<text x="{x + 15:.1f}" y="{y}">{svg_text(curve.name)}</text>\n')
         x += size
     return parts, y + 8
@@ -291,10 +292,12 @@ def _draw_curves(on: Any, panel: Panel) -> None:
         for number, (curve, (floor, ceiling)) in enumerate(zip(panel.curves, stacked(panel), strict=True)):
             xs = [*curve.xs, panel.right] if step else curve.xs
             lower, upper = ([*edge, edge[-1]] if step else edge for edge in (floor, ceiling))
-            on.fill_between(xs, lower, upper, step=step, color=_colour(number), linewidth=0, label=_without_formulas(curve.name))
+            on.fill_between(
+                xs, lower, upper, step=step, color=_colour(panel.colours[number]), linewidth=0, label=_without_formulas(curve.name)
+            )
     else:
         for number, curve in enumerate(panel.curves):
-            _draw_line(on, panel, curve, _colour(number), 1.4 * panel.thickness(number))
+            _draw_line(on, panel, curve, _colour(panel.colours[number]), 1.4 * panel.thickness(number))
     for limit in panel.limits:
         on.axhline(limit.y, color="#222222", linestyle="--", linewidth=1.0)
         below: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "xytext": (-4, -10)}
@@ -345,7 +348,11 @@ def _draw_bars(on: Any, panel: Panel) -> None:
     for number, curve in enumerate(panel.curves):
         places = [place + (number - (count - 1) / 2) * thick for place in range(len(panel.names))]
         drawn = on.barh(
-            places, [height or 0 for height in curve.ys], thick * 0.9, color=_colour(number), label=_without_formulas(curve.name)
+            places,
+            [height or 0 for height in curve.ys],
+            thick * 0.9,
+            color=_colour(panel.colours[number]),
+            label=_without_formulas(curve.name),
         )
         on.bar_label(drawn, curve.texts, padding=3, fontsize=8)
     on.set_title(_without_formulas(panel.title), fontsize=10, loc="left")

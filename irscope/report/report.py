@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from irscope._version import __version__
 from irscope.diagnostics import Diagnostic
@@ -101,6 +102,7 @@ class Report:
     pictures: Callable[[], Sequence[Series | Panel]] | None = field(default=None, compare=False)
     """What pages and `--plot` draw beyond its series; worked out where somebody looks."""
 
+    @cached_property
     def drawn(self) -> tuple[Series | Panel, ...]:
         """Its series, and its further pictures."""
         return (*self.series, *(self.pictures() if self.pictures is not None else ()))
@@ -117,6 +119,10 @@ class Report:
                 hint=f"tables: {known}" if known else "its summary has what it found",
             )
         return found
+
+    def to_pandas(self, title: str = "") -> Any:
+        """One of the tables, as `table` finds it, as a pandas DataFrame."""
+        return self.table(title).to_pandas()
 
     def __str__(self) -> str:
         """The report as `irscope run` prints it."""

@@ -241,6 +241,10 @@ class Series:
         """The same numbers as a table."""
         return Table(self.title, self.columns, self.data)
 
+    def to_pandas(self) -> Any:
+        """The same numbers as a pandas DataFrame."""
+        return self.table().to_pandas()
+
 
 def _assumed_data(data: Mapping[str, Sequence[object]], columns: Iterable[Column]) -> dict[str, Sequence[object]]:
     """Cells that say themselves where they come from are told; for others their column says it."""

@@ -141,6 +141,14 @@ class Fit:
         """What needs most where it no longer fits."""
         return self.following if self.following is not None and self.fits else self.peak
 
+    def report(self) -> Report:
+        """The same as numbers with their kinds, for people."""
+        return _fit_report(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.report()._repr_html_()
+
     def to_json(self) -> dict[str, object]:
         """The document that `irscope fit --format json` prints."""
         return {
@@ -552,7 +560,7 @@ _SIZES = ("surely", "as_modelled", "needed", "device_peak", "one_further")
 
 def fit_document(found: Fit, model: ModelInfo, search: Search) -> Document:
     """What was found for one symbol; its JSON is of the schema irscope.fit/1."""
-    report = replace(_fit_report(found), pictures=lambda: _around_limit(found, search.model))
+    report = replace(found.report(), pictures=lambda: _around_limit(found, search.model))
     return Document(model=model, reports=(report,), own_json=lambda _: found.to_json())
 
 

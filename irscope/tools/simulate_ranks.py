@@ -315,6 +315,10 @@ class Ranks:
         found = largest_bars("peaks of the classes of ranks", names, columns)
         return [found] if found is not None else []
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.report()._repr_html_()
+
     def document(self) -> Document:
         """The report alone."""
         return Document("", ModelInfo("", ""), (self.report(),))

@@ -311,6 +311,10 @@ class Simulation:
             pictures=lambda: _over_time(self),
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.report()._repr_html_()
+
     def document(self) -> Document:
         """The report alone: there is no model file that it is about."""
         return Document("", ModelInfo("", ""), (self.report(),))

@@ -7,7 +7,7 @@ import importlib.metadata
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ from irscope.cli.main import main
 from irscope.ir import Graph
 from irscope.passes.cost.flops import Flops
 from irscope.passkit import PassContext, default_registry
-from irscope.report import Column, Document, Kind, Provenance, Quantity, RenderOptions, Report, Table
+from irscope.report import Column, Document, Kind, Provenance, Quantity, RenderOptions, Report, Series, Table
 from irscope.report.renderers import renderer
 
 TAGGER = Path(__file__).parents[2] / "samples" / "tagger.irs"
@@ -137,6 +137,9 @@ def test_a_table_becomes_a_data_frame_where_pandas_is_there(monkeypatch: pytest.
         table.to_pandas()
     monkeypatch.setitem(sys.modules, "pandas", type("pandas", (), {"DataFrame": DataFrame}))
     assert table.to_pandas().columns == {"node": ["a", "b"], "size": [3, None]}  # type: ignore[comparison-overlap]
+    assert Report("p", tables=(table,)).to_pandas("t").columns == table.to_pandas().columns
+    series = Series("s", Column("x"), (Column("y"),), {"x": [1], "y": [2]})
+    assert series.to_pandas().columns == {"x": [1], "y": [2]}  # type: ignore[comparison-overlap]
 
 
 def test_what_a_prompt_shows_is_one_line_each(model: Model) -> None:
@@ -150,12 +153,21 @@ def test_what_a_prompt_shows_is_one_line_each(model: Model) -> None:
 
 def test_what_a_notebook_shows_is_a_part_of_a_page(model: Model) -> None:
     results = irscope.run(model, "params")
-    for part in (results, results["params"], results["params"].report(), results["params"].table()):
+    card = irscope.card(model)
+    for part in (results, results["params"], results["params"].report(), results["params"].table(), card, model):
         page = part._repr_html_()  # type: ignore[attr-defined]
         assert page.startswith('<div class="irscope">') and page.rstrip().endswith("</div>")
         assert "<html" not in page and "<script" not in page and "parameters" in page
     hostile = Table.of([("<script>alert(1)</script>",)], ["node"], title="<b>")
     assert "<script" not in hostile._repr_html_() and "<b>" not in hostile._repr_html_()
+    evil = replace(card, identity=replace(card.identity, path="<script>alert(1)</script>\u202e"))
+    assert "<script" not in evil._repr_html_() and "\u202e" not in evil._repr_html_()
+    assert len(card._repr_html_()) < 20_000
+
+
+def test_a_fit_shows_itself_in_a_notebook() -> None:
+    found = irscope.fit(irscope.load(TAGGER.with_name("mlp.irs")), memory="1GiB")
+    assert "is the largest that fits" in found._repr_html_()
 
 
 def markdown(document: Document, options: RenderOptions) -> Iterator[str]:

@@ -88,7 +88,7 @@ def test_texts_and_curves_stand_out(page: Browser, written: Path, dark: bool) ->
         return .2126 * channel(n >> 16) + .7152 * channel(n >> 8 & 255) + .0722 * channel(n & 255); };
       const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + .05) / (y + .05); };
       return {text: Math.min(...["--ink", "--quiet", "--accent", "--warn"].flatMap(n => [ratio(n, "--paper"), ratio(n, "--tint")])),
-        bar: ratio("--ink", "--bar"), curves: Math.min(...[...Array(8).keys()].map(n => ratio("--c" + n, "--paper")))};
+        bar: ratio("--ink", "--bar"), curves: Math.min(...[...Array(10).keys()].map(n => ratio("--c" + n, "--paper")))};
     })()"""
     found = page.value(script)
     assert found["text"] >= 4.5 and found["bar"] >= 4.5 and found["curves"] >= 3
