@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import importlib.util
 import itertools
 import json
 import os
@@ -29,6 +32,13 @@ from irscope.tools.simulation import COUNTERS, INTERRUPTED, SCHEMA, Options, lea
 
 _EVERY: Final = 16
 """Worlds up to this size are simulated rank by rank."""
+_GOLDEN: Final = 0.6180339887
+_SPREAD: Final = 3
+"""Ranks of no particular place that are simulated besides those at ends, by golden sections of the world."""
+_NAMED: Final = 16
+"""Ranks that the program compares something with, of which at most so many are simulated."""
+_SOURCES: Final = 50
+"""Files beside a script that are searched for such numbers."""
 _PEERS: Final = frozenset({"send", "recv"})
 """Who talks to single ranks has a place of its own in the job, as stages of a pipeline: no two are taken to be alike."""
 _SEVERITY: Final = ("finished", "steps", "oom", "needs_value", "error")
@@ -265,7 +275,11 @@ class Ranks:
             text = f"{len(self.unknown)} ranks were not simulated, and none that was stands for them: {ranks_text(self.unknown)}"
             found.append(Diagnostic(Severity.WARNING, "IRS647", text))
         elif (count := sum(len(one.simulated) for one in self.classes)) < self.options.world:
-            text = f"{count} of {self.options.world} ranks were simulated; the others have the place in their groups of one that was"
+            done = ranks_text(sorted(rank for one in self.classes for rank in one.simulated))
+            text = (
+                f"{count} of {self.options.world} ranks were simulated, {done}; the others have the place in their groups of one that was, "
+                "and differ only if the program treats them so by something else than a number that stands in it"
+            )
             found.append(Diagnostic(Severity.NOTE, "IRS647", text))
         return found
 
@@ -290,8 +304,11 @@ class Ranks:
 
     def ends(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Who, and the document, of each class."""
+        if self.interrupted:
+            yield "", {"error": INTERRUPTED, "line": "", "outcome": "error"}
         for one in self.classes:
-            yield f"rank {one.document['rank']}: ", one.document
+            if one.document["error"] != INTERRUPTED:
+                yield f"rank {one.document['rank']}: ", one.document
 
     def report(self) -> Report:
         """The worst rank, and a row for each class."""
@@ -328,6 +345,8 @@ class Ranks:
         many = self.options.world > 1
         who = f", on rank {worst.document['rank']}" if many else ""
         alike = sum(len(one.ranks) for one in self.classes if one.document["outcome"] == worst.document["outcome"])
+        if self.interrupted:
+            return verdict_of({**worst.document, "outcome": "error", "error": INTERRUPTED}, self.target, who)
         if worst.document["outcome"] in ("error", "needs_value"):
             good = [one for one in self.classes if one.document["outcome"] in ("finished", "steps", "oom")]
             others = "; " + verdict_of(good[0].document, self.target, f", on rank {good[0].document['rank']}") if good else ""
@@ -346,7 +365,7 @@ class Ranks:
                 ranks_text(one.ranks),
                 len(one.ranks),
                 one.name,
-                one.document["outcome"],
+                INTERRUPTED if one.document["error"] == INTERRUPTED else one.document["outcome"],
                 *(peak_of(one.document, key) for key in COUNTERS),
             )
             for one in self.classes
@@ -364,7 +383,11 @@ class Ranks:
             yield Table.of(
                 made_of, ["rank", "allocated:bytes", *(f"{kind}:bytes" for kind in kinds)], "what the peak of allocated is made of"
             )
-        failed = [(one.document["rank"], one.document["line"], one.document["error"]) for one in self.classes if one.document["error"]]
+        failed = [
+            (one.document["rank"], one.document["line"], one.document["error"])
+            for one in self.classes
+            if one.document["error"] not in ("", INTERRUPTED)
+        ]
         if failed:
             yield Table.of(failed, ["rank", "line", "why"], "ranks that did not end by themselves")
 
@@ -381,7 +404,8 @@ class _Search:
         wanted = [rank for rank in dict.fromkeys(ranks) if rank not in self.found][: max(0, self._most - len(self.found))]
         if wanted and not self.children.interrupted:
             made = self.children.run([replace(self._options, rank=rank) for rank in wanted])
-            self.found.update(zip(wanted, made, strict=True))
+            # One that was interrupted before it began tells nothing.
+            self.found.update((rank, one) for rank, one in zip(wanted, made, strict=True) if "peak" in one or one["error"] != INTERRUPTED)
 
     def alike(self, one: int, other: int) -> bool:
         """Whether two ranks did the same, as far as they were simulated."""
@@ -411,6 +435,69 @@ class _Search:
             middle = (low + high) // 2
             self._halve(axis, low, middle, stands)
             self._halve(axis, middle, high, stands)
+
+    def classified(self, axes: Sequence[Axis], named: Sequence[int]) -> dict[int, int]:
+        """For each rank the one that stands for it."""
+        world = self._options.world
+        grids = [self.places(axis) for axis in axes]
+        stands = self._crossed(axes, grids)
+        # Ranks that the program names, and some of no particular place, may be special without being at an end.
+        step = max(1, round(world * _GOLDEN))
+        spread = [(number * step) % world for number in range(1, 2 * _SPREAD) if (number * step) % world not in self.found][:_SPREAD]
+        probed = list(dict.fromkeys([*named[:_NAMED], *spread]))
+        self.simulate(probed)
+        special = [rank for rank in probed if rank in self.found and not self.alike(rank, stands[rank])]
+        whole = False
+        for rank in special:
+            for axis, grid in zip(axes, grids, strict=True):
+                place = _place(rank, axis)
+                if len(axes) > 1 and grid[place] != place:
+                    self.simulate([place * axis.stride])
+                    if not self.alike(place * axis.stride, grid[place] * axis.stride):
+                        grid[place], whole = place, True
+        if whole:
+            stands = self._crossed(axes, grids)
+        stands |= {rank: rank for rank in self.found}
+        for low, high in itertools.pairwise(sorted(self.found)):
+            between = range(low + 1, high)
+            if between and low in special and self.alike(low, high):
+                middle = (low + high) // 2
+                self.simulate([middle])
+                stands |= {rank: low if self.alike(low, middle) else stands[rank] for rank in between} | {middle: middle}
+        return stands
+
+    def _crossed(self, axes: Sequence[Axis], grids: Sequence[Sequence[int]]) -> dict[int, int]:
+        """What differs along two axes may differ again where both do."""
+        self.simulate(sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_distinct, grids)))
+        found = range(self._options.world)
+        return {rank: sum(grid[_place(rank, a)] * a.stride for grid, a in zip(grids, axes, strict=True)) for rank in found}
+
+
+def named_ranks(program: Program, world: int, axes: Sequence[Axis]) -> list[int]:
+    """Ranks and places along the world's dimensions with whose numbers the program compares something; those beside them come last."""
+    numbers: set[int] = set()
+    for path in _sources(program):
+        with contextlib.suppress(OSError, SyntaxError, ValueError):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Compare | ast.MatchValue):
+                    numbers |= {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and type(one.value) is int}
+    numbers |= {int(one) for one in program.arguments if one.isdecimal()}
+    numbers = {one for one in numbers if 0 < one < world - 1}
+    places = [one * axis.stride for one in sorted(numbers) for axis in axes if one < axis.size]
+    return list(dict.fromkeys([*sorted(numbers), *places, *(one + side for one in sorted(numbers) for side in (-1, 1))]))
+
+
+def _sources(program: Program) -> Iterator[Path]:
+    """The program's own files: the script, and modules that lie beside it."""
+    if program.is_module:
+        with contextlib.suppress(ImportError, ValueError):
+            found = importlib.util.find_spec(program.script)
+            if found is not None and found.origin:
+                yield Path(found.origin)
+        return
+    script = Path(program.script)
+    yield script
+    yield from itertools.islice((path for path in sorted(script.resolve().parent.glob("*.py")) if path.name != script.name), _SOURCES)
 
 
 def _members(text: str) -> list[int]:
@@ -446,13 +533,9 @@ def all_ranks(program: Program, options: Options, most: int) -> Ranks:
         else:
             search.simulate((0, world - 1))
             axes = search.axes()
-            grids = [search.places(axis) for axis in axes]
-            # What differs along two axes may differ again where both do.
-            search.simulate(
-                sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_distinct, grids))
-            )
-            stands = {rank: sum(grid[_place(rank, a)] * a.stride for grid, a in zip(grids, axes, strict=True)) for rank in range(world)}
-            stands |= {rank: rank for rank in search.found}
+            stands = search.classified(axes, named_ranks(program, world, axes))
+    if not search.found:
+        raise KeyboardInterrupt
     classes: dict[str, RankClass] = {}
     unknown = []
     for rank in range(world):

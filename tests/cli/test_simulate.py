@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -243,6 +245,44 @@ def test_all_ranks_of_a_world_too_large_to_simulate_each(tmp_path: Path) -> None
     found = json.loads(done.stdout)
     assert [(one["ranks"], one["count"]) for one in found["ranks"]] == [("0-10", 11), ("11", 1), ("12-22", 11), ("23", 1)]
     assert len(found["diagnostics"]) == 1 and found["diagnostics"][0]["code"] == "IRS647"
+
+
+SPECIAL = """
+import torch
+import torch.distributed as dist
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+weight = torch.nn.Parameter(torch.zeros(1 << 20, device="cuda"))
+kept = torch.zeros(1 << 22, device="cuda") if rank == 37 else torch.zeros(1 << 21, device="cuda") if 9 < rank < 15 else None
+optimizer = torch.optim.SGD([weight])
+weight.grad = torch.zeros_like(weight)
+dist.all_reduce(weight.grad)
+optimizer.step()
+"""
+
+
+def test_special_ranks_in_the_middle_of_a_world(tmp_path: Path) -> None:
+    done = simulate(tmp_path, SPECIAL, "--world", "64", "--rank", "all", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [(one["ranks"], one["count"]) for one in found["ranks"]] == [("37", 1), ("0-9,15-36,38-63", 58), ("10-14", 5)]
+    assert "14 of 64 ranks were simulated" in found["diagnostics"][0]["message"]
+
+
+def test_ctrl_c_keeps_what_was_simulated(tmp_path: Path) -> None:
+    """The first run ends, the second waits; each is told once."""
+    script = tmp_path / "train.py"
+    script.write_text(SPECIAL + "import os, pathlib, time\nif rank:\n    pathlib.Path('running').touch()\n    time.sleep(99)\n")
+    command = [sys.executable, "-m", "irscope", "simulate", "--quiet", "--world", "2", "--rank", "all", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        until = time.monotonic() + 200
+        while not (tmp_path / "running").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate()
+    assert running.returncode == 130 and err == "irscope: interrupted\n"
+    assert "unknown: interrupted; until then 20.00 MiB of" in out and "interrupted" in out.partition("classes of ranks")[2]
 
 
 def test_a_rank_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
