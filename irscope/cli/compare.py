@@ -28,7 +28,7 @@ from irscope.tools.compare import (
     open_for,
     run_comparison,
 )
-from irscope.tools.compare.decides import decisive_document
+from irscope.tools.compare.decides import DECISIVE_MEASURES, decide, decisive_document, decisive_measures
 from irscope.tools.compare.document import Verdict, judge, parse_thresholds
 from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures
 from irscope.tools.compare.run_report import RUN_MEASURES, run_measures
@@ -85,7 +85,7 @@ class Command:
         if any(recorded):
             model, other = (args.other, args.model) if recorded[0] else (args.model, args.other)
             return self._with_recording(model, other, args)
-        limits = parse_thresholds(args.fail_on, MODEL_MEASURES)
+        limits = parse_thresholds(args.fail_on, (*MODEL_MEASURES, *DECISIVE_MEASURES))
         options = load_options(args)
         chosen = chosen_device(args.device)
         if chosen.name != DEFAULT_DEVICE:
@@ -93,10 +93,13 @@ class Command:
         a = _open(args.model, options, args)
         b = _open(args.other, _options_of_b(args, options), args)
         compared = compare_models(a, b, args.lifetime)
-        document = decisive_document(compared, chosen, everything=args.all)
+        decision = decide(compared, chosen)
+        document = decisive_document(compared, decision, everything=args.all)
         write_answer(document, args)
         report_diagnostics((*a.diagnostics, *b.diagnostics), args.verbose)
-        return _exit_code(judge(limits, model_measures(compared)) if limits else None) or strict_code(args, [a, b])
+        return _exit_code(judge(limits, {**model_measures(compared), **decisive_measures(decision)}) if limits else None) or strict_code(
+            args, [a, b]
+        )
 
     def _with_recording(self, model: str, path: str, args: argparse.Namespace) -> int:
         limits = parse_thresholds(args.fail_on, RUN_MEASURES)

@@ -14,10 +14,10 @@ from typing import Final
 from irscope._version import __version__
 from irscope.diagnostics import Severity
 from irscope.errors import IrscopeError, UsageError
-from irscope.frontends.zoo.names import PACKAGES, is_name
+from irscope.frontends.zoo.names import PACKAGES
 from irscope.report.card import FIELD_KINDS, Card
 from irscope.report.jsonout import summary_json
-from irscope.report.printable import well_formed
+from irscope.report.printable import one_line, well_formed
 from irscope.report.report import Document, Report, Subject
 from irscope.report.schema import ManyJson, TableRowJson
 from irscope.report.table import Column, Entry, Table
@@ -39,16 +39,17 @@ def expanded(texts: Sequence[str], folder: str = "") -> list[str]:
 
 
 def is_pattern(text: str, folder: str = "") -> bool:
-    """Whether a text stands for several models; a file of that name wins."""
-    return not os.path.lexists(os.path.join(folder, text)) and ("*" in text or "?" in text or ("[" in text and not is_name(text)))
+    """Whether a text stands for several models; a file of that name wins. Options in braces are of each of them."""
+    return not os.path.lexists(os.path.join(folder, text)) and any(sign in text.partition("{")[0] for sign in "*?[")
 
 
 def _matches(text: str, folder: str) -> list[str]:
-    package, colon, pattern = text.partition(":")
+    wanted, brace, options = text.partition("{")
+    package, colon, pattern = wanted.partition(":")
     if colon and package in PACKAGES:
         from irscope.frontends.zoo.packages import names_of
 
-        found = [f"{package}:{name}" for name in names_of(package) if fnmatchcase(name, pattern)]
+        found = [f"{package}:{name}{brace}{options}" for name in names_of(package) if fnmatchcase(name, pattern)]
     else:
         paths = glob.glob(text, root_dir=folder or None, recursive=True)
         found = sorted(path for path in paths if "**" not in text or os.path.isfile(os.path.join(folder, path)))
@@ -157,7 +158,10 @@ def _with_errors(rows: Sequence[Row], columns: Sequence[Column], cells: Iterable
     failed = any(row.error is not None for row in rows)
     # The code stands beside the name, where no width drops it.
     ordered = [columns[0], Column("error", detail=not failed), *columns[1:], Column("why", detail=True)]
-    made = [(one[0], row.error.code if row.error else "", *one[1:], str(row.error or "")) for row, one in zip(rows, cells, strict=True)]
+    made = [
+        (one[0], row.error.code if row.error else "", *one[1:], one_line(str(row.error or "")))
+        for row, one in zip(rows, cells, strict=True)
+    ]
     return Table.of(made, ordered, title, keys=range(len(rows)))
 
 
@@ -229,9 +233,9 @@ def _row_json(row: Row) -> TableRowJson:
         if error is None
         else {
             "code": error.code,
-            "message": well_formed(error.message),
-            "where": well_formed(error.where),
-            "hint": well_formed(error.hint),
+            "message": one_line(error.message),
+            "where": one_line(error.where),
+            "hint": one_line(error.hint),
         },
     }
     if row.reports:

@@ -135,7 +135,18 @@ def test_tables_are_sorted_filtered_and_cut(folder: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     ("limit", "code"),
-    [("peak>5%", 1), ("peak>200%", 0), ("flops>1G", 0), ("nodes>0,changed>0", 1), ("unmatched>0", 0), ("reserved>5%", 5), ("peak>1KiB", 0)],
+    [
+        ("peak>5%", 1),
+        ("peak>200%", 0),
+        ("flops>1G", 0),
+        ("nodes>0,changed>0", 1),
+        ("unmatched>0", 0),
+        ("reserved>5%", 5),
+        ("peak>1KiB", 0),
+        ("disk>50%,time>1s", 0),
+        ("energy>0%", 1),
+        ("time>-1%", 1),
+    ],
 )
 def test_limits_decide_the_exit_code(limit: str, code: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found, _, err = output(["a.irs", "wide.irs", "--fail-on", limit], capsys)

@@ -112,6 +112,8 @@ def test_patterns_stand_for_files(here: Path, capsys: pytest.CaptureFixture[str]
 def test_patterns_stand_for_names(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("irscope.frontends.zoo.packages.names_of", lambda package: ["resnet18", "resnet50", "vgg11"])
     assert expanded(["torchvision:resnet*"]) == ["torchvision:resnet18", "torchvision:resnet50"]
+    assert expanded(["timm:resnet?8{sizes=[1,2]}"]) == ["timm:resnet18{sizes=[1,2]}"]
+    assert expanded(["timm:resnet1[0-9]{num_classes=3}"]) == ["timm:resnet18{num_classes=3}"]
     assert not is_pattern("timm:x{sizes=[1,2]}") and is_pattern("net[12].irs")
     (here / "net[12].irs").write_text(MODEL)
     assert not is_pattern("net[12].irs")
@@ -206,6 +208,30 @@ def test_strict_and_fail_on(here: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["run", "nets/small.irs", "strange.irs", "--strict"]) == 5
     assert "IRS540: --strict: strange.irs: 1 unknown operators" in capsys.readouterr().err
     assert main(["run", "nets/small.irs", "strange.irs", "--fail-on", "warning"]) == 1
+
+
+def test_hostile_names_stay_names(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    names = ["<img src=x onerror=alert(1)>.irs", "\u202egnp.irs", "=1+2.irs", "a\x1b[31mb.irs"]
+    for name in names:
+        (here / name).write_text(MODEL if name != names[0] else "no model <script>")
+    for format_name in ("text", "csv", "html", "json"):
+        assert main(["run", *names, "--format", format_name]) == 5
+        out, err = capsys.readouterr()
+        assert "\u202e" not in (out if format_name in ("text", "html") else "") + err
+        assert "\x1b" not in out + err
+        assert format_name != "html" or ("<img src=x" not in out and "&lt;img src=x" in out)
+
+
+def test_a_long_error_is_cut(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(*_: object, **__: object) -> object:
+        raise LoadError("x " * 5_000_000, where="here", hint="y" * 10_000_000)
+
+    monkeypatch.setattr(many, "open_from", fails)
+    for format_name in ("text", "csv", "html", "json"):
+        assert main(["run", "nets/small.irs", "nets/large.irs", "--format", format_name]) == 3
+        out, err = capsys.readouterr()
+        assert len(err) < 1000 and len(out) < 1_000_000
 
 
 @pytest.mark.parametrize(

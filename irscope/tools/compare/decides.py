@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from irscope.errors import Cancelled, IrscopeError
-from irscope.report.card import Card
+from irscope.report.card import UNKNOWN, Card
+from irscope.report.celltext import signed
 from irscope.report.report import Document, Report
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance, Quantity, derived
+from irscope.report.values import Cell, Provenance, Quantity, derived
 from irscope.session import Model
 from irscope.tools.card import make_card, stated_sizes
 from irscope.tools.compare import model_comparison
+from irscope.tools.compare.document import Measure
 from irscope.tools.compare.models import ModelComparison
 from irscope.tools.config import Chosen
 
@@ -46,6 +48,8 @@ class Decision:
 
     a: Card
     b: Card
+    chosen: Chosen
+    """The device."""
     is_open: bool
     """Whether sizes were open, so that totals of the comparison are formulas."""
     notes: tuple[str, ...]
@@ -64,7 +68,7 @@ def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
     notes = [f"numbers are for {', '.join(told.values())}; --bind gives other sizes"] if told else []
     notes += [f"{name} is not at these sizes: {said}" for name, said in (("A", problem), ("B", refused)) if said]
     cards = [make_card(one, chosen, brief=True) for one in (a, b)]
-    return Decision(cards[0], cards[1], bool(told), tuple(notes))
+    return Decision(cards[0], cards[1], chosen, bool(told), tuple(notes))
 
 
 def _bound(model: Model, sizes: Mapping[str, int]) -> tuple[Model, str]:
@@ -81,14 +85,13 @@ def _bound(model: Model, sizes: Mapping[str, int]) -> tuple[Model, str]:
     return found, ""
 
 
-def decisive_document(compared: ModelComparison, chosen: Chosen, *, everything: bool = False) -> Document:
+def decisive_document(compared: ModelComparison, decision: Decision, *, everything: bool = False) -> Document:
     """The document of two models: what decides, where they differ, how they were matched."""
     document = model_comparison(compared, everything=everything)
     (report,) = document.reports
-    decision = decide(compared, chosen)
     rows = _rows(decision)
     units = {**{name: _ROWS[name][1] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}
-    headline = (*_verdict(decision, chosen), _changes(rows))
+    headline = (*_verdict(decision), _changes(rows))
     shown = {name: {key: _plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
     first = replace(report, headline=headline, summary=shown, units=units, notes=decision.notes)
     hidden = _AGAIN if decision.is_open else (*_AGAIN, "flops", "moved_bytes")
@@ -104,7 +107,7 @@ def decisive_document(compared: ModelComparison, chosen: Chosen, *, everything: 
     )
     sizes = {name: _sizes_text(card) for name, card in (("a", decision.a), ("b", decision.b))}
     fits = {name: card.memory.fits for name, card in (("a", decision.a), ("b", decision.b))}
-    found = {"device": chosen.device.name, "sizes": sizes, "fits": fits, **rows}
+    found = {"device": decision.chosen.device.name, "sizes": sizes, "fits": fits, **rows}
     whole = replace(
         report,
         headline=(*headline, *report.headline),
@@ -122,9 +125,29 @@ def decisive_document(compared: ModelComparison, chosen: Chosen, *, everything: 
     return replace(document, reports=(first, last), own_json=compare_json)
 
 
-def _rows(decision: Decision) -> dict[str, dict[str, object]]:
+DECISIVE_MEASURES: Final[Mapping[str, str]] = {"time": "least_time", "energy": "energy", "disk": "size_on_disk"}
+"""Names that `--fail-on` takes besides those of the totals."""
+
+
+def decisive_measures(decision: Decision) -> dict[str, Measure]:
+    """By how much B is above A."""
+    rows = _rows(decision)
+    found: dict[str, Measure] = {}
+    for name, key in DECISIVE_MEASURES.items():
+        cells = rows.get(key, {})
+        a, b = (cell if isinstance(cell, Quantity) else UNKNOWN for cell in (cells.get("a"), cells.get("b")))
+        share = _share(a.value, b.value)
+        if isinstance(a.value, int | float) and isinstance(b.value, int | float) and share is not None:
+            said = f"A {signed(_plain(a), _ROWS[key][1])}, B {signed(_plain(b), _ROWS[key][1])}, {share:+.1%}"
+            found[name] = Measure(float(b.value - a.value), share, said)
+        else:
+            found[name] = Measure(None, None, "")
+    return found
+
+
+def _rows(decision: Decision) -> dict[str, dict[str, Cell]]:
     """Both numbers, their difference and how large it is; what neither has is left out."""
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, dict[str, Cell]] = {}
     sides = [_numbers(card) for card in (decision.a, decision.b)]
     for name, (key, _) in _ROWS.items():
         a, b = (side[key] for side in sides)
@@ -143,7 +166,7 @@ def _rows(decision: Decision) -> dict[str, dict[str, object]]:
     return found
 
 
-def _plain(cell: object) -> object:
+def _plain(cell: Cell) -> Cell:
     """A number without its interval, which JSON has: two of them side by side are wider than a terminal."""
     if not isinstance(cell, Quantity) or cell.interval is None or cell.value is None:
         return cell
@@ -159,7 +182,7 @@ _SAID: Final = {
 }
 
 
-def _changes(rows: Mapping[str, Mapping[str, object]]) -> str:
+def _changes(rows: Mapping[str, Mapping[str, Cell]]) -> str:
     """How much more B takes, in a line."""
     parts: list[str] = []
     for word, names in _SAID.items():
@@ -182,10 +205,10 @@ def _share(a: object, b: object) -> float | None:
     return b / a - 1 if a else 0.0 if not b else math.inf
 
 
-def _verdict(decision: Decision, chosen: Chosen) -> list[str]:
+def _verdict(decision: Decision) -> list[str]:
     """Which of them fits."""
     fits = [card.memory.fits.value for card in (decision.a, decision.b)]
-    where = f"on {chosen.device.title}"
+    where = f"on {decision.chosen.device.title}"
     if fits == [None, None]:
         return []
     if fits == [True, True]:
