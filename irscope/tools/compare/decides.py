@@ -17,7 +17,6 @@ from irscope.report.report import Document, Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, derived
 from irscope.session import Model
-from irscope.tools.card import make_card, stated_sizes
 from irscope.tools.compare import model_comparison
 from irscope.tools.compare.document import Measure
 from irscope.tools.compare.models import ModelComparison
@@ -57,6 +56,8 @@ class Decision:
 
 def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
     """The cards of both models at the sizes that the first one's card is for."""
+    from irscope.tools.card import make_card, stated_sizes  # not at the top: `irscope compare --help` does without all that it looks up
+
     first, second = compared.a.model, compared.b.model
     sizes = {one.symbol: one for one in stated_sizes(first) if one.is_open}
     a, problem = _bound(first, {name: one.size for name, one in sizes.items()})
