@@ -376,7 +376,7 @@ FIELD_KINDS: Final[Mapping[str, Kind]] = {
     "bytes": Kind.BYTES,
     "intensity": Kind.NUMBER,
     "least_time": Kind.SECONDS,
-    "energy": Kind.NUMBER,
+    "energy": Kind.JOULES,
     "peak": Kind.BYTES,
     "peak_requested": Kind.BYTES,
     "peak_allocated": Kind.BYTES,
@@ -393,7 +393,7 @@ FIELD_KINDS: Final[Mapping[str, Kind]] = {
     "largest_size": Kind.COUNT,
     "device_memory": Kind.BYTES,
 }
-"""What the flat fields of a card are, for tables; those that are not here are texts. Energy is in joules."""
+"""What the flat fields of a card are, for tables; those that are not here are texts."""
 
 
 def _names_of(kind: type) -> Iterator[str]:

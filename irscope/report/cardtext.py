@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,7 +19,7 @@ HEIGHT: Final = 24
 _LABEL = 9
 _NARROWEST = 40
 _INPUTS = 3
-_FORMATS: Final = {"onnx": "ONNX", "pt2": "torch.export", "torchscript": "TorchScript", "irs": "irscope text", "module": "module"}
+_FORMATS: Final = {"onnx": "ONNX", "pt2": "torch.export", "torchscript": "TorchScript", "irs": "irscope text", "module": "live module"}
 _BOUND: Final = {
     "compute": "arithmetic",
     "memory": "memory bandwidth",
@@ -94,7 +93,7 @@ class _Layout:
         elif item.is_typed:
             lines = _typed(item.text, room)
         else:
-            lines = textwrap.wrap(item.text, room, break_on_hyphens=False) or [""]
+            lines = _wrapped(item.text, room)
         if len(lines) > item.most:
             lines = [*lines[: item.most - 1], _cut_end(" ".join(lines[item.most - 1 :]), room, self.ellipsis)]
         return [f"{item.label if not place else '':{item.indent}}{line}".rstrip() for place, line in enumerate(lines)]
@@ -113,7 +112,23 @@ def _typed(command: str, room: int) -> list[str]:
         head = " ".join(words[:-1])
         if max(display_width(head) + 2, display_width(last)) <= room:
             return [f"{head} \\", last]
-    return textwrap.wrap(" ".join([*words[:-1], "MODEL"]), room - 2, break_on_hyphens=False, break_long_words=False)
+    *first, last = _wrapped(" ".join([*words[:-1], "MODEL"]), room - 2)
+    return [*(f"{line} \\" for line in first), last]
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """Prose in lines of so many columns, as a terminal counts them: `textwrap` counts characters, of which some take two."""
+    lines = [""]
+    for word in text.split(" "):
+        rest = word
+        if lines[-1] and display_width(lines[-1]) + 1 + display_width(rest) > room:
+            lines.append("")
+        while display_width(rest) > room:
+            length = next(at for at in range(len(rest)) if display_width(rest[: at + 1]) > room)
+            lines[-1:] = [rest[:length], ""]
+            rest = rest[length:]
+        lines[-1] = f"{lines[-1]} {rest}" if lines[-1] else rest
+    return lines
 
 
 class CardWriter:
@@ -274,9 +289,12 @@ class CardWriter:
             return f"allocated {allocated}, reserved {reserved}{span} by {memory.runtime}"
         if memory.as_pytorch is not None:
             allocated, reserved = (self.number(one, Kind.BYTES) for one in memory.as_pytorch)
-            return f"{memory.runtime.rpartition(' ')[0]}'s allocator unknown; PyTorch: {allocated}, reserved {reserved}"
+            unknown = f"{memory.runtime.rpartition(' ')[0]}'s allocator unknown" if memory.runtime else "what runs it is unknown"
+            return f"{unknown}; PyTorch: {allocated}, reserved {reserved}"
         self.signs.add("?")
-        return f"tensors of {memory.runtime}; allocated ?, reserved ?{f': {memory.why}' if memory.why else ''}"
+        return (
+            f"tensors{f' of {memory.runtime}' if memory.runtime else ''}; allocated ?, reserved ?{f': {memory.why}' if memory.why else ''}"
+        )
 
     def tensors(self) -> Iterator[_Item]:
         tensors = self.card.memory.largest
@@ -305,10 +323,13 @@ class CardWriter:
         card, cost = self.card, self.card.cost
         if card.identity.nodes is None:
             return
+        flops = self.amount(cost.flops, Kind.FLOPS)
         macs = self.number(cost.macs, Kind.COUNT)
         if isinstance(cost.macs.value, int):
-            macs = f"{self.sign(cost.macs)}{_short_count(cost.macs.value)}"
-        yield self.item("cost", f"{self.amount(cost.flops, Kind.FLOPS)}; {macs} multiply-adds")
+            # Where the FLOPs are so many for each size, so are the multiply-adds.
+            factor = flops.partition(" x ")[2] if " = " not in flops else ""
+            macs = f"{self.sign(cost.macs)}{_short_count(cost.macs.value)}{f' x {factor}' if factor else ''}"
+        yield self.item("cost", f"{flops}; {macs} multiply-adds")
         ratio = cost.intensity.value
         intensity = f"{_digits(ratio)} FLOPs a byte" if isinstance(ratio, int | float) else "FLOPs a byte ?"
         yield self.item("", f"moves {self.amount(cost.bytes, Kind.BYTES)}; {intensity}")
@@ -345,7 +366,8 @@ class CardWriter:
         if warnings:
             said.append(f"{', '.join(warnings)} on stderr")
         yield self.item("unknown", "; ".join(said) or "nothing")
-        guesses = [one.text for one in self.card.assumed if one.is_guess]
+        # Sizes by default stand with the inputs.
+        guesses = [one.text for one in self.card.assumed if one.is_guess or not one.value.isdecimal()]
         if guesses:
             yield self.item("assumed", "; ".join((*guesses[:2], *([f"and {len(guesses) - 2} more"] if len(guesses) > 2 else []))))
 

@@ -42,8 +42,8 @@ class Section:
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
     """Tables and series one below the other, with a comment line each where there are several; summaries only where there is neither."""
-    sections = [section for report in document.reports for section in _sections(report)]
-    sections = sections or [section for report in document.reports for section in _summary(report)]
+    sections = [section for report in _reports(document) for section in _sections(report)]
+    sections = sections or [section for report in _reports(document) for section in _summary(report)]
     for number, section in enumerate(sections):
         if len(sections) > 1:
             yield "\n" if number else ""
@@ -54,7 +54,7 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
 def render_files(document: Document, options: RenderOptions) -> Iterator[tuple[str, Iterator[str]]]:
     """File names with their content, one file for each table, series and summary."""
     taken: set[str] = set()
-    for report in document.reports:
+    for report in _reports(document):
         for section in (*_summary(report), *_sections(report)):
             yield _file_name(section, taken), csv_lines(section.table)
 
@@ -101,6 +101,15 @@ def _inert(cell: Cell) -> Cell:
         return cell
     at = sign.start(1)
     return f"{cell[:at]}{escaped(cell[at])}{cell[at + 1 :]}"
+
+
+def _reports(document: Document) -> tuple[Report, ...]:
+    """The reports of a document; the card stands before them as a table of its fields."""
+    if document.card is None:
+        return document.reports
+    known = document.card.quantities()
+    rows = [(key, raw_text(value), known[key].provenance.value if key in known else "") for key, value in document.card.fields().items()]
+    return (Report("card", tables=(Table.of(rows, ["field:text", "value:text", "provenance:text"], "fields"),)), *document.reports)
 
 
 def _sections(report: Report) -> Iterator[Section]:

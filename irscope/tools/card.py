@@ -241,7 +241,8 @@ class _Maker:
         if timeline.model == "ort":
             return self._ort_counters(found)
         memory = self.ctx.get(CudaMemory())
-        runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}"
+        is_known = self.program.traits.runtime is not Runtime.UNKNOWN
+        runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}" if is_known or memory.central is not None else ""
         if memory.central is None:
             return _Counters(runtime, found.peak if found.of == "tensor" else NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, None, memory.reason)
         fits = memory.fits if not memory.is_open else None
@@ -261,7 +262,9 @@ class _Maker:
 
     def _as_pytorch(self, counters: _Counters) -> tuple[Quantity, Quantity] | None:
         """What PyTorch's allocator would count, for a graph that another runtime runs on a CUDA device."""
-        if counters.allocated.value is not None or self.device.capability is None or self.at.program.training is not None:
+        if counters.allocated.value is not None or self.device.capability is None or self.program.node_count > _MOST_ADVISED:
+            return None
+        if self.at.program.training is not None:
             return None
         memory = self.ctx.get(CudaMemory(model="eager"))
         if memory.central is None or memory.is_open:
@@ -368,7 +371,7 @@ class _Maker:
 
     def _none_open(self) -> LargestSize:
         if is_name(self.program.path):
-            return LargestSize("", None, None, None, "", _command("fit", self._options({}), self._path))
+            return LargestSize("", None, None, None, "not looked for", _command("fit", self._options({}), self._path))
         option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
         if option:
             return LargestSize("", None, None, None, _FIXED, _command("fit", option, self._options({}), self._path))
@@ -469,7 +472,7 @@ class _Maker:
             first = Command(_command("run", lacking, self._options({}), self._path), "the card with sizes for the inputs")
         elif unknown.operators:
             first = Command(_command("ops", "--coverage", self._path), "which operators are not known, and where")
-        elif memory.fits.value is None and (unknown.tensors or self.at is self.model):
+        elif memory.peak.value is None:
             first = Command(_command("run", options, "--passes shapes", self._path), "which sizes are not known, and why")
         elif memory.fits.value is False:
             first = Command(_command("run", options, "--passes explain-peak", self._path), "what lowers the peak")
@@ -591,6 +594,9 @@ def stated_sizes(model: Model) -> Iterator[StatedSize]:
     """Every size that is not in the file, and who stated it."""
     for bound, size in model.options.bind.items():
         yield StatedSize(bound, size, "--bind")
+    for one in model.program.assumed:
+        if not one.is_guess and one.value.isdecimal():
+            yield StatedSize(one.what, int(one.value), "default")
     roles = {named: role for role in ("seq", "batch") if (named := symbol_named(model.program, role)) is not None}
     for name, symbol in model.program.symbols.items():
         low, high = bounds(symbol)

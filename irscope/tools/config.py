@@ -105,7 +105,7 @@ class Chosen:
 def chosen_device(named: str = "") -> Chosen:
     """The device that somebody named, else this machine's GPU, else the one that was set once, else the default; always with the reason."""
     if named:
-        return Chosen(find_device(named), "--device", named, is_to_be_named=True)
+        return Chosen(find_device(named), "named by --device", named, is_to_be_named=True)
     unlisted = ""
     title = local_gpu()
     if title:

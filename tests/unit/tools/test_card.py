@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import irscope
@@ -12,9 +16,10 @@ from irscope.report.card import Card
 from irscope.report.cardtext import HEIGHT, adding_up, card_lines, formula_text
 from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width
-from irscope.report.units import Kind
+from irscope.report.units import Kind, humanise
 from irscope.report.values import Quantity, quantity
 from irscope.tools import config
+from tests.tools.pages import report_schema
 
 SAMPLES = Path(__file__).parents[3] / "samples"
 MODELS = sorted([*SAMPLES.glob("*.irs"), *(SAMPLES / "models").iterdir()])
@@ -139,7 +144,7 @@ def test_an_onnx_file_on_a_gpu_has_pytorchs_counters_beside_its_own(tmp_path: Pa
 
 def test_the_device_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path))
-    assert config.chosen_device("a100").reason == "--device"
+    assert config.chosen_device("a100").reason == "named by --device"
     assert config.chosen_device().device.name == "h200"
     config.set_config("device", "NVIDIA GeForce RTX 4090")
     assert (config.chosen_device().device.name, config.chosen_device().reason) == ("rtx-4090", "set by irscope config")
@@ -147,3 +152,130 @@ def test_the_device_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch, tm
     assert (config.chosen_device().device.name, config.chosen_device().reason) == ("l4", "this machine's GPU")
     monkeypatch.setattr(config, "local_gpu", lambda: "NVIDIA GeForce GTX 480")
     assert "GTX 480 is not in irscope's list" in config.chosen_device().reason
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"), [(None, "NVIDIA L4"), ("1", "NVIDIA T4"), ("", ""), ("-1", ""), ("7", "NVIDIA T4"), ("GPU-5a", "NVIDIA L4")]
+)
+def test_the_gpu_of_this_machine_is_what_its_driver_shows(
+    visible: str | None, found: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.undo()
+    for address, name in (("0000:01:00.0", "NVIDIA L4"), ("0000:02:00.0", "NVIDIA T4")):
+        (tmp_path / address).mkdir()
+        (tmp_path / address / "information").write_text(f"Model: \t\t {name}\nIRQ:   \t\t 129\n")
+    monkeypatch.setattr(config, "_PROC", tmp_path)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert config.local_gpu() == found
+
+
+def test_a_machine_without_a_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(config, "_PROC", tmp_path / "nothing")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(config.shutil, "which", lambda name: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert config.local_gpu() == ""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 4090'\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(config.shutil, "which", lambda name: str(tool))
+    assert config.local_gpu() == "NVIDIA GeForce RTX 4090"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    assert config.local_gpu() == ""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whole cards as they are printed. IRSCOPE_UPDATE_SNAPSHOTS=1 writes them anew, to be read before they are committed.
+
+CARDS = Path(__file__).parent / "cards"
+GOLDEN: dict[str, tuple[str, dict[str, int], str]] = {
+    "fits": ("tagger.irs", {}, "rtx4090"),
+    "too-large": ("pyramid.irs", {"batch": 1024}, "t4"),
+    "no-device-is-enough": ("pyramid.irs", {"batch": 1 << 20}, "h200"),
+    "onnx": ("models/cnn.onnx", {}, "h200"),
+    "onnx-on-a-cpu": ("models/cnn.onnx", {"batch": 8}, "epyc-7763"),
+    "two-open-sizes": ("models/transformer.onnx", {}, "h200"),
+    "sizes-fixed": ("models/net.pt", {}, "l4"),
+    "sizes-unknown": ("models/control_flow.onnx", {}, "h200"),
+    "no-cuda": ("models/net.pt2", {}, "apple-m1"),
+}
+
+
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("name", GOLDEN)
+def test_whole_cards(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, bind, device = GOLDEN[name]
+    monkeypatch.chdir(SAMPLES)
+    text = "\n".join(card_lines(irscope.card(irscope.load(path, bind=bind), device=device), RenderOptions(width=width))) + "\n"
+    expected = CARDS / f"{name}-{width}.txt"
+    if os.environ.get("IRSCOPE_UPDATE_SNAPSHOTS"):
+        expected.write_text(text, encoding="utf-8")
+    assert text == expected.read_text(encoding="utf-8")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Models of every kind, and names that files can have.
+
+
+def is_one_screen(made: Card) -> None:
+    for width in (80, 100):
+        lines = card_lines(made, RenderOptions(width=width))
+        assert len(lines) <= HEIGHT, "\n".join(lines)
+        assert max(map(display_width, lines)) <= width, "\n".join(lines)
+        assert not any(ord(letter) < 32 for line in lines for letter in line)
+    total = sum((one.bytes for one in made.memory.parts), start=quantity(0))
+    assert made.memory.peak.value is None or total.value == made.memory.peak.value
+    jsonschema.validate(made.to_json(), {"$ref": "#/$defs/Card", "$defs": json.loads(report_schema())["$defs"]})
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["unet", "translator", "experts", "speech", "points"])
+def test_captured_models_have_cards(name: str) -> None:
+    pytest.importorskip("torch")
+    from tests.tools.zoo.plain import entries
+
+    entry = next(entry for entry in entries() if entry.name == name)
+    module, inputs = entry.make(), entry.inputs(2)
+    made = irscope.card(irscope.capture(module, *inputs), device="a100")
+    is_one_screen(made)
+    assert made.memory.fits.value is True
+    assert made.memory.allocated.value == made.memory.peak.value
+    assert 0 < len(made.memory.largest) <= 3
+    assert made.cost.flops.value
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["scripted", "weights", "half"])
+def test_files_of_every_kind_have_cards(kind: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    layers = (torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 10))
+    module = torch.nn.Sequential(*layers).eval()
+    path = tmp_path / "model.pt"
+    if kind == "scripted":
+        torch.jit.script(module).save(str(path))
+    else:
+        weights = module.state_dict()
+        torch.save({name: value.half() for name, value in weights.items()} if kind == "half" else weights, path)
+    made = irscope.card(path, device="l4")
+    is_one_screen(made)
+    if kind == "scripted":
+        assert str(made).splitlines()[1].startswith("fits if what is assumed holds") or made.memory.fits.value is None
+        return
+    assert made.memory.fits.value is None
+    assert made.cost.flops.value is None
+    weights_bytes = sum(one.bytes for one in made.identity.weights)
+    assert weights_bytes == made.fields()["parameter_bytes"]
+    assert humanise(weights_bytes, Kind.BYTES) in str(made)
+
+
+@pytest.mark.parametrize("name", ["m" * 300, "模型" * 60, "a b'c", "\u202emodel", "x\x1b[2J"])
+def test_names_do_not_break_the_screen(name: str, tmp_path: Path) -> None:
+    text = (SAMPLES / "mlp.irs").read_text(encoding="utf-8").replace("%x", f"%{json.dumps('input ' + name)}")
+    path = tmp_path / f"{name[:60].replace(chr(27), '')}.irs"
+    path.write_text(text, encoding="utf-8")
+    is_one_screen(irscope.card(path, device="h200"))
