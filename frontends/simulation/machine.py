@@ -68,8 +68,6 @@ class Machine:
         self._empties = _EMPTY
         self.kept: dict[tuple[int, str], Piece] = {}
         """Workspaces of libraries, by stream and name."""
-        self.events: list[tuple[Piece, bool]] = []
-        """Allocations and frees since the last interval ended."""
         self.noted: Callable[[Piece], None] | None = None
         """Told of every allocation."""
         self._program_high: Peaks = dict.fromkeys(COUNTERS, 0)
@@ -112,7 +110,6 @@ class Machine:
         self.stats.take(block)
         if self.noted is not None:
             self.noted(piece)
-            self.events.append((piece, True))
             origin = (piece.scope, piece.place)
             self.gpu.tape.owners[self.gpu.slots[block]] = self._origins.setdefault(origin, origin)
 
@@ -126,8 +123,6 @@ class Machine:
             del self.pieces[piece.address]
         if block is None:
             return
-        if self.noted is not None:
-            self.events.append((piece, False))
         self.stats.drop(block)
         self._describe(piece, self.gpu.slots[block])
         self.gpu.free(block)
@@ -135,7 +130,7 @@ class Machine:
     def _describe(self, piece: Piece, slot: int) -> None:
         """What a slot of the tape was for, which may be known only when it ends."""
         tape = self.gpu.tape
-        tape.kinds[slot], tape.labels[slot] = piece.kind, piece.label
+        tape.kinds[slot], tape.labels[slot] = "activation" if piece.kind == "tensor" else piece.kind, piece.label
 
     def tape(self) -> Tape[Any]:
         """What was asked of the allocator so far."""
@@ -166,6 +161,12 @@ class Machine:
         if not tensor.numel():
             return self.piece_of(tensor.untyped_storage())
         return self.pieces.get(tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size())
+
+    def given(self, tensor: torch.Tensor) -> None:
+        """A tensor's values come from the host."""
+        piece = self.piece_under(tensor)
+        if piece is not None and piece.kind in ("activation", "tensor"):
+            piece.kind = "input"
 
     def resize(self, storage: torch.UntypedStorage, size: int) -> None:
         """What `UntypedStorage.resize_` does: new memory, a copy, and the old memory is given back."""

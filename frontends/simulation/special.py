@@ -62,6 +62,7 @@ def _copies(process: Process) -> dict[str, Kernel]:
             machine.await_stream()
         if into.is_cuda:
             values.to_device(into, source)
+            machine.given(into)
         elif not values.to_host(into, source) and process.watch is not None:
             process.watch.answered(0)
         return into

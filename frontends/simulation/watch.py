@@ -17,22 +17,8 @@ from torch import nn
 from irscope.frontends.eager.recorder import Frames
 from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
 from irscope.frontends.simulation.settings import class_of, uses_of
+from irscope.training import Phase
 
-CATEGORIES: Final = (
-    "parameter",
-    "gradient",
-    "optimizer state",
-    "buffer",
-    "communication",
-    "activation",
-    "temporary",
-    "workspace",
-    "rounding",
-)
-"""What memory is for; `rounding` is what blocks have beyond what was asked for."""
-_ROLES: Final = frozenset({"parameter", "gradient", "optimizer state", "buffer"})
-_MOST_EVENTS: Final = 100_000
-"""Allocations and frees that wait until somebody looks at them."""
 _SAME_LINE: Final = 100_000
 """Values that one line may read with no step between: a loop that waits for a value would never end."""
 
@@ -51,10 +37,12 @@ class Step:
 
     peak: Peaks
     after: Peaks
-    by_category: dict[str, int]
+    by_category: dict[str, int] = field(default_factory=dict)
     """At the highest moment of `allocated`, to which they add up."""
     alive: list[tuple[str, str, str, int, int]] = field(default_factory=list)
     """Then: category, module, line, bytes and number of blocks."""
+    phases: dict[str, int] = field(default_factory=dict)
+    """The most that was allocated in the forward, the backward and the optimizer's work."""
     end: int = 0
     """After how many requests of the tape it ends."""
     pinned: tuple[int, int] | None = None
@@ -117,12 +105,7 @@ class Watch:
         self._in_optimizer = False
         self._moving = False
         """Whether a module brings its parameters to another place or type."""
-        self._live: dict[Piece, None] = {}
-        """Pieces that were there after the allocations and frees that were looked at so far."""
-        self._bytes = self._most = 0
-        """Of them, and the most of the interval."""
-        self._highest: dict[Piece, None] = {}
-        """Pieces that were there when it was reached."""
+        self._phase = ""
         self._undo: list[Callable[[], None]] = []
 
     # -- following -------------------------------------------------------------------------------------------------
@@ -183,17 +166,19 @@ class Watch:
 
     def _note(self, piece: Piece) -> None:
         """What an allocation is for, as far as it is known when it is made."""
+        phase: Phase = "optimizer" if self._in_optimizer else "forward" if torch._C._current_autograd_node() is None else "backward"
+        if phase != self._phase:
+            self._enter(phase, 1)
         if piece.kind == "tensor":
-            if self._in_optimizer or torch._C._current_autograd_node() is not None:
-                piece.kind = "temporary"
-            elif self._moving:
-                piece.kind = "parameter"
-            else:
-                piece.kind = "activation"
-        if len(self._machine.events) > _MOST_EVENTS:
-            self._look()
+            piece.kind = "temporary" if phase != "forward" else "parameter" if self._moving else "activation"
         piece.place = self.line_of(sys._getframe(1))
         piece.scope = id(self._calls[-1]) if self._calls else 0
+
+    def _enter(self, phase: Phase, since: int = 0) -> None:
+        """A phase begins, with the last so many requests."""
+        self._phase = phase
+        tape = self._machine.gpu.tape
+        tape.phases.append((len(tape.events) - since, phase))
 
     def line_of(self, frame: FrameType | None) -> tuple[CodeType, int] | None:
         """The innermost line of the program itself."""
@@ -218,7 +203,9 @@ class Watch:
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) in self._stepped:
             self._stepped.clear()
+        self._machine.storages.settle()  # what has died died before
         self._in_optimizer = True
+        self._enter("optimizer")
         self._optimizers.add(optimizer)
         for group in optimizer.param_groups:
             for one in group["params"]:
@@ -268,62 +255,17 @@ class Watch:
 
     def _end_of_step(self, merge: bool) -> None:
         """Close an interval; with `merge` it belongs to the step before, as where two optimizers work one after the other."""
-        machine = self._machine
-        peak, after = machine.end_of_interval()
-        by_category, alive = self._at_peak()
-        made = Step(peak, after, by_category, alive, machine.gpu.tape.cut(), None if self._pinned is None else self._pinned())
+        made = self.rest()
         if merge and self.steps:
             last = self.steps.pop()
-            high = last if last.peak["allocated"] >= peak["allocated"] else made
-            made = Step(
-                {key: max(last.peak[key], peak[key]) for key in COUNTERS},
-                after,
-                high.by_category,
-                high.alive,
-                made.end,
-                _both(last.pinned, made.pinned),
-            )
+            made.peak = {key: max(last.peak[key], made.peak[key]) for key in COUNTERS}
+            made.pinned = _both(last.pinned, made.pinned)
         self.steps.append(made)
 
     def rest(self) -> Step:
         """What came after the last step, or all of a program that has none."""
         peak, after = self._machine.end_of_interval()
-        return Step(peak, after, *self._at_peak(), self._machine.gpu.tape.cut(), None if self._pinned is None else self._pinned())
-
-    def _at_peak(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
-        """What the memory was for at the interval's highest moment, and the moment's pieces by module and line."""
-        self._look()
-        found = self._highest
-        self._highest, self._most = dict(self._live), self._bytes
-        totals = dict.fromkeys(CATEGORIES, 0)
-        groups: dict[tuple[str, Any, Any], list[int]] = {}
-        for piece in found:
-            kind = piece.kind if piece.kind in totals else "activation"
-            totals[kind] += piece.bytes
-            totals["rounding"] += piece.size - piece.bytes
-            group = groups.setdefault((kind, piece.scope, piece.place), [0, 0])
-            group[0] += piece.bytes
-            group[1] += 1
-        rows = sorted(groups.items(), key=lambda row: -row[1][0])
-        return totals, [(kind, self.name_of(scope), line_text(place), size, count) for (kind, scope, place), (size, count) in rows]
-
-    def _look(self) -> None:
-        """Take in the allocations and frees since the last look."""
-        events, live = self._machine.events, self._live
-        now, at = self._bytes, -1
-        for number, (piece, is_birth) in enumerate(events):
-            now += piece.size if is_birth else -piece.size
-            if now > self._most:
-                self._most, at = now, number
-        for number, (piece, is_birth) in enumerate(events):
-            if is_birth:
-                live[piece] = None
-            else:
-                live.pop(piece, None)
-            if number == at:
-                self._highest = dict(live)
-        self._bytes = now
-        events.clear()
+        return Step(peak, after, end=self._machine.gpu.tape.cut(), pinned=None if self._pinned is None else self._pinned())
 
     def name_of(self, scope: int) -> str:
         """The path of a module."""

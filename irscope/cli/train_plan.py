@@ -34,7 +34,8 @@ class Command:
     MODEL is a name such as torchvision:resnet50, or ./train.py:build, a function that returns (module, inputs), and may add a loss
     (a function of what the module returns) and an optimizer (a function of the parameters). The script is executed; nothing is
     computed by the model, and no GPU is needed. Times are bounds by the roofline of the device. A .pt2 file may hold forward and
-    backward in one graph, as torch.export's joint export gives it.
+    backward in one graph, as torch.export's joint export gives it. A script without a function, ./train.py, has a loop of its own: it
+    runs as under `irscope simulate`, with the same report.
     """
 
     examples = (
@@ -70,6 +71,8 @@ class Command:
         from irscope.cli.run import report_diagnostics, strict_code
         from irscope.tools.train import picture_lines, picture_title, step_panels, write_plan
 
+        if is_loop(args.model):
+            return _simulated(self, args)
         selection(args)
         if args.plan_out:
             _check_plan_file(args)
@@ -92,6 +95,32 @@ class Command:
         found = [diagnostic for report in document.reports for diagnostic in report.diagnostics]
         report_diagnostics([*model.diagnostics, *found], args.verbose)
         return strict_code(args, [*models.values()], document.reports)
+
+
+def is_loop(model: str) -> bool:
+    """Whether a model is a script as a whole, whose own loop trains."""
+    return model.endswith(".py") and Path(model).is_file()
+
+
+def _simulated(command: Command, args: argparse.Namespace) -> int:
+    """A script's own loop: what `irscope simulate` says of it."""
+    from irscope.cli.simulate import Command as Simulate
+
+    usual, simulated = argparse.ArgumentParser(), argparse.ArgumentParser()
+    command.add_arguments(usual)
+    Simulate().add_arguments(simulated)
+    given, defaults = vars(args), vars(usual.parse_args([args.model]))
+    found = vars(simulated.parse_args([args.model]))
+    shared = found.keys() - {"link"}
+    own = [name for name, value in defaults.items() if name not in shared and given[name] != value]
+    if own:
+        raise UsageError(
+            f"{args.model} has a loop of its own, which says how it trains: --{own[0].replace('_', '-')} is about a captured step",
+            code="IRS384",
+            hint=f"leave it out, or {args.model}:build for a function that returns (module, inputs, loss, optimizer)",
+        )
+    more = {name: value for name, value in given.items() if name in shared or name not in defaults}
+    return Simulate().run(argparse.Namespace(**{**found, **more}))
 
 
 def _over_batches(args: argparse.Namespace) -> tuple[Document, Mapping[int, Model]]:

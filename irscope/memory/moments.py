@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from irscope.ir.dims import SymDim, bounds
 from irscope.memory.tape import ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE, Stretch, Tape
-from irscope.report.values import Provenance, Quantity, quantity
+from irscope.report.values import Provenance, Quantity, largest, quantity
 
 RESIDENT = ("parameter", "buffer", "input")
 CATEGORIES = (*RESIDENT, OUTPUT, ACTIVATION, TEMPORARY, WORKSPACE)
@@ -164,10 +166,69 @@ def moments(
     )
 
 
+def phase_peaks(
+    tape: Tape[Any],
+    starts: Sequence[int],
+    stretch: Stretch,
+    categories: Sequence[str],
+    sizes: Sequence[int],
+    low: Sequence[int] | None = None,
+    high: Sequence[int] | None = None,
+) -> list[dict[str, Quantity]]:
+    """The most that was allocated in each phase of adjacent steps, of which `starts` are the starts and the end, and `stretch` what an
+    allocator did with them."""
+    cuts: list[tuple[int, int, str]] = []
+    """Where a phase of a step begins, with the number of the step."""
+    begins = [at for at, _ in tape.phases]
+    for number, (first, end) in enumerate(pairwise(starts)):
+        at = bisect_right(begins, first)
+        cuts.append((first, number, tape.phases[at - 1][1] if at else ""))
+        cuts += [(begin, number, phase) for begin, phase in tape.phases[at : bisect_left(begins, end)]]
+    places = [at - starts[0] for at in (*(at for at, _, _ in cuts), starts[-1])]
+    steps = moments(tape, replace(stretch, starts=places), categories, sizes, low, high)
+    found: list[dict[str, Quantity]] = [{} for _ in starts[1:]]
+    for (_, number, phase), high_one in zip(cuts, steps.counted(steps.allocated), strict=True):
+        if phase:
+            peaks = found[number]
+            peaks[phase] = largest([high_one, *([peaks[phase]] if phase in peaks else [])])
+    return found
+
+
+def alive_at(tape: Tape[Any], places: Sequence[int]) -> Iterator[list[int]]:
+    """Slots that are taken after so many requests, for ascending numbers of requests."""
+    alive: dict[int, None] = {}
+    done = 0
+    for place in places:
+        for event in tape.events[done:place]:
+            if event >= 0:
+                alive[event] = None
+            else:
+                alive.pop(~event, None)
+        done = place
+        yield list(alive)
+
+
+def without_passing(tape: Tape[Any]) -> list[str]:
+    """What each slot is for, where an activation is what is there when a backward begins: what has gone before was temporary."""
+    kinds = list(tape.kinds)
+    backwards = [at for at, phase in tape.phases if phase == "backward"]
+    born: dict[int, int] = {}
+    for at, event in enumerate(tape.events):
+        if event >= 0:
+            born[event] = at
+        elif kinds[~event] == ACTIVATION:
+            next_one = bisect_right(backwards, born[~event])
+            if next_one < len(backwards) and at < backwards[next_one]:
+                kinds[~event] = TEMPORARY
+    return kinds
+
+
 def _uncertain(tape: Tape[Any], events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:
     """Steps in which something of inexact size is allocated, by category."""
     slots = {slot for slot, spread in tape.spreads.items() if spread.low != spread.high}
     slots.update(slot for slot, size in enumerate(tape.sizes) if isinstance(size, SymDim))
+    if not slots:
+        return {}
     places = {event: place for place, event in enumerate(events.tolist())}
     found: dict[str, set[int]] = {}
     for slot in slots & places.keys():

@@ -203,6 +203,10 @@ class Tape(Generic[Owner]):
     """Slots of unknown size, with intervals; the size in `sizes` is the one that is counted."""
     streams: dict[int, int] = field(default_factory=dict)
     """Slots on other streams than the default one."""
+    blocks: list[int] = field(default_factory=list)
+    """Bytes of the block that each slot got, where the tape was written beside an allocator."""
+    phases: list[tuple[int, str]] = field(default_factory=list)
+    """Where phases of a program begin, by number of events: forward, backward, optimizer."""
     actions: list[Action] = field(default_factory=list)
     """In order."""
     resident: list[int] = field(default_factory=list)
@@ -241,6 +245,7 @@ class Tape(Generic[Owner]):
         if self.actions and self.actions[-1].at == len(self.events):
             # Actions stand before the event of their number; a request for nothing leaves no trace in an allocator.
             self.events.append(self.slot(0, TEMPORARY, ""))
+            self.blocks.append(0)
         return len(self.events)
 
     # Sizes
@@ -264,6 +269,10 @@ class Tape(Generic[Owner]):
         """Every size as a number: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
         return [size if type(size) is int else _as_number(size, end) for size in self.formulas(end)]
 
+    def number_of(self, slot: int) -> int:
+        """The size of a slot that is counted."""
+        return _as_number(self.sizes[slot], "central")
+
     def formulas(self, end: End) -> list[Dim]:
         """Every size: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
         sizes = list(self.sizes)
@@ -282,6 +291,34 @@ class Tape(Generic[Owner]):
             return None
 
     # Reading
+
+    def noted(self, starts: Sequence[int]) -> Stretch:
+        """What the allocator beside which the tape was written did with the requests of adjacent steps, of which these are the starts and
+        the end."""
+        first, end = starts[0], starts[-1]
+        alive: dict[int, None] = {}
+        for event in self.events[:first]:
+            if event >= 0:
+                alive[event] = None
+            else:
+                alive.pop(~event, None)
+        held: dict[str, int] = {}
+        for slot in alive:
+            held[self.kinds[slot]] = held.get(self.kinds[slot], 0) + self.number_of(slot)
+        blocks = self.blocks
+        events = self.events[first:end]
+        found = Stretch(
+            Span("steps", 0, len(starts) - 1),
+            events,
+            [start - first for start in starts],
+            sum(blocks[slot] for slot in alive),
+            held,
+            frozenset(alive),
+            follows=False,
+            blocks=[blocks[event] if event >= 0 else -blocks[~event] for event in events],
+        )
+        found.reserved.append((0, 0))
+        return found
 
     def until(self, moment: tuple[int, int]) -> Tape[Owner]:
         """The first requests and actions, so many of each, as one span."""
@@ -507,6 +544,7 @@ class TapedAllocator(CachingAllocator):
             raise
         slot = self.slots[block] = tape.slot(size, ACTIVATION, "", stream)
         tape.events.append(slot)
+        tape.blocks.append(block.size)
         if self._device.reserved > self._most:
             self._most = self._device.reserved
             self.fullest = len(tape.events), len(tape.actions)

@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
 from irscope.memory.kernels import workspace_policy
+from irscope.memory.moments import alive_at, moments, phase_peaks, without_passing
 from irscope.memory.tape import Origin, Span, Tape
 from irscope.passkit.settings import Settings
+from irscope.report.values import Quantity, quantity
 from irscope.session import check_target
-from irscope.tools.simulation import INTERRUPTED, Options, Simulation, memory_of
+from irscope.tools.simulation import INTERRUPTED, Options, Simulation, memory_of, rows_of
+from irscope.training import WORLD_CATEGORIES
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
-    from irscope.frontends.simulation.watch import Watch
+    from irscope.frontends.simulation.watch import Step, Watch
 
 _LIBRARY: Final = sysconfig.get_path("stdlib")
 
@@ -162,6 +165,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.pinned_peak = process.pinned.peak
     gpu = process.machine.gpu
     found.tape = _tape_of(process.machine.tape(), watch)
+    _count_steps(found.tape, watch.begins, [*watch.steps, found.rest])
     found.fullest = gpu.refused if found.outcome == "oom" and gpu.refused is not None else gpu.fullest
 
 
@@ -180,14 +184,35 @@ def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:
         tape,
         events=list(tape.events),
         sizes=list(tape.sizes),
-        kinds=list(tape.kinds),
+        kinds=without_passing(tape),
         labels=list(tape.labels),
         owners={slot: names[origin] for slot, origin in tape.owners.items()},
         streams=dict(tape.streams),
+        blocks=list(tape.blocks),
+        phases=list(tape.phases),
         actions=list(tape.actions),
         starts=places,
         spans=[*spans, Span("rest", len(places) - 2, len(places) - 1)],
     )
+
+
+def _count_steps(tape: Tape[Origin], begins: int, steps: Sequence[Step]) -> None:
+    """Tell what each step's peak is made of, and where in the step the most is allocated."""
+    starts = [begins, *(step.end for step in steps)]
+    stretch, sizes = tape.noted(starts), tape.numbers("central")
+    found = moments(tape, stretch, WORLD_CATEGORIES, sizes, None, None)
+    peaks = phase_peaks(tape, starts, stretch, WORLD_CATEGORIES, sizes)
+    alive = alive_at(tape, [starts[0] + place for place in found.places])
+    columns = found.columns()
+    for number, (step, slots) in enumerate(zip(steps, alive, strict=True)):
+        step.by_category = {category: _number(column[number]) for category, column in columns.items()}
+        step.alive, step.phases = rows_of(tape, slots), {phase: _number(size) for phase, size in peaks[number].items()}
+
+
+def _number(size: Quantity | int) -> int:
+    found = quantity(size).value
+    assert isinstance(found, int)
+    return found
 
 
 def check_machine() -> None:

@@ -25,10 +25,11 @@ from irscope.errors import ExitCode
 from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.steps import COUNTERS
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.simulate import check_machine, check_script
-from irscope.tools.simulation import COUNTERS, INTERRUPTED, SCHEMA, Options, least_seconds, ranks_text, verdict_of
+from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, least_seconds, ranks_text, verdict_of
 
 _EVERY: Final = 16
 """Worlds up to this size are simulated rank by rank."""

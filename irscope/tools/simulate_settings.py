@@ -8,10 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from irscope.errors import ExitCode
 from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.simulate_ranks import Children, Program, peak_of, traffic_seconds
-from irscope.tools.simulation import COUNTERS, Options
+from irscope.tools.simulation import Options
 
 _LEAST: Final = 0.01
 """Parts of the peak that are not worth a run."""

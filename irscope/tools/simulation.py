@@ -6,9 +6,9 @@ import contextlib
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.memory.caching import CachingAllocator, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
-from irscope.memory.moments import RESIDENT
+from irscope.memory.moments import RESIDENT, ROUNDING
 from irscope.memory.tape import Origin, Replayed, Tape
 from irscope.passes.lifetimes.timeline import limits_of, shown_steps
 from irscope.report import table as tables
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.steps import COUNTERS, CountedStep, alike, counter_tables, parts_tables
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from irscope.frontends.simulation.world import Traffic
 
 SCHEMA: Final = "irscope.simulation/1"
-COUNTERS: Final = ("requested", "allocated", "active", "reserved")
 _OUTCOMES: Final = {
     "finished": "the program ran to its end",
     "steps": "stopped after the steps, or the time, that were asked for",
@@ -203,19 +203,12 @@ class Simulation:
 
     def alive_at_refusal(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
         """Bytes by category, which add up to what was allocated, and what was alive by category, module and line."""
-        tape = self.tape
+        held = self._at_fullest[0].held
         totals: dict[str, int] = {}
-        groups: dict[tuple[str, str, str], list[int]] = {}
-        rounding = 0
-        for slot, block in self._at_fullest[0].held.items():
-            origin = tape.owners.get(slot, Origin("", ""))
-            row = groups.setdefault((tape.kinds[slot], *origin), [0, 0])
-            row[0] += block.requested
-            row[1] += 1
-            totals[tape.kinds[slot]] = totals.get(tape.kinds[slot], 0) + block.requested
-            rounding += block.size - block.requested
-        rows = sorted(groups.items(), key=lambda row: -row[1][0])
-        return totals | {"rounding": rounding}, [(*who, size, number) for who, (size, number) in rows]
+        rows = rows_of(self.tape, held)
+        for category, _, _, size, _ in rows:
+            totals[category] = totals.get(category, 0) + size
+        return totals | {ROUNDING: sum(block.size - block.requested for block in held.values())}, rows
 
     def reserved_for(self) -> list[tuple[str, int, int, int]]:
         """When most was reserved: what for, on which stream, in how many blocks, and the bytes, which add up to what was reserved."""
@@ -247,6 +240,7 @@ class Simulation:
             "error": self.error,
             "line": self.line,
             "steps": [_step_json(step) for step in self.steps],
+            "phases": [dict(step.phases) for step in self.steps],
             "rest": None if self.rest is None else _step_json(self.rest),
             "marks": [
                 {"name": mark.name, "line": mark.line, **{key: {"peak": mark.peak[key], "after": mark.after[key]} for key in COUNTERS}}
@@ -424,20 +418,17 @@ def _text(size: int) -> str:
 
 
 _ALIVE: Final = ("category", "module", "line", "bytes", "blocks:count")
-_MOST_COLUMNS: Final = 3
-"""Stretches of steps beside each other in a terminal of 80 columns."""
 
 
 def _tables(simulation: Simulation) -> Iterator[Table]:
     parts = simulation.parts
     if parts:
-        columns = ["steps", *(f"{key}:bytes" for key in COUNTERS)]
-        for title, when in (("peak of each step", "peak"), ("after each step", "after")):
-            yield Table.of(_alike(parts, functools.partial(_counted, when)), columns, title)
+        counted = [CountedStep(name, step.peak, step.after, step.by_category, step.phases) for name, step in parts]
+        yield from counter_tables(counted)
     if simulation.lazy is not None:
         yield from _two_ends(simulation, simulation.lazy)
     if parts:
-        yield _made_of(parts)
+        yield from parts_tables(counted)
     if simulation.outcome == "oom":
         totals, alive_then = simulation.alive_at_refusal()
         yield Table.of(
@@ -460,7 +451,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         yield Table.of(sent, columns, "collectives" + ("" if link else ": --link 450GB/s gives times"))
     if simulation.pinned_peak:
         columns = ["steps", "pinned peak:bytes", "pinned after:bytes", "pageable:bytes"]
-        hosts = _alike(parts, lambda step: step.pinned or (None, None))
+        hosts = alike([name for name, _ in parts], [step.pinned or (None, None) for _, step in parts])
         yield Table.of([(*row, None) for row in hosts], columns, "host memory")
     if simulation.answers:
         yield Table.of([(one.line, one.count, str(one.value)) for one in simulation.answers], ["line", "count", "value"], "values answered")
@@ -518,9 +509,10 @@ def _two_ends(simulation: Simulation, lazy: Replayed) -> Iterator[Table]:
     numbered = [(str(number), one) for number, one in enumerate(simulation.steps, 1)]
     both = numbered if simulation.rest is None else [*numbered, ("then" if numbered else "all", simulation.rest)]
     found = {id(step): one for (_, step), one in zip(both, lazy.outcomes, strict=True)}
-    rows = _alike(
-        both, lambda step: tuple(size for key in ("active", "reserved") for size in (step.peak[key], getattr(found[id(step)].peak, key)))
-    )
+    figures = [
+        tuple(size for key in ("active", "reserved") for size in (step.peak[key], getattr(found[id(step)].peak, key))) for _, step in both
+    ]
+    rows = alike([name for name, _ in both], figures)
     columns = ["steps", "active, at once:bytes", "active, late:bytes", "reserved, at once:bytes", "reserved, late:bytes"]
     yield Table.of(rows, columns, "peaks where work on other streams is done at once, and late: only when the host waits")
     rows = [
@@ -560,29 +552,6 @@ def _together(names: Sequence[str]) -> str:
     return ".".join(each[0] if len(set(each)) == 1 else ranks_text(sorted({int(one) for one in each})) for each in zip(*parts, strict=True))
 
 
-def _made_of(parts: Sequence[tuple[str, Step]]) -> Table:
-    """Categories of the peak of allocated, which is their sum; of many different steps the first, the worst and the last."""
-    kinds = [one for one in parts[0][1].by_category if any(step.by_category[one] for _, step in parts)]
-    found = _alike(
-        parts, lambda step: (step.peak["allocated"], *(step.by_category[one] for one in kinds), _beyond(step), step.peak["reserved"])
-    )
-    if len(found) > _MOST_COLUMNS:
-        worst = max(found[1:-1], key=lambda row: cast("int", row[1]))
-        found = [found[0], worst, found[-1]]
-    names = ("allocated, the sum", *kinds, "reserved beyond that", "reserved, the sum")
-    rows = list(zip(names, *(row[1:] for row in found), strict=True))
-    columns = [
-        "category",
-        *(f"step{'s' if ' ' in str(row[0]) else ''} {row[0]}:bytes" if str(row[0])[0].isdigit() else f"{row[0]}:bytes" for row in found),
-    ]
-    return Table.of([*rows[1:-2], rows[0], *rows[-2:]], columns, "what the peaks of allocated and reserved are made of")
-
-
-def _beyond(step: Step) -> int:
-    """What is reserved at its peak beyond what is allocated at its own."""
-    return step.peak["reserved"] - step.peak["allocated"]
-
-
 _SHARES: Final[Mapping[str, Callable[[int], float]]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     **dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), lambda ranks: (ranks - 1) / ranks),
@@ -597,18 +566,15 @@ def least_seconds(op: str, ranks: int, size: int, link: float) -> float | None:
     return None if share is None or not link else share(ranks) * size / link
 
 
+def rows_of(tape: Tape[Origin], slots: Iterable[int]) -> list[tuple[str, str, str, int, int]]:
+    """What is alive by category, module and line, with the bytes that were asked for and the number of blocks."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for slot in slots:
+        row = groups.setdefault((tape.kinds[slot], *tape.owners.get(slot, Origin("", ""))), [0, 0])
+        row[0] += tape.number_of(slot)
+        row[1] += 1
+    return [(*who, size, number) for who, (size, number) in sorted(groups.items(), key=lambda row: -row[1][0]) if size]
+
+
 def _step_json(step: Step) -> dict[str, Any]:
     return {**{key: {"peak": step.peak[key], "after": step.after[key]} for key in COUNTERS}, "by_category": dict(step.by_category)}
-
-
-def _counted(when: str, step: Step) -> tuple[int, ...]:
-    return tuple(getattr(step, when)[key] for key in COUNTERS)
-
-
-def _alike(parts: Sequence[tuple[str, Step]], figures: Callable[[Step], tuple[int | None, ...]]) -> list[tuple[object, ...]]:
-    """A row for each stretch of steps with the same figures."""
-    rows: list[tuple[object, ...]] = []
-    for (_, found), several in itertools.groupby(parts, key=lambda one: (one[0].isdecimal(), figures(one[1]))):
-        names = [name for name, _ in several]
-        rows.append((names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", *found))
-    return rows

@@ -36,7 +36,7 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, derived, largest
 
 Moment: TypeAlias = Literal["before", "cold", "warm"]
-Counter: TypeAlias = Literal["requested", "allocated", "reserved"]
+Counter: TypeAlias = Literal["requested", "allocated", "active", "reserved"]
 Run: TypeAlias = Literal["first", "second"]
 
 

@@ -303,6 +303,8 @@ class _StepWriter:
             self._free(late)
             tape.starts.append(len(tape.events))
             self._free(dying[len(late) :])
+            if not tape.phases or op.phase != tape.phases[-1][1]:
+                tape.phases.append((len(tape.events), op.phase))
             self._visit(op)
         self._free([piece for piece in deaths.get(len(trace.ops), ()) if piece.rank < trace.deaths_in_all])
         tape.starts.append(len(tape.events))

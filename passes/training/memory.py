@@ -17,15 +17,16 @@ from irscope.errors import PassError
 from irscope.ir.graph import Facet, Graph, Node, paused_gc
 from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
-from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, shown_size
-from irscope.memory.tape import Bytes, Outcome, Replayed
+from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, phase_peaks, shown_size
+from irscope.memory.tape import Bytes, Outcome, Replayed, Stretch
 from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, limits_of
 from irscope.passes.memory.cuda import Counter, bracketed, fitting
 from irscope.passes.memory.tapes import StepTape, step_tape
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
-from irscope.report.table import Mark, Series, Table
+from irscope.report.steps import COUNTERS, CountedStep, counter_tables, parts_tables
+from irscope.report.table import Mark, Series
 from irscope.report.units import Kind
 from irscope.report.values import Quantity, derived, largest, quantity
 from irscope.training import CATEGORIES, PHASES, Phase, Piece, StepOp, Trace
@@ -127,9 +128,36 @@ class StepMemory:
 
     def phase_peaks(self) -> dict[Phase, Quantity]:
         """The most that is allocated in each phase of the steady step."""
-        phases = [op.phase for op in self.trace.in_step(self.trace.steady)]
-        total = self.moments.counted(self.moments.allocated)
-        return {phase: largest(total[at] for at, one in enumerate(phases) if one == phase) for phase in PHASES}
+        return self._phases(-1)
+
+    def _phases(self, step: int) -> dict[Phase, Quantity]:
+        tape, stretch = self.tape, self._stretch(step)
+        starts = [tape.starts[stretch.span.first], tape.starts[stretch.span.end]]
+        least, most = (None, None) if tape.is_exact else (tape.numbers("low"), tape.most())
+        (found,) = phase_peaks(tape, starts, stretch, CATEGORIES, self.sizes, least, most)
+        return {phase: found.get(phase, Quantity(0)) for phase in PHASES}
+
+    def _moments(self, step: int) -> Moments:
+        least, most = (self.sizes, self.sizes) if self.tape.is_exact else (self.tape.numbers("low"), self.tape.most())
+        return moments(self.tape, self._stretch(step), CATEGORIES, self.sizes, least, most)
+
+    def _stretch(self, step: int) -> Stretch:
+        found = self.steps[step].stretch
+        assert found is not None
+        return found
+
+    def counted_steps(self) -> list[CountedStep]:
+        """Each step's counters, what its peak is made of, and the peaks of its phases."""
+        return [
+            CountedStep(
+                str(number + 1),
+                {key: self.counter(key, number) for key in COUNTERS},
+                {key: self.counter(key, number, "after") for key in COUNTERS},
+                {category: self._moments(number).at_peak(category) for category in (*CATEGORIES, ROUNDING)},
+                self._phases(number),
+            )
+            for number in range(len(self.steps))
+        ]
 
     def _why_open(self) -> str:
         spreads = list(self.tape.spreads.values())
@@ -139,15 +167,15 @@ class StepMemory:
 def replay_steps(trace: Trace, target: Target) -> StepMemory:
     """Run the steps through the allocator; on a boundless device where they do not fit."""
     tape = step_tape(trace, target)
-    sizes, steady = tape.numbers("central"), (trace.steady.name,)
+    sizes, steps = tape.numbers("central"), [span.name for span in trace.steps]
 
     def replay(sizes: Sequence[int], room: int | None, watch: Collection[str] = ()) -> Replayed:
         return tape.replay(CachingAllocator.of(target, room), sizes, watch)
 
     try:
-        central, fits = replay(sizes, target.device.room_bytes, steady), True
+        central, fits = replay(sizes, target.device.room_bytes, steps), True
     except OutOfMemory:
-        central, fits = replay(sizes, BOUNDLESS, steady), False
+        central, fits = replay(sizes, BOUNDLESS, steps), False
     least, most = (sizes, sizes) if tape.is_exact else (tape.numbers("low"), tape.most())
     stretch = central.outcomes[-1].stretch
     assert stretch is not None
@@ -286,7 +314,7 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node])
     ops = trace.in_step(trace.steady)
     peak_op = ops[memory.peak_step] if ops else None
     known = sum(op.call is not None or op.is_view for op in ops)
-    found = step_footprint(memory, nodes)
+    found, steps = step_footprint(memory, nodes), memory.counted_steps()
     peak = found.summary()
     summary: dict[str, object] = {
         **{key: value for key, value in peak.items() if key != "device_peak_node"},
@@ -318,7 +346,7 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node])
         options=subject.text,
         summary=summary,
         units=units,
-        tables=(_steps_table(memory), found.alive(subject.top)),
+        tables=(*counter_tables(steps), *parts_tables(steps), found.alive(subject.top)),
         series=_timeline(memory, found),
         coverage=Coverage(known, len(ops), tuple(memory.tape.unknown)),
         notes=tuple(notes),
@@ -327,13 +355,6 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node])
 
 def _bytes_cells(bytes_: Bytes) -> dict[str, int]:
     return {"requested": bytes_.requested, "allocated": bytes_.allocated, "reserved": bytes_.reserved}
-
-
-def _steps_table(memory: StepMemory) -> Table:
-    columns_of: list[tuple[Counter, When]] = [*((one, "peak") for one in _COUNTERS), ("requested", "after"), ("allocated", "after")]
-    rows = [(one.name, *(memory.counter(counter, number, when) for counter, when in columns_of)) for number, one in enumerate(memory.steps)]
-    columns = ("step", "requested:bytes", "allocated:bytes", "reserved:bytes", "requested_after:bytes", "allocated_after:bytes")
-    return Table.of(rows, columns, "Peak of each step")
 
 
 def _timeline(memory: StepMemory, found: Footprint) -> tuple[Series, ...]:

@@ -149,12 +149,15 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "rest",
         "lazy",
         "missing_bytes",
+        "phases",
     } and promised < set(found)
     assert found["schema"] == "irscope.simulation/1" and found["torch"] == "2.13"
     for step in found["steps"]:
         assert set(step) == COUNTERS | {"by_category"}
         assert all(set(step[key]) == {"peak", "after"} for key in COUNTERS)
         assert sum(step["by_category"].values()) == step["allocated"]["peak"]
+    for step, peaks in zip(found["steps"], found["phases"], strict=True):
+        assert set(peaks) == {"forward", "backward", "optimizer"} and max(peaks.values()) == step["allocated"]["peak"]
     [mark] = found["marks"]
     assert set(mark) == COUNTERS | {"name", "line"} and mark["name"] == "reset_peak_memory_stats" and mark["line"].endswith("train.py:2")
     [answer] = found["answers"]
@@ -245,3 +248,13 @@ def test_a_program_that_fails_has_no_verdict(tmp_path: Path) -> None:
     done = simulate(tmp_path, "import torch\nx = torch.zeros(1 << 20, device='cuda')\nraise ValueError('no data')", "--device", "h100")
     [verdict] = [line for line in done.stdout.splitlines() if line.startswith("  verdict ")]
     assert "unknown: the program did not end by itself; until then 20.00 MiB of 78.60 GiB are reserved" in verdict
+
+
+def test_a_script_of_train_plan_is_simulated(tmp_path: Path) -> None:
+    told = json.loads(simulate(tmp_path, LOOP, "--device", "h100", "--format", "json").stdout)
+    command = [sys.executable, "-m", "irscope", "train-plan", str(tmp_path / "train.py"), "--device", "h100"]
+    planned = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=False)
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout) == told
+    refused = subprocess.run([*command, "--optimizer", "adam"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "--optimizer is about a captured step" in refused.stderr

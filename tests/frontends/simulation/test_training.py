@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.tools.oracle.training import cases, simulate
+from tests.tools.oracle.training import cases, predict, simulate
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 
@@ -35,6 +36,33 @@ def test_every_model_of_the_figure(key: str) -> None:
     assert found == cases()[key].truth(-1)
 
 
+TOLD = """
+import json, sys
+import irscope
+from tests.tools.oracle.training_truth import Loop
+def run():
+    loop = Loop(*sys.argv[1:])
+    for _ in range(3):
+        loop.step()
+steady = irscope.simulate(run, device="h200").steps[-1]
+print(json.dumps([steady.by_category, steady.phases]))
+"""
+
+
+@pytest.mark.parametrize("key", ["mlp-adamw", "mlp-sgd-zeroed", "unet-momentum-x2"])
+def test_a_captured_step_tells_the_same_categories_and_phases(key: str) -> None:
+    case = cases()[key]
+    command = [sys.executable, "-c", TOLD, case.recorded["model"], case.recorded["setting"]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+    assert done.returncode == 0, done.stderr
+    by_category, phases = json.loads(done.stdout.splitlines()[-1])
+    captured, _ = predict(case)
+    assert {kind: size for kind, size in by_category.items() if size} == {
+        kind: size.value for kind, size in captured.at_peak().items() if size.value
+    }
+    assert phases == {phase: size.value for phase, size in captured.phase_peaks().items()}
+
+
 REQUESTS = """
 import json
 import irscope
@@ -46,8 +74,6 @@ print(json.dumps([tape.sizes[event] if event >= 0 else -tape.sizes[~event] for e
 
 def requests(name: str) -> list[int]:
     """What a function of this file asks for and gives back, in order, as signed sizes."""
-    import json
-
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", REQUESTS.format(name=name)], capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stderr
