@@ -130,6 +130,8 @@ class NodeFile(Protocol):
     """What names of such files end in."""
     needs: list[tuple[int, ...]]
     """For each node, by its number in the file, those whose results it reads."""
+    names: Sequence[str]
+    """What each node is called in the file; empty where it has no name."""
 
     def write(self, order: Sequence[int], target: Path) -> list[Path]:
         """Write a copy whose main graph lists the nodes in another order, and nothing else differs. Returns the files written."""

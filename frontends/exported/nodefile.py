@@ -51,7 +51,7 @@ def open_file(path: Path, method: str = "") -> ExportedNodes:
             needs.append(tuple(sorted(one for one in wanted if one < number)))
     except (KeyError, TypeError) as error:
         raise _strange(path, name) from error
-    return ExportedNodes(path, name, needs)
+    return ExportedNodes(path, name, needs, [str(node.get("name") or "") for node in nodes])
 
 
 @dataclass
@@ -61,6 +61,8 @@ class ExportedNodes:
     path: Path
     entry: str
     needs: list[tuple[int, ...]]
+    names: Sequence[str] = ()
+    """What the nodes are called."""
     suffix: ClassVar[str] = ".pt2"
 
     def write(self, order: Sequence[int], target: Path) -> list[Path]:

@@ -33,7 +33,7 @@ def open_file(path: Path, method: str = "") -> OnnxNodes:
     for node in file.proto.graph.node:
         names = {*node.input, *captured_names(node)}
         needs.append(tuple(sorted({made[name] for name in names if name in made})))
-    return OnnxNodes(path, needs, _external_locations(file.proto))
+    return OnnxNodes(path, needs, _external_locations(file.proto), [node.name for node in file.proto.graph.node])
 
 
 @dataclass
@@ -44,6 +44,8 @@ class OnnxNodes:
     needs: list[tuple[int, ...]]
     external: Mapping[str, str]
     """Locations of external data, each with the name of a tensor that lies there."""
+    names: Sequence[str] = ()
+    """What the nodes are called; empty for those without a name."""
     suffix: ClassVar[str] = ".onnx"
 
     def write(self, order: Sequence[int], target: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from irscope.frontends.onnx.order import captured_names
 from irscope.frontends.onnx.raising import CannotWrite, node_proto, raised
 from irscope.frontends.onnx.reader import NOT_ONNX, WireError, encode, message_fields, read_file, refuse, short
 from irscope.frontends.onnx.types import NUMBERS
-from irscope.frontends.rewriting import PIECE, Check, Original, copy_values, in_order, packed_size, weight_error
+from irscope.frontends.rewriting import PIECE, Check, Notes, Original, copy_values, in_order, packed_size, weight_error
 from irscope.ir.graph import WEIGHT_ROLES, Graph, Node, Value
 from irscope.ir.places import FileRegion
 from irscope.ir.program import FileNode
@@ -85,7 +85,9 @@ class _File:
         return found
 
 
-def write_changed(original: Original, target: Path, *, external: bool = False, check: Check | None = None) -> list[Path]:
+def write_changed(
+    original: Original, target: Path, *, external: bool = False, check: Check | None = None, notes: Notes | None = None
+) -> list[Path]:
     """Write the program as it is now. Returns the files.
 
     UsageError names the node that cannot be written; nothing is written then. `check` looks at what was written before it takes its
@@ -102,7 +104,7 @@ def write_changed(original: Original, target: Path, *, external: bool = False, c
         plan = _Plan(original, file)
         plan.make()
         with WeightFiles(program.path) as files:
-            writer = _Writer(plan, files, target, external)
+            writer = _Writer(plan, files, target, external, notes or {})
             with staged(target) as path_:
                 written = writer.write(path_)
                 if check is not None:
@@ -400,8 +402,9 @@ def _captured(node: onnx.NodeProto) -> set[str]:
 class _Writer:
     """Writes a plan."""
 
-    def __init__(self, plan: _Plan, files: WeightFiles, target: Path, external: bool) -> None:
+    def __init__(self, plan: _Plan, files: WeightFiles, target: Path, external: bool, notes: Notes) -> None:
         self.plan = plan
+        self.notes = {plan.row_of[node]: texts for node, texts in notes.items() if node in plan.row_of}
         self.file = plan.file
         self.files = files
         self.target = target
@@ -478,7 +481,10 @@ class _Writer:
     def _rest(self) -> Iterator[bytes]:
         """The graph without its initializers."""
         for item in self.plan.items:
-            if item.proto is None:
+            texts = self.notes.get(item.number)
+            if texts:
+                body = self._noted(item.proto if item.proto is not None else self.file.node(item.number), texts)
+            elif item.proto is None:
                 content, stop = self.file.nodes[item.number]
                 body = self.file.mapped[content:stop]
             else:
@@ -499,6 +505,14 @@ class _Writer:
                     yield encode(_INPUT << 3 | 2) + encode(len(given)) + given
                     continue
             yield self.file.mapped[start:stop]
+
+    def _noted(self, proto: onnx.NodeProto, texts: Mapping[str, str]) -> bytes:
+        """A node with what is known of it as its metadata, in place of what was noted before."""
+        kept = [(entry.key, entry.value) for entry in proto.metadata_props if entry.key not in texts]
+        del proto.metadata_props[:]
+        for key, value in (*kept, *texts.items()):
+            proto.metadata_props.add(key=key, value=value)
+        return bytes(proto.SerializeToString())
 
     def _input(self, info: onnx.ValueInfoProto) -> bytes | None:
         """An input with the sizes that it was given when the model was read; None where it is as the file has it."""

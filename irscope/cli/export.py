@@ -37,7 +37,7 @@ from irscope.report.renderers import renderer
 from irscope.report.report import Document, Report
 from irscope.report.units import Kind, humanise
 from irscope.session import Model
-from irscope.tools.export import PICTURE_KINDS, View, picture
+from irscope.tools.export import OVERLAY_KINDS, PICTURE_KINDS, View, names_in_file, overlay, picture
 from irscope.tools.reorder import FileOrder, file_order, open_nodes_of, write_reordered
 from irscope.tools.rewrite import Rewritten, rewrite
 
@@ -67,6 +67,9 @@ class Command:
     addresses over time. --plan scheduled takes the order that needs least memory. .perfetto.json is a trace of nodes, buffers and bytes
     alive, .speedscope.json what lies in the arena at the peak, .netron.json an attachment that Netron opens on top of the model,
     .explorer.json node data for Model Explorer.
+
+    .netron.json and .explorer.json are numbers for a viewer that has the model open: Netron shows what each node costs, Model Explorer
+    colours nodes by it (--colour bytes for another measure than FLOPs). --annotate -o FILE.onnx writes them into a copy of the model.
 
     --passes fold-batch-norm,dce writes the model itself, .onnx or .pt2, as transforms leave it, with its weights; what no pass touched is
     copied as it is.
@@ -100,6 +103,9 @@ class Command:
             metavar="PIPELINE",
             help="the model's own file as these transforms leave it, with its weights; '' copies it node by node",
         )
+        parser.add_argument(
+            "--annotate", action="store_true", help="the model's own .onnx file, each node with its cost as metadata, which Netron shows"
+        )
         parser.add_argument("--external-data", action="store_true", help="with --passes: weights of an .onnx file in a file beside it")
         parser.add_argument(
             "--schedule",
@@ -124,7 +130,7 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         path = Path(args.output)
         kind = args.kind or _kind_of(path)
-        if args.passes is not None:
+        if args.passes is not None or args.annotate:
             return self._rewrite(args, path)
         if args.schedule is not None:
             return self._reorder(args, path)
@@ -132,6 +138,12 @@ class Command:
             return export_named_model(args.model, load_options(args), path)
         if kind in PICTURE_KINDS and not args.plan:
             return self._draw(args, path, kind)
+        if kind in OVERLAY_KINDS and not args.plan:
+            model = open_from(args)
+            report_diagnostics(model.diagnostics, args.verbose)
+            write_text(path, [json.dumps(overlay(model, kind, args.colour), separators=(",", ":")), "\n"])
+            sys.stderr.write(f"wrote {path}\n")
+            return strict_code(args, [model])
         kinds = _PLAN_KINDS if args.plan else (*PICTURE_KINDS, *_TIMELINE_KINDS, *MODEL_KINDS)
         if kind not in kinds:
             raise UsageError(
@@ -166,7 +178,7 @@ class Command:
         with as_file(args, target):
             model = open_from(args, keep_calls=True)
             report_diagnostics(model.diagnostics, args.verbose)
-            done = rewrite(model, args.passes, target, external=args.external_data)
+            done = rewrite(model, args.passes or "", target, external=args.external_data, annotate=args.annotate)
             sys.stderr.write("".join(f"{line}\n" for line in _rewritten_lines(done)))
             return strict_code(args, [model])
 
@@ -204,7 +216,7 @@ def _plan(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
     if kind == "svg":
         return address_map(planned)
     if kind in VIEWERS:
-        return viewer_json(planned, kind)
+        return viewer_json(planned, kind, names_in_file(model))
     return [minimalloc_csv(planned) if kind == "csv" else plan_json(planned, args.alignment)]
 
 

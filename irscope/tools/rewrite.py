@@ -14,8 +14,11 @@ from irscope.frontends.load import load_program
 from irscope.frontends.rewriting import Original
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.program import Program
+from irscope.passes.cost.flops import Flops
+from irscope.passes.exports.pictures import Amounts, node_notes
 from irscope.passkit.base import Transform
 from irscope.passkit.manager import PassResult, Runnable
+from irscope.report.boxes import BoxTree
 from irscope.session import Model
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_values
@@ -39,8 +42,13 @@ class Rewritten:
     results: Sequence[PassResult]
 
 
-def rewrite(model: Model, passes: Runnable | Sequence[Runnable], target: Path, *, external: bool = False) -> Rewritten:
-    """Run transforms over a model, which was opened with `keep_calls`, and write what it is then."""
+def rewrite(
+    model: Model, passes: Runnable | Sequence[Runnable], target: Path, *, external: bool = False, annotate: bool = False
+) -> Rewritten:
+    """Run transforms over a model, which was opened with `keep_calls`, and write what it is then.
+
+    `annotate`: nodes of an .onnx file get what they cost as metadata, which Netron shows.
+    """
     program = model.program
     if program.format not in WRITERS:
         raise UsageError(
@@ -72,7 +80,11 @@ def rewrite(model: Model, passes: Runnable | Sequence[Runnable], target: Path, *
     def check(path: Path, names: Mapping[Value, str]) -> None:
         _check(program, path, model, names)
 
-    files = writer.write_changed(original, target, external=external, check=check)
+    notes = None
+    if annotate:
+        tree = BoxTree.of(program)
+        notes = node_notes(tree, Amounts.of(tree, model.manager.get(Flops())))
+    files = writer.write_changed(original, target, external=external, check=check, notes=notes)
     return Rewritten(files, (before, len(program.graph)), results)
 
 

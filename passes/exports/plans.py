@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
-from irscope.ir.graph import Names
+from irscope.ir.graph import Names, Node
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.order.plan import Planned
 from irscope.report.csvout import csv_lines
@@ -151,8 +152,11 @@ def speedscope(planned: Planned) -> dict[str, Any]:
     return {"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": frames}, "profiles": [profile]}
 
 
-def netron(planned: Planned) -> dict[str, Any]:
-    """What Netron 9.3 opens on top of a model: the step of each node, bytes alive while it runs, and where each tensor lies."""
+def netron(planned: Planned, names: Mapping[Node, str] = MappingProxyType({})) -> dict[str, Any]:
+    """What Netron 9.3 opens on top of a model: the step of each node, bytes alive while it runs, and where each tensor lies.
+
+    `names` are those of nodes in the file, where they are others than here.
+    """
     draft = planned.draft
     needs = draft.problem.needs(planned.order)
     metrics: list[dict[str, Any]] = []
@@ -164,8 +168,9 @@ def netron(planned: Planned) -> dict[str, Any]:
     for name, value in (("arena bytes", planned.arena), ("max live bytes", planned.max_live)):
         tell("model", "", name, value)
     for step, op in enumerate(planned.order):
-        tell("node", draft.nodes[op].name, "step", step)
-        tell("node", draft.nodes[op].name, "alive bytes", needs[step])
+        target = names.get(draft.nodes[op], draft.nodes[op].name)
+        tell("node", target, "step", step)
+        tell("node", target, "alive bytes", needs[step])
     values = {label_of(value) for value in draft.values}
     for one, offset in zip(planned.buffers, planned.plan.offsets, strict=True):
         if one.name not in values:
@@ -181,7 +186,7 @@ def model_explorer(planned: Planned) -> dict[str, Any]:
     draft = planned.draft
     needs = draft.problem.needs(planned.order)
     results = {draft.nodes[op].name: {"value": needs[step]} for step, op in enumerate(planned.order)}
-    return {"main": {"name": "bytes alive", "results": results, "gradient": [*_COLOURS]}}
+    return {"main": {"results": results, "gradient": [*_COLOURS]}}
 
 
 VIEWERS: dict[str, Callable[[Planned], dict[str, Any]]] = {
@@ -193,7 +198,8 @@ VIEWERS: dict[str, Callable[[Planned], dict[str, Any]]] = {
 """By what stands before .json in the name of a file."""
 
 
-def viewer_json(planned: Planned, viewer: str) -> Iterator[str]:
-    """The file for one of the viewers."""
-    yield json.dumps(VIEWERS[viewer](planned), separators=(",", ":"))
+def viewer_json(planned: Planned, viewer: str, names: Mapping[Node, str]) -> Iterator[str]:
+    """The file for one of the viewers; `names` are those of nodes in the model's file."""
+    made = netron(planned, names) if viewer == "netron" else VIEWERS[viewer](planned)
+    yield json.dumps(made, separators=(",", ":"))
     yield "\n"
