@@ -27,7 +27,7 @@ from irscope.report.renderers import offered_formats, write_document
 from irscope.report.report import Document
 from irscope.report.select import Selection, parse_filter, select
 from irscope.session import Model, open_model
-from irscope.tools.config import read_config
+from irscope.tools.config import device_for
 
 FORMATS = ("text", "json", "csv", "html", "md", "md-issue")
 
@@ -56,7 +56,11 @@ def add_model_arguments(
     parser.add_argument("model", metavar="MODEL", nargs=count, help="a model file, or a name such as torchvision:resnet50 (irscope zoo)")
     add_input_arguments(parser, reading_budget)
     parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
-    parser.add_argument("--device", default="", help="device to predict memory and time for, or a file that describes one; default: h200")
+    parser.add_argument(
+        "--device",
+        default="",
+        help="device to predict memory and time for, or a file that describes one; default: see irscope config, else h200",
+    )
     parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch to predict memory for; default: 2.13")
     parser.add_argument(
         "--alloc-conf", default="", metavar="OPTIONS", help="options of PyTorch's allocator, such as expandable_segments:True"
@@ -266,7 +270,7 @@ def step_from(args: argparse.Namespace, batch: int | None = None) -> Model:
 
 def settings_from(args: argparse.Namespace) -> Settings:
     """What the arguments say about the run besides its passes."""
-    return Settings(device=args.device or read_config().get("device", ""), torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
+    return Settings(device=device_for(args.device), torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
 
 
 def _allowance(text: str) -> Allowance | None:

@@ -26,6 +26,7 @@ from irscope.frontends.detect import detect
 from irscope.frontends.zoo.names import is_name
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
+from irscope.tools.config import device_for
 from irscope.tools.simulate import Interrupted, simulate_script
 from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, arguments_of
 from irscope.tools.simulate_settings import Tried, try_settings
@@ -62,7 +63,12 @@ class Command:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--device", default="", metavar="NAME", help="such as h100; `irscope devices` lists them; default: h200")
+        parser.add_argument(
+            "--device",
+            default="",
+            metavar="NAME",
+            help="such as h100; `irscope devices` lists them; default: see irscope config, else h200",
+        )
         parser.add_argument("--world", type=int, default=1, metavar="N", help="ranks of the job; default: 1")
         parser.add_argument(
             "--rank", default="0", metavar="R", help="which of them this is; `all`: one of each class that differs; default: 0"
@@ -122,7 +128,7 @@ class Command:
         watching = progress_from(args, shares_terminal=args.rank != "all")
         told = functools.partial(watching[0].progress, None) if watching else None
         options = Options(
-            device=args.device,
+            device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,
             world=args.world,

@@ -58,6 +58,11 @@ def _broken(path: Path, what: str) -> UsageError:
     return UsageError(what, code="IRS426", where=str(path), hint=hint)
 
 
+def device_for(named: str) -> str:
+    """The device of commands that show no card: the one that is named, else the one that was set once; empty for the default."""
+    return named or read_config().get("device", "")
+
+
 def set_config(key: str, value: str) -> None:
     """Set one thing for all runs; an empty value unsets it. Raises UsageError for what is no setting, and for a device that is none."""
     check_key(key)

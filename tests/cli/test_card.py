@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from irscope.cli.main import main
+from irscope.errors import PassError
 from irscope.report.cardtext import HEIGHT
 from irscope.report.printable import display_width
 from irscope.tools import config
@@ -140,3 +142,59 @@ def test_sections_are_no_wider_than_the_terminal_or_a_hundred_columns(
         lines = printed(capsys, "run", "--passes", passes, "--bind", "batch=2", model).splitlines()
         assert len(lines) > 10
         assert [line for line in lines if display_width(line) > int(columns or 100)] == []
+
+
+@pytest.mark.parametrize(
+    "place", ["irscope.passes.cost.energy.Energy", "irscope.passes.memory.liveness.Liveness", "irscope.passes.patterns.arch.Arch"]
+)
+def test_a_pass_that_fails_leaves_the_rest_of_the_card(
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise PassError("this cannot be", code="IRS501")
+
+    monkeypatch.setattr(f"{place}.compute", fail)
+    assert main([TAGGER]) == 4
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert lines[0] == TAGGER
+    assert any("222,440 parameters" in line for line in lines)
+    assert len(lines) <= HEIGHT
+    assert "IRS501" in shown.err
+    assert ("not known: " in shown.out) is place.endswith("Liveness")
+
+
+def test_warnings_do_not_drown_the_card(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    nodes = "".join(f"  %y{at}: ?[*] = custom.thing{at}(%x)\n" for at in range(40))
+    path = tmp_path / "open.irs"
+    path.write_text(f"irscope 1\nsymbol n [1,*]\ngraph @main {{\n  input %x: f32[n,8]\n{nodes}  return %y0\n}}\n")
+    assert main([str(path)]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.err.splitlines()) <= 5
+    assert "more diagnostics (-v shows all)" in shown.err
+    assert "the cost of 40 nodes: custom.thing0, custom.thing1, custom.thing10 and 37 more" in " ".join(shown.out.split())
+    assert main(["-v", str(path)]) == 0
+    assert len(capsys.readouterr().err.splitlines()) > 40
+
+
+def test_the_device_that_is_set_holds_for_other_commands_too(capsys: pytest.CaptureFixture[str]) -> None:
+    printed(capsys, "config", "device=l4")
+    found = json.loads(printed(capsys, "fit", "--format", "json", TAGGER))
+    assert "L4" in found["target"]
+    named = json.loads(printed(capsys, "fit", "--device", "h200", "--format", "json", TAGGER))
+    assert "H200" in named["target"]
+
+
+def test_commands_of_a_card_work_when_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (
+        ["--device", "t4", "--bind", "batch=1024", PYRAMID],
+        [str(SAMPLES / "models" / "net.pt")],
+        [str(SAMPLES / "mlp.irs")],
+    ):
+        lines = printed(capsys, *arguments).splitlines()
+        start = next(at for at, line in enumerate(lines) if line.startswith("next"))
+        text = "\n".join(line[9:] for line in lines[start:] if not line.startswith("~")).replace("\\\n", "")
+        for command in text.splitlines():
+            words = shlex.split(command)
+            assert words[0] == "irscope"
+            assert printed(capsys, *words[1:])
