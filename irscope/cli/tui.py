@@ -63,7 +63,8 @@ class Command:
             model = step_from(args)
         else:
             model = open_from(args)
-            start.note_opened(Path(args.model))
+            if Path(args.model).exists():  # a model by name is in no folder
+                start.note_opened(Path(args.model))
         if model is not None:
             app.run_app(model, args.other)
         return 0

@@ -113,6 +113,15 @@ def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = 
     notes = [f"a model's name is the * of {said}"] if said else []
     if short and any(one.interval is not None for row in rows if row.card for key, one in row.card.quantities().items() if key != "energy"):
         notes.append(f"some {_ROUGH} stand for an interval, which csv and json have")
+    assumed = {
+        f"{one.symbol}={one.size}": None
+        for row in rows
+        if row.card
+        for one in row.card.sizes
+        if one.is_open and one.symbol not in row.sizes
+    }
+    if assumed:
+        notes.append(f"sizes that are open: {', '.join(assumed)}; --bind and --sweep give others")
     failed = sum(row.error is not None for row in rows)
     headline = [f"{failed} of {len(rows)} could not be analysed"] if failed else []
     subjects: tuple[Subject, ...] = ()
@@ -135,7 +144,7 @@ def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> T
     ]
     # Sizes of --sweep tell rows apart; those that the card stated for itself are the last that a reader needs.
     at = 1 if any(row.sizes for row in rows) else 1 + len(_NUMBERS)
-    columns.insert(at, Column("sizes", detail=not any(sizes)))
+    columns.insert(at, Column("sizes", detail=not any(sizes) or (short and at > 1)))
     made = [(name, *(one.get(key) for key in keys)) for name, one in zip(names, fields, strict=True)]
     made = [(*one[:at], size, *one[at:]) for size, one in zip(sizes, made, strict=True)]
     return _with_errors(rows, columns, made, "")

@@ -102,6 +102,8 @@ def test_patterns_stand_for_files(here: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(expanded(["**/*.irs"])) == ["broken.irs", "nets/large.irs", "nets/small.irs"]
     assert main(["run", "nets/*.irs", "--format", "csv"]) == 0
     assert [row["model"] for row in rows(capsys)] == ["nets/large.irs", "nets/small.irs"]
+    assert main(["nets/*.irs", "--format", "csv"]) == 0
+    assert len(rows(capsys)) == 2
     # A pattern that one file matches is still a table, so that scripts need not count.
     assert main(["run", "nets/s*.irs", "--format", "csv"]) == 0
     assert len(rows(capsys)) == 1
