@@ -252,7 +252,7 @@ def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) ->
     return [] if args.quiet else [Progress(sys.stderr, sys.stderr.isatty() and not shares_terminal)]
 
 
-def step_from(args: argparse.Namespace, batch: int | None = None) -> Model:
+def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequence[Progress] = ()) -> Model:
     """The captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
     from irscope.tools.capture import StepSetup, open_training
 
@@ -265,7 +265,11 @@ def step_from(args: argparse.Namespace, batch: int | None = None) -> Model:
     options = load_options(args)
     if batch is not None:
         options = replace(options, bind={**options.bind, "batch": batch})
-    return open_training(str(args.model), options, training, settings_from(args))
+    for one in watching:
+        one.progress(None, 0, None, f"capturing the step{'' if batch is None else f' at batch {batch}'}")
+    model = open_training(str(args.model), options, training, settings_from(args))
+    model.manager.instruments.extend(watching)
+    return model
 
 
 def settings_from(args: argparse.Namespace) -> Settings:

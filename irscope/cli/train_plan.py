@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +16,14 @@ from irscope.cli.args import (
     add_output_file,
     add_step_arguments,
     load_options,
+    progress_from,
     selection,
     step_from,
     write_answer,
 )
 from irscope.errors import UsageError
 from irscope.files import write_stream, write_text
+from irscope.passkit.instruments import Progress
 from irscope.report.report import Document
 from irscope.session import Model
 
@@ -76,11 +78,14 @@ class Command:
         selection(args)
         if args.plan_out:
             _check_plan_file(args)
+        watching = progress_from(args)
         if args.batches or args.memory:
-            document, models = _over_batches(args)
+            document, models = _over_batches(args, watching)
         else:
-            models = {0: step_from(args)}
+            models = {0: step_from(args, watching=watching)}
             document = models[0].document(models[0].run(_with_checkpoint(args)))
+        for one in watching:
+            one.ended()
         model = next(iter(models.values()))
         series = [one for report in document.reports for one in report.series] if args.batches or args.memory else []
         if args.plan_out:
@@ -123,7 +128,7 @@ def _simulated(command: Command, args: argparse.Namespace) -> int:
     return Simulate().run(argparse.Namespace(**{**found, **more}))
 
 
-def _over_batches(args: argparse.Namespace) -> tuple[Document, Mapping[int, Model]]:
+def _over_batches(args: argparse.Namespace, watching: Sequence[Progress]) -> tuple[Document, Mapping[int, Model]]:
     """The step at several sizes of the batch; the size of the first does not stand for all."""
     from irscope.tools.train import read_batches, sweep_batches
 
@@ -132,7 +137,7 @@ def _over_batches(args: argparse.Namespace) -> tuple[Document, Mapping[int, Mode
     bind = load_options(args).bind
     batches = read_batches(args.batches) if args.batches else []
     memory = parse_bytes(args.memory) if args.memory else None
-    swept = sweep_batches(lambda batch: step_from(args, batch), batches, memory, bind.get("batch", 4), args.seconds)
+    swept = sweep_batches(lambda batch: step_from(args, batch, watching), batches, memory, bind.get("batch", 4), args.seconds)
     return Document(__version__, replace(swept.model.info(), bind=dict(bind)), (swept.report,)), swept.models
 
 

@@ -84,6 +84,7 @@ MANY = ["samples/mlp.irs", "samples/pyramid.irs"]
         (["fit", "--memory", "1GiB", MANY[0]], "sizes looked at: "),
         (["sweep", "--over", "batch=1,2", MANY[0]], "bounding 0 of 2\n"),
         (["run", "--passes", "schedule", "--bind", "batch=1", MANY[1]], "schedule: "),
+        pytest.param(["train-plan", "samples/training.py:build"], "irscope: capturing the step\n", marks=pytest.mark.torch),
         (["compare", *MANY], "irscope: shapes: inferring types"),
     ],
 )
