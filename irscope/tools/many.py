@@ -136,7 +136,7 @@ def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = 
 
 def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> Table:
     fields = [_cells_of(row.card, short=short) for row in rows]
-    sizes = [str(one.get("sizes") or "") or _sizes_text(row) for one, row in zip(fields, rows, strict=True)]
+    sizes = [_sizes_text(row) if short else str(one.get("sizes") or "") or _sizes_text(row) for one, row in zip(fields, rows, strict=True)]
     keys = [*_NUMBERS, *_DETAILS]
     columns = [
         Column("model"),
@@ -144,7 +144,7 @@ def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> T
     ]
     # Sizes of --sweep tell rows apart; those that the card stated for itself are the last that a reader needs.
     at = 1 if any(row.sizes for row in rows) else 1 + len(_NUMBERS)
-    columns.insert(at, Column("sizes", detail=not any(sizes) or (short and at > 1)))
+    columns.insert(at, Column("sizes", detail=not any(sizes)))
     made = [(name, *(one.get(key) for key in keys)) for name, one in zip(names, fields, strict=True)]
     made = [(*one[:at], size, *one[at:]) for size, one in zip(sizes, made, strict=True)]
     return _with_errors(rows, columns, made, "")

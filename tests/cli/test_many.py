@@ -156,7 +156,20 @@ def test_text_fits_the_terminal(width: int, here: Path, monkeypatch: pytest.Monk
     assert all(len(line) <= max(width, 78) for line in out.splitlines())
     head = next(line for line in out.splitlines() if line.strip().startswith("model "))
     assert "fits" in head and "small.irs" in out and ("nets/small.irs" not in out)
-    assert width > 100 or "no room for: " in out
+    assert width > 80 or "no room for: " in out
+
+
+def test_sizes_tell_rows_apart_and_others_are_a_note(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (here / "two.irs").write_text(
+        MODEL.replace("symbol batch [1,*]", "symbol batch [1,*]\nsymbol length [1,*]").replace("[batch,", "[batch*length,")
+    )
+    assert main(["run", "two.irs", "nets/small.irs", "--sweep", "batch=1,8"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("batch=1  ") == 2 and out.count("batch=8  ") == 2
+    assert "sizes that are open: length=1" in out
 
 
 def test_html_and_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
