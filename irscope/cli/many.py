@@ -64,8 +64,9 @@ def _check(args: argparse.Namespace) -> None:
     if given:
         flag = f"--{given[0].replace('_', '-')}"
         raise UsageError(f"{flag} is about one model, and several are named", code="IRS691", hint="run them one after another")
-    if args.format in ("layers-json", "md", "md-issue"):
-        raise UsageError(f"--format {args.format} is about one model, and several are named", code="IRS691", hint="text, csv, json or html")
+    if args.format == "layers-json":
+        hint = "text, csv, json, html or md"
+        raise UsageError(f"--format {args.format} is about one model, and several are named", code="IRS691", hint=hint)
     if not 1 <= args.jobs <= _MOST_JOBS:
         raise UsageError(f"--jobs is 1 to {_MOST_JOBS}", code="IRS691")
 

@@ -41,6 +41,10 @@ _FEW_DIAGNOSTICS = 4
 """Beside a card, which counts them."""
 
 
+_NOT_KNOWN = "IRS333"
+"""The sizes of the model are not known as far as a pass would need them; its section says so, and that is no failure of a page."""
+
+
 class Command:
     """Tell on one screen what a model is, whether it fits and what it costs; or run passes over it and print what they find.
 
@@ -143,11 +147,13 @@ class Command:
             _print_timing(timing, document)
         if failure is not None:
             raise failure
-        return _exit_code(args, model, results.reports, [*model.diagnostics, *found])
+        # Nobody asked a page for all of its passes: where one leaves something out, that is said there.
+        asked = tuple(replace(one, partial=False) for one in results.reports) if is_page else results.reports
+        return _exit_code(args, model, asked, [*model.diagnostics, *found])
 
 
 def _run_all(model: Model, passes: Iterable[Pass], *, goes_on: bool) -> tuple[list[PassResult], PassError | None]:
-    """The results of passes, and the first failure, after which others run where that is wanted."""
+    """The results of passes, and the first failure, after which others run where that is wanted: its section says so then."""
     done: list[PassResult] = []
     failure: PassError | None = None
     for one in passes:
@@ -155,9 +161,11 @@ def _run_all(model: Model, passes: Iterable[Pass], *, goes_on: bool) -> tuple[li
             done.append(model.manager.run_one(one))
         except PassError as error:
             # What other passes found is still worth having.
-            failure = failure or error
             if not goes_on:
-                break
+                return done, error
+            done.append(PassResult(one, None, Report(one.name, one.text, headline=(f"not computed: {error}",))))
+            if error.code != _NOT_KNOWN:
+                failure = failure or error
     return done, failure
 
 

@@ -36,7 +36,7 @@ tbody tr:nth-child(even) { background: #8881; }
 svg { width: 100%; max-width: 61rem; }
 """
 _NARROW, _WIDEST = 4, 30
-"""Letters of a column of texts that needs no width of its own, and the widest that is asked for."""
+"""Letters of a truth, and the widest that a column of texts is asked to be."""
 _NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
 
 
@@ -234,5 +234,6 @@ def _width(table: Table, column: Column) -> int:
     """Letters that a column of texts is wide at least where its cells may be broken anywhere; 0 for numbers, which are not."""
     if column.kind.is_number:
         return 0
-    longest = max((len(cell) for cell in islice(table.data[column.key], ROWS) if isinstance(cell, str)), default=0)
-    return min(longest + 2, _WIDEST) if longest > _NARROW else 0
+    cells = islice(table.data[column.key], ROWS)
+    longest = max((len(cell) if isinstance(cell, str) else _NARROW for cell in cells), default=0)
+    return min(longest + 2, _WIDEST) if longest else 0

@@ -25,7 +25,7 @@ from irscope.report.picture import Panel, Reading, Style, colours_of, panels_of,
 from irscope.report.plot import COLOURS, Plot, svg_text
 from irscope.report.printable import legible
 from irscope.report.report import Document, ModelInfo, Report, title_of
-from irscope.report.table import Entry, Series, Table
+from irscope.report.table import Entry, Group, Series, Table, grouped
 from irscope.report.values import Cell, Provenance, bare, raw_text
 
 _STATIC = 100
@@ -163,20 +163,37 @@ class _PageWriter(PartWriter):
         """In as many columns as there is room for."""
         if not entries:
             return
-        yield '<dl class="summary">\n'
         remarks: dict[str, list[str]] = {}
-        for entry in entries:
+        runs = grouped(entries)
+        alone = [entry for run in runs if len(run) == 1 for entry in run[0].entries]
+        yield '<dl class="summary">\n' if alone else ""
+        for entry in alone:
             name = ": ".join(part.replace("_", " ") for part in entry.path)
             shown, more = self.cells.write(entry.cell, entry.kind, Provenance.EXACT), details(entry.cell)
             raw = f' data-value="{svg_text(raw_text(entry.cell))}"' if bare(entry.cell) is not None else ' class="unknown"'
-            yield f'<div><dt title="{svg_text(entry.key)}">{svg_text(name)}</dt><dd{raw} title="{svg_text(more)}">{svg_text(shown)}'
+            raw += f' title="{svg_text(more)}"' if more else ""
+            yield f'<div><dt title="{svg_text(entry.key)}">{svg_text(name)}</dt><dd{raw}>{svg_text(shown)}'
             yield f" <small>{svg_text(more)}</small></dd></div>\n" if 0 < len(more) <= _SHORT_REMARK else "</dd></div>\n"
             if len(more) > _SHORT_REMARK:
                 remarks.setdefault(more, []).append(name)
-        yield "</dl>\n"
+        yield "</dl>\n" if alone else ""
+        for run in runs:
+            if len(run) > 1:
+                yield from self._matrix(run)
         for more, names in remarks.items():
             about = ", ".join([*names[:_FEW_NAMES], *(["and others"] if len(names) > _FEW_NAMES else [])])
             yield f'<p class="quiet">{svg_text(f"{about}: {more}")}</p>\n'
+
+    def _matrix(self, groups: Sequence[Group]) -> Iterator[str]:
+        """Groups with the same names in them, beside each other."""
+        above = ": ".join(part.replace("_", " ") for part in groups[0].parent[:-1])
+        heads = "".join(f'<th scope="col" class="number">{svg_text(leaf.replace("_", " "))}</th>' for leaf in groups[0].leaves)
+        yield f'<div class="scroll"><table class="rows">\n<thead><tr><th scope="col">{svg_text(above)}</th>{heads}</tr></thead>\n<tbody>\n'
+        for group in groups:
+            name = group.parent[-1].replace("_", " ")
+            cells = "".join(self.cell(entry.cell, entry.kind, Provenance.EXACT) for entry in group.entries)
+            yield f'<tr><th scope="row">{svg_text(name)}</th>{cells}</tr>\n'
+        yield "</tbody></table></div>\n"
 
     def _titled(self, title: str, parts: Iterable[str]) -> Iterator[str]:
         if title:

@@ -18,7 +18,7 @@ from irscope.report.htmlout import details
 from irscope.report.options import RenderOptions
 from irscope.report.printable import legible
 from irscope.report.report import Document, Report, title_of
-from irscope.report.table import Column, Entry, Table
+from irscope.report.table import Column, Entry, Table, grouped
 from irscope.report.units import Kind
 from irscope.report.values import Cell, Quantity
 
@@ -184,19 +184,28 @@ def _section(report: Report, options: RenderOptions) -> Iterator[str]:
 
 
 def _summary(entries: Sequence[Entry], writer: CellWriter) -> Iterator[str]:
-    if not entries:
-        return
+    runs = grouped(entries)
     rows = []
-    for entry in entries:
+    for entry in (entry for run in runs if len(run) == 1 for entry in run[0].entries):
         name = ": ".join(part.replace("_", " ") for part in entry.path)
         rows.append([md_text(name), md_text(writer.write(entry.cell, entry.kind)), md_text(details(entry.cell))])
     # A column in which nothing stands would only be wide.
     wide = 3 if any(row[2] for row in rows) else 2
     folded = len(rows) > _OPEN_ROWS
-    yield "<details><summary>in numbers</summary>\n\n" if folded else ""
-    yield _row([""] * wide) + _row(["---", "---:", "---"][:wide])
-    yield from (_row(row[:wide]) for row in rows)
-    yield "\n</details>\n\n" if folded else "\n"
+    if rows:
+        yield "<details><summary>in numbers</summary>\n\n" if folded else ""
+        yield _row([""] * wide) + _row(["---", "---:", "---"][:wide])
+        yield from (_row(row[:wide]) for row in rows)
+        yield "\n</details>\n\n" if folded else "\n"
+    for run in runs:
+        if len(run) > 1:
+            above = ": ".join(part.replace("_", " ") for part in run[0].parent[:-1])
+            yield _row([md_text(above), *(md_text(leaf.replace("_", " ")) for leaf in run[0].leaves)])
+            yield _row(["---", *["---:"] * len(run[0].leaves)])
+            for group in run:
+                cells = (md_text(writer.write(entry.cell, entry.kind)) for entry in group.entries)
+                yield _row([md_text(group.parent[-1].replace("_", " ")), *cells])
+            yield "\n"
 
 
 def _table(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator[str]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import groupby
 from operator import add
 from typing import Any, TypeGuard
 
@@ -325,6 +326,35 @@ def entries(summary: Mapping[str, object], units: Mapping[str, Kind]) -> Iterato
             continue
         cell = plain(value)
         yield Entry(path, cell, stated or _guess(path, cell))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Values of a summary next to one another below one parent."""
+
+    parent: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The names of the values within the group."""
+        return tuple(entry.path[-1] for entry in self.entries)
+
+    def is_like(self, other: Group) -> bool:
+        """Whether both are rows of one small table."""
+        return bool(self.parent) and self.parent[:-1] == other.parent[:-1] and len(self.entries) > 1 and self.leaves == other.leaves
+
+
+def grouped(entries: Sequence[Entry]) -> list[list[Group]]:
+    """A summary's values in order, by their groups; several in one list are rows of one small table."""
+    runs: list[list[Group]] = []
+    for parent, members in groupby(entries, lambda entry: entry.path[:-1]):
+        group = Group(parent, tuple(members))
+        if runs and runs[-1][0].is_like(group):
+            runs[-1].append(group)
+        else:
+            runs.append([group])
+    return runs
 
 
 def unknown_summary(

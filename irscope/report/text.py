@@ -6,7 +6,6 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.report.cardtext import card_lines
@@ -15,7 +14,7 @@ from irscope.report.chart import chart_lines
 from irscope.report.options import Glyphs, RenderOptions
 from irscope.report.printable import ColumnRoom, column_widths, cut_middle, display_width, legible, pad, printable
 from irscope.report.report import Coverage, Document, Report
-from irscope.report.table import Column, Entry, Table
+from irscope.report.table import Column, Entry, Group, Table, grouped
 from irscope.report.units import Kind
 from irscope.report.values import Cell, Quantity, bare
 
@@ -95,31 +94,9 @@ _STEP = "  "
 _LONGEST_FORMULA = 24
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Values next to one another below one parent."""
-
-    parent: tuple[str, ...]
-    entries: tuple[Entry, ...]
-
-    @property
-    def leaves(self) -> tuple[str, ...]:
-        return tuple(entry.path[-1] for entry in self.entries)
-
-    def is_like(self, other: _Group) -> bool:
-        """Whether both are rows of one small table."""
-        return bool(self.parent) and self.parent[:-1] == other.parent[:-1] and len(self.entries) > 1 and self.leaves == other.leaves
-
-
 def summary_lines(entries: Sequence[Entry], writer: CellWriter, options: RenderOptions) -> Iterator[str]:
     """The lines of a summary, not indented."""
-    groups = [_Group(parent, tuple(members)) for parent, members in groupby(entries, lambda entry: entry.path[:-1])]
-    runs: list[list[_Group]] = []
-    for group in groups:
-        if runs and runs[-1][0].is_like(group):
-            runs[-1].append(group)
-        else:
-            runs.append([group])
+    runs = grouped(entries)
     below_one_another = [entry for run in runs if len(run) == 1 for entry in run[0].entries]
     width = max((display_width(_label(entry, options)) for entry in below_one_another), default=0)
     for run in runs:
@@ -140,7 +117,7 @@ def _label(entry: Entry, options: RenderOptions) -> str:
     return _STEP * (len(entry.path) - 1) + _words(entry.path[-1], options)
 
 
-def _pairs(group: _Group, width: int, writer: CellWriter, options: RenderOptions, *, is_explained: bool) -> Iterator[str]:
+def _pairs(group: Group, width: int, writer: CellWriter, options: RenderOptions, *, is_explained: bool) -> Iterator[str]:
     if group.parent:
         yield _STEP * (len(group.parent) - 1) + " ".join(_words(part, options) for part in group.parent)
     for entry in group.entries:
@@ -156,7 +133,7 @@ def _details(entry: Entry, options: RenderOptions) -> str:
     return "".join(f"  {printable(part, options.encoding)}" for part in (formula, entry.cell.note) if part)
 
 
-def _matrix(groups: Sequence[_Group], writer: CellWriter, options: RenderOptions) -> Iterator[str]:
+def _matrix(groups: Sequence[Group], writer: CellWriter, options: RenderOptions) -> Iterator[str]:
     names = GridColumn("", [_words(group.parent[-1], options) for group in groups])
     values = [
         GridColumn(_words(leaf, options), [_in_matrix(entry, writer, options) for entry in column], right=True, cuttable=False)

@@ -205,7 +205,6 @@ def test_several_at_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--explain", "y"], "--explain is about one model"),
         (["--timing"], "--timing"),
         (["--format", "layers-json"], "--format layers-json"),
-        (["--format", "md"], "--format md"),
         (["--jobs", "0"], "--jobs is 1 to"),
         (["--passes", "livness"], "unknown pass"),
     ],
