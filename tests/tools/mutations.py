@@ -34,7 +34,10 @@ from typing import Any
 
 from tests.tools.house import ROOT, imported, product
 
-COPIED = ("irscope", "frontends", "passes", "tui", "tests", "samples", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
+COPIED = (
+    *("irscope", "frontends", "passes", "tui", "tests", "samples", "docs", ".ci", ".pre-commit-hooks.yaml"),
+    *("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile"),
+)
 BELOW_IRSCOPE = ("frontends", "passes", "tui")
 """Folders that are packages below irscope once installed: links stand for that in the copy."""
 FILES_EACH = 10
