@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from irscope.errors import IrscopeError
 from irscope.ir.dims import Dim, total_of
@@ -21,12 +22,14 @@ from irscope.passes.lifetimes.changes import NARROW
 from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.memory.explain_peak import ExplainPeak
 from irscope.passes.patterns.fusion import Fusion, Group
-from irscope.passes.pruning.prune_report import PruneReport, Pruning
 from irscope.passes.sizes import dim_cell
 from irscope.passes.weights.params import MULTIPLES, alignment_of
-from irscope.passes.weights.quantize_error import QuantizeError, TensorError
 from irscope.passes.weights.storages import count_parameters
 from irscope.report.units import Kind, humanise
+
+if TYPE_CHECKING:
+    from irscope.passes.pruning.prune_report import Pruning
+    from irscope.passes.weights.quantize_error import TensorError
 
 _COPIES = (OpRole.LAYS_OUT, OpRole.RETURNS_OPERAND)
 _CASTS = (OpRole.CONVERT, OpRole.CONVERT_LIKE)
@@ -321,6 +324,8 @@ def duplicates(ask: Enquiry) -> Iterator[Finding]:
 
 def precision(ask: Enquiry) -> Iterator[Finding]:
     """The smallest formats in which matrices keep the signal to noise that is asked for."""
+    from irscope.passes.weights.quantize_error import QuantizeError  # reads values, for which few ask
+
     errors = ask.ctx.get(QuantizeError(target=ask.target, threads=ask.threads, allow=ask.allow))
     _say_unread(ask, errors.unread)
     formats: dict[str, list[TensorError]] = {}
@@ -358,6 +363,8 @@ def _reading_less(sizes: dict[Value, int], costs: dict[Node, Cost]) -> dict[Node
 
 def pruning(ask: Enquiry) -> Iterator[Finding]:
     """Channels that do nothing, and matrices that are sparse in groups of four as they are."""
+    from irscope.passes.pruning.prune_report import PruneReport  # reads values, for which few ask
+
     result = ask.ctx.get(PruneReport(threads=ask.threads, allow=ask.allow))
     _say_unread(ask, result.unread)
     savings = result.savings

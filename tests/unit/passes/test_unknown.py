@@ -185,8 +185,10 @@ def test_two_files_of_weights_differ_in_nothing_that_runs(tmp_path: Path, capsys
 
 
 def test_the_line_about_a_file_of_weights_does_not_count_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--all", str(checkpoint(tmp_path))]) == 0
+    assert "checkpoint · no graph · 16 parameters" in " ".join(capsys.readouterr().out.split())
     assert main(["run", str(checkpoint(tmp_path))]) == 0
-    assert "checkpoint · no graph · 16 parameters" in capsys.readouterr().out
+    assert "weights without a graph, 16 parameters" in capsys.readouterr().out
     assert main(["run", str(checkpoint(tmp_path)), "--passes", "flops"]) == ExitCode.PARTIAL
 
 
