@@ -32,7 +32,7 @@ from irscope.tools.compare.decides import DECISIVE_MEASURES, decide, decisive_do
 from irscope.tools.compare.document import Verdict, judge, parse_thresholds
 from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures
 from irscope.tools.compare.run_report import RUN_MEASURES, run_measures
-from irscope.tools.config import chosen_device
+from irscope.tools.config import chosen_device, device_for
 
 _LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
 
@@ -87,9 +87,8 @@ class Command:
             return self._with_recording(model, other, args)
         limits = parse_thresholds(args.fail_on, (*MODEL_MEASURES, *DECISIVE_MEASURES))
         options = load_options(args)
-        chosen = chosen_device(args.device)
-        if chosen.name != DEFAULT_DEVICE:
-            args.device = chosen.name
+        # Not this machine's GPU: a limit of --fail-on is judged alike everywhere.
+        chosen = chosen_device(device_for(args.device) or DEFAULT_DEVICE)
         a = _open(args.model, options, args)
         b = _open(args.other, _options_of_b(args, options), args)
         compared = compare_models(a, b, args.lifetime)

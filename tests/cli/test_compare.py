@@ -203,3 +203,25 @@ def test_a_cut_short_recording_is_compared(folder: Path, capsys: pytest.CaptureF
     code, out, _ = output(["a.irs", "short.jsonl"], capsys)
     assert code == 0
     assert "IRS494" in out and "incomplete" in out
+
+
+def test_the_machines_gpu_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = output(["a.irs", "wide.irs", "--format", "json"], capsys)[1]
+    monkeypatch.setattr("irscope.tools.config.local_gpu", lambda: "NVIDIA L4")
+    assert output(["a.irs", "wide.irs", "--format", "json"], capsys)[1] == plain
+    monkeypatch.setattr("irscope.tools.config.read_config", lambda: {"device": "rtx4090"})
+    found = _decides(["a.irs", "wide.irs"], capsys)
+    assert found["device"] == "rtx-4090"
+    assert _decides(["a.irs", "wide.irs", "--device", "l4"], capsys)["device"] == "l4"
+
+
+def test_a_pass_that_fails_leaves_the_rest(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from irscope.errors import PassError
+    from irscope.passes.cost.energy import Energy
+
+    def fails(*_: object) -> object:
+        raise PassError("no energy today")
+
+    monkeypatch.setattr(Energy, "compute", fails)
+    code, out, _ = output(["a.irs", "wide.irs"], capsys)
+    assert code == 0 and "a pass failed for A: " in out and "nodes that differ" in out

@@ -13,6 +13,7 @@ from typing import Final
 from irscope.errors import Cancelled, IrscopeError
 from irscope.report.card import UNKNOWN, Card
 from irscope.report.celltext import signed
+from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, derived
@@ -69,6 +70,9 @@ def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
     notes = [f"numbers are for {', '.join(told.values())}; --bind gives other sizes"] if told else []
     notes += [f"{name} is not at these sizes: {said}" for name, said in (("A", problem), ("B", refused)) if said]
     cards = [make_card(one, chosen, brief=True) for one in (a, b)]
+    for name, card in zip("AB", cards, strict=True):
+        if card.failure is not None:
+            notes.append(f"a pass failed for {name}: {one_line(card.failure.message)}")
     return Decision(cards[0], cards[1], chosen, bool(told), tuple(notes))
 
 
