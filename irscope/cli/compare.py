@@ -20,6 +20,7 @@ from irscope.cli.run import report_diagnostics, strict_code
 from irscope.devices.catalogue import DEFAULT_DEVICE
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.base import LoadOptions
+from irscope.frontends.files.snapshot import is_snapshot
 from irscope.recording import is_recording, read_recording
 from irscope.session import Model, open_model
 from irscope.tools.compare import (
@@ -30,6 +31,7 @@ from irscope.tools.compare import (
 )
 from irscope.tools.compare.decides import DECISIVE_MEASURES, decide, decisive_document, decisive_measures
 from irscope.tools.compare.document import Verdict, judge, parse_thresholds
+from irscope.tools.compare.memory import MEMORY_MEASURES, compare_runs, is_memory_run, read_run
 from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures
 from irscope.tools.compare.run_report import RUN_MEASURES, run_measures
 from irscope.tools.config import chosen_device, device_for
@@ -42,6 +44,9 @@ class Command:
 
     Nodes are matched by the weights they read and by name, then along the data, then by order. What differs is listed: shapes,
     element types, attributes, weights, FLOPs, bytes alive; by node, by module and in total.
+
+    Two recordings, or memory snapshots that torch.cuda.memory._dump_snapshot or `irscope simulate -o run.pickle` wrote, are laid side by
+    side as runs: counters, what the peak is made of, and the first request at which they part.
 
     --fail-on makes it a test: peak>5% fails where B needs more than 5 % above A, flops>0%, nodes>10, unmatched>0, changed>0.
     With a recording, limits are about how far the prediction is off: peak>3%, allocated>3%, reserved>3%, unmatched>0.
@@ -79,9 +84,18 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         selection(args)
-        recorded = [is_recording(Path(path)) for path in (args.model, args.other)]
-        if all(recorded):
-            raise UsageError("both files are recordings", code="IRS662", hint="compare each with its model")
+        paths = [Path(path) for path in (args.model, args.other)]
+        recorded = [is_recording(path) for path in paths]
+        if all(map(is_memory_run, paths)):
+            limits = parse_thresholds(args.fail_on, MEMORY_MEASURES)
+            runs = compare_runs(*map(read_run, paths))
+            write_answer(runs.document(), args)
+            return _exit_code(judge(limits, runs.measures()) if limits else None)
+        snapshot = next((path for path in paths if is_snapshot(path)), None)
+        if snapshot is not None:
+            raise UsageError(
+                f"{snapshot} is a snapshot, and the other file is a model", code="IRS662", hint="give a recording or a snapshot"
+            )
         if any(recorded):
             model, other = (args.other, args.model) if recorded[0] else (args.model, args.other)
             return self._with_recording(model, other, args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,7 @@ def test_limits_of_a_recording(folder: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["run.jsonl", "run.jsonl"], 2, "IRS662"),
+        (["run.pickle", "a.irs"], 2, "IRS662"),
         (["a.irs", "nothing.irs"], 3, "nothing.irs"),
         (["a.irs", "wide.irs", "--fail-on", "peak"], 2, "IRS660"),
         (["a.irs", "wide.irs", "--fail-on", "colour>3"], 2, "there are peak"),
@@ -186,6 +187,7 @@ def test_limits_of_a_recording(folder: Path, capsys: pytest.CaptureFixture[str])
 def test_what_is_wrong_is_said_in_a_line(
     arguments: list[str], code: int, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (folder / "run.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": []}))
     text = (folder / "run.jsonl").read_text()
     (folder / "new.jsonl").write_text(text.replace("irscope.recording/1", "irscope.recording/99"))
     for old in ("hidden", "active", "back", '"y"'):

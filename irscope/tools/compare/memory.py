@@ -1,0 +1,319 @@
+"""Lays two runs of a program side by side: recordings and snapshots, simulated or real."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from irscope.frontends.files.snapshot import Snapshot, is_snapshot, read_snapshot, rounded
+from irscope.recording import COLD, WARM, Recording, is_recording, read_recording
+from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.tools.compare.document import Measure
+
+MEMORY_MEASURES: Final = ("peak", "allocated", "reserved")
+"""What --fail-on may be about: the highest requested, allocated and reserved."""
+_COUNTERS: Final = ("requested", "allocated", "active", "reserved")
+_ALL: Final = "highest"
+_CONTEXT: Final = 3
+"""Requests that are shown before and after the place where two runs part."""
+_ANCHOR: Final = 24
+"""Requests in a row that are found again where one file begins later than the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Memory that was asked for, or given back."""
+
+    size: int
+    what: str = ""
+    module: str = ""
+    line: str = ""
+    category: str = ""
+
+
+@dataclass
+class MemoryRun:
+    """What one file says."""
+
+    path: str
+    title: str
+    requests: list[Request]
+    """What was asked for and given back, in order."""
+    levels: dict[str, dict[str, int]]
+    """Peaks of counters by the name of the part of the run; what there was before it under its own name."""
+    before: int = 0
+    """Bytes asked for that are there when the requests begin."""
+    by_category: dict[str, int] = field(default_factory=dict)
+    """At the highest moment of the requests."""
+
+    @functools.cached_property
+    def births(self) -> list[tuple[Request, int]]:
+        """What was asked for, each with what was alive then."""
+        alive, found = self.before, []
+        for one in self.requests:
+            if one.size > 0:
+                found.append((one, alive))
+            alive += one.size
+        return found
+
+    @property
+    def highest(self) -> dict[str, int]:
+        """The peaks of all parts."""
+        parts = [found for name, found in self.levels.items() if name != "before"]
+        return {key: max(one[key] for one in parts if key in one) for key in _COUNTERS if any(key in one for one in parts)}
+
+
+def is_memory_run(path: Path) -> bool:
+    """Whether a file is a recording or a snapshot."""
+    return is_recording(path) or is_snapshot(path)
+
+
+def read_run(path: Path) -> MemoryRun:
+    """What a recording or a snapshot tells about memory."""
+    made = of_snapshot(read_snapshot(path)) if is_snapshot(path) else of_recording(read_recording(path))
+    made.by_category = _categories(made)
+    return made
+
+
+def of_recording(recording: Recording) -> MemoryRun:
+    """The warm run's requests, and the counters of all runs."""
+    header = recording.header
+    simulated = bool(header.settings.get("simulated"))
+    levels: dict[str, dict[str, int]] = {}
+    for name in ("before", COLD, WARM):
+        found = recording.counter(name)
+        if found is None:
+            continue
+        parts = {key: getattr(found, key) for key in _COUNTERS}
+        levels[name] = {key: one.current if name == "before" else one.peak for key, one in parts.items() if one is not None}
+    ops = {op.index: op for op in recording.ops}
+    requests = []
+    for event in recording.run(WARM):
+        op = ops.get(event.op) if event.op is not None else None
+        scope = event.scope or (op.scope if op is not None else "")
+        requests.append(Request(event.bytes, event.kernel or (op.op if op is not None else ""), scope, "", event.category))
+    title = f"{'simulated' if simulated else 'recorded'}: {header.model.name} on {header.device.name}"
+    return MemoryRun(recording.path, title, requests, levels, levels.get("before", {}).get("requested", 0))
+
+
+def of_snapshot(snapshot: Snapshot) -> MemoryRun:
+    """All that was traced; peaks follow from the segments at its end and the way there."""
+    held = snapshot.held()
+    used = [block for segment in held for block in segment.blocks if block.state != "inactive"]
+    requested = sum(block.requested for block in used if block.state == "active_allocated")
+    allocated = sum(block.size for block in used if block.state == "active_allocated")
+    active = sum(block.size for block in used)
+    reserved = sum(segment.size for segment in held)
+    requests: list[Request] = []
+    notes: dict[int, tuple[str, str, str]] = {}
+    now = {"requested": 0, "allocated": 0, "active": 0, "reserved": 0}
+    most = dict(now)
+    for event in snapshot.trace:
+        if event.action == "alloc":
+            what = next((frame.name for frame in event.frames if frame.name), "")
+            notes[event.address] = what, event.line, event.note
+            requests.append(Request(event.size, what, "", event.line, event.note))
+            now["requested"] += event.size
+            now["allocated"] += rounded(event.size)
+            now["active"] += rounded(event.size)
+        elif event.action in ("free_requested", "free"):
+            what, line, note = notes.pop(event.address, ("", "", event.note))
+            requests.append(Request(-event.size, what, "", line, note))
+            now["requested"] -= event.size
+            now["allocated"] -= rounded(event.size)
+        elif event.action == "free_completed":
+            now["active"] -= rounded(event.size)
+        elif event.action in ("segment_alloc", "segment_map"):
+            now["reserved"] += event.size
+        elif event.action in ("segment_free", "segment_unmap"):
+            now["reserved"] -= event.size
+        most = {key: max(size, now[key]) for key, size in most.items()}
+    end = {"requested": requested, "allocated": allocated, "active": active, "reserved": reserved}
+    levels = {_ALL: {key: end[key] - now[key] + most[key] for key in _COUNTERS}}
+    return MemoryRun(snapshot.path, "snapshot", requests, levels, requested - now["requested"])
+
+
+def _categories(run: MemoryRun) -> dict[str, int]:
+    """What is alive at the highest moment of the requests, by category; what was there before them is one of its own."""
+    now = most = 0
+    alive: dict[str, int] = {}
+    found: dict[str, int] = {}
+    for one in run.requests:
+        now += one.size
+        alive[one.category] = alive.get(one.category, 0) + one.size
+        if now > most:
+            most, found = now, dict(alive)
+    rest = run.before + sum(size for size in found.values() if size < 0)
+    return {"there before": rest} | {name or "unknown": size for name, size in found.items() if size > 0}
+
+
+# -- two runs --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class MemoryComparison:
+    """Two runs, and where their requests part."""
+
+    a: MemoryRun
+    b: MemoryRun
+    starts: tuple[int, int] = (0, 0)
+    """From which requests on they are laid side by side."""
+    same: int = 0
+    """How many from there on have the same sizes. What is given back is not looked at: containers let go in an order of their own."""
+
+    @property
+    def sides(self) -> list[list[tuple[Request, int]]]:
+        """What each asked for, from where they are laid side by side."""
+        return [run.births[start:] for run, start in zip((self.a, self.b), self.starts, strict=True)]
+
+    @property
+    def parted(self) -> bool:
+        """Whether a request differs, or one run has more of them."""
+        return self.same < max(map(len, self.sides))
+
+    @property
+    def freed(self) -> int | None:
+        """The first of the same requests before which one run has given back what the other still holds."""
+        a, b = self.sides
+        first = a[0][1] - b[0][1] if a and b else 0
+        return next((at for at in range(self.same) if a[at][1] - b[at][1] != first), None)
+
+    def measures(self) -> dict[str, Measure]:
+        """For --fail-on."""
+        made = {}
+        for name, key in zip(MEMORY_MEASURES, ("requested", "allocated", "reserved"), strict=True):
+            a, b = self.a.highest.get(key), self.b.highest.get(key)
+            if a is None or b is None:
+                made[name] = Measure(None, None, "unknown")
+            else:
+                made[name] = Measure(abs(a - b), abs(a - b) / b if b else None, f"{_text(a)} and {_text(b)}")
+        return made
+
+    def document(self) -> Document:
+        """Tables of the counters, of what the peak is made of, and of where they part."""
+        a, b = self.a.highest, self.b.highest
+        summary: dict[str, object] = {
+            "verdict": "; ".join(_said(key, a[key], b[key]) for key in ("reserved", "allocated") if key in a and key in b),
+            "A": f"{self.a.path}: {self.a.title}",
+            "B": f"{self.b.path}: {self.b.title}",
+            "requests": self._requests_text(),
+        }
+        return Document("", ModelInfo("", ""), (Report("compare", summary=summary, tables=tuple(self._tables())),))
+
+    def _requests_text(self) -> str:
+        counts = [len(one) for one in self.sides]
+        if not any(counts):
+            return "neither has any"
+        where = f", from number {max(self.starts) + 1:,} of {'A' if self.starts[0] else 'B'} on" if any(self.starts) else ""
+        said = f"the first {self.same:,} are the same{where}; A has {counts[0]:,}, B {counts[1]:,}"
+        if not self.parted:
+            said = f"all {self.same:,} are the same{where}"
+        at = self.freed
+        if at is not None:
+            a, b = self.sides
+            said += f"; before number {at + 1:,} A holds {_text(a[at][1])}, B {_text(b[at][1])}: something is given back at another time"
+        return said
+
+    def _tables(self) -> Iterator[Table]:
+        names = [name for name in self.a.levels if name in self.b.levels]
+        parts = [(name, self.a.levels[name], self.b.levels[name]) for name in names] or [(_ALL, self.a.highest, self.b.highest)]
+        rows = [
+            (name, key, one[key], other[key], other[key] - one[key], (one[key] - other[key]) / other[key] if other[key] else None)
+            for name, one, other in parts
+            for key in _COUNTERS
+            if key in one and key in other
+        ]
+        columns = ["part", "counter", "A:bytes", "B:bytes", "B beyond A:bytes", "error of A:ratio"]
+        yield Table.of(rows, columns, "counters: what there was before, and peaks")
+        kinds = list(dict.fromkeys([*self.a.by_category, *self.b.by_category]))
+        if kinds and kinds != ["there before"]:
+            made = [(kind, one := self.a.by_category.get(kind, 0), other := self.b.by_category.get(kind, 0), other - one) for kind in kinds]
+            made.append(("requested, the sum", sum(row[1] for row in made), sum(row[2] for row in made), sum(row[3] for row in made)))
+            yield Table.of(made, ["category", "A:bytes", "B:bytes", "B beyond A:bytes"], "what the peak of requested is made of")
+        if self.parted:
+            yield self._around()
+        yield from self._asked()
+
+    def _around(self) -> Table:
+        """The requests around the first that differs."""
+        rows = []
+        for number in range(max(self.same - _CONTEXT, 0), self.same + _CONTEXT + 1):
+            both = [one[number][0] if number < len(one) else None for one in self.sides]
+            sizes = [None if one is None else one.size for one in both]
+            if sizes == [None, None]:
+                break
+            mark = "" if sizes[0] == sizes[1] else "differs"
+            rows.append((number + 1, mark, *(part for one in both for part in (_signed(one), _place(one)))))
+        return Table.of(rows, ["request:index", "", "A", "asked by A", "B", "asked by B"], "where the requests part")
+
+    def _asked(self) -> Iterator[Table]:
+        """By place in the program, what was asked for in all, where the two differ."""
+        for title, of in (("line", lambda one: _short_line(one.line)), ("module", lambda one: one.module)):
+            sums: dict[str, list[int]] = {}
+            for at, side in enumerate(self.sides):
+                for one, _ in side:
+                    row = sums.setdefault(of(one), [0, 0, 0, 0])
+                    row[at] += one.size
+                    row[2 + at] += 1
+            known = [any(row[at] for name, row in sums.items() if name) for at in (0, 1)]
+            differ = [(name or "?", row) for name, row in sums.items() if row[0] != row[1] or row[2] != row[3]]
+            if all(known) and differ:
+                differ.sort(key=lambda one: -abs(one[1][1] - one[1][0]))
+                columns = [title, "A:bytes", "B:bytes", "B beyond A:bytes", "requests of A:count", "of B:count"]
+                found = [(name, row[0], row[1], row[1] - row[0], row[2], row[3]) for name, row in differ]
+                yield Table.of(found, columns, f"bytes asked for by {title}, where they differ")
+
+
+def compare_runs(a: MemoryRun, b: MemoryRun) -> MemoryComparison:
+    """Lay the requests of two runs side by side, from where the later file begins."""
+    sizes = [[one.size for one, _ in run.births] for run in (a, b)]
+    starts = _aligned(*sizes)
+    pairs = enumerate(zip(sizes[0][starts[0] :], sizes[1][starts[1] :], strict=False))
+    least = min(len(one) - start for one, start in zip(sizes, starts, strict=True))
+    return MemoryComparison(a, b, starts, next((at for at, (one, other) in pairs if one != other), least))
+
+
+def _aligned(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
+    """Where both begin with the same: in the longer one where most follows that is the same too, as a recording has the last step alone."""
+    short, long = (a, b) if len(a) <= len(b) else (b, a)
+    anchor = list(short[:_ANCHOR])
+    if not anchor or list(long[: len(anchor)]) == anchor:
+        return 0, 0
+    best, most = 0, 0
+    for at in range(1, len(long) - len(anchor) + 1):
+        if long[at] != anchor[0] or list(long[at : at + len(anchor)]) != anchor:
+            continue
+        pairs = zip(short, long[at:], strict=False)
+        same = next((count for count, (one, other) in enumerate(pairs) if one != other), min(len(short), len(long) - at))
+        if same >= most:
+            best, most = at, same
+    return (0, best) if short is a else (best, 0)
+
+
+def _said(key: str, a: int, b: int) -> str:
+    if a == b:
+        return f"{key} is the same at its peak, {_text(a)}"
+    share = f", {abs(a - b) / b:.2%}" if b else ""
+    return f"{key}: A has {_text(a)} at its peak, B {_text(b)}: A is {_text(abs(a - b))}{share} {'low' if a < b else 'high'}"
+
+
+def _signed(one: Request | None) -> str:
+    return "nothing" if one is None else ("+" if one.size > 0 else "-") + _text(abs(one.size))
+
+
+def _place(one: Request | None) -> str:
+    return "" if one is None else " ".join(part for part in (one.what, one.module, one.line and f"at {one.line}") if part)
+
+
+def _short_line(line: str) -> str:
+    """File and line without the folder, which two machines need not share."""
+    return line.replace("\\", "/").rpartition("/")[2]
+
+
+def _text(size: int) -> str:
+    return humanise(size, Kind.BYTES)
