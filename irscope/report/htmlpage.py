@@ -37,6 +37,8 @@ _PARTS = 30
 _SHORT_REMARK = 30
 """Letters of a remark that stands beside its number; a longer one stands below all of them, once."""
 _FEW_NAMES = 3
+_LONGEST_BAR = 70
+"""Percent of the room that the longest bar has: the rest is for its value."""
 _LETTERS = 60
 """Letters of a label that fit into the width of a chart."""
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src"
@@ -210,10 +212,10 @@ class _PageWriter(PartWriter):
             yield '<div class="table">\n'
             yield from self._flat(shown)
         else:
-            # How deep a row is, its indent says.
+            # How deep a row is, its indent says, and the names above it the rest of its path.
             yield '<div class="table tree">\n'
             depths = map(raw_text, shown.cells(shown.depth))
-            columns = tuple(column for column in shown.columns if column.key != shown.depth)
+            columns = tuple(column for column in shown.columns if column.key != shown.depth and not column.detail)
             flat = replace(shown, columns=columns, data={column.key: shown.data[column.key] for column in columns})
             yield from self.grid(flat, flat.rows(), (f' data-depth="{svg_text(depth)}"' for depth in depths))
         yield from self.left_out(table, shown)
@@ -336,7 +338,7 @@ def _bars(panel: Panel) -> Iterator[str]:
     for place, name in enumerate(panel.names):
         for number, curve in enumerate(panel.curves):
             head = f'<th scope="row" rowspan="{len(panel.curves)}">{svg_text(name)}</th>' if not number else ""
-            width = 100 * (curve.ys[place] or 0) / panel.top
+            width = _LONGEST_BAR * (curve.ys[place] or 0) / panel.top
             bar = f'<i class="c{panel.colours[number] % len(COLOURS)}" style="width:{width:.1f}%"></i>'
             yield f"<tr>{head}<td>{bar}<span>{svg_text(curve.texts[place])}</span></td></tr>\n"
     yield "</tbody></table>\n"

@@ -166,7 +166,7 @@ def largest_bars(title: str, names: Sequence[str], columns: Sequence[tuple[Colum
     shown = order[:_MOST_LARGEST]
     if not shown:
         return None
-    words = f"{title}, the {len(shown):,} longest of {len(order):,}" if len(order) > len(shown) else title
+    words = f"{title}, the {len(shown):,} largest of {len(order):,}" if len(order) > len(shown) else title
     return bars(words, [names[place] for place in shown], [(column, [cells[place] for place in shown]) for column, cells in columns])
 
 

@@ -29,8 +29,9 @@ from irscope.passes.patterns.attention import Attention, attentions
 from irscope.passes.patterns.walk import is_product
 from irscope.passes.sizes import CONVENTION, at_least, dim_cell
 from irscope.passkit.base import Analysis, PassContext
+from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Coverage, Report
-from irscope.report.table import Table
+from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 
 _TOP = 10
@@ -70,7 +71,24 @@ class Flops(Analysis[Costs]):
             ),
             coverage=Coverage(result.counted - result.missing, result.counted, tuple(sorted(result.unknown))),
             notes=(CONVENTION, _CLASSES, *([_CAUSAL] if masked else [])),
+            pictures=lambda: _bars(result),
         )
+
+
+def _bars(result: Costs) -> list[Panel]:
+    """Arithmetic by operator, and by the modules that the model consists of."""
+    operators, modules = operators_table(result), modules_table(result)
+    depths = [int(str(depth)) for depth in modules.cells("depth")]
+    # What holds all others, level by level, is no part of the picture.
+    level = next((depth for depth in range(max(depths, default=0) + 1) if depths.count(depth) > 1), 0)
+    outer = [place for place, depth in enumerate(depths) if depth == level]
+    cells, names = modules.cells("flops"), [str(name) for name in modules.cells("module")]
+    column = Column("flops", Kind.FLOPS)
+    found = [
+        largest_bars("FLOPs by operator", [str(name) for name in operators.cells("operator")], [(column, operators.cells("flops"))]),
+        largest_bars("FLOPs by module", [names[place] for place in outer], [(column, [cells[place] for place in outer])]),
+    ]
+    return [panel for panel in found if panel is not None and len(panel.names) > 1]
 
 
 def _by_arithmetic(tally: Tally) -> dict[str, object]:

@@ -22,6 +22,7 @@ from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.sizes import CONVENTION, at_least, dim_cell, known_share
 from irscope.passkit.base import Analysis, PassContext
+from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
@@ -109,6 +110,7 @@ class Roofline(Analysis[Bounds]):
                 f"ridge: FLOPs a byte at which arithmetic and memory take as long; within a factor of {BALANCE:g} a node is balanced",
                 _figures_of(device),
             ),
+            pictures=lambda: _bars(result),
         )
 
     def _nodes(self, result: Bounds, total: float) -> Table:
@@ -132,6 +134,25 @@ class Roofline(Analysis[Bounds]):
             rows = [(*_row(one, result, total), _scaled_seconds(one, result, factor)) for one in nodes]
             return Table.of(rows, columns=columns, title="slowest nodes" if self.top else "nodes")
         return Table.of([_row(one, result, total) for one in nodes], columns=columns, title="slowest nodes" if self.top else "nodes")
+
+
+def _bars(result: Bounds) -> list[Panel]:
+    """The least time by operator, and by the modules that the model consists of."""
+    by_operator: dict[str, float] = {}
+    by_module: dict[str, float] = {}
+    paths = [one.node.scope.path.split("/") for one in result.nodes]
+    # What holds all others, level by level, is no part of the picture.
+    level = next((depth for depth in range(1, max(map(len, paths), default=1)) if len({"/".join(path[:depth]) for path in paths}) > 1), 1)
+    for one, path in zip(result.nodes, paths, strict=True):
+        seconds, module = result.seconds_of(one), "/".join(path[:level]) or "(model)"
+        by_operator[one.node.op] = by_operator.get(one.node.op, 0.0) + seconds
+        by_module[module] = by_module.get(module, 0.0) + seconds
+    column = Column("least", Kind.SECONDS, provenance=Provenance.MODELLED)
+    found = [
+        largest_bars(f"least time by {what}", list(parts), [(column, list(parts.values()))])
+        for what, parts in (("operator", by_operator), ("module", by_module))
+    ]
+    return [panel for panel in found if panel is not None and len(panel.names) > 1]
 
 
 def _calibrated(least: float | None, device: DeviceProfile) -> Quantity:

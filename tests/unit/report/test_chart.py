@@ -255,7 +255,7 @@ def test_several_reports_are_told_apart() -> None:
 def test_the_largest_bars_come_first_and_the_rest_is_counted() -> None:
     seconds = [number / 1000 for number in range(60)]
     panel = largest_bars("time", [f"n{number}" for number in range(60)], [(Column("time", Kind.SECONDS), seconds)])
-    assert panel is not None and panel.names[:2] == ("n59", "n58") and panel.title == "time, the 25 longest of 59"
+    assert panel is not None and panel.names[:2] == ("n59", "n58") and panel.title == "time, the 25 largest of 59"
     assert largest_bars("time", ["a"], [(Column("time", Kind.SECONDS), [None])]) is None
 
 

@@ -27,6 +27,7 @@ from irscope.report import (
     Coverage,
     Document,
     Kind,
+    Mark,
     ModelInfo,
     Provenance,
     Quantity,
@@ -39,6 +40,7 @@ from irscope.report import (
 from irscope.report.csvout import csv_lines, render_files
 from irscope.report.renderers import folder_renderer
 from irscope.report.report import Subject
+from irscope.report.table import Limit
 from tests.tools.pages import report_schema
 from tests.unit.report import examples
 
@@ -366,6 +368,38 @@ def texts_of(value: Any) -> Iterator[str]:
     else:
         for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             yield from texts_of(item)
+
+
+PAGE_TAGS = {
+    *("html", "head", "meta", "title", "style", "script", "body", "a", "nav", "details", "summary", "ol", "ul", "li", "main", "header"),
+    *("section", "h1", "h2", "h3", "p", "span", "br", "div", "dl", "dt", "dd", "small", "code", "strong", "table", "thead", "tbody", "tr"),
+    *("th", "td", "figure", "figcaption", "svg", "path", "g", "i", "output", "footer"),
+}
+
+
+@given(examples.text)
+def test_no_text_of_a_model_is_markup(text: str) -> None:
+    """In whatever part of a document it stands."""
+    hostile = f"{text}</script><img src=x onerror=alert(1)>\u202e"
+    table = Table.of([(hostile, 1)] * 101, ["node", Column("size", Kind.BYTES, hostile, hostile)], hostile)
+    data = {"step": [0, 1], "x": [1, 2]}
+    series = Series(
+        hostile,
+        Column("step", title=hostile),
+        (Column("x", Kind.BYTES, hostile),),
+        data,
+        (Mark(1, hostile),),
+        limits=(Limit(2, hostile), Limit(10**9, hostile)),
+        names=[hostile] * 2,
+        parts=lambda place, top: table.first(top),
+    )
+    report = Report(hostile, hostile, {hostile: hostile}, tables=(table,), series=(series,), notes=(hostile,), headline=(hostile,))
+    subjects = (Subject(hostile, (hostile, hostile), (hostile,)),)
+    page = "".join(renderer("html")(Document(hostile, ModelInfo(hostile, hostile), (report,), subjects), RenderOptions()))
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == [] and tags.seen <= PAGE_TAGS
+    assert "\u202e" not in page and "<img" not in page
 
 
 def test_a_tree_is_marked_as_one_and_its_amounts_have_bars() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import irscope
 from irscope.report import Column, Document, Kind, Mark, ModelInfo, Quantity, Report, Series, Table
+from irscope.report.picture import bars
 from irscope.report.renderers import write_document
 from irscope.report.table import Limit
 from tests.tools.browser import Browser, browser, find_browser
@@ -162,6 +163,10 @@ def test_a_print_has_the_whole_tree_and_fits_the_paper(page: Browser, written: P
     page.print(tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
     assert any("deep" in text for text in texts(page, "#s1 .tree td:first-child"))
+    page.call("Emulation.setDeviceMetricsOverride", width=720, height=1000, deviceScaleFactor=1, mobile=False)
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.value("document.documentElement.scrollWidth <= innerWidth")
+    page.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_ten_thousand_nodes_open_at_once(page: Browser, tmp_path: Path) -> None:
@@ -196,3 +201,15 @@ def test_the_card_stands_on_top(page: Browser, tmp_path: Path, width: int) -> No
     )
     assert [text for text in texts(page, "#card code") if text.startswith("irscope")]
     assert page.value("document.querySelector('#card').compareDocumentPosition(document.querySelector('#s1')) & 4")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_bars_are_as_long_as_what_they_show(page: Browser, tmp_path: Path, width: int) -> None:
+    panel = bars("t", ["a", "b", "c"], [(Column("flops", Kind.FLOPS), [100, 90, 25])])
+    path = tmp_path / "bars.html"
+    write_document(examples.document(Report("p", pictures=lambda: [panel])), "html", str(path))
+    page.open(path, width)
+    long, middle, short = page.value("[...document.querySelectorAll('.bars i')].map(e => e.getBoundingClientRect().width)")
+    assert middle / long == pytest.approx(0.9, abs=0.01) and short / long == pytest.approx(0.25, abs=0.01)
+    assert texts(page, ".bars span") == ["100 FLOPs", "90 FLOPs", "25 FLOPs"]
+    assert page.value("document.documentElement.scrollWidth <= innerWidth")
