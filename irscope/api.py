@@ -27,6 +27,7 @@ from irscope.session import Model, Results, capture_model, check_target, open_mo
 from irscope.tools.capture import capture_training
 from irscope.tools.card import card
 from irscope.tools.fit import Fit, fit
+from irscope.tools.generate import generate
 from irscope.tools.reorder import scheduled
 from irscope.tools.rewrite import Rewritten
 from irscope.tools.rewrite import rewrite as write_rewritten
@@ -66,6 +67,7 @@ __all__ = [
     "card",
     "derived_weight",
     "fit",
+    "generate",
     "load",
     "plan_checkpoints",
     "record",

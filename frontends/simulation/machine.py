@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -21,6 +22,8 @@ BASE: Final = 1 << 46
 """Added to the allocator's addresses: nothing is mapped there, so that code which looks at device memory ends at once."""
 _EMPTY: Final = 1 << 45
 """Where pieces without bytes get their addresses."""
+_PLENTY: Final = 1 << 44
+"""Bytes of a device that never has too little; addresses up to there stay below `_EMPTY`."""
 _GIB: Final = 1 << 30
 
 
@@ -281,6 +284,16 @@ class Machine:
         piece = self.piece_under(tensor)
         if piece is not None and piece.block is not None:
             self.gpu.record_stream(piece.block, stream)
+
+    @contextlib.contextmanager
+    def without_limit(self) -> Iterator[None]:
+        """Within the context the device has room for everything."""
+        device = self.gpu._device
+        before, device.total = device.total, _PLENTY
+        try:
+            yield
+        finally:
+            device.total = before
 
     # -- libraries' workspaces -------------------------------------------------------------------------------------
 

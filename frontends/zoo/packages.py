@@ -186,8 +186,8 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
     is_cache_said = "use_cache" in options
     cache = bool(options.pop("use_cache", False))
     attention = options.pop("attn_implementation", None)
-    config, cls = _config_and_class(package, model, options)
-    own = _own_dtype(config)
+    config, cls = configured_class(package, model, options)
+    own = own_dtype(config)
     chosen = dtype or own or DType.F32
     assumed = list(_differences(config, chosen, own, is_file=Path(model).exists()))
     for key in ("use_pretrained_backbone",):
@@ -210,7 +210,7 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
     longest = min((one for one in found if isinstance(one, int) and one > 0), default=DEFAULT_SIZES["seq"])
     sizes = {"seq": min(DEFAULT_SIZES["seq"], longest)}
     return Recipe(
-        make, lambda module: list(_inputs_taken(module, config, parameters)), sizes, dtype or own, is_cast=False, assumed=tuple(assumed)
+        make, lambda module: list(inputs_taken(module, config, parameters)), sizes, dtype or own, is_cast=False, assumed=tuple(assumed)
     )
 
 
@@ -228,7 +228,7 @@ def _model_maker(cls: Any, config: Any, dtype: DType) -> nn.Module:
     return module  # type: ignore[no-any-return]  # classes of the package have no types
 
 
-def _own_dtype(config: Any) -> DType | None:
+def own_dtype(config: Any) -> DType | None:
     """The element type that a configuration, or the part of it about text, says."""
     for one in (config, getattr(config, "text_config", None)):
         found = NAMED_DTYPES.get(str(getattr(one, "dtype", None) or "").removeprefix("torch."))
@@ -251,7 +251,8 @@ def _differences(config: Any, chosen: DType, own: DType | None, *, is_file: bool
         yield Assumed(WEIGHTS, f"plain {chosen.text}", why)
 
 
-def _config_and_class(package: Any, model: str, options: dict[str, Any]) -> tuple[Any, Any]:
+def configured_class(package: Any, model: str, options: dict[str, Any]) -> tuple[Any, Any]:
+    """The configuration and the class of a kind of model, of a class by name, or of a local folder."""
     from torch import nn
 
     path = Path(model)
@@ -311,7 +312,7 @@ def _class_of(package: Any, kind: str) -> Any:
     raise UsageError(f"{kind} has no class for a model", code="IRS197", where=f"transformers:{kind}", hint="name a class instead")
 
 
-def _inputs_taken(module: Any, config: Any, parameters: Any) -> Iterator[Wanted]:
+def inputs_taken(module: Any, config: Any, parameters: Any) -> Iterator[Wanted]:
     """What the model is called with, by the names that it uses for its arguments."""
     main = str(getattr(module, "main_input_name", "") or next(name for name in parameters if name != "self"))
     names = [main]

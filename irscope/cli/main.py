@@ -25,6 +25,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Will it fit?": {
         "fit": "Find the largest batch, or other open size, that fits into memory.",
+        "generate": "Tell what a language model takes to generate: loading, the prompt, and each token after it.",
     },
     "What is inside, and why?": {
         "tui": "Browse a model in the terminal.",

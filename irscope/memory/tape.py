@@ -342,6 +342,14 @@ class Tape(Generic[Owner]):
         """
         return _Replay(self, device, sizes, watch, addresses).run(loaded)
 
+    def replay_as_far_as_fits(self, device: CachingAllocator, sizes: Sequence[int]) -> list[Outcome]:
+        """The spans that are counted, up to the first in which memory is refused."""
+        replay = _Replay(self, device, sizes, (), addresses=False)
+        try:
+            return replay.run(0).outcomes
+        except OutOfMemory:
+            return replay.done
+
 
 def _as_number(size: Dim, end: End) -> int:
     """One size as a number; for a data-dependent one its lower bound."""
@@ -366,6 +374,8 @@ class _Replay:
         self._with_addresses = addresses
         self._blocks: dict[int, Block] = {}
         self._pools: dict[int, MemPool] = {}
+        self.done: list[Outcome] = []
+        """Before memory was refused."""
 
     def run(self, loaded: int) -> Replayed:
         """All that is on the tape."""
@@ -381,7 +391,11 @@ class _Replay:
             if span.counted:
                 gpu.reset_peaks()
             before = gpu.counters().retries
-            stretch = self._replayed(span, follows=bool(found.outcomes))
+            try:
+                stretch = self._replayed(span, follows=bool(found.outcomes))
+            except OutOfMemory:
+                self.done = found.outcomes
+                raise
             if stretch is not None:
                 stretches.append(stretch)
             if span.counted:

@@ -62,7 +62,7 @@ def simulate_script(script: str, arguments: Sequence[str] = (), options: Options
         finally:
             sys.argv, sys.path[:] = before, path
 
-    return _run(program, script, chosen)
+    return run_program(program, script, chosen)
 
 
 def simulate(
@@ -85,10 +85,11 @@ def simulate(
     counters. `world` and `rank` are what torchrun would set. The result has `steps`, `marks`, `tape` and `to_json()`.
     """
     options = Options(device, torch, alloc_conf, world, rank, steps=steps, seconds=seconds, answer=answer, link=link)
-    return _run(lambda: function(*args, **kwargs), getattr(function, "__name__", "function"), options)
+    return run_program(lambda: function(*args, **kwargs), getattr(function, "__name__", "function"), options)
 
 
-def _run(program: Callable[[], Any], name: str, options: Options) -> Simulation:
+def run_program(program: Callable[[], Any], name: str, options: Options) -> Simulation:
+    """Run what is given on a simulated device, in this process."""
     target = target_of(settings := Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
     check_target(settings)
     process = _prepared(target, options)
@@ -200,8 +201,10 @@ def _count_steps(tape: Tape[Origin], begins: int, steps: Sequence[Step]) -> None
     """Tell what each step's peak is made of, and where in the step the most is allocated."""
     starts = [begins, *(step.end for step in steps)]
     stretch, sizes = tape.noted(starts), tape.numbers("central")
-    found = moments(tape, stretch, WORLD_CATEGORIES, sizes, None, None)
-    peaks = phase_peaks(tape, starts, stretch, WORLD_CATEGORIES, sizes)
+    # A cache of keys and values is a category of programs that generate, and of no others.
+    categories = (*WORLD_CATEGORIES, *sorted(set(tape.kinds) - set(WORLD_CATEGORIES)))
+    found = moments(tape, stretch, categories, sizes, None, None)
+    peaks = phase_peaks(tape, starts, stretch, categories, sizes)
     alive = alive_at(tape, [starts[0] + place for place in found.places])
     columns = found.columns()
     for number, (step, slots) in enumerate(zip(steps, alive, strict=True)):
@@ -213,6 +216,12 @@ def _number(size: Quantity | int) -> int:
     found = quantity(size).value
     assert isinstance(found, int)
     return found
+
+
+def current_process() -> Process:
+    """The simulated device that a program runs on."""
+    assert _process is not None, "no program is simulated"
+    return _process
 
 
 def check_machine() -> None:

@@ -185,14 +185,15 @@ class Simulation:
     def replay(self, tape: Tape[Origin] | None = None, watch: Collection[str] | Literal["all"] = ()) -> Replayed:
         """Ask the same of an allocator like the one that the program had, or a part of it: `tape`."""
         tape = self.tape if tape is None else tape
-        return tape.replay(self._allocator(), tape.numbers("central"), watch, addresses=True)
+        return tape.replay(self.allocator(), tape.numbers("central"), watch, addresses=True)
 
-    def _allocator(self) -> CachingAllocator:
+    def allocator(self) -> CachingAllocator:
+        """One like the program's."""
         return CachingAllocator.of(self.target, memory_of(self.target, self.options), self.options.pending_frees)
 
     @functools.cached_property
     def _at_fullest(self) -> tuple[Replayed, CachingAllocator]:
-        gpu = self._allocator()
+        gpu = self.allocator()
         tape = self.tape.until(self.fullest)
         return tape.replay(gpu, tape.numbers("central"), addresses=True), gpu
 

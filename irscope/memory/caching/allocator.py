@@ -439,6 +439,10 @@ class CachingAllocator:
         """An event behind all work of a stream so far, as torch.cuda.Event.record makes one."""
         return self._streams.record(stream)
 
+    def issued(self) -> dict[int, int]:
+        """How many events each stream was given so far."""
+        return {event.stream: event.at for event in self._streams.all()}
+
     def wait(self, stream: int, other: int | Event) -> None:
         """Let a stream wait for all work of another one so far, or for an event, as Stream.wait_stream and wait_event do."""
         self._streams.wait(stream, self._streams.record(other) if isinstance(other, int) else other)

@@ -1,0 +1,398 @@
+"""The program that `irscope generate` simulates: load a language model, and let it generate."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import torch
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError, UsageError
+from irscope.frontends.generation.checkpoint import Tensors, hollow, read_folder, tensors_of
+from irscope.frontends.simulation.machine import Machine
+from irscope.frontends.simulation.process import Process
+from irscope.frontends.torch_lowering.dtypes import torch_dtype
+from irscope.frontends.zoo.names import is_name, parse_name
+from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, not_found, own_dtype
+from irscope.frontends.zoo.recipes import Wanted, weights_dtype
+from irscope.ir.dtypes import DType
+from irscope.memory.growth import Cut
+from irscope.memory.tape import Tape
+
+CACHES: Final = {
+    "dynamic": None,
+    "static": "static",
+    "quantized": "quantized",
+    "offloaded": "offloaded",
+    "offloaded_static": "offloaded_static",
+}
+"""Kinds of caches, with what `generate` calls them. Windows are the model's own: both follow them."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to load and to generate."""
+
+    model: str
+    prompt: int
+    new: int
+    batch: int = 1
+    cache: str = "dynamic"
+    cache_options: Mapping[str, object] = field(default_factory=dict)
+    attention: str = ""
+    """Which of transformers' implementations; empty for the name's own, else what they choose."""
+    dtype: DType | None = None
+    beams: int = 1
+    chunk: int = 0
+    """Tokens of the prompt that are read at once; 0 for all."""
+
+
+@dataclass(frozen=True)
+class CacheLayer:
+    """What one layer keeps of the tokens so far."""
+
+    layer: int
+    kind: str
+    bytes: int
+    """Of its tensors on the device."""
+    held_bytes: int
+    """Of the memory behind them, of which some may be views."""
+    host_bytes: int
+    window: int | None
+    """Tokens that it looks back on, where it does not look back on all."""
+    capacity: int | None
+    """Tokens that it has room for, where room is made for all of them at once."""
+
+
+@dataclass
+class Run:
+    """One call of `generate`: where it is on the tape."""
+
+    begin: int
+    """Requests before it, once the inputs exist."""
+    cuts: list[Cut] = field(default_factory=list)
+    """Where each forward that decodes begins."""
+    end: int = 0
+    cache: Sequence[CacheLayer] = ()
+    """What the cache held after the last forward."""
+    survivors: tuple[int, ...] = ()
+    """Slots of what the caller gets."""
+
+
+@dataclass
+class Loaded:
+    """A model on the simulated device."""
+
+    module: Any
+    wish: Wish
+    tensors: Tensors
+    """Of the checkpoint."""
+    begin: int
+    """Requests of the tape before it was loaded."""
+    end: int
+    dtype: DType
+    attention: str
+    inputs: Sequence[Wanted]
+    family: str
+    quantization: str
+    parameters: int
+    parameter_bytes: int
+    buffer_bytes: int
+    is_encoder_decoder: bool
+
+
+class Generator:
+    """Loads a model once, and generates with it as often as is asked."""
+
+    def __init__(self, process: Process, wish: Wish, sink: DiagnosticSink) -> None:
+        self._process = process
+        self._machine: Machine = process.machine
+        self._wish = wish
+        self._left = 0
+        """Reads of whether all sequences are finished until they are."""
+        self._forwards = self._prefills = self._tokens = 0
+        torch.backends.cuda.enable_cudnn_sdp(False)  # how much its plans take is known to nobody but the library
+        self.loaded = self._load(sink)
+
+    # -- loading ---------------------------------------------------------------------------------------------------
+
+    def _load(self, sink: DiagnosticSink) -> Loaded:
+        wish = self._wish
+        package = load_transformers()
+        package.logging.disable_progress_bar()
+        source = _source(package, wish, sink)
+        config, cls, tensors = source.config, source.cls, source.tensors
+        chosen = wish.dtype or source.dtype or own_dtype(config) or DType.F32
+        attention = wish.attention or source.attention or None
+        wanted = torch_dtype(chosen)
+        if not hasattr(cls, "can_generate") or not cls.can_generate():
+            raise UsageError(
+                f"{cls.__name__} does not generate",
+                code="IRS695",
+                where=wish.model,
+                hint="name a class that does, such as LlamaForCausalLM",
+            )
+        if tensors is None:
+            with torch.device("meta"):
+                tensors = tensors_of(cls._from_config(config, dtype=wanted).to(wanted))
+        config.dtype, config.architectures = wanted, [cls.__name__]
+        begin = self._cut()
+        torch.cuda.init()
+        with hollow(tensors) as folder:
+            config.save_pretrained(str(folder))
+            try:
+                module = cls.from_pretrained(
+                    str(folder), dtype=wanted, device_map="cuda", attn_implementation=attention, local_files_only=True
+                ).eval()
+            except (ValueError, ImportError) as error:
+                raise LoadError(
+                    f"transformers cannot load it: {' '.join(str(error).split())[:300]}", code="IRS197", where=wish.model
+                ) from error
+        for one in module.parameters():
+            self._is(one, "parameter")
+        for one in module.buffers():
+            self._is(one, "buffer")
+        module.generation_config = package.GenerationConfig(
+            pad_token_id=0, eos_token_id=None, bos_token_id=1, decoder_start_token_id=0 if config.is_encoder_decoder else None
+        )
+        quantization = getattr(config, "quantization_config", None)
+        method = quantization.get("quant_method", "") if isinstance(quantization, dict) else getattr(quantization, "quant_method", "")
+        return Loaded(
+            module,
+            wish,
+            tensors,
+            begin,
+            self._cut(),
+            chosen,
+            str(getattr(module.config, "_attn_implementation", attention) or ""),
+            list(inputs_taken(module, config, inspect.signature(cls.forward).parameters)),
+            config.model_type,
+            str(getattr(method, "value", method) or ""),
+            sum(one.numel() for one in module.parameters()),
+            sum(one.numel() * one.element_size() for one in module.parameters()),
+            sum(one.numel() * one.element_size() for one in module.buffers()),
+            bool(config.is_encoder_decoder),
+        )
+
+    # -- generating ------------------------------------------------------------------------------------------------
+
+    def run(self, prompt: int, new: int, forwards: int = 0) -> Run:
+        """Generate `new` tokens for a prompt; with `forwards` say after so many that decode that all sequences have ended."""
+        module, wish = self.loaded.module, self._wish
+        inputs = self._inputs(prompt)
+        found = Run(self._cut())
+        options: dict[str, Any] = {"max_new_tokens": new, "do_sample": False, "use_cache": True, "disable_compile": True}
+        if CACHES[wish.cache] is not None:
+            options["cache_implementation"] = CACHES[wish.cache]
+        if wish.cache_options:
+            options["cache_config"] = dict(wish.cache_options)
+        if wish.beams > 1:
+            options["num_beams"] = wish.beams
+        if wish.chunk:
+            options["prefill_chunk_size"] = wish.chunk
+        self._left = forwards + 1 if forwards else new
+        self._forwards, self._prefills = 0, -(-prompt // wish.chunk) if wish.chunk else 1
+        self._tokens = prompt + new
+        hooks = (
+            module.register_forward_pre_hook(lambda *_: self._before_forward(found)),
+            module.register_forward_hook(lambda _, args, kwargs, out: self._after_forward(found, kwargs, out), with_kwargs=True),
+        )
+        try:
+            with torch.no_grad(), self._answers():
+                out = module.generate(**inputs, **options)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        found.survivors = self._slots_of([*inputs.values(), out])
+        found.end = self._cut()
+        return found
+
+    def _before_forward(self, found: Run) -> None:
+        """Where a forward begins that decodes: the prompt has been read."""
+        self._forwards += 1
+        if self._forwards > self._prefills:
+            gpu = self._machine.settled_gpu
+            found.cuts.append(Cut(gpu.tape.cut(), gpu.issued()))
+
+    def _after_forward(self, found: Run, kwargs: Mapping[str, Any], out: Any) -> None:
+        """What the cache holds now."""
+        given = [kwargs.get(name) for name in _CACHES] + [getattr(out, name, None) for name in _CACHES]
+        found.cache = self._layers(next((one for one in given if one is not None), None))
+
+    def tape(self) -> Tape[Any]:
+        """What was asked of the allocator so far."""
+        return self._machine.tape()
+
+    # -- what memory is for ----------------------------------------------------------------------------------------
+
+    def _cut(self) -> int:
+        return self._machine.settled_gpu.tape.cut()
+
+    def _is(self, tensor: torch.Tensor, kind: str) -> None:
+        piece = self._machine.piece_under(tensor) if tensor.is_cuda else None
+        if piece is not None:
+            piece.kind = kind
+
+    def _slots_of(self, tensors: Sequence[Any]) -> tuple[int, ...]:
+        gpu = self._machine.settled_gpu
+        found = []
+        for one in tensors:
+            piece = self._machine.piece_under(one) if isinstance(one, torch.Tensor) and one.is_cuda else None
+            if piece is not None and piece.block is not None:
+                found.append(gpu.slots[piece.block])
+        return tuple(found)
+
+    def _layers(self, cache: Any) -> list[CacheLayer]:
+        """What each layer of a cache holds; memory that is found there is the cache's from here on."""
+        found: list[CacheLayer] = []
+        seen: set[int] = set()
+        parts = [
+            (getattr(cache, name), prefix)
+            for name, prefix in (("self_attention_cache", ""), ("cross_attention_cache", "cross "))
+            if hasattr(cache, name)
+        ]
+        for part, prefix in parts or [(cache, "")]:
+            for number, layer in enumerate(getattr(part, "layers", None) or ()):
+                kind = _kind_of(layer)
+                bytes_of = {"device": 0, "held": 0, "host": 0}
+                for tensor in _tensors_in(vars(layer)):
+                    storage = tensor.untyped_storage()
+                    if tensor.dtype in _COUNTERS or not tensor.numel():
+                        continue
+                    self._is(tensor, "cache")
+                    bytes_of["device" if tensor.is_cuda else "host"] += tensor.numel() * tensor.element_size()
+                    if tensor.is_cuda and storage.data_ptr() not in seen:
+                        seen.add(storage.data_ptr())
+                        bytes_of["held"] += storage.nbytes()
+                window, capacity = getattr(layer, "sliding_window", None), getattr(layer, "max_cache_len", None)
+                if window is None and capacity is not None and "sliding" in kind:
+                    window = getattr(self.loaded.module.config.get_text_config(), "sliding_window", None)
+                found.append(
+                    CacheLayer(
+                        number,
+                        prefix + kind,
+                        bytes_of["device"],
+                        bytes_of["held"],
+                        bytes_of["host"],
+                        window if isinstance(window, int) else None,
+                        capacity if isinstance(capacity, int) else None,
+                    )
+                )
+        return found
+
+    # -- inputs and values -----------------------------------------------------------------------------------------
+
+    def _inputs(self, prompt: int) -> dict[str, torch.Tensor]:
+        batch, config = self._wish.batch, self.loaded.module.config
+        found: dict[str, torch.Tensor] = {}
+        for one in self.loaded.inputs:
+            if one.name.startswith("decoder_"):
+                continue
+            shape = [size if isinstance(size, int) else {"batch": batch, "seq": prompt}[size] for size in one.shape]
+            dtype = torch_dtype(self.loaded.dtype) if one.dtype.is_float else torch_dtype(one.dtype)
+            make = torch.ones if one.name == "attention_mask" else torch.zeros
+            found[one.name] = make(*shape, dtype=dtype, device="cuda")
+        if "input_ids" in found and "attention_mask" not in found and not config.is_encoder_decoder:
+            found["attention_mask"] = torch.ones_like(found["input_ids"])
+        for tensor in found.values():
+            self._is(tensor, "input")
+        return found
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        """Values that a card would have: masks are all ones, and all sequences end after the last step."""
+        process = self._process
+        before = process.answer_by
+        process.answer_by = self._answer
+        try:
+            yield
+        finally:
+            process.answer_by = before
+
+    def _answer(self, frame: FrameType, value: Any) -> Any:
+        file, function = frame.f_code.co_filename, frame.f_code.co_name
+        if file.endswith("masking_utils.py") or function in _MASKS:
+            return True  # nothing is padded, nothing is packed
+        if file.endswith(_LOOP):
+            if not self._forwards:
+                return function == "generate" and isinstance(value, bool)  # the attention mask is all ones; no end token is a pad
+            if function in _ENDS:
+                self._left -= 1
+                return self._left <= 0
+            if function == "_beam_search":
+                if not isinstance(value, bool):
+                    return self._tokens
+                self._left -= 1
+                return self._left > 0
+        return value
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a model is made from."""
+
+    config: Any
+    cls: Any
+    tensors: Tensors | None
+    """Of its checkpoint, where there is one."""
+    dtype: DType | None
+    """What the name wants, if it does."""
+    attention: str
+
+
+def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
+    if not is_name(wish.model):
+        folder = Path(wish.model)
+        if not folder.is_dir():
+            raise not_found(wish.model)
+        read_folder(folder, sink)  # which has no configuration that the package knows, and says why
+        raise LoadError("its configuration names no model", code="IRS197", where=wish.model, hint="it needs a model_type or architectures")
+    name = parse_name(wish.model)
+    if name.package != "transformers":
+        hint = "transformers:llama, or a folder with a config.json"
+        raise UsageError("it is no language model of transformers", code="IRS695", where=wish.model, hint=hint)
+    options = dict(name.options)
+    dtype = weights_dtype(options.pop("dtype", None), name.text)
+    attention = str(options.pop("attn_implementation", ""))
+    folder = Path(name.model)
+    tensors = read_folder(folder, sink)[1] if folder.is_dir() else None
+    config, cls = configured_class(package, name.model, options)
+    return _Source(config, cls, tensors, dtype, attention)
+
+
+def _tensors_in(held: Mapping[str, Any]) -> Iterator[torch.Tensor]:
+    for one in held.values():
+        if isinstance(one, torch.Tensor):
+            yield one
+            for name in getattr(one, "__tensor_flatten__", lambda: ((), None))()[0]:
+                yield getattr(one, name)
+        elif isinstance(one, list | tuple):
+            yield from _tensors_in({str(number): part for number, part in enumerate(one)})
+        elif isinstance(one, dict):
+            yield from _tensors_in(one)
+
+
+def _kind_of(layer: Any) -> str:
+    """DynamicSlidingWindowLayer -> dynamic sliding window."""
+    name = type(layer).__name__.removesuffix("Layer")
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+
+
+_CACHES: Final = ("past_key_values", "cache_params")
+"""What models call their cache."""
+_COUNTERS: Final = (torch.int64, torch.bool)
+"""Of tensors in which a layer counts tokens."""
+_LOOP: Final = "generation/utils.py"
+_ENDS: Final = frozenset(("__call__", "_has_unfinished_sequences", "_sample"))
+"""Functions of `generate` that ask whether all sequences have ended."""
+_MASKS: Final = frozenset(
+    ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa", "_update_causal_mask", "_update_mamba_mask", "_update_linear_attn_mask")
+)
+"""Functions of models that ask whether a mask hides anything."""

@@ -1,0 +1,80 @@
+"""`irscope generate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from irscope.amounts import COUNT
+from irscope.cli.args import add_output_arguments, amount_of, write_answer
+from irscope.errors import ExitCode
+from irscope.files import write_stream, write_text
+from irscope.tools.config import read_config
+from irscope.tools.generate import generate
+
+_CACHES = ("dynamic", "static", "quantized", "offloaded", "offloaded_static")
+
+
+class Command:
+    """Tell what a language model takes to generate: loading, reading the prompt, and each token after it.
+
+    MODEL is a folder with a config.json, with or without weights, or a name such as transformers:llama{num_hidden_layers=2}. Its own code
+    in the installed package runs, on a device that is not there; of weights only headers are read. Some steps are run, and the others
+    follow from how every tensor grows, which further steps that are run have to confirm; then everything is replayed by PyTorch's
+    allocator, so that the counters are those of each step.
+
+    A cache keeps to the model's own windows, whatever its kind. The prompt has no padding, decoding is greedy and ends after --new tokens.
+
+    Exit codes: 0 it fits, 1 memory is refused, 2 usage, 3 the model cannot be read or does not run, 130 interrupted.
+    """
+
+    examples = (
+        ("irscope generate transformers:llama --prompt 4096 --new 512", "what do weights, cache and the work beside them take?"),
+        ("irscope generate ./my-model --prompt 8192 --new 256 --batch 8 --device l4", "does this batch fit this card?"),
+        ("irscope generate ./my-model --prompt 2048 --new 64 --cache static", "what does another kind of cache change?"),
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("model", metavar="MODEL", help="a folder, or transformers:NAME{settings}")
+        count = amount_of(COUNT)
+        parser.add_argument("--prompt", type=count, required=True, metavar="N", help="tokens of the prompt, for each sequence")
+        parser.add_argument("--new", type=count, required=True, metavar="N", help="tokens to generate after it")
+        parser.add_argument("--batch", type=count, default=1, metavar="N", help="sequences at once; default: 1")
+        parser.add_argument("--cache", choices=_CACHES, default="dynamic", help="what keeps keys and values; default: dynamic")
+        parser.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
+        parser.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
+        parser.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")
+        parser.add_argument("--beams", type=count, default=1, metavar="N", help="of a beam search; default: 1, none")
+        parser.add_argument("--chunk", type=count, default=0, metavar="N", help="tokens of the prompt to read at once; default: all")
+        parser.add_argument("--device", default="", metavar="NAME", help="such as l4; `irscope devices` lists them; default: h200")
+        parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
+        parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
+        add_output_arguments(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        found = generate(
+            args.model,
+            prompt=args.prompt,
+            new=args.new,
+            batch=args.batch,
+            cache=args.cache,
+            cache_options=args.cache_option,
+            attention=args.attention,
+            dtype=args.dtype,
+            beams=args.beams,
+            chunk=args.chunk,
+            device=args.device or read_config().get("device", ""),
+            torch=args.torch,
+            alloc_conf=args.alloc_conf,
+        )
+        if args.format != "json":
+            write_answer(found.document(), args)
+        else:
+            text = json.dumps(found.to_json(), indent=2) + "\n"
+            if args.output in (None, "-"):
+                write_stream(sys.stdout, [text])
+            else:
+                write_text(Path(args.output), [text])
+        return ExitCode.FINDINGS if found.refused_at else ExitCode.OK

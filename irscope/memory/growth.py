@@ -1,0 +1,263 @@
+"""Steps that grow by a law: what a few captured steps asked of the allocator tells what any step asks.
+
+While a model generates, each step asks for the same blocks in the same order; sizes grow with the number of tokens, up to where a window
+is full. A step is read relative to the steps before it, so that two of them can be compared; between two steps that look alike every size
+is a straight line, which is held against further captured steps before it is believed. Where it does not hold, the stretch is halved.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from irscope.memory.tape import Action, Tape, Verb
+
+_PLACE: Final = attrgetter("at")
+_MOST_CAPTURES: Final = 40
+"""Stretches of steps to look at: a window that fills takes two for each halving of its place."""
+_NEAR: Final = 4
+"""Steps nearer than this are taken as they were captured."""
+
+
+class Ref(NamedTuple):
+    """An allocation as a step sees it: the how many-th of the step so many steps back, or with `back` -1 a slot from before all steps."""
+
+    back: int
+    place: int
+
+
+Request: TypeAlias = "tuple[str, Any, Any]"
+"""`take` with a stream, `free` with a reference, or an action's verb with what it is about and its other number."""
+
+
+@dataclass(frozen=True)
+class StepRequests:
+    """What one step asked of the allocator, without its place among the steps."""
+
+    requests: tuple[Request, ...]
+    sizes: tuple[int, ...]
+    """Of what it took, in order."""
+    places: tuple[int, ...]
+    """Of its actions, in the work of their streams since the step began."""
+    work: Mapping[int, int]
+    """How many events each stream was given."""
+    slots: tuple[int, ...]
+    """Of the tape that it was read from."""
+
+
+class Cut(NamedTuple):
+    """Where a step begins."""
+
+    at: int
+    """Requests of the tape before it."""
+    work: Mapping[int, int]
+    """Events of each stream before it."""
+
+
+def streams_between(tape: Tape[Any], begin: int, end: int) -> list[int]:
+    """Streams besides the default one that requests and actions of a stretch are about, in order."""
+    found = {tape.streams[event]: None for event in tape.events[begin:end] if event in tape.streams}
+    for one in _actions(tape, begin, end):
+        about = {"record": (one.other,), "event": (one.what,), "wait": (one.what, one.other), "synchronize": (one.what,)}.get(one.verb, ())
+        found.update((stream, None) for stream in about if stream > 0)
+    return list(found)
+
+
+def read_steps(tape: Tape[Any], cuts: Sequence[Cut], names: Mapping[int, int] | None = None) -> list[StepRequests]:
+    """The steps between places of a tape; `names` are other numbers for its streams, since each run may make streams of its own."""
+    names = names or {}
+    homes: dict[int, tuple[int, int]] = {}
+    found = []
+    for number, (begin, over) in enumerate(itertools.pairwise(cuts)):
+        first, end = begin.at, over.at
+        requests: list[Request] = []
+        slots: list[int] = []
+        places: list[int] = []
+        actions = _actions(tape, first, end)
+        at = 0
+        for event in range(first, end):
+            while at < len(actions) and actions[at].at == event:
+                requests.append(_action(actions[at], homes, number, names))
+                place = actions[at].place
+                places.append(place if place < 0 else place - begin.work.get(actions[at].other, 0))
+                at += 1
+            what = tape.events[event]
+            if what >= 0:
+                homes[what] = (number, len(slots))
+                slots.append(what)
+                stream = tape.streams.get(what, 0)
+                requests.append(("take", names.get(stream, stream), None))
+            else:
+                requests.append(("free", _ref(~what, homes, number), None))
+        sizes = tuple(size if isinstance(size := tape.sizes[slot], int) else 0 for slot in slots)
+        grown = {stream: count - begin.work.get(stream, 0) for stream, count in over.work.items()}
+        work = {names.get(stream, stream): count for stream, count in grown.items() if count}
+        found.append(StepRequests(tuple(requests), sizes, tuple(places), work, tuple(slots)))
+    return found
+
+
+def _ref(slot: int, homes: dict[int, tuple[int, int]], number: int) -> Ref:
+    home = homes.get(slot)
+    return Ref(-1, slot) if home is None else Ref(number - home[0], home[1])
+
+
+def _actions(tape: Tape[Any], begin: int, end: int) -> Sequence[Action]:
+    return tape.actions[bisect_left(tape.actions, begin, key=_PLACE) : bisect_left(tape.actions, end, key=_PLACE)]
+
+
+def _action(one: Action, homes: dict[int, tuple[int, int]], number: int, names: Mapping[int, int]) -> Request:
+    about = _ref(one.what, homes, number) if one.verb == "record" else names.get(one.what, one.what)
+    return one.verb, about, (names.get(one.other, one.other), one.share, one.place < 0)
+
+
+class NoLaw(Exception):
+    """The steps do not grow by lines that few captures show."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of steps in which every size is a straight line."""
+
+    first: int
+    last: int
+    base: StepRequests
+    """The first step."""
+    rates: tuple[int, ...]
+    """What each size grows by in a step."""
+
+    def sizes(self, step: int) -> list[int]:
+        """Of what a step takes."""
+        far = step - self.first
+        return [size + far * rate for size, rate in zip(self.base.sizes, self.rates, strict=True)]
+
+
+class Growth:
+    """The law of steps `first` to `last`. `capture` gives a step and the one after it, captured in a run of their own."""
+
+    def __init__(self, capture: Callable[[int], tuple[StepRequests, StepRequests]], first: int, last: int) -> None:
+        self._capture = capture
+        self._known: dict[int, StepRequests] = {}
+        self.captured: list[int] = []
+        """Steps that were captured, in order of asking."""
+        self.pieces = sorted(self._cover(first, last - 1), key=lambda piece: piece.first)
+
+    def _step(self, number: int) -> StepRequests:
+        """A step, captured with the one after it."""
+        found = self._known.get(number)
+        if found is None:
+            if len(self.captured) >= _MOST_CAPTURES:
+                raise NoLaw
+            self.captured.append(number)
+            found, self._known[number + 1] = self._capture(number)
+            self._known[number] = found
+        return found
+
+    def _pair(self, number: int) -> tuple[StepRequests, StepRequests]:
+        first = self._step(number)
+        return first, self._step(number + 1)
+
+    def _cover(self, low: int, high: int) -> Iterator[Piece]:
+        todo = [(low, high)]
+        while todo:
+            low, high = todo.pop()
+            if high - low < _NEAR:
+                for number in range(low, high + 2):
+                    base = self._step(number)
+                    yield Piece(number, number, base, (0,) * len(base.sizes))
+                continue
+            middle = (low + high) // 2
+            piece = _line(low, high, self._pair(low), self._pair(high))
+            if piece is not None and all(_holds(piece, number, self._step(number)) for number in (middle, middle + 1)):
+                yield piece
+            else:
+                todo += [(middle + 1, high), (low, middle - 1 if middle - 1 > low else low)]
+
+    def holds(self, step: int, found: StepRequests) -> bool:
+        """Whether a step that was captured otherwise is what the law says."""
+        return _holds(self.piece(step), step, found)
+
+    def piece(self, step: int) -> Piece:
+        """The stretch that a step is in."""
+        return self.pieces[bisect_left(self.pieces, step, key=attrgetter("last"))]
+
+
+def _line(low: int, high: int, lows: tuple[StepRequests, StepRequests], highs: tuple[StepRequests, StepRequests]) -> Piece | None:
+    """The line through four steps, if there is one."""
+    base = lows[0]
+    if not all(_alike(one, base) for one in (lows[1], *highs)):
+        return None
+    rates = tuple(then - now for now, then in zip(base.sizes, lows[1].sizes, strict=True))
+    piece = Piece(low, high + 1, base, rates)
+    return piece if _holds(piece, high, highs[0]) and _holds(piece, high + 1, highs[1]) else None
+
+
+def _holds(piece: Piece, number: int, found: StepRequests) -> bool:
+    """Whether a captured step is on the line."""
+    return _alike(found, piece.base) and list(found.sizes) == piece.sizes(number)
+
+
+def _alike(one: StepRequests, other: StepRequests) -> bool:
+    """Whether two steps ask for the same in the same order, but for sizes."""
+    return one.requests == other.requests and one.places == other.places and one.work == other.work
+
+
+def continued(tape: Tape[Any], cuts: Sequence[Cut], growth: Growth, last: int) -> tuple[Tape[Any], list[int], Sequence[int]]:
+    """A tape with further steps behind those that it has, up to `last`; where steps start and the last ends; the slots of the last.
+
+    The tape's own steps are numbered from 1.
+    """
+    end = cuts[-1].at
+    made = replace(
+        tape,
+        events=tape.events[:end],
+        sizes=list(tape.sizes),
+        kinds=list(tape.kinds),
+        labels=list(tape.labels),
+        owners=dict(tape.owners),
+        streams=dict(tape.streams),
+        blocks=[],
+        actions=tape.actions[: bisect_left(tape.actions, end, key=_PLACE)],
+    )
+    own = read_steps(tape, cuts)
+    slots: dict[int, Sequence[int]] = {number: step.slots for number, step in enumerate(own, 1)}
+    starts = [one.at for one in cuts]
+    work = dict(cuts[-1].work)
+    for number in range(len(own) + 1, last + 1):
+        _append(made, tape, growth.piece(number), number, slots, work)
+        starts.append(made.cut())
+    return made, starts, slots[last]
+
+
+def _append(made: Tape[Any], tape: Tape[Any], piece: Piece, number: int, slots: dict[int, Sequence[int]], work: dict[int, int]) -> None:
+    """One step more."""
+    base = piece.base
+    first = len(made.sizes)
+    made.sizes += piece.sizes(number)
+    mine = slots[number] = range(first, len(made.sizes))
+    made.kinds += [tape.kinds[slot] for slot in base.slots]
+    made.labels += [tape.labels[slot] for slot in base.slots]
+    made.owners.update((slot, tape.owners[like]) for slot, like in zip(mine, base.slots, strict=True) if like in tape.owners)
+    taken = acted = 0
+    for verb, what, other in base.requests:
+        if verb == "take":
+            if what:
+                made.streams[first + taken] = what
+            made.events.append(first + taken)
+            taken += 1
+        elif verb == "free":
+            made.events.append(~_slot(what, number, slots))
+        else:
+            whole, share, is_open = other
+            place = -1 if is_open else base.places[acted] + work.get(whole, 0)
+            made.act(cast("Verb", verb), _slot(what, number, slots) if verb == "record" else what, whole, place, share)
+            acted += 1
+    for stream, count in base.work.items():
+        work[stream] = work.get(stream, 0) + count
+
+
+def _slot(ref: Ref, number: int, slots: dict[int, Sequence[int]]) -> int:
+    return ref.place if ref.back < 0 else slots[number - ref.back][ref.place]

@@ -1,0 +1,484 @@
+"""What a language model takes when it generates: loading, the prompt, and every token after it."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from irscope.diagnostics import Diagnostic, DiagnosticSink
+from irscope.errors import LoadError, UsageError
+from irscope.ir.dtypes import DType
+from irscope.memory.growth import Cut, Growth, NoLaw, StepRequests, continued, read_steps, streams_between
+from irscope.memory.moments import alive_at
+from irscope.memory.tape import Bytes, Origin, Outcome, Span, Tape
+from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.steps import COUNTERS
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.tools.simulate import current_process, run_program
+from irscope.tools.simulation import Options, Simulation, ranks_text, rows_of
+
+if TYPE_CHECKING:
+    from irscope.frontends.generation.program import CacheLayer, Generator, Loaded, Run, Wish
+
+SCHEMA: Final = "irscope.generation/1"
+_OWN_STEPS: Final = 6
+"""Decoding steps that are captured behind the real prompt; with no more tokens than that, all are."""
+_MOST_REQUESTS: Final = 20_000_000
+"""Requests to replay one by one: about two minutes, and 2 GiB of memory."""
+_FIRST_ALIKE: Final = 3
+"""The first decoding step gives back what the prompt's forward left, the second what the first left."""
+PHASES: Final = ("load", "prefill", "decode")
+_DOING: Final = {"load": "loading", "prefill": "reading the prompt", "decode": "decoding"}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What the allocator counts in a stretch of the program."""
+
+    peak: Bytes
+    after: Bytes
+    made_of: Mapping[str, int]
+    """At the highest moment of requested, to which they add up."""
+    alive: Sequence[tuple[str, str, str, int, int]]
+    """Then: category, module, line, bytes and number of blocks."""
+    token: int = 0
+    """Of the new tokens, while which is made the peak is."""
+
+
+@dataclass
+class Generation:
+    """What a model takes to generate."""
+
+    wish: Wish
+    simulation: Simulation
+    loaded: Loaded | None = None
+    phases: dict[str, Phase] = field(default_factory=dict)
+    """By name; those that come after memory is refused are missing."""
+    refused_at: str = ""
+    """The phase in which memory is refused, if it is."""
+    refused_token: int = 0
+    """While which of the new tokens is made, where that is in decoding."""
+    cache: Sequence[CacheLayer] = ()
+    """At the end."""
+    cache_before: tuple[int, Sequence[CacheLayer]] = (0, ())
+    """After fewer tokens: how many, and what it was."""
+    captured: Sequence[int] = ()
+    """Tokens whose steps were captured; those between follow the law that they show."""
+    tape: Tape[Origin] = field(default_factory=Tape)
+    """All of it, with a span for each step."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """What the cache takes on the device at the end."""
+        return sum(layer.bytes for layer in self.cache)
+
+    @property
+    def formula(self) -> str:
+        """Bytes of the cache by the sizes that the user chooses; empty where its layers follow no rule that was found."""
+        return cache_formula(self)
+
+    def peak(self, counter: str) -> int:
+        """The most that a counter is, from loading on."""
+        return max((getattr(phase.peak, counter) for phase in self.phases.values()), default=0)
+
+    @property
+    def verdict(self) -> str:
+        """Whether it fits, and by how much."""
+        target = self.simulation.target
+        device, room = target.device.title, target.device.room_bytes
+        if self.refused_at:
+            where = f"token {self.refused_token:,} of {self.wish.new:,}" if self.refused_token else _DOING[self.refused_at]
+            return f"does not fit on {device}: memory is refused at {where}"
+        most = self.peak("reserved")
+        if room is None:
+            return f"unknown: nobody told how much memory {device} has"
+        if most > room:
+            return f"does not fit on {device} by {_text(most - room)}"
+        return f"fits on {device}: {_text(room - most)} of {_text(room)} left"
+
+    def report(self) -> Report:
+        """Tables of the same."""
+        wish, loaded = self.wish, self.loaded
+        summary: dict[str, Any] = {"verdict": self.verdict, "reserved_peak_bytes": self.peak("reserved")}
+        summary["peak_at"] = self._peak_place()
+        summary["model"] = wish.model
+        summary["cache"] = f"{_text(self.cache_bytes)} at the end" + (f" = {self.formula} bytes" if self.formula else "")
+        if loaded is not None:
+            summary["weights"] = f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {loaded.dtype.text}"
+        summary["asked"] = f"prompt of {wish.prompt:,}, {wish.new:,} new tokens, batch {wish.batch}, {wish.cache} cache" + (
+            f", {loaded.attention} attention" if loaded is not None and loaded.attention else ""
+        )
+        summary["for"] = self.simulation.target.text
+        summary["taken"] = "no padding in the prompt, greedy, no sequence ends early"
+        if self.captured:
+            few, steps = len(self.captured), wish.new - 1
+            summary["steps"] = f"{few} of {steps:,} were run; the others follow from how every size grows, and all were replayed"
+        return Report("generate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics))
+
+    def _peak_place(self) -> str:
+        if not self.phases:
+            return _DOING[self.refused_at] if self.refused_at else ""
+        name, phase = max(self.phases.items(), key=lambda one: one[1].peak.reserved * 2**64 + one[1].peak.allocated)
+        return f"token {phase.token:,} of {self.wish.new:,}" if phase.token else _DOING[name]
+
+    def document(self) -> Document:
+        """The report alone: the model is named in it."""
+        return Document("", ModelInfo("", ""), (self.report(),))
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is to be said about the figures; values that were read have their answers from what was asked for."""
+        return [one for one in self.simulation.diagnostics if one.code != "IRS646"]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `--format json`."""
+        wish, loaded = self.wish, self.loaded
+        return {
+            "schema": SCHEMA,
+            "model": wish.model,
+            "device": self.simulation.options.device or self.simulation.target.device.name,
+            "torch": "{}.{}".format(*self.simulation.target.torch),
+            "prompt": wish.prompt,
+            "new": wish.new,
+            "batch": wish.batch,
+            "cache_kind": wish.cache,
+            "attention": loaded.attention if loaded is not None else wish.attention or None,
+            "dtype": loaded.dtype.text if loaded is not None else None,
+            "parameters": loaded.parameters if loaded is not None else None,
+            "parameter_bytes": loaded.parameter_bytes if loaded is not None else None,
+            "verdict": self.verdict,
+            "outcome": "oom" if self.refused_at else "finished",
+            "refused_at": {"phase": self.refused_at, "token": self.refused_token or None} if self.refused_at else None,
+            "phases": {
+                name: {
+                    **{key: {"peak": getattr(phase.peak, key), "after": getattr(phase.after, key)} for key in COUNTERS},
+                    "by_category": dict(phase.made_of),
+                    **({"token": phase.token} if phase.token else {}),
+                }
+                for name, phase in self.phases.items()
+            },
+            "cache_bytes": self.cache_bytes,
+            "cache": [
+                {"layer": one.layer, "kind": one.kind, "bytes": one.bytes, "host_bytes": one.host_bytes, "window": one.window}
+                for one in self.cache
+            ],
+            "formula": self.formula,
+            "captured_tokens": list(self.captured),
+            "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.simulation.answers],
+            "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
+        }
+
+
+def generate(
+    model: str,
+    *,
+    prompt: int,
+    new: int,
+    batch: int = 1,
+    cache: str = "dynamic",
+    cache_options: Sequence[str] = (),
+    attention: str = "",
+    dtype: str = "",
+    beams: int = 1,
+    chunk: int = 0,
+    device: str = "",
+    torch: str = "",
+    alloc_conf: str = "",
+) -> Generation:
+    """What a language model takes to read a prompt and to generate after it, on a device that is not there.
+
+    `model` is a folder with a config.json, with or without weights, or a name such as "transformers:llama{num_hidden_layers=2}". For the
+    rest of this process `torch.cuda` is the simulated device's.
+    """
+    from irscope.frontends.generation.program import CACHES, Wish
+
+    if min(prompt, new, batch, beams) < 1 or chunk < 0:
+        raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
+    if cache not in CACHES:
+        raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
+    wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, _dtype_of(dtype), beams, chunk)
+    return generate_as(wish, Options(device, torch, alloc_conf))
+
+
+def _options_of(texts: Sequence[str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key.isidentifier() or not equals:
+            raise UsageError(f"{text!r} is not of the form key=value", code="IRS696", hint="--cache-option backend=fp8")
+        found[key] = int(value) if value.isdecimal() else value
+    return found
+
+
+def _dtype_of(text: str) -> DType | None:
+    found = next((one for one in DType if one.text == text), None) if text else None
+    if text and found not in (DType.F16, DType.BF16, DType.F32):
+        raise UsageError(f"{text!r} is no element type for weights", code="IRS672", hint="bf16, f16 or f32")
+    return found
+
+
+def generate_as(wish: Wish, options: Options) -> Generation:
+    """The same of a wish."""
+    captured = _Capture(wish)
+    simulation = run_program(captured.program, wish.model, options)
+    if captured.refusal is not None:
+        raise captured.refusal
+    found = Generation(wish, simulation, captured.loaded)
+    if captured.main is None:
+        if simulation.outcome != "oom":
+            raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
+        found.refused_at = "prefill" if captured.loaded is not None else "load"
+        return found
+    _continue(found, captured)
+    return found
+
+
+class _Capture:
+    """Runs under simulation: the model is loaded, generates behind the prompt, and where steps are left over, at further places."""
+
+    def __init__(self, wish: Wish) -> None:
+        self._wish = wish
+        self.loaded: Loaded | None = None
+        self.main: Run | None = None
+        self.cache: Sequence[CacheLayer] = ()
+        self.growth: Growth | None = None
+        self.refusal: Exception | None = None
+        self.sink = DiagnosticSink()
+
+    def program(self) -> None:
+        from irscope.frontends.generation.program import Generator
+
+        try:
+            self._run(Generator)
+        except (UsageError, LoadError) as error:
+            self.refusal = error
+
+    def _run(self, generator: type[Generator]) -> None:
+        wish = self._wish
+        process = current_process()
+        made = generator(process, wish, self.sink)
+        self.loaded = made.loaded
+        steps = wish.new - 1  # the prompt's own forward gives the first token
+        with process.machine.without_limit():
+            # What an encoder has read does not grow with what the decoder writes: no longer prompt shows a later step.
+            if steps <= _OWN_STEPS + 4 or made.loaded.is_encoder_decoder:
+                self.main = made.run(wish.prompt, wish.new)
+            else:
+                self.main = made.run(wish.prompt, wish.new, _OWN_STEPS)
+                self.growth = self._law(made, self.main, steps)
+                if self.growth is None:
+                    self.main = made.run(wish.prompt, wish.new)
+            self.cache = self.main.cache
+            if not made.loaded.is_encoder_decoder:
+                # The last token is never read. After a step, since what a prompt's forward leaves may be views of more.
+                tokens = wish.prompt + wish.new - 1
+                self.cache = (made.run(tokens - 1, 2) if tokens > 1 else made.run(tokens, 1)).cache
+
+    def _law(self, made: Generator, main: Run, steps: int) -> Growth | None:
+        """How further steps grow; None where no few captures show it, or where a longer prompt is not like more steps."""
+        wish, tape = self._wish, made.tape
+        own = streams_between(tape(), main.begin, main.end)
+
+        def capture(number: int) -> tuple[StepRequests, StepRequests]:
+            # The second step of a run that begins with a longer prompt: the first still reads what the prompt's forward left.
+            ahead = number - 2
+            run = made.run(wish.prompt + ahead, wish.new - ahead, 4)
+            written = tape()
+            names = dict(zip(streams_between(written, run.begin, run.end), own, strict=False))
+            _, first, second = read_steps(written, run.cuts[:4], names)
+            return first, second
+
+        try:
+            growth = Growth(capture, _FIRST_ALIKE, steps)
+        except NoLaw:
+            return None
+        mine = read_steps(tape(), main.cuts)
+        if steps * len(mine[-1].requests) > _MOST_REQUESTS:
+            raise UsageError(
+                f"{wish.new:,} tokens ask the allocator {steps * len(mine[-1].requests):,} times, more than {_MOST_REQUESTS:,}",
+                code="IRS696",
+                hint=f"up to about {_MOST_REQUESTS // len(mine[-1].requests):,} tokens can be replayed; a longer prompt costs nothing",
+            )
+        return growth if all(growth.holds(number, mine[number - 1]) for number in range(_FIRST_ALIKE, _OWN_STEPS)) else None
+
+
+def _continue(found: Generation, captured: _Capture) -> None:
+    """Replay everything on the device, the steps between those that were captured included."""
+    wish, main, loaded = found.wish, captured.main, captured.loaded
+    assert main is not None
+    assert loaded is not None
+    tape = found.simulation.tape
+    found.cache = captured.cache
+    found.cache_before = len(main.cuts) + 1, main.cache
+    if captured.growth is not None:
+        found.captured = sorted({1, *(number + 1 for number in captured.growth.captured), *range(1, _OWN_STEPS)})
+        whole, starts, last = continued(tape, main.cuts, captured.growth, wish.new - 1)
+        whole.events += _end(tape, main, whole, last)
+    else:
+        whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
+        starts = [one.at for one in main.cuts]
+    names = [f"token {number}" for number in range(2, 2 + len(starts) - (captured.growth is not None))]
+    places = [0, loaded.end, main.begin, *(starts or [main.end]), *([whole.cut()] if starts else [])]
+    spans = ["load", "inputs", "prefill", *names, *(["end"] if captured.growth is not None else [])]
+    whole.starts = places
+    whole.spans = [Span(name, number, number + 1) for number, name in enumerate(spans)]
+    found.tape = whole
+    done = whole.replay_as_far_as_fits(found.simulation.allocator(), whole.numbers("central"))
+    if len(done) < len(spans):
+        name = spans[len(done)]
+        found.refused_at = name if name in PHASES else "prefill" if name == "inputs" else "decode"
+        found.refused_token = int(name.split()[1]) if name.startswith("token") else 0
+    by_name = {"load": done[:1], "prefill": done[1:3], "decode": done[3:]}
+    for phase, outcomes in by_name.items():
+        if outcomes and (phase != found.refused_at):
+            first = {"load": 0, "prefill": 1, "decode": 3}[phase]
+            found.phases[phase] = _phase(whole, outcomes, first)
+
+
+def _end(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int]) -> list[int]:
+    """What is given back when `generate` returns: all but what was there still when it returned after fewer tokens. `last` are the slots of
+    the last step."""
+    kept = _alive(tape.events[: main.end])
+    (ending,) = read_steps(tape, [main.cuts[-1], Cut(main.end, {})])
+    kept |= {last[number] for number, slot in enumerate(ending.slots[: len(last)]) if slot in kept}
+    return [~slot for slot in sorted(_alive(whole.events) - kept)]
+
+
+def _alive(events: Sequence[int]) -> set[int]:
+    """Slots that were taken and not given back."""
+    return {event for event in events if event >= 0} - {~event for event in events if event < 0}
+
+
+def _phase(tape: Tape[Origin], outcomes: Sequence[Outcome], first: int) -> Phase:
+    """What was counted in spans of a tape, and what held most."""
+    import numpy
+
+    begin, end = tape.starts[first], tape.starts[first + len(outcomes)]
+    events = numpy.array(tape.events[:end], dtype=numpy.int64)
+    sizes = numpy.array(tape.numbers("central"), dtype=numpy.int64)
+    now = numpy.cumsum(numpy.where(events >= 0, sizes[events], -sizes[~events]))
+    place = begin + int(numpy.argmax(now[begin:end])) if end > begin else begin - 1
+    (alive,) = alive_at(tape, [place + 1])
+    rows = rows_of(tape, alive)
+    totals: dict[str, int] = {}
+    for kind, _, _, size, _ in rows:
+        totals[kind] = totals.get(kind, 0) + size
+    peak = Bytes(*(max(getattr(one.peak, key) for one in outcomes) for key in COUNTERS))
+    span = next((one.name for at, one in enumerate(tape.spans) if tape.starts[at] <= place < tape.starts[at + 1]), "")
+    token = int(span.split()[1]) if span.startswith("token") else 0
+    return Phase(peak, outcomes[-1].after, totals, rows, token)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _tables(found: Generation) -> Iterator[Table]:
+    rows = [
+        (_DOING[name], phase.peak.requested, phase.peak.allocated, phase.peak.reserved, phase.after.allocated)
+        for name, phase in found.phases.items()
+    ]
+    if not rows:
+        return
+    yield Table.of(rows, ["phase", "requested:bytes", "allocated:bytes", "reserved:bytes", "allocated after:bytes"], "peak of each phase")
+    kinds = dict.fromkeys(kind for phase in found.phases.values() for kind in phase.made_of)
+    made = [(kind, *(phase.made_of.get(kind, 0) for phase in found.phases.values())) for kind in kinds]
+    made.append(("requested, the sum", *(sum(phase.made_of.values()) for phase in found.phases.values())))
+    yield Table.of(made, ["category", *(f"{_DOING[name]}:bytes" for name in found.phases)], "what the peak of requested is made of")
+    if found.cache:
+        yield _cache_table(found)
+    name, phase = max(found.phases.items(), key=lambda one: one[1].peak.requested)
+    where = f" of decoding, at token {phase.token:,}" if phase.token else f" of {_DOING[name]}"
+    columns = ("category", "module", "line", "bytes", "blocks:count")
+    alive = [(kind, module, _short(line), *sizes) for kind, module, line, *sizes in phase.alive]
+    yield Table.of(alive, columns, f"alive at the peak{where}", whole="bytes")
+
+
+def _cache_table(found: Generation) -> Table:
+    """Layers that keep the same, together."""
+    rows: list[tuple[object, ...]] = []
+    for (kind, bytes_, held, host, window), several in itertools.groupby(
+        sorted(found.cache, key=lambda one: (one.kind, one.bytes, one.layer)),
+        key=lambda one: (one.kind, one.bytes, one.held_bytes, one.host_bytes, one.window),
+    ):
+        layers = [one.layer for one in several]
+        rows.append(
+            (
+                ranks_text(layers),
+                kind,
+                "all" if window is None else str(window),
+                bytes_,
+                len(layers) * bytes_,
+                len(layers) * held,
+                len(layers) * host,
+            )
+        )
+    columns = ["layers", "kind", "looks back on", "each:bytes", "all:bytes", "with memory behind views:bytes", "on the host:bytes"]
+    return Table.of(rows, columns, "the cache after the last token", whole="all")
+
+
+def _short(line: str) -> str:
+    """A place in an installed package, from the package on."""
+    folders = [f"{one.rstrip('/')}/" for one in sys.path if one and line.startswith(f"{one.rstrip('/')}/")]
+    return line.removeprefix(max(folders, key=len, default=""))
+
+
+def _text(size: int) -> str:
+    return humanise(size, Kind.BYTES)
+
+
+# -- the cache as a formula --------------------------------------------------------------------------------------------
+
+
+def cache_formula(found: Generation) -> str:
+    """Bytes of the cache on the device after the last token; empty where it does not say what was counted."""
+    wish, loaded = found.wish, found.loaded
+    if loaded is None or not found.cache:
+        return ""
+    terms: dict[str, int] = {}
+    for one in found.cache:
+        what, rate = _term(one, found)
+        terms[what] = terms.get(what, 0) + rate
+    for new, layers in ((wish.new, found.cache), found.cache_before):
+        sizes = {"prompt": wish.prompt, "new": new, "batch": wish.batch * wish.beams}
+        if not any(one.capacity for one in layers) and sum(one.bytes for one in layers) != _evaluated(terms, sizes):
+            return ""
+    parts = [f"{rate}*{what}" if what else str(rate) for what, rate in terms.items() if rate]
+    inner = " + ".join(parts) or "0"
+    times = "batch" if wish.beams == 1 else f"{wish.beams}*batch"
+    return f"{times}*({inner})" if len(parts) > 1 else f"{times}*{inner}"
+
+
+def _term(one: CacheLayer, found: Generation) -> tuple[str, int]:
+    """What a layer's bytes for one sequence are proportional to, and the factor."""
+    wish = found.wish
+    own = one.bytes // (wish.batch * wish.beams)
+    decodes_alone = found.loaded is not None and found.loaded.is_encoder_decoder
+    tokens, count = ("new", wish.new) if decodes_alone else ("(prompt + new - 1)", wish.prompt + wish.new - 1)
+    if one.kind.startswith("cross "):
+        reads_text = found.loaded is not None and any(each.name == "input_ids" for each in found.loaded.inputs)
+        return ("prompt", own // wish.prompt) if reads_text and own % wish.prompt == 0 else ("", own)
+    if one.window is not None:
+        kept = one.window if one.capacity else one.window - 1  # a growing layer drops what the next token will not see
+        if own % min(count, kept) == 0:
+            return f"min{tokens if tokens.startswith('(') else f'({tokens})'}".replace(")", f", {kept})"), own // min(count, kept)
+    before = next((each.bytes for each in found.cache_before[1] if (each.layer, each.kind) == (one.layer, one.kind)), None)
+    grows = before is not None and (before != one.bytes or found.cache_before[0] == wish.new)
+    if (grows or one.capacity) and own % count == 0:
+        return tokens, own // count
+    return "", own
+
+
+def _evaluated(terms: Mapping[str, int], sizes: Mapping[str, int]) -> int:
+    tokens = sizes["prompt"] + sizes["new"] - 1
+    total = 0
+    for what, rate in terms.items():
+        bound = int(what.rpartition(",")[2].strip(" )")) if what.startswith("min") else None
+        count = 1 if not what else sizes["prompt"] if what == "prompt" else sizes["new"] if what == "new" else tokens
+        if bound is not None:
+            count = min(sizes["new"] if what.startswith("min(new") else tokens, bound)
+        total += rate * count
+    return total * sizes["batch"]

@@ -1,0 +1,103 @@
+"""Lays what `irscope generate` says beside the recorded truth of `tests/data/generate`.
+
+python -m tests.tools.generate_jobs [--every N] [--has TEXT ...] [--truth FILE]
+
+Each job runs in a process of its own. Calls that `irscope generate` has no option for, such as sampling, are counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TRUTH = Path(__file__).parent.parent / "data" / "generate" / "truth.jsonl"
+COUNTERS = ("requested", "allocated", "reserved")
+_DTYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
+
+
+def rows(path: Path = TRUTH) -> list[dict[str, Any]]:
+    """All jobs that generate."""
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return [row for row in found if row["job"]["kind"] == "generate"]
+
+
+def command(job: dict[str, Any], folder: Path) -> list[str] | None:
+    """The command that does a job, whose configuration is written to a folder; None where it has no such option."""
+    import torch
+    import transformers
+
+    config = getattr(transformers, job["config"])(**job.get("kw", {}))
+    config.dtype = getattr(torch, job["dtype"])
+    if "model" in job:
+        config.architectures = [job["model"]]
+    config.save_pretrained(str(folder))
+    call = dict(job.get("call", {}))
+    cache = [f"--cache-option={key}={value}" for key, value in call.pop("cache_config", {}).items()]
+    sizes = {"--prompt": job["prompt"], "--new": job["new"], "--batch": job["batch"]}
+    sizes |= {"--beams": call.pop("num_beams", 1), "--chunk": call.pop("prefill_chunk_size", 0)}
+    if call or job.get("inputs", {}).keys() - {"input_features"}:
+        return None
+    given = [f"{option}={value}" for option, value in sizes.items() if value]
+    kind = job.get("cache") or "dynamic"
+    line = ["generate", str(folder), *given, f"--cache={kind}", *cache, f"--attention={job['attn']}", "--device=h200", "--format=json"]
+    return [sys.executable, "-m", "irscope", *line]
+
+
+def differences(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """What is not equal: the phases of one call of `generate` are one in the truth."""
+    phases = found["phases"]
+    parts = [phases[name] for name in ("prefill", "decode") if name in phases]
+    said = []
+    for key in COUNTERS:
+        load, cold = phases["load"][key], (max(one[key]["peak"] for one in parts), parts[-1][key]["after"])
+        for name, true, counted in (("load", row["load"][key], (load["peak"], load["after"])), ("generate", row["cold"][key], cold)):
+            for when, expected, value in zip(("peak", "after"), _pair(true), counted, strict=True):
+                if expected != value:
+                    said.append(f"{name} {key} {when}: {value:,} for {expected:,} ({(value - expected) / expected:+.3%})")
+    return said
+
+
+def _pair(true: Any) -> tuple[int, int]:
+    return (true["peak"], true["after"]) if isinstance(true, dict) else (true[0], true[1])
+
+
+def compare(row: dict[str, Any]) -> list[str] | None:
+    """Run one job; what is not equal, or None where there is no option for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        line = command(row["job"], Path(folder))
+        if line is None:
+            return None
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=600, env=dict(os.environ))
+    if done.returncode:
+        return [done.stderr.strip()[-300:]]
+    return differences(row, json.loads(done.stdout))
+
+
+def main() -> None:
+    """Print what differs, and how many jobs are equal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--has", nargs="*", default=[])
+    parser.add_argument("--truth", type=Path, default=TRUTH)
+    args = parser.parse_args()
+    chosen = [row for row in rows(args.truth) if all(text in row["job"]["id"] for text in args.has)][:: args.every]
+    equal = left_out = 0
+    for row in chosen:
+        said = compare(row)
+        if said is None:
+            left_out += 1
+            continue
+        equal += not said
+        if said:
+            print(row["job"]["id"], *said, sep="\n    ", flush=True)
+    print(f"{equal} of {len(chosen) - left_out} equal to the byte; {left_out} without an option")
+
+
+if __name__ == "__main__":
+    main()
