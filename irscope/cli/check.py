@@ -10,10 +10,12 @@ from irscope.cli.args import add_output_arguments, add_output_file, progress_fro
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream, write_text
 from irscope.report.printable import one_line
-from irscope.tools.check import EXAMPLE, Checked, check, find_file, read_plan, write_baseline
+from irscope.tools.check import EXAMPLE, Checked, changes_of, check, find_file, read_plan, write_baseline
 from irscope.tools.check_outputs import OUTPUTS, check_document, failures_of
 
 _FORMATS = ("text", "json", "csv", "html", "junit", "github", "markdown")
+_MOST_CHANGES = 20
+"""Of the lines about what an update changes; the file itself has all."""
 
 
 class Command:
@@ -78,6 +80,9 @@ class Command:
     def _update(self, checked: Checked) -> int:
         made = write_baseline(checked)
         lines = [f"wrote {checked.plan.baseline_name}: {len(made.models)} of {len(checked.models)} models"]
+        changes = list(changes_of(checked.baseline, made))
+        lines += changes[:_MOST_CHANGES]
+        lines += [f"and {len(changes) - _MOST_CHANGES:,} more changes"] if len(changes) > _MOST_CHANGES else []
         lines += [f"cannot be read: {one.target.key}: {one.error}" for one in checked.failed_models]
         lines += [f"no file matches: {pattern}" for pattern, _ in checked.plan.missing]
         sys.stderr.write("".join(f"{one_line(line)}\n" for line in lines))

@@ -83,6 +83,7 @@ _OF_FILE: Final = frozenset({"parameters", "parameter_bytes", "size_on_disk", "n
 """Numbers that do not depend on sizes of inputs."""
 _OF_RUNTIME: Final = frozenset({"peak", "peak_requested", "peak_allocated", "peak_reserved", "fits"})
 """Numbers that depend on the version of what runs the model."""
+_NO_RUNTIME: Final = "no runtime that is known"
 _BY_FORMULA: Final = frozenset({"flops", "macs", "bytes"})
 """Numbers whose formula tells whether they depend on a size."""
 
@@ -447,6 +448,22 @@ def write_baseline(checked: Checked) -> Baseline:
     return made
 
 
+def changes_of(before: Baseline | None, after: Baseline) -> Iterator[str]:
+    """What is different in a baseline, for people: models that came and went, and numbers that are others."""
+    old = {} if before is None else before.models
+    yield from (f"gone: {key}" for key in old if key not in after.models)
+    for key, one in after.models.items():
+        if key not in old:
+            yield f"new: {key}"
+            continue
+        for name in NUMBERS:
+            was, now = (_number(_quantity(stored.numbers[name]).value) if name in stored.numbers else None for stored in (old[key], one))
+            if was != now:
+                kind = NUMBERS[name]
+                share = f" ({(now - was) / abs(was):+.2%})" if was and now is not None else ""
+                yield f"{key}: {name} {humanise(was, kind)} -> {humanise(now, kind)}{share}"
+
+
 def _quantity(stored: int | float | Bounded) -> Quantity:
     if isinstance(stored, Bounded):
         return Quantity(stored.value, Provenance.MODELLED, lo=stored.low, hi=stored.high)
@@ -636,7 +653,7 @@ def _why_no_base(one: CheckedModel, budget: Budget, baseline: Baseline | None, b
         return f"the baseline has no such model{other}; {update}"
     assert one.card is not None
     if budget.field in _OF_RUNTIME and one.base.runtime != one.card.memory.runtime:
-        return f"the baseline is for {one.base.runtime or 'no runtime'}, this is {one.card.memory.runtime or 'none'}; {update}"
+        return f"the baseline is for {one.base.runtime or _NO_RUNTIME}, this model for {one.card.memory.runtime or _NO_RUNTIME}; {update}"
     return "" if base is not None else f"the baseline does not have this number; {update}"
 
 
