@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -153,9 +154,80 @@ def test_record_takes_a_function(here: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.torch
-def test_the_tui_opens_a_function(here: Path) -> None:
+@pytest.mark.parametrize(("model", "inputs"), KINDS.values(), ids=KINDS.keys())
+def test_the_tui_takes_every_kind(model: str, inputs: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    assert irscope.load("train.py:build").info().parameters == 8 * 4 + 4  # what its screens are given
+    _stand_in(monkeypatch)
+    opened: list[irscope.Model] = []
+    noted: list[Path] = []
+    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other: opened.append(model))
+    monkeypatch.setattr("irscope.tui.start.note_opened", noted.append)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert main(["tui", model, *inputs.split()]) == 0
+    assert len(opened[0].graph.inputs) == 1
+    assert noted == ([Path(model)] if model == "hub" else [])
+
+
+# -- sizes without a name --------------------------------------------------------------------------------------
+
+
+def _file(kind: str, folder: Path, inputs: int = 1) -> Path:
+    """A model that adds its inputs, f32[2,3] each, and a rectifier."""
+    torch = pytest.importorskip("torch")
+
+    class Two(torch.nn.Module):  # type: ignore[misc,name-defined]  # torch is imported where it is installed
+        def forward(self, x, y):  # type: ignore[no-untyped-def]  # TorchScript reads annotations
+            return (x + y).relu()
+
+    module, args = (torch.nn.ReLU() if inputs == 1 else Two()), (torch.zeros(2, 3),) * inputs
+    path = folder / f"sum.{kind}"
+    if kind == "pt2":
+        torch.export.save(torch.export.export(module, args), path)
+    elif kind == "trace":
+        torch.jit.save(torch.jit.trace(module, args), path)
+    elif kind == "script":
+        torch.jit.save(torch.jit.script(module), path)
+    elif kind == "onnx":
+        import onnx
+        from onnx import helper
+
+        names = ["x", "y"][:inputs]
+        nodes = [helper.make_node("Sum", names, ["s"]), helper.make_node("Relu", ["s"], ["z"])]
+        given = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 3]) for name in names]
+        graph = helper.make_graph(nodes, "sum", given, [helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)])
+        onnx.save(helper.make_model(graph), path)
+    else:
+        head = "".join(f"  input %{name}: f32[2,3]\n" for name in ("x", "y")[:inputs])
+        body = "math.add(%x, %y)" if inputs == 2 else "nn.relu(%x)"
+        path.write_text(f"irscope 1\ngraph @main {{\n{head}  %z: f32[2,3] = {body}\n  return %z\n}}\n")
+    return path
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "trace", "script", "irs"])
+def test_sizes_need_no_name_where_there_is_one_input(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _file(kind, tmp_path)
+    for text, type_ in {"5,3": "f32[5,3]", "[5,3]": "f32[5,3]", "5x3": "f32[5,3]", "f16[5,3]": "f16[5,3]", "0=5,3": "f32[5,3]"}.items():
+        name, _, sizes = text.rpartition("=")
+        assert str(irscope.load(path, inputs={name: sizes}).graph.inputs[0].type).partition("<")[0] == type_
+    assert main(["run", "--passes", "stats", "--input", "5,3", str(path)]) == 0
+    if kind != "script":
+        # Sizes alone are one for each axis that the file declares.
+        assert main(["run", "--passes", "stats", "--input", "5,3,1", str(path)]) == 2
+        assert "has 2 axes, not 3" in capsys.readouterr().err
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "trace", "irs"])
+def test_with_several_inputs_a_line_names_them(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _file(kind, tmp_path, inputs=2)
+    assert main(["run", "--passes", "stats", "--input", "5,3", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "the model has 2 inputs" in said and "inputs: x, y" in said
+    assert main(["run", "--passes", "stats", "--input", "x=5,3", "--input", "y=5,3", str(path)]) == 0
 
 
 # -- what is taken from a user's code --------------------------------------------------------------------------
