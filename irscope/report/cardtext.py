@@ -336,7 +336,8 @@ class CardWriter:
         least = self.number(cost.least_time, Kind.SECONDS)
         share = cost.bound_share
         bound = f", {_percent(share)} of it {_BOUND[cost.bound_by]}" if share is not None and cost.bound_by in _BOUND else ""
-        yield self.item("", f"takes at least {least} on {card.device.name}{bound}", most=1)
+        takes = f"takes at least {least} on {card.device.name}{bound}" if cost.least_time.value is not None else f"least time {least}"
+        yield self.item("", takes, most=1)
         yield self.item("", f"energy {self.joules(cost.energy)}", most=1, rank=3)
 
     def joules(self, energy: Quantity) -> str:

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +16,7 @@ from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.frontends.zoo.names import is_name
-from irscope.ir.bind import input_option, lacks_shape, open_input_option, symbol_named
+from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, symbol_named
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import FileRegion
@@ -212,7 +213,7 @@ class _Maker:
         peak = self.marked(found.peak)
         fits, why = self._verdict(counters, peak)
         missing = self._missing(counters, peak) if fits.value is False else None
-        node = found.peak_node if found.peak.shown is not None else None
+        node = found.peak_node if isinstance(peak.value, int) else None
         return CardMemory(
             fits=fits,
             why=why,
@@ -288,13 +289,20 @@ class _Maker:
         return self.marked(Quantity(True, Provenance.MODELLED)), counters.reason
 
     def _why_unknown(self) -> str:
-        open_ = [str(symbol) for symbol in self.at.program.symbols.values()]
-        if open_:
-            return f"sizes depend on {', '.join(open_)}"
+        if self._open:
+            return f"sizes depend on {', '.join(map(str, self._open))}"
         lacking = [value for value in self.program.graph.inputs if value.name and lacks_shape(value.type)]
         if lacking:
             return f"the file does not say the shape of {lacking[0].name}"
         return "some tensors have no known size"
+
+    @cached_property
+    def _open(self) -> list[SymDim]:
+        """What the peak still depends on: sizes that nobody stated, and elements of small integer inputs."""
+        timeline = self.ctx.peek(Liveness())
+        sizes = [] if timeline is None else [timeline.peak, *timeline.resident.values()]
+        found = {str(symbol): symbol for size in sizes if isinstance(size, SymDim) for symbol in size.symbols() if not symbol.is_unknown}
+        return [found[name] for name in sorted(found)]
 
     def _missing(self, counters: _Counters, peak: Quantity) -> Quantity:
         memory = counters.memory
@@ -305,7 +313,7 @@ class _Maker:
 
     def _parts(self, found: Footprint) -> tuple[Part, ...]:
         """What adds up to the peak, the largest first; nothing where the peak is not known."""
-        if found.peak.shown is None:
+        if found.peak.value is None or isinstance(found.peak.value, str):
             return ()
         cells = {category: column[found.peak_step] if len(column) else 0 for category, column in found.parts.items()}
         parts = [Part(category, self.marked(plain_number(one))) for category, one in cells.items() if one != 0]
@@ -322,15 +330,15 @@ class _Maker:
         """The largest batch, or other open size, that fits; looked for only where that takes no time worth mentioning."""
         model = self._opened()
         symbols = list(model.program.symbols)
-        if not symbols:
+        if not symbols and memory.peak.value is not None:
             return self._none_open()
+        if memory.peak.value is None:
+            return LargestSize("", None, None, None, "", "")
         free = next((name for name in ("batch", "seq") if symbol_named(model.program, name) is not None), symbols[0])
         symbol = symbol_named(model.program, free) or free
         others = {one.symbol: one.size for one in self.sizes if one.is_open and one.symbol != symbol}
         bind = {name: size for name, size in model.options.bind.items() if name != symbol}
         command = _command("fit", self._options({**bind, **others}, alone=True), f"--free {free}", self._path)
-        if memory.peak.value is None:
-            return LargestSize(free, None, None, None, "", "")
         reason = self._why_not_searched(model)
         if reason:
             return LargestSize(free, None, None, None, reason, command)
@@ -472,6 +480,8 @@ class _Maker:
             first = Command(_command("run", lacking, self._options({}), self._path), "the card with sizes for the inputs")
         elif unknown.operators:
             first = Command(_command("ops", "--coverage", self._path), "which operators are not known, and where")
+        elif memory.peak.value is None and self._open:
+            first = Command(_command("run", options, bind_option(self._open), self._path), "the card with numbers for what is open")
         elif memory.peak.value is None:
             first = Command(_command("run", options, "--passes shapes", self._path), "which sizes are not known, and why")
         elif memory.fits.value is False:
@@ -550,7 +560,9 @@ class _Maker:
         yield tally.moved, tally.moved_limits
 
     def marked(self, number: Quantity) -> Quantity:
-        """The number as an assumed one where something about the run was guessed."""
+        """The number as an assumed one where something about the run was guessed; a symbolic one is its formula."""
+        if isinstance(number.value, str):
+            number = replace(number, value=None, formula=number.value)
         found = as_assumed(number) if self.is_guessed else number
         return found if isinstance(found, Quantity) else number
 
@@ -660,7 +672,7 @@ def _size_on_disk(model: Model) -> int | None:
 
 def _tensors(found: Footprint) -> list[Held]:
     """What a run makes that is in memory at the peak, the largest first; where it makes nothing, what it was given."""
-    if found.peak.shown is None:
+    if found.peak.value is None or isinstance(found.peak.value, str):
         return []
     return [one for one in found.at_peak if one.value is not None] or [one for one in found.at_peak if one.category != ROUNDING]
 

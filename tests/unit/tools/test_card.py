@@ -279,3 +279,22 @@ def test_names_do_not_break_the_screen(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name[:60].replace(chr(27), '')}.irs"
     path.write_text(text, encoding="utf-8")
     is_one_screen(irscope.card(path, device="h200"))
+
+
+def test_a_size_that_is_an_input_is_said_with_the_option_that_gives_it(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    graph = helper.make_graph(
+        [helper.make_node("TopK", ["x", "k"], ["values", "indices"])],
+        "top",
+        [helper.make_tensor_value_info("x", kinds.FLOAT, [3, 4]), helper.make_tensor_value_info("k", kinds.INT64, [1])],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in (("values", kinds.FLOAT), ("indices", kinds.INT64))],
+    )
+    path = tmp_path / "top.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    made = irscope.card(path, device="h200")
+    is_one_screen(made)
+    assert made.memory.peak.value is None and made.memory.peak.formula is not None
+    assert made.memory.why == "sizes depend on k_0"
+    assert any("--bind k_0=" in one.line for one in made.next)
+    assert irscope.card(irscope.load(path, bind={"k_0": 2}), device="h200").fields()["peak"] == 3 * 4 * 4 + 8 + 3 * 2 * (4 + 8)
