@@ -22,6 +22,8 @@ from irscope.report.layered import Layers, Link, Segment, columns, layers_of
 MOST_CHILDREN: Final = 48
 """A group with more members gets sections of consecutive ones: no screen shows more, and layouts stay small."""
 _SECTION: Final = 24
+_MOST_ENDS: Final = 12
+"""So many inputs and outputs stay outside of sections."""
 _DEEPEST: Final = 48
 """Modules nested deeper than this are shown on this level: a hostile file may nest thousands."""
 READABLE: Final = 60
@@ -384,8 +386,10 @@ def _merged(tree: BoxTree) -> list[int]:
 def _cut_into_sections(tree: BoxTree) -> None:
     """Give groups with very many members sections of consecutive ones, and those sections of their own."""
     for box in list(tree.boxes):
-        while len(box.children) > MOST_CHILDREN:
-            members, box.children = box.children, []
+        ends = [child for child in box.children if tree.boxes[child].value is not None]
+        ends = ends if len(ends) <= _MOST_ENDS else []
+        while len(box.children) - len(ends) > MOST_CHILDREN:
+            members, box.children = [child for child in box.children if child not in ends], []
             count = -(-len(members) // _SECTION)
             for at in range(count):
                 part = members[at * len(members) // count : (at + 1) * len(members) // count]
@@ -395,6 +399,9 @@ def _cut_into_sections(tree: BoxTree) -> None:
                 tree.boxes[section].children = part
                 for one in part:
                     tree.boxes[one].parent = section
+            # What goes in and comes out is shown where it is few.
+            before = [child for child in ends if tree.boxes[child].kind is BoxKind.INPUT]
+            box.children = [*before, *box.children, *(child for child in ends if child not in before)]
 
 
 def _number_anew(tree: BoxTree, where: list[int]) -> None:

@@ -24,7 +24,7 @@ from irscope.report.plot import svg_text
 from irscope.report.printable import cut_middle, display_width, legible
 from irscope.report.units import Kind, humanise
 
-MOST_INTERACTIVE: Final = 12_000
+MOST_INTERACTIVE: Final = 25_000
 """Boxes that a page can unfold; beyond it the deepest levels stay folded, so that the file stays within some megabytes."""
 _LETTER, _BOLD, _SMALL = 6.3, 7.0, 5.8
 """Usual widths of letters: of 11 points, of names, of what stands at edges."""
@@ -314,7 +314,9 @@ def graph_part(drawing: Drawing, ident: str, *, alone: bool = False) -> Iterator
         yield f'<button type="button" data-act="{act}">{words}</button>'
     yield '</div>\n<p class="quiet">'
     yield " ".join(f'<span style="background:{colour}">&emsp;</span> {svg_text(words)} ' for colour, words in drawing.paint.legend)
-    yield "".join(f"<br>{svg_text(line)}" for line in (*drawing.notes, drawing.paint.note) if line)
+    is_cut = len(drawing.tree.boxes) > MOST_INTERACTIVE
+    cut = "more boxes than a page takes: the deepest levels do not unfold here, --around NODE draws a part of them" if is_cut else ""
+    yield "".join(f"<br>{svg_text(line)}" for line in (*drawing.notes, drawing.paint.note, cut) if line)
     yield f'</p>\n<svg viewBox="-{_PAD} -{_PAD} {width + 2 * _PAD:.0f} {height + 2 * _PAD:.0f}" style="max-width:{width + 2 * _PAD:.0f}px" '
     yield f'role="group" aria-label="{svg_text(drawing.title or "graph")}">\n'
     yield from parts

@@ -306,9 +306,19 @@ function irscopeGraph(root) {
       fit(draw());
     },
   };
+  let last = size();
+  new ResizeObserver(() => {
+    const room = size();
+    if (!view || !room.width || !last.width) { last = room; return; }
+    const scale = view[2] / last.width;
+    view = [view[0], view[1], room.width * scale, room.height * scale];
+    last = room;
+    show();
+  }).observe(svg);
   root.querySelectorAll("[data-act]").forEach(button => button.addEventListener("click", () => actions[button.dataset.act]()));
   root.classList.add("live");
   svg.style.maxWidth = "none";
   fit(draw());
+  last = size();
 }
 document.querySelectorAll(".irscope-graph").forEach(irscopeGraph);

@@ -211,3 +211,50 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "out.pt2").symlink_to(tmp_path / "precious")
     assert main(["export", str(SAMPLE), "--passes", "dce", "-o", str(tmp_path / "out.pt2")]) == 2
     assert (tmp_path / "precious").read_text() == "mine"
+
+
+def _tensors(found: Any) -> list[Any]:
+    return [one for part in found for one in _tensors(part)] if isinstance(found, tuple | list) else [found]
+
+
+@pytest.mark.parametrize("name", ["cnn", "mlp", "attention", "lm", "lstm"])
+@pytest.mark.parametrize("passes", ["", "fold-batch-norm,fold{weights},dce"])
+def test_models_that_people_bring_compute_the_same(tmp_path: Path, name: str, passes: str) -> None:
+    import torch
+
+    from tests.tools.torch_files.helpers import save_exported
+    from tests.tools.torch_files.models import SAMPLES
+
+    sample = SAMPLES[name]
+    path = save_exported(tmp_path / "model.pt2", sample.model(), sample.inputs(), sample.dynamic)
+    _rewrite(path, passes, tmp_path / "again.pt2")
+    inputs = sample.inputs()
+    with torch.no_grad():
+        before, after = (_tensors(torch.export.load(one).module()(*inputs)) for one in (path, tmp_path / "again.pt2"))
+    exact = {"rtol": 0, "atol": 0} if not passes else {"rtol": 1e-4, "atol": 1e-5}
+    for mine, theirs in zip(after, before, strict=True):
+        torch.testing.assert_close(mine, theirs, **exact)
+
+
+@pytest.mark.ort
+@pytest.mark.parametrize("name", ["attention", "lm", "lstm"])
+def test_their_onnx_files_compute_the_same(tmp_path: Path, name: str) -> None:
+    import numpy as np
+    import onnx
+    import onnxruntime as ort
+    import torch
+
+    from tests.tools.torch_files.models import SAMPLES
+
+    sample, path, target = SAMPLES[name], tmp_path / "model.onnx", tmp_path / "folded.onnx"
+    inputs = sample.inputs()
+    torch.onnx.export(sample.model().eval(), inputs, path, dynamo=False, opset_version=17)
+    before, after = _rewrite(path, "fold{weights},cleanup", target).nodes
+    assert after < before
+    onnx.checker.check_model(str(target), full_check=True)
+    results = []
+    for one in (path, target):
+        session = ort.InferenceSession(one, providers=["CPUExecutionProvider"])
+        results.append(session.run(None, {info.name: value.numpy() for info, value in zip(session.get_inputs(), inputs, strict=True)}))
+    for mine, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
