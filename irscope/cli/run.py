@@ -103,6 +103,7 @@ class Command:
         parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
 
     def run(self, args: argparse.Namespace) -> int:
+        _refuse_model_file(args)
         from irscope.tools.many import is_pattern  # not at the top, where every --help would import it
 
         if len(args.model) > 1 or is_pattern(args.model[0]):
@@ -204,6 +205,14 @@ def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: 
     if card.failure is not None:
         raise card.failure
     return ExitCode.OK
+
+
+def _refuse_model_file(args: argparse.Namespace) -> None:
+    """A report in a file that is called a model would be taken for one."""
+    if args.output and Path(args.output).suffix.lower() in (".onnx", ".pt2"):
+        passes = "fold,dce" if args.passes == "default" else args.passes
+        hint = f"`irscope export --passes '{passes}' {' '.join(args.model)} -o {args.output}` writes the model as transforms leave it"
+        raise UsageError("`run` writes reports, and this is the name of a model", code="IRS339", where=str(args.output), hint=hint)
 
 
 def _sizes_in(sweep: list[str]) -> dict[str, list[int]]:
