@@ -13,7 +13,7 @@ from irscope.report.printable import one_line
 from irscope.tools.check import EXAMPLE, Checked, changes_of, check, find_file, read_plan, write_baseline
 from irscope.tools.check_outputs import OUTPUTS, check_document, failures_of
 
-_FORMATS = ("text", "json", "csv", "html", "junit", "github", "markdown")
+_FORMATS = ("text", "json", "csv", "html", "junit", "github", "markdown", "md")
 _MOST_CHANGES = 20
 """Of the lines about what an update changes; the file itself has all."""
 
@@ -50,6 +50,8 @@ class Command:
             add_output_file(parser, f"--{name}", help=f"also write this output there: {name}")
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.format == "md":  # as other commands call it
+            args.format = "markdown"
         plan = read_plan(find_file(args.file))
         if not args.update and plan.targets and not any(target.budgets for target in plan.targets):
             raise UsageError("has no budgets, so that nothing could fail", code="IRS680", where=plan.file, hint=EXAMPLE)

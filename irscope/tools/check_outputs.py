@@ -6,7 +6,6 @@ Every output is the same for the same inputs: no times, no paths but those of th
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypedDict
@@ -14,6 +13,7 @@ from xml.sax.saxutils import escape
 
 from irscope._version import __version__
 from irscope.report.jsonout import json_lines
+from irscope.report.mdout import md_code, md_text
 from irscope.report.printable import legible, well_formed
 from irscope.report.report import Document, Report, Subject
 from irscope.report.schema import ToolJson
@@ -328,32 +328,24 @@ def markdown(checked: Checked) -> Iterator[str]:
     if rows:
         yield "\n| verdict | model | budget | now | baseline | change | why |\n|---|---|---|---|---|---|---|\n"
     for one in rows:
-        cells = (_VERDICTS[one.status], _code(one.key), _code(one.budget.text), _shown(one.now, one.budget.kind), _base(one), _change(one))
-        yield f"| {' | '.join((*cells, _cell(one.reason)))} |\n"
+        cells = (
+            _VERDICTS[one.status],
+            md_code(one.key),
+            md_code(one.budget.text),
+            _shown(one.now, one.budget.kind),
+            _base(one),
+            _change(one),
+        )
+        yield f"| {' | '.join((*cells, md_text(one.reason)))} |\n"
     problems = [(model.target.key, model.error) for model in checked.failed_models]
     problems += [(pattern, "no file matches") for pattern, _ in checked.plan.missing]
     if problems:
         yield "\n| cannot be read | why |\n|---|---|\n"
         for key, why in problems:
-            yield f"| {_code(key)} | {_cell(why)} |\n"
+            yield f"| {md_code(key)} | {md_text(why)} |\n"
 
 
 _VERDICTS: Final[Mapping[Status, str]] = {"ok": "ok", "exceeded": "**exceeded**", "unjudged": "**cannot be judged**"}
-_MEANS: Final = re.compile(r"([\\`*_\[\]<>#!|~@&$])")
-"""Characters that mean something to some reader of Markdown."""
-
-
-def _cell(text: str) -> str:
-    return _MEANS.sub(r"\\\1", well_formed(legible(text))).replace("\\@", "&#64;").replace("\\<", "&lt;").replace("\\&", "&amp;")
-
-
-def _code(text: str) -> str:
-    """A code span in a cell: nothing in it is markup but a pipe, which ends the cell, and a backtick, which ends the span."""
-    shown = well_formed(legible(text)).replace("|", "\\|")
-    longest = max(map(len, re.findall("`+", shown)), default=0)
-    fence = "`" * (longest + 1)
-    pad = " " if longest else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
 
 
 def as_json(checked: Checked) -> Iterable[str]:
