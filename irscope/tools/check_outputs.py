@@ -332,11 +332,9 @@ def markdown(checked: Checked) -> Iterator[str]:
             _VERDICTS[one.status],
             md_code(one.key),
             md_code(one.budget.text),
-            _shown(one.now, one.budget.kind),
-            _base(one),
-            _change(one),
+            *(md_text(text) for text in (_shown(one.now, one.budget.kind), _base(one), _change(one), one.reason)),
         )
-        yield f"| {' | '.join((*cells, md_text(one.reason)))} |\n"
+        yield f"| {' | '.join(cells)} |\n"
     problems = [(model.target.key, model.error) for model in checked.failed_models]
     problems += [(pattern, "no file matches") for pattern, _ in checked.plan.missing]
     if problems:

@@ -140,6 +140,8 @@ def test_a_size_that_nobody_gave_cannot_be_judged(folder: Path, capsys: pytest.C
     for budget in ("flops < 1G", "peak < 1GiB"):
         assert found[budget] == ("unjudged", "it depends on batch, and no size is given: bind = { batch = 8 }")
     assert all(one["now"] is None for one in document["budgets"] if one["status"] == "unjudged")
+    main(["check", "--format", "md"])
+    assert "| 68\\*batch FLOPs |" in capsys.readouterr().out
     write('budgets = ["flops < 1G"]\n[[models]]\nmodel = "open.irs"\nbind = { batch = 4 }\n')
     code, document = answer(capsys)
     assert (code, document["models"][0]["key"], document["models"][0]["numbers"]["flops"]) == (0, "open.irs{batch=4}@h200", FLOPS)
