@@ -264,9 +264,10 @@ def _svg_box(drawing: Drawing, placed: Placed) -> str:
         f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{radius}" fill="{fill}"/>',
     ]
     if is_open:
-        heading = f"− {label(box)}{f'  {box.detail}' if box.detail else ''}"
+        detail = cut_middle(legible(box.detail), _LONGEST)
+        heading = f"− {label(box)}{f'  {detail}' if detail else ''}"
         parts.append(f'<rect class="heading" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="20" fill="#e8ecf1"/>')
-        parts.append(f'<text class="name" x="{_n(x + 8)}" y="{_n(y + 14)}">{svg_text(heading)}</text>')
+        parts.append(f'<text class="name" x="{_n(x + 8)}" y="{_n(y + 14)}">{escape(heading)}</text>')
     else:
         middle, sign = _n(x + width / 2), "+ " if box.is_group else ""
         parts.append(f'<text class="name" x="{middle}" y="{_n(y + 15)}" text-anchor="middle">{sign}{escape(label(box))}</text>')

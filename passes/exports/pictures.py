@@ -262,9 +262,9 @@ def _short(value: object) -> str:
 def dot(drawing: Drawing) -> Iterator[str]:
     """The drawing for Graphviz: open groups are clusters."""
     tree, opened = drawing.tree, drawing.open_groups
-    yield f"digraph {_dot_text(drawing.title or 'model')} {{\n"
+    yield f"digraph {_dot_text(legible(drawing.title) or 'model')} {{\n"
     yield '  compound=true; rankdir=TB; fontname="sans-serif"; labeljust=l; labelloc=t;\n'
-    yield f"  label={_dot_text(chr(10).join((drawing.title, *drawing.notes, drawing.paint.note)).strip())};\n"
+    yield f"  label={_dot_text(chr(10).join((legible(drawing.title), *drawing.notes, drawing.paint.note)).strip())};\n"
     yield '  node [shape=box, style="filled,rounded", fontname="sans-serif", fontsize=11];\n'
     yield '  edge [fontname="sans-serif", fontsize=9, color="#6b7280"];\n'
     for box, depth, ends in _nested(tree, opened):
@@ -272,7 +272,7 @@ def dot(drawing: Drawing) -> Iterator[str]:
         if ends:
             yield f"{indent}}}\n" if box.number else ""
         elif box.number in opened and box.is_group:
-            head = f"{label(box)}  {legible(box.detail)}" if box.detail else label(box)
+            head = f"{label(box)}  {legible(box.detail)[:80]}" if box.detail else label(box)
             yield f"{indent}subgraph cluster_{box.number} {{ label={_dot_text(head)};\n" if box.number else ""
         else:
             tooltip = "\n".join(f"{key}: {legible(text)}" for key, text in drawing.facts(box))
