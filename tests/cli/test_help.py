@@ -34,6 +34,7 @@ NEEDS = {
     "record": "time, and trust",
     "repro": "a reproducer",
     "simulate": "tests of their own run programs",
+    "generate": "packages of models, and a process of its own",
     "train-plan": "tests of their own capture steps",
 }
 """Commands whose examples are only parsed, and why."""
