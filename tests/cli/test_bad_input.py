@@ -332,6 +332,7 @@ COMMAND_LINES = {
     "train-plan": "train-plan ./own/train.py:build",
     "zoo": "zoo",
     "calibrate": "calibrate --help",
+    "generate": "generate --help",
     "record": "record --trust --repeats 1 --warmup 0 net.pt2",
     "export": "export -o timeline.csv --bind batch=1 cnn.onnx",
     "explain": "explain IRS482",
