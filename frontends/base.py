@@ -72,7 +72,8 @@ def check_rank(given: Type, declared: Type | None, name: str) -> None:
     if not (isinstance(given, TensorType) and isinstance(declared, TensorType)) or given.shape is None or declared.shape is None:
         return
     if len(given.shape) != len(declared.shape):
-        message = f"input {name!r} is {declared}, which has {len(declared.shape)} axes, not {len(given.shape)}"
+        said = str(declared).replace("?file.", "")  # what a file calls a size that is the model's no more
+        message = f"input {name!r} is {said}, which has {len(declared.shape)} axes, not {len(given.shape)}"
         raise InputError(message, hint="give one size per axis")
 
 

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.optiontext import OptionsError, items, read_options
+from irscope.weights.source import Forbidden, ModelFolder
 
 PACKAGES: Final = ("torchvision", "timm", "transformers")
 SCRIPT: Final = "script"
@@ -123,14 +124,15 @@ def _package_of(folder: Path) -> str:
 
 
 def _configuration(folder: Path) -> dict[str, object]:
-    path = folder / "config.json"
+    """The settings in a folder's config.json; nothing where it has none that may be read."""
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST_CONFIGURATION:
+        found = ModelFolder(folder).find("config.json")
+        if found is None or found.size > _LARGEST_CONFIGURATION:
             return {}
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        settings = json.loads(Path(found.path).read_bytes())
+    except (Forbidden, OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _files_in(folder: Path) -> list[str]:
@@ -153,6 +155,10 @@ def file_in(folder: Path) -> Path:
     if not usual and package and len(graphs or weights) == 1:
         (usual,) = graphs or weights
     if usual:
+        try:
+            ModelFolder(folder).find(usual)
+        except Forbidden as error:
+            raise LoadError(f"{usual!r} {error}", code="IRS100", where=str(folder), hint=error.hint) from None
         return folder / usual
     found = [folder / name for name in (*graphs, *weights)]
     found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS) and path.is_file()]

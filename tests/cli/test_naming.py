@@ -405,6 +405,19 @@ def test_folders_that_say_too_little(here: Path) -> None:
     assert not names.configured_by(here / "hub")
 
 
+def test_links_out_of_a_folder_are_not_followed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "elsewhere").mkdir()
+    _shard(here / "elsewhere" / "secret.safetensors", a=8)
+    (here / "elsewhere" / "config.json").write_text('{"model_type": "words"}')
+    hub = here / "hub"
+    (hub / "config.json").unlink()
+    (hub / "config.json").symlink_to(here / "elsewhere" / "config.json")
+    assert not names.configured_by(hub)
+    (hub / "model.safetensors").symlink_to(here / "elsewhere" / "secret.safetensors")
+    assert main(["run", "hub"]) == 3
+    assert "'model.safetensors' is outside the folder of the model" in capsys.readouterr().err
+
+
 def test_a_folder_of_timm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "hub" / "config.json").write_text(json.dumps({"architecture": "resnet18", "num_classes": 10}))
     monkeypatch.setattr(names, "_package_of", lambda folder: names.configured_by(folder))
