@@ -378,6 +378,8 @@ class _Maker:
         return "the search takes longer than a card" if self.program.node_count > (_MOST_PLANNED if is_planned else _MOST_REPLAYED) else ""
 
     def _none_open(self) -> LargestSize:
+        if self._is_live:
+            return LargestSize("", None, None, None, "every size is a number", "")
         if is_name(self.program.path):
             return LargestSize("", None, None, None, "not looked for", _command("fit", self._options({}), self._path))
         option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
@@ -472,7 +474,9 @@ class _Maker:
     # -- what to do next ---------------------------------------------------------------------------------------
 
     def next(self, memory: CardMemory, largest: LargestSize, unknown: CardUnknown) -> tuple[Command, ...]:
-        """The command that goes on from what the card says, and the one that shows everything."""
+        """The command that goes on from what the card says, and the one that shows everything; none where no command can name the model."""
+        if self._is_live:
+            return ()
         options = self._options({one.symbol: one.size for one in self.sizes if one.is_open})
         lacking = " ".join(input_option(value) for value in self.program.graph.inputs if value.name and lacks_shape(value.type))
         first = Command(_command("run", options, "--passes advise", self._path), "what could be better, with evidence")
@@ -489,6 +493,10 @@ class _Maker:
         elif largest.symbol and largest.size is None and largest.command:
             first = Command(largest.command, f"the largest {largest.symbol} that fits")
         return first, Command(_command("run", options, "--all", self._path), "every report")
+
+    @property
+    def _is_live(self) -> bool:
+        return self.program.format == "module" and not is_name(self.program.path)
 
     @property
     def _path(self) -> str:

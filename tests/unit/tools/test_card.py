@@ -298,3 +298,18 @@ def test_a_size_that_is_an_input_is_said_with_the_option_that_gives_it(tmp_path:
     assert made.memory.why == "sizes depend on k_0"
     assert any("--bind k_0=" in one.line for one in made.next)
     assert irscope.card(irscope.load(path, bind={"k_0": 2}), device="h200").fields()["peak"] == 3 * 4 * 4 + 8 + 3 * 2 * (4 + 8)
+
+
+@pytest.mark.torch
+def test_a_training_step_has_a_card() -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+    step = irscope.capture_training(module, torch.zeros(8, 64), loss="mean", optimizer="adam")
+    made = irscope.card(step, device="a100")
+    is_one_screen(made)
+    found = irscope.run(step, "liveness", device="a100")["liveness"].report().summary
+    assert {"parameter", "gradient"} < {one.category for one in made.memory.parts}
+    assert "optimizer state" in str(made)
+    assert made.fields()["fits"] == _raw(found["fits"])
+    assert made.fields()["peak"] == _raw(found["device_peak_bytes"])
+    assert made.next == ()
