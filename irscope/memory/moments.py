@@ -69,7 +69,7 @@ class Moments:
     def column(self, category: str) -> list[Quantity | int]:
         """Bytes of a category at each step; inexact ones with provenance, and with an interval where only they are uncertain."""
         if category == ROUNDING:
-            return self.counted([allocated - self._asked(step) for step, allocated in enumerate(self.allocated)])
+            return self._rounding
         found: list[Quantity | int] = [*self.by_category[category]]
         for step in self.uncertain.get(category, ()):
             size = self.by_category[category][step]
@@ -77,6 +77,10 @@ class Moments:
             alone = sum(step in steps for steps in self.uncertain.values()) == 1
             found[step] = Quantity(size, Provenance.MODELLED) if not alone else self._within(size, step, rest)
         return found
+
+    @cached_property
+    def _rounding(self) -> list[Quantity | int]:
+        return self.counted([allocated - self._asked(step) for step, allocated in enumerate(self.allocated)])
 
     def columns(self) -> dict[str, list[Quantity | int]]:
         """All categories; at each step they add up to what is allocated."""

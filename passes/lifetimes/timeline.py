@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from operator import add
 from typing import Literal, TypeAlias
@@ -17,9 +17,9 @@ from irscope.passes.graph.alias import Aliases
 from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
 from irscope.passes.lifetimes.ranges import Lifetimes
 from irscope.passes.sizes import at_least, dim_cell, largest_size, scale, size_cell
-from irscope.report.table import Column, Limit, Mark, Series, Table
+from irscope.report.table import Column, Limit, Mark, Series, Table, total
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity, derived, least_sure
+from irscope.report.values import Provenance, Quantity, derived, least_sure, plain
 
 
 @dataclass
@@ -427,14 +427,29 @@ class Footprint:
 
 
 def _held_table(held: Sequence[Held], title: str, top: int) -> Table:
-    """The last row sums up what has none of its own: why that is alive is not worked out."""
-    listed = top or len(held)
-    rows = [
-        (one.name, one.cell, one.category, one.born, one.dies, one.why if place < listed else "", one.held_by)
-        for place, one in enumerate(held)
-    ]
+    """The first rows; the last one sums up what has none of its own. A chart asks for hundreds of these, of hundreds of tensors."""
+    listed = held if not top or len(held) <= top else held[: top - 1]
+    rest = held[len(listed) :]
+    rows: list[tuple[object, ...]] = [(one.name, one.cell, one.category, one.born, one.dies, one.why, one.held_by) for one in listed]
+    if rest:
+        others: tuple[Callable[[Held], object], ...] = (
+            lambda one: one.category,
+            lambda one: one.born,
+            lambda one: one.dies,
+            lambda one: one.why,
+            lambda one: one.held_by,
+        )
+        size = total([plain(one.cell) for one in rest])
+        rows.append((f"{len(rest):,} more", size, *(_common(map(other, rest)) for other in others)))
     columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "why:text", "held_by:text"]
-    return Table.of(rows, columns=columns, title=title, whole="size").first(top)
+    return replace(Table.of(rows, columns=columns, title=title, whole="size"), rest=len(rest))
+
+
+def _common(cells: Iterable[object]) -> object:
+    """What all cells are; nothing where two differ."""
+    found = iter(cells)
+    first = next(found)
+    return first if all(cell == first for cell in found) else ""
 
 
 def limits_of(device: DeviceProfile) -> tuple[Limit, ...]:

@@ -223,9 +223,10 @@ class _Rows:
         moments, sizes = self._memory.moments, self._memory.sizes
         if not len(moments.allocated):
             return []
-        rows = [self._row(slot, step) for slot in moments.alive(step) if sizes[slot]]
+        taken = [slot for slot in moments.alive(step) if sizes[slot]]
+        rows = [self._row(slot, step) for slot in taken]
         rounding = moments.column(ROUNDING)[step]
-        size = moments.allocated[step] - sum(int(str(row.size)) for row in rows)
+        size = moments.allocated[step] - sum(sizes[slot] for slot in taken)
         if size:
             rows.append(Held(ROUNDING, ROUNDING, size, step, step, ROUNDED, shown=rounding if isinstance(rounding, Quantity) else None))
         return rows
