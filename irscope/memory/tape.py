@@ -7,8 +7,9 @@ peaks, what is alive and why, addresses, searches for sizes that fit, exports.
 from __future__ import annotations
 
 import contextlib
+from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import attrgetter
@@ -24,6 +25,7 @@ LOADING: Final = "loading"
 """The stretch in which what is there before the first step is taken."""
 End: TypeAlias = Literal["central", "low", "high"]
 Owner = TypeVar("Owner")
+Other = TypeVar("Other")
 _PLACE = attrgetter("at")
 
 
@@ -192,18 +194,18 @@ class Tape(Generic[Owner]):
     A size is a number, a formula, or a number of a model's with its interval in `spreads`.
     """
 
-    events: list[int] = field(default_factory=list)
+    events: MutableSequence[int] = field(default_factory=list)
     sizes: list[Dim] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     """What each slot is for."""
     labels: list[str] = field(default_factory=list)
-    owners: dict[int, Owner] = field(default_factory=dict)
+    owners: MutableMapping[int, Owner] = field(default_factory=dict)
     """Whose each slot is; the others are what kernels and libraries take for themselves."""
     spreads: dict[int, Spread] = field(default_factory=dict)
     """Slots of unknown size, with intervals; the size in `sizes` is the one that is counted."""
     streams: dict[int, int] = field(default_factory=dict)
     """Slots on other streams than the default one."""
-    blocks: list[int] = field(default_factory=list)
+    blocks: MutableSequence[int] = field(default_factory=list)
     """Bytes of the block that each slot got, where the tape was written beside an allocator."""
     phases: list[tuple[int, str]] = field(default_factory=list)
     """Where phases of a program begin, by number of events: forward, backward, optimizer."""
@@ -533,12 +535,47 @@ def _between(events: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple
 # -- writing while an allocator is used ------------------------------------------------------------------------------------
 
 
+class Slots(MutableMapping[int, Owner]):
+    """What belongs to slots, of which most have something: a list, a tenth of what a dictionary takes."""
+
+    def __init__(self, found: Iterable[Owner | None] = ()) -> None:
+        self._found: list[Owner | None] = list(found)
+
+    def __getitem__(self, slot: int) -> Owner:
+        found = self._found[slot] if 0 <= slot < len(self._found) else None
+        if found is None:
+            raise KeyError(slot)
+        return found
+
+    def __setitem__(self, slot: int, owner: Owner) -> None:
+        if slot >= len(self._found):
+            self._found.extend([None] * (slot + 1 - len(self._found)))
+        self._found[slot] = owner
+
+    def __delitem__(self, slot: int) -> None:
+        if slot not in self:
+            raise KeyError(slot)
+        self._found[slot] = None
+
+    def __iter__(self) -> Iterator[int]:
+        return (slot for slot, one in enumerate(self._found) if one is not None)
+
+    def __len__(self) -> int:
+        return sum(one is not None for one in self._found)
+
+    def mapped(self, other: Callable[[Owner], Other]) -> Slots[Other]:
+        """The same slots, each with what belongs to it put otherwise."""
+        return Slots(None if one is None else other(one) for one in self._found)
+
+
 class TapedAllocator(CachingAllocator):
     """An allocator that writes on a tape what it is asked for, so that the same can be asked of another one."""
 
     def __init__(self, torch: str, alloc_conf: str, total_memory: int | None, *, pending_frees: PendingFrees) -> None:
         super().__init__(torch, alloc_conf, total_memory, pending_frees=pending_frees)
-        self.tape: Tape[Any] = Tape()
+        # A long program asks a million times: numbers lie in arrays, and equal sizes are one object.
+        self.tape: Tape[Any] = Tape(events=array("q"), blocks=array("q"), owners=Slots())
+        self._sizes: dict[int, int] = {}
         self.slots: dict[Block, int] = {}
         """Of what is in use."""
         self.refused: tuple[int, int] | None = None
@@ -556,7 +593,7 @@ class TapedAllocator(CachingAllocator):
             tape.act("refused", size, stream)
             self.refused = len(tape.events), len(tape.actions)
             raise
-        slot = self.slots[block] = tape.slot(size, ACTIVATION, "", stream)
+        slot = self.slots[block] = tape.slot(self._sizes.setdefault(size, size), ACTIVATION, "", stream)
         tape.events.append(slot)
         tape.blocks.append(block.size)
         if self._device.reserved > self._most:

@@ -15,13 +15,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
 from irscope.memory.kernels import workspace_policy
 from irscope.memory.moments import alive_at, moments, phase_peaks, without_passing
-from irscope.memory.tape import Origin, Span, Tape
+from irscope.memory.tape import Origin, Slots, Span, Tape
 from irscope.passkit.settings import Settings
 from irscope.report.values import Quantity, quantity
 from irscope.session import check_target
@@ -183,13 +183,13 @@ def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:
     ]
     return replace(
         tape,
-        events=list(tape.events),
+        events=tape.events[:],
         sizes=list(tape.sizes),
         kinds=without_passing(tape),
         labels=list(tape.labels),
-        owners={slot: names[origin] for slot, origin in tape.owners.items()},
+        owners=cast("Slots[Any]", tape.owners).mapped(names.__getitem__),
         streams=dict(tape.streams),
-        blocks=list(tape.blocks),
+        blocks=tape.blocks[:],
         phases=list(tape.phases),
         actions=list(tape.actions),
         starts=places,
