@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import nn
@@ -343,11 +343,56 @@ def tensors_of(item: Any) -> Iterator[torch.Tensor]:
 # -- module calls ------------------------------------------------------------------------------------------------------
 
 
-class Calls:
-    """Follows calls of modules by replacing `nn.Module._call_impl`.
+Outer = TypeVar("Outer")
 
-    Hooks would do as well, but some modules choose other kernels when they have any, and the user's modules are left alone.
+
+@contextmanager
+def watched_calls(
+    entered: Callable[[nn.Module], Outer], left: Callable[[Outer], None], raised: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """A context in which functions are called before and after every call of a module; the second gets what the first returned.
+
+    `nn.Module._call_impl` is replaced. Hooks would do as well, but some modules choose other kernels when they have any, and the user's
+    modules are left alone.
     """
+    kind: Any = nn.Module
+    original = kind._call_impl
+
+    def called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        outer = entered(module)
+        try:
+            return original(module, *args, **kwargs)
+        except Exception:
+            raised()
+            raise
+        finally:
+            left(outer)
+
+    kind._call_impl = called
+    try:
+        yield
+    finally:
+        kind._call_impl = original
+
+
+@contextmanager
+def watched_steps(entered: Callable[[torch.optim.Optimizer], None], left: Callable[[torch.optim.Optimizer], None]) -> Iterator[None]:
+    """A context in which functions are called before and after every optimizer's step."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    handles = [
+        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: entered(optimizer)),
+        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: left(optimizer)),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class Calls:
+    """Follows calls of modules."""
 
     def __init__(self, root: nn.Module | None) -> None:
         self.root = root_scope()
@@ -364,26 +409,19 @@ class Calls:
     @contextmanager
     def followed(self) -> Iterator[None]:
         """Within the context calls are followed."""
-        kind: Any = nn.Module
-        original = kind._call_impl
-        follower = self
-
-        def called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-            outer = follower.current
-            follower.current = follower.enter(module)
-            try:
-                return original(module, *args, **kwargs)
-            except Exception:
-                follower.failed = follower.failed or follower.current
-                raise
-            finally:
-                follower.current = outer
-
-        kind._call_impl = called
-        try:
+        with watched_calls(self._entered, self._left, self._raised):
             yield
-        finally:
-            kind._call_impl = original
+
+    def _entered(self, module: nn.Module) -> Scope:
+        outer = self.current
+        self.current = self.enter(module)
+        return outer
+
+    def _left(self, outer: Scope) -> None:
+        self.current = outer
+
+    def _raised(self) -> None:
+        self.failed = self.failed or self.current
 
     def enter(self, module: nn.Module) -> Scope:
         """The scope of a call that begins now."""

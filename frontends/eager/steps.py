@@ -19,7 +19,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.eager.fakes import Fakes
 from irscope.frontends.eager.record import Record, Storage
-from irscope.frontends.eager.recorder import StepRecorder
+from irscope.frontends.eager.recorder import StepRecorder, watched_steps
 from irscope.frontends.eager.routes import attention
 from irscope.frontends.eager.running import Bench, bench
 from irscope.ir.program import Assumed
@@ -185,7 +185,7 @@ class _Run:
                 if parameter.grad is not None:
                     self._note(self._found.gradients, parameter.grad, f"gradient of {self._names.get(id(parameter), '')}")
 
-    def _after_step(self) -> None:
+    def _after_step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         self._recorder.phase = "forward"
         for parameter, state in self._optimizer.state.items():
             owner = self._names.get(id(parameter), "")
@@ -429,25 +429,6 @@ def fused_and_foreach() -> Iterator[None]:
     finally:
         for kind in new:
             listed.remove(kind)
-
-
-@contextmanager
-def watched_steps(entered: Callable[[torch.optim.Optimizer], None], left: Callable[[], None]) -> Iterator[None]:
-    """A context in which functions are called before and after every optimizer step."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-    def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        entered(optimizer)
-
-    def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        left()
-
-    handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 # -- one-line errors for what cannot be trained ------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from irscope.frontends.eager.recorder import Frames
+from irscope.frontends.eager.recorder import Frames, watched_calls, watched_steps
 from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
 from irscope.frontends.simulation.settings import class_of, uses_of
 from irscope.training import Phase
@@ -106,36 +107,16 @@ class Watch:
         self._moving = False
         """Whether a module brings its parameters to another place or type."""
         self._phase = ""
-        self._undo: list[Callable[[], None]] = []
+        self._undo = ExitStack()
 
     # -- following -------------------------------------------------------------------------------------------------
 
     def install(self) -> None:
         """Follow optimizers, modules and allocations."""
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-        self._undo.append(register_optimizer_step_pre_hook(self._before_step).remove)
-        self._undo.append(register_optimizer_step_post_hook(self._after_step).remove)
-        machine = self._machine
-        machine.noted = self._note
+        self._undo.enter_context(watched_steps(self._before_step, self._after_step))
+        self._undo.enter_context(watched_calls(self._entered, self._left))
+        self._machine.noted = self._note
         kind: Any = nn.Module
-        original, calls, modules = kind._call_impl, self._calls, self._modules
-
-        def called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-            outermost = not calls
-            if outermost:
-                modules.add(module)
-            calls.append(module)
-            try:
-                return original(module, *args, **kwargs)
-            finally:
-                calls.pop()
-                if outermost and id(module) not in self._names:
-                    # The program may drop it before anybody asks for names.
-                    self._name(module)
-
-        kind._call_impl = called
-        self._undo.append(lambda: setattr(kind, "_call_impl", original))
         moves: Any = kind._apply
 
         def moved(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
@@ -146,7 +127,7 @@ class Watch:
                 self._moving = before
 
         kind._apply = moved
-        self._undo.append(lambda: setattr(kind, "_apply", moves))
+        self._undo.callback(setattr, kind, "_apply", moves)
         keeps: Any = torch.optim.Optimizer.zero_grad
 
         @functools.wraps(keeps)
@@ -156,13 +137,25 @@ class Watch:
             keeps(optimizer, set_to_none)
 
         torch.optim.Optimizer.zero_grad = zero_grad  # type: ignore[method-assign,assignment]
-        self._undo.append(lambda: setattr(torch.optim.Optimizer, "zero_grad", keeps))
+        self._undo.callback(setattr, torch.optim.Optimizer, "zero_grad", keeps)
+
+    def _entered(self, module: nn.Module) -> bool:
+        outermost = not self._calls
+        if outermost:
+            self._modules.add(module)
+        self._calls.append(module)
+        return outermost
+
+    def _left(self, outermost: bool) -> None:
+        module = self._calls.pop()
+        if outermost and id(module) not in self._names:
+            # The program may drop it before anybody asks for names.
+            self._name(module)
 
     def close(self) -> None:
         """Follow nothing any longer."""
         self._machine.noted = None
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
 
     def _note(self, piece: Piece) -> None:
         """What an allocation is for, as far as it is known when it is made."""
@@ -200,7 +193,7 @@ class Watch:
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _before_step(self, optimizer: Any) -> None:
         if id(optimizer) in self._stepped:
             self._stepped.clear()
         self._machine.storages.settle()  # what has died died before
@@ -225,7 +218,7 @@ class Watch:
             if one.grad is not None:
                 self._is(one.grad, "gradient")
 
-    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _after_step(self, optimizer: Any) -> None:
         self._in_optimizer = False
         for state in optimizer.state.values():
             for one in state.values() if isinstance(state, Mapping) else ():
