@@ -283,7 +283,7 @@ class _Reader:
                     f"{one.key!r} is listed twice", one.line, 'give each a name of its own (name = "..."), or narrow the pattern'
                 )
             seen[one.key] = one
-        return Plan(self.path.as_posix(), tuple(targets), self.path.parent / settled.baseline, settled.baseline, tuple(missing))
+        return Plan(_as_seen(self.path), tuple(targets), self.path.parent / settled.baseline, settled.baseline, tuple(missing))
 
     def settled(self, table: object) -> Settled:
         try:
@@ -361,6 +361,16 @@ class _Reader:
         except IrscopeError as error:
             raise self.error(f"models[{number}].input: {error.message}", self.line("input", number), error.hint, error.code) from error
         return LoadOptions(inputs=types, bind=dict(entry.bind), method=entry.method)
+
+
+def _as_seen(path: Path) -> str:
+    """The path as seen from the working folder, which is the repository's in CI; its name alone where it lies elsewhere."""
+    if not path.is_absolute():
+        return path.as_posix()
+    try:
+        return path.resolve().relative_to(Path.cwd().resolve()).as_posix()
+    except ValueError:
+        return path.name
 
 
 def _spelled_out(table: object) -> object:

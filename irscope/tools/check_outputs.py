@@ -5,9 +5,7 @@ Every output is the same for the same inputs: no times, no paths but those of th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Final, Literal, TypedDict
 from xml.sax.saxutils import escape
 
@@ -294,18 +292,8 @@ def github(checked: Checked) -> Iterator[str]:
 
 
 def _annotation(checked: Checked, line: int, title: str, message: str) -> str:
-    place = f"file={_property(_in_repository(checked.plan.file))}" + (f",line={line}" if line else "")
+    place = f"file={_property(checked.plan.file)}" + (f",line={line}" if line else "")
     return f"::error {place},title={_property(title)}::{_data(message)}\n"
-
-
-def _in_repository(path: str) -> str:
-    """The path as seen from the working folder, which is the repository's in CI; its name alone where it lies elsewhere."""
-    if not os.path.isabs(path):
-        return path
-    try:
-        return Path(path).resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return Path(path).name
 
 
 def _data(text: str) -> str:

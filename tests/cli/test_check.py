@@ -433,9 +433,9 @@ def test_an_update_keeps_what_is_stored_of_models_that_cannot_be_read(folder: Pa
 NASTY = "a|b`c<d>&\"e'%,:@you ‮[x](y)*_~#!$\\é.irs"
 
 
-def outputs(folder: Path) -> dict[str, str]:
+def outputs(folder: Path, *file: str) -> dict[str, str]:
     arguments = [part for name in ("junit", "github", "markdown", "json") for part in (f"--{name}", str(folder / name))]
-    main(["check", *arguments])
+    main(["check", *arguments, *file])
     return {name: (folder / name).read_text(encoding="utf-8") for name in ("junit", "github", "markdown", "json")}
 
 
@@ -443,6 +443,7 @@ def test_every_output_of_one_run_says_the_same_and_is_the_same_again(folder: Pat
     write('budgets = ["flops < 10", "parameters = 32", "flops < +1%"]\nmodels = ["model.irs", "gone.irs"]\n')
     first = outputs(folder)
     assert outputs(folder) == first
+    assert outputs(folder, str(folder / "irscope.toml")) == first
     assert not any(str(folder) in text for text in first.values())
     suites = ElementTree.fromstring(first["junit"])
     assert suites.attrib == {"name": "irscope check", "tests": "4", "failures": "2", "errors": "1"}
