@@ -180,7 +180,7 @@ def test_ten_thousand_nodes_open_at_once(page: Browser, tmp_path: Path) -> None:
     assert path.stat().st_size < 5_000_000
     page.open(path, 400)
     assert page.value("document.querySelectorAll('*').length") < 10_000
-    assert page.value("performance.getEntriesByType('navigation')[0].domComplete") < 5_000
+    assert page.value("performance.getEntriesByType('navigation')[0].domComplete") < 20_000
     assert page.troubles() == []
 
 
