@@ -46,7 +46,7 @@ _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'u
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
     """The page in pieces."""
-    about = document.model.path or ", ".join(one.parts[0] for one in document.subjects)
+    about = document.model.path or ", ".join(one.parts[0] for one in document.subjects) or document.about
     style, script, policy = _asset("page.css"), _asset("page.js"), _POLICY
     policy += f" 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
     if document.drawing is not None:
@@ -58,8 +58,10 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
     yield '<a class="skip" href="#content">Skip to the content</a>\n'
     yield from _contents(document)
     yield '<main id="content">\n<header>\n'
-    if about and not document.subjects:
+    if document.model.path and not document.subjects:
         yield from _model(document.model)
+    elif about and not document.subjects:
+        yield f"<h1>{svg_text(about)}</h1>\n"
     for subject in document.subjects:
         path, *facts = subject.parts
         yield f"<h1>{svg_text(f'{subject.name}: {path}')}</h1>\n<p>{svg_text(', '.join(filter(None, facts)))}</p>\n"
@@ -74,7 +76,7 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
         yield '<section id="graph-section">\n<h2>Graph</h2>\n'
         yield from graph_part(document.drawing, "graph")
         yield "</section>\n"
-    yield f'<footer class="quiet">Written by irscope {svg_text(document.version)}.</footer>\n</main>\n'
+    yield f'<footer class="quiet">Written by {svg_text(document.writer)}.</footer>\n</main>\n'
     yield f"<script>{script}</script>\n"
     yield f"<script>{graph_script()}</script>\n" if document.drawing is not None else ""
     yield "</body>\n</html>\n"

@@ -55,11 +55,13 @@ def render_issue(document: Document, options: RenderOptions) -> Iterator[str]:
             yield from (f"{md_line(remark)}\n\n" for remark in subject.remarks)
     elif document.model.path:
         yield f"# {md_code(document.model.path)}\n\n{md_line(', '.join(document.model.facts()))}\n\n"
+    elif document.about:
+        yield f"# {md_text(document.about)}\n\n"
     for line in document.model.assumed_lines:
         yield f"{md_line(line)}\n\n"
     for report in document.reports:
         yield from _section(report, options)
-    yield f"<sub>Written by irscope {md_text(document.version)}.</sub>\n"
+    yield f"<sub>Written by {md_text(document.writer)}.</sub>\n"
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ def _emissions(document: Document, card: Card, report: Report, grams: Quantity) 
     sizes = ", ".join(f"{one.symbol}={one.size}" for one in card.sizes)
     run = f"one run{f' at {sizes}' if sizes else ''}, not the training of the model"
     ends = f"{grams.lo:.3g} to {grams.hi:.3g} g" if isinstance(grams.lo, float) and isinstance(grams.hi, float) else "no upper bound"
-    source = f"modelled by irscope {document.version}: {run}; {ends}; assumed grid {grid['low']} g/kWh ({grid['source']})"
+    source = f"modelled by {document.writer}: {run}; {ends}; assumed grid {grid['low']} g/kWh ({grid['source']})"
     yield f"co2_eq_emissions:\n  emissions: {grams.value:.6g}\n  source: {json.dumps(legible(source))}\n"
     yield f"  hardware_used: {json.dumps(legible(f'1 x {card.device.title}'))}\n"
 

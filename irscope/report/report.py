@@ -317,7 +317,13 @@ class Document:
     @property
     def about(self) -> str:
         """What it is about, in one line; empty where nothing says so."""
-        return self.model.path or ", ".join(f"{one.name}: {one.parts[0]}" for one in self.subjects)
+        program = next((str(report.summary["program"]) for report in self.reports if "program" in report.summary), "")
+        return self.model.path or ", ".join(f"{one.name}: {one.parts[0]}" for one in self.subjects) or program
+
+    @property
+    def writer(self) -> str:
+        """Who wrote it, for people."""
+        return f"irscope {self.version or __version__}"
 
     def to_json(self) -> Mapping[str, object]:
         """The whole JSON document."""

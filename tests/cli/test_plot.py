@@ -78,6 +78,7 @@ def test_a_simulated_program_draws_its_memory(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "irscope", *line], check=True, capture_output=True)
     assert "memory asked for, by category" in picture.read_text(encoding="utf-8")
     text = page.read_text(encoding="utf-8")
+    assert f"<h1>{script} on NVIDIA L4" in text
     assert "train.py:5" in text and "memory of NVIDIA L4" in text and "▼ step 1" in text
 
 
