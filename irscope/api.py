@@ -86,10 +86,10 @@ def load(
     bind: Mapping[str, int] | None = None,
     open_sizes: Iterable[str] = (),
 ) -> Model:
-    """Read a model file, or take a model by name, such as "torchvision:resnet50".
+    """Read a model file, or take a model by name, such as "torchvision:resnet50", "./train.py:build" or the folder of a hub.
 
-    `inputs` gives types, as "f32[1,3,224,224]"; `bind` gives sizes of symbols. A named model has numbers for all its sizes, but for
-    those of `open_sizes`, such as "batch".
+    `inputs` gives types, as "f32[1,3,224,224]" or the sizes alone, under "" for an only input; `bind` gives sizes of symbols. A named
+    model has numbers for all its sizes, but for those of `open_sizes`, such as "batch".
     """
     types = {name: parse_input_type(given) if isinstance(given, str) else given for name, given in (inputs or {}).items()}
     return open_model(Path(path), LoadOptions(inputs=types, bind=dict(bind or {}), open_sizes=frozenset(open_sizes)))

@@ -53,7 +53,12 @@ def add_model_arguments(
 ) -> None:
     """MODEL and what a user may say about it."""
     count = "?" if optional else "+" if many else None
-    parser.add_argument("model", metavar="MODEL", nargs=count, help="a model file, or a name such as torchvision:resnet50 (irscope zoo)")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs=count,
+        help="a model file, a name such as torchvision:resnet50 (irscope zoo), ./train.py:build, or a folder of a hub",
+    )
     add_input_arguments(parser, reading_budget)
     parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
     parser.add_argument(

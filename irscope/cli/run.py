@@ -64,6 +64,7 @@ class Command:
 
     examples = (
         ("irscope model.onnx", "what is it, does it fit on the GPU here, and what does it cost?"),
+        ("irscope run model.onnx model.pt2 --sort peak", "which of several models takes least, and does each fit?"),
         ("irscope run --passes flops,bytes model.onnx", "what does each node, module and operator cost?"),
         (
             "irscope run --passes liveness,explain-peak --device rtx4090 model.pt2",
@@ -91,7 +92,11 @@ class Command:
         parser.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
         parser.add_argument("--verify-each", action="store_true", help="check the graph after every transform")
         parser.add_argument(
-            "--sweep", action="append", default=[], metavar="NAME=SIZES", help="peak memory over sizes of a symbol, such as batch=1..128"
+            "--sweep",
+            action="append",
+            default=[],
+            metavar="NAME=SIZES",
+            help="peak memory over sizes of a symbol, such as batch=1..128; several models: each at these sizes",
         )
         parser.add_argument("--explain", default="", metavar="NODE", help="where the numbers of one node come from, with --passes flops")
         parser.add_argument(
