@@ -85,7 +85,8 @@ class Watch:
         self._stepped_to = stepped
         self._most_steps = most_steps
         self.ended: Callable[[], None] = lambda: None
-        """Told of the end of each step."""
+        """Told once a step is over: when the first module is called after it, so that what the program reads before is of the step."""
+        self._is_over = False
         self.begins = machine.gpu.tape.cut()
         """After how many requests of the tape."""
         self.steps: list[Step] = []
@@ -143,6 +144,9 @@ class Watch:
         outermost = not self._calls
         if outermost:
             self._modules.add(module)
+            if self._is_over:
+                self._is_over = False
+                self.ended()
         self._calls.append(module)
         return outermost
 
@@ -229,7 +233,7 @@ class Watch:
             self.note_uses()
         self._end_of_step(merge=bool(self._stepped))
         self._stepped.add(id(optimizer))
-        self.ended()
+        self._is_over = True
         if self._stepped_to is not None:
             self._stepped_to(len(self.steps))
         if self._most_steps and len(self.steps) >= self._most_steps:
