@@ -34,6 +34,7 @@ from irscope.weights.source import WeightFiles
 _GRAPH, _NODE, _INITIALIZER, _INPUT, _VALUE_INFO = 7, 1, 5, 11, 13
 _RAW_DATA: Final = 9
 _EXTERNAL: Final = 1
+_FIRST_IR_WITH_OPTIONAL_INPUTS: Final = 4
 _INLINE_FROM: Final = 1024
 """Smaller weights stay in the model file: readers look at their values."""
 _ALIGNMENT: Final = 4096
@@ -408,7 +409,13 @@ class _Writer:
         self.file = plan.file
         self.files = files
         self.target = target
-        needed = plan.needed_names() | {name for name in plan.inputs if name in self.file.initializers}
+        needed = plan.needed_names()
+        weights = set(plan.graph.weights)
+        with_input = {name for name in plan.inputs if name in self.file.initializers and name not in needed}
+        # In old files every initializer is an input too; in others it is one that may be given another value.
+        self.lists_weights = self.file.proto.ir_version < _FIRST_IR_WITH_OPTIONAL_INPUTS
+        self.gone = {name for name in with_input if plan.values.get(name) not in weights} if self.lists_weights else set()
+        needed |= with_input - self.gone
         replaced = set(plan.weight_names.values())
         self.kept = [tensor for tensor in self.file.proto.graph.initializer if tensor.name in needed and tensor.name not in replaced]
         was_external = any(tensor.data_location == _EXTERNAL for tensor in self.kept)
@@ -500,11 +507,19 @@ class _Writer:
                 # Types of what passes made follow from the operators.
                 continue
             if number == _INPUT:
-                given = self._input(next(inputs))
+                info = next(inputs)
+                if info.name in self.gone:
+                    continue
+                given = self._input(info)
                 if given is not None:
                     yield encode(_INPUT << 3 | 2) + encode(len(given)) + given
                     continue
             yield self.file.mapped[start:stop]
+        for value in self.plan.new_weights if self.lists_weights else ():
+            type_ = value.type
+            sizes = [size for size in type_.shape or () if isinstance(size, int)]
+            body = helper.make_tensor_value_info(self.plan.weight_names[value], NUMBERS[type_.dtype], sizes).SerializeToString()
+            yield encode(_INPUT << 3 | 2) + encode(len(body)) + body
 
     def _noted(self, proto: onnx.NodeProto, texts: Mapping[str, str]) -> bytes:
         """A node with what is known of it as its metadata, in place of what was noted before."""

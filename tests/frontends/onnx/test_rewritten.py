@@ -323,6 +323,44 @@ def test_a_function_keeps_its_body_where_nothing_in_it_changed(tmp_path: Path) -
     onnx.checker.check_model(after, full_check=True)
 
 
+def test_a_function_whose_inside_changed_is_written_node_by_node(tmp_path: Path) -> None:
+    names = ["x", "w", "scale", "shift", "mean", "var"]
+    body = [helper.make_node("Conv", names[:2], ["c"]), helper.make_node("BatchNormalization", ["c", *names[2:]], ["y"])]
+    function = helper.make_function("own", "ConvNorm", names, ["y"], body, [helper.make_opsetid("", 17)])
+    weights = {"w": _floats(3, 3, 1, 1), **{name: np.abs(_floats(3)) for name in names[2:]}}
+    graph = helper.make_graph(
+        [helper.make_node("ConvNorm", names, ["t"], domain="own"), helper.make_node("Relu", ["t"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 4, 4))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 3, 4, 4))],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    path, target = tmp_path / "model.onnx", tmp_path / "folded.onnx"
+    onnx.save(helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=9), path)
+    _rewrite(path, "fold-batch-norm,dce", target)
+    after = onnx.load(target)
+    onnx.checker.check_model(after, full_check=True)
+    assert [node.op_type for node in after.graph.node] == ["Conv", "Relu"]
+    x = {"x": _floats(1, 3, 4, 4)}
+    np.testing.assert_allclose(_run(target, x)[0], _run(path, x)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_old_files_list_new_weights_among_their_inputs_and_removed_ones_no_more(tmp_path: Path) -> None:
+    path, inputs = _with_norm(tmp_path)
+    model = onnx.load(path)
+    model.ir_version, model.opset_import[0].version = 3, 9
+    model.graph.input.extend(helper.make_tensor_value_info(one.name, one.data_type, one.dims) for one in model.graph.initializer)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    _rewrite(path, "fold-batch-norm,dce", tmp_path / "folded.onnx")
+    after = onnx.load(tmp_path / "folded.onnx")
+    onnx.checker.check_model(after, full_check=True)
+    assert {info.name for info in after.graph.input} == {"x", *(one.name for one in after.graph.initializer)}
+    assert len(after.graph.initializer) == 3
+    np.testing.assert_allclose(_run(tmp_path / "folded.onnx", inputs)[0], _run(path, inputs)[0], rtol=1e-3, atol=1e-3)
+
+
 # -- weights in other files -----------------------------------------------------------------------------------
 
 
