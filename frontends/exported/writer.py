@@ -44,11 +44,12 @@ _POSITIONAL, _KEYWORD = 1, 2
 
 
 def write_changed(
-    original: Original, target: Path, *, external: bool = False, check: Check | None = None, notes: Notes | None = None
+    original: Original, target: Path, *, external: bool = False, check: Check | None = None, notes: Notes | None = None, method: str = ""
 ) -> list[Path]:
     """Write the program as it is now. Returns the files.
 
     UsageError names the node that cannot be written; nothing is written then. `check` looks at what was written before it takes its place.
+    `method` names one of several programs of an archive; the others stay as they are.
     """
     if notes:
         raise UsageError("nodes of a .pt2 file have no place for notes", code="IRS368", hint="--annotate is for .onnx")
@@ -57,7 +58,7 @@ def write_changed(
     program = original.program
     path = Path(program.path)
     with Archive(path) as archive:
-        entry = document_name(archive, LoadOptions(), DiagnosticSink())
+        entry = document_name(archive, LoadOptions(method=method), DiagnosticSink())
         if entry == PROGRAM:
             raise UsageError(
                 "it has the layout that torch wrote before 2.8",
@@ -73,12 +74,22 @@ def write_changed(
         config = read_json(archive, config_name) if config_name in archive else {"config": {}}
         changed = plan.document()
         with WeightFiles(program.path) as files, staged(target) as out:
-            fresh = plan.weights_config(config)
+            others = _paths_of_others(archive, config_name)
+            fresh = plan.weights_config(config, others)
             texts = {entry: _dumped(changed), config_name: _dumped(config)}
-            _write_archive(archive, out, texts, fresh, plan.dropped_entries(archive, config), files)
+            _write_archive(archive, out, texts, fresh, plan.dropped_entries(archive, config, others), files)
             if check is not None:
                 check(out, plan.weight_names)
     return [target]
+
+
+def _paths_of_others(archive: Archive, own: str) -> set[str]:
+    """Files of weights that other programs of the archive read."""
+    found: set[str] = set()
+    for name in archive.names("data/weights/"):
+        if name.endswith("_weights_config.json") and name != own:
+            found.update(str(entry.get("path_name")) for entry in read_json(archive, name)["config"].values())
+    return found
 
 
 def _dumped(document: Json) -> bytes:
@@ -434,13 +445,13 @@ class _Plan:
         graph["tensor_values"] = {name: meta for name, meta in self.metas.items() if name in named}
         return found
 
-    def weights_config(self, config: Json) -> dict[str, Value]:
-        """Change the list of weights; returns the entries to write, by their names in the archive."""
+    def weights_config(self, config: Json, others: set[str]) -> dict[str, Value]:
+        """Change the list of weights, without the files of other programs; returns the entries to write, by their names in the archive."""
         entries = config["config"]
         for name in self._gone():
             entries.pop(self._dotted(name), None)
         fresh: dict[str, Value] = {}
-        used = {str(entry.get("path_name")) for entry in entries.values()}
+        used = others | {str(entry.get("path_name")) for entry in entries.values()}
         both = [(self._dotted(name), value) for name, value in self.replaced.items()]
         for dotted, value in (*both, *((self.weight_names[one], one) for one in self.new_weights)):
             number = len(used)
@@ -456,9 +467,9 @@ class _Plan:
             fresh[f"data/weights/{path}"] = value
         return fresh
 
-    def dropped_entries(self, archive: Archive, config: Json) -> set[str]:
+    def dropped_entries(self, archive: Archive, config: Json, others: set[str]) -> set[str]:
         """Entries of weights that nothing refers to any more."""
-        used = {f"data/weights/{entry.get('path_name')}" for entry in config["config"].values()}
+        used = {f"data/weights/{name}" for name in (*others, *(entry.get("path_name") for entry in config["config"].values()))}
         return {name for name in archive.names("data/weights/weight_") if name not in used}
 
 

@@ -87,12 +87,12 @@ class _File:
 
 
 def write_changed(
-    original: Original, target: Path, *, external: bool = False, check: Check | None = None, notes: Notes | None = None
+    original: Original, target: Path, *, external: bool = False, check: Check | None = None, notes: Notes | None = None, method: str = ""
 ) -> list[Path]:
     """Write the program as it is now. Returns the files.
 
     UsageError names the node that cannot be written; nothing is written then. `check` looks at what was written before it takes its
-    place, and is told what weights are called there.
+    place, and is told what weights are called there. `method` is for formats with several programs.
     """
     program = original.program
     path = Path(program.path)

@@ -84,7 +84,7 @@ def rewrite(
     if annotate:
         tree = BoxTree.of(program)
         notes = node_notes(tree, Amounts.of(tree, model.manager.get(Flops())))
-    files = writer.write_changed(original, target, external=external, check=check, notes=notes)
+    files = writer.write_changed(original, target, external=external, check=check, notes=notes, method=model.options.method)
     return Rewritten(files, (before, len(program.graph)), results)
 
 

@@ -190,6 +190,23 @@ def test_state_that_a_run_changes_is_not_folded(tmp_path: Path) -> None:
         assert torch.equal(first(x), second(x))
 
 
+def test_one_of_several_programs_changes_and_the_others_stay(tmp_path: Path) -> None:
+    import torch
+    from torch.export.pt2_archive._package import load_pt2, package_pt2
+
+    x = torch.randn(2, 3, 8, 8)
+    programs = {name: torch.export.export(_blocks().eval(), (x,)) for name in ("encode", "decode")}
+    path, target = tmp_path / "both.pt2", tmp_path / "out.pt2"
+    package_pt2(str(path), exported_programs=programs)
+    rewrite(open_model(path, LoadOptions(keep_calls=True, method="decode")), "fold-batch-norm,dce", target)
+    found = load_pt2(str(target)).exported_programs
+    norms = {name: sum("batch_norm" in str(node.target) for node in found[name].graph.nodes) for name in found}
+    assert norms == {"encode": 3, "decode": 0}
+    with torch.no_grad():
+        for name in found:
+            torch.testing.assert_close(found[name].module()(x), programs[name].module()(x), rtol=1e-4, atol=1e-4)
+
+
 @transform("test-unwritable-in-torch")
 def _unwritable(graph: Graph, ctx: PassContext) -> bool:
     """A node that no ATen operator stands for."""
