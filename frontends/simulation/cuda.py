@@ -29,6 +29,11 @@ _NCCL: Final = 2 << 32 | 29 << 16 | 7
 VERSIONS: Final = {(2, 8): "12.8", (2, 9): "12.8", (2, 10): "12.8", (2, 11): "13.0"}
 
 
+def device_count() -> int:
+    """How many devices the machine has: one for each of its ranks, as torchrun tells."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 class Device:
     """The compiled half of `torch.cuda` for one simulated device."""
 
@@ -127,7 +132,7 @@ class Device:
         cuda._exchange_device = core._cuda_exchangeDevice
         cuda._maybe_exchange_device = core._cuda_maybeExchangeDevice
         install_generators(self.c_getDeviceCount())
-        cuda.device_count = lambda: int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        cuda.device_count = device_count
         cuda.get_device_properties = lambda device=None: self.properties
         cuda.is_bf16_supported = lambda including_emulation=True: self.capability >= (8, 0)
         core._has_cuda = True
@@ -171,7 +176,7 @@ class Device:
             total_memory=self.machine.total,
             multi_processor_count=device.multiprocessors or 0,
             warp_size=32,
-            max_threads_per_multi_processor=2048,
+            max_threads_per_multi_processor=device.threads_per_multiprocessor or 2048,
             regs_per_multiprocessor=65536,
             shared_memory_per_block=49152,
             is_integrated=False,
@@ -182,7 +187,7 @@ class Device:
         )
 
     def c_getDeviceCount(self) -> int:
-        return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        return device_count()
 
     def c_getDevice(self) -> int:
         return current.device

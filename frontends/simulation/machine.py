@@ -251,6 +251,16 @@ class Machine:
         self._program_high = dict.fromkeys(COUNTERS, 0)
         self.stats.reset_peaks()
 
+    def begin_again(self) -> None:
+        """Peaks, statistics and what the most was reserved for begin anew."""
+        self._fold()
+        self._program_high, self._interval_high = dict.fromkeys(COUNTERS, 0), dict.fromkeys(COUNTERS, 0)
+        self.stats = Statistics()
+        for piece in self.pieces.values():
+            if piece.block is not None:
+                self.stats.take(piece.block)
+        self.gpu.begin_again()
+
     def end_of_interval(self) -> tuple[Peaks, Peaks]:
         """Peaks since the last call, and where the counters are; the program's own peaks are not touched."""
         self._fold()

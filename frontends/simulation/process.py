@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -17,11 +17,13 @@ from irscope.devices import Target
 from irscope.errors import UsageError
 from irscope.frontends.eager.pretend import _applied, _patch, cudnn_without_card, current
 from irscope.frontends.eager.routes import RNN_MODES, attention
-from irscope.frontends.simulation.cuda import Device
+from irscope.frontends.simulation.cuda import Device, device_count
+from irscope.frontends.simulation.foreign import install_foreign
 from irscope.frontends.simulation.host import PinnedMemory
 from irscope.frontends.simulation.kernels import Kernels
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
+from irscope.frontends.simulation.sequence import install_numbers
 from irscope.frontends.simulation.sparse import SparseKernels
 from irscope.frontends.simulation.special import special_kernels
 from irscope.frontends.simulation.watch import Watch
@@ -66,7 +68,7 @@ class Process:
         fakes.init_gpu_context = lambda device: None
         self.pinned = PinnedMemory()
         self.machine = Machine(target, pending_frees, memory)
-        current.devices = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        current.devices = device_count()
         self.device = Device(self.machine)
         self.device.install()
         self.world = World(self)
@@ -86,6 +88,8 @@ class Process:
         self._composites()
         self._methods()
         torch.autograd.set_multithreading_enabled(False).__enter__()
+        install_numbers()
+        install_foreign(self)
 
     def answer(self, dtype: torch.dtype) -> Any:
         """A value of a device tensor that the program reads."""
@@ -98,6 +102,23 @@ class Process:
         if self.watch is not None:
             self.watch.answered(value)
         return value
+
+    def begin_again(self) -> None:
+        """Another program in the same process: nothing that the one before did shows, but for what it left alive."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+        gc.collect()
+        machine = self.machine
+        machine.storages.settle()
+        for piece in machine.kept.values():
+            machine.free(piece)
+        machine.kept.clear()
+        machine.empty_cache()
+        machine.begin_again()
+        self.pinned.peak = self.pinned.bytes
+        self.kernels.unknown.clear()
+        self.world.traffic.clear()
+        self.world.not_modelled.clear()
 
     def start(self, most_steps: int = 0, hidden: Sequence[str] = (), stepped: Callable[[int], None] | None = None) -> Watch:
         """Follow what the program does from here on; `hidden` are files that call it and are no part of it.

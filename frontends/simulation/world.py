@@ -273,6 +273,28 @@ class AnsweringStore(_Store):  # type: ignore[misc]
 # -- the group of processes ------------------------------------------------------------------------------------------------
 
 
+class _Config:
+    """`ProcessGroupNCCL.Options().config`: what NCCL does with its own memory and threads."""
+
+    _names: set[str]
+
+    def __init__(self, names: set[str]) -> None:
+        object.__setattr__(self, "_names", names)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._names.add(name)
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> int:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _UNDEFINED
+
+
+_UNDEFINED: Final = -(1 << 31)
+"""NCCL_CONFIG_UNDEF_INT."""
+
+
 class World:
     """Replaces the compiled process groups of this process."""
 
@@ -284,6 +306,8 @@ class World:
         """Those that NCCL's watchdog has not seen finished."""
         self._together: list[torch.Tensor] | None = None
         """Operands of collectives that are coalesced; None outside of that."""
+        self.not_modelled: set[str] = set()
+        """Options of NCCL that the program sets and nothing here is changed by."""
         process.device.settled.append(self.settled)
         self._libraries: list[Any] = []
         self._together_on: Queue | None = None
@@ -305,10 +329,13 @@ class World:
         fake._get_sequence_number_for_group = lambda group: 0
         fake.name = lambda group: "nccl"
 
+        config = _Config(self.not_modelled)
+
         class Options(fake.Options):  # type: ignore[misc]
             def __init__(self, *args: Any, **kwargs: Any) -> None:
                 super().__init__()
                 self.is_high_priority_stream = False
+                self.config = config
 
         class Meta(type):
             def __call__(cls, store: Any, rank: int, size: int, options: Any = None, **kwargs: Any) -> Any:
@@ -320,6 +347,8 @@ class World:
         group = Meta("ProcessGroupNCCL", (), {"Options": Options})
         module: Any = c10d
         module.ProcessGroupNCCL, module._NCCL_AVAILABLE = group, True
+        # Gloo's groups wait for peers on the network too; collectives of host tensors go through the same stand-in.
+        module.ProcessGroupGloo, module._GLOO_AVAILABLE = Meta("ProcessGroupGloo", (), {}), True
         package: Any = dist
         package.TCPStore = module.TCPStore = AnsweringStore
         module.rendezvous = self._rendezvous

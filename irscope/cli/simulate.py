@@ -81,6 +81,11 @@ class Command:
         parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
         parser.add_argument("--steps", type=int, default=0, metavar="N", help="stop after so many steps of the optimizer")
         parser.add_argument("--time", type=float, default=0, metavar="S", help="stop after so many seconds")
+        parser.add_argument(
+            "--allow-unknown-kernels",
+            action="store_true",
+            help="count what custom operators make, by their fake implementations, where their own kernels do not run here",
+        )
         parser.add_argument("--answer", type=float, metavar="VALUE", help="what the program gets for values of the device; default: 0")
         parser.add_argument(
             "--events",
@@ -137,6 +142,7 @@ class Command:
             steps=args.steps,
             seconds=args.time,
             answer=args.answer,
+            allow_unknown=args.allow_unknown_kernels,
             pending_frees=frees,
             both_ends=args.events == "both",
             link=args.link,

@@ -584,6 +584,11 @@ class TapedAllocator(CachingAllocator):
         """The same when most was reserved."""
         self._most = 0
 
+    def begin_again(self) -> None:
+        """What was the most until now counts no longer."""
+        self.refused, self._most = None, self._device.reserved
+        self.fullest = len(self.tape.events), len(self.tape.actions)
+
     def malloc(self, size: int, stream: int = 0) -> Block:
         """Allocate, and note it."""
         tape = self.tape

@@ -61,7 +61,10 @@ def softmax_gradient_rule(scratch: Scratch) -> None:
     """The result; the product of gradient and probabilities, which softmax has and its logarithm has not; a copy that lies row by row."""
     dy, y = scratch.call.tensor("dy"), scratch.call.tensor("y")
     scratch.result()
-    tidy = is_contiguous(dy) and is_contiguous(y)
+    # The product lies as its operands do, in the order of their steps; what is expanded has none.
+    steps = [number(step) for step, size in zip(strides(dy), sizes(dy), strict=True) if not same(size, 1) and not same(step, 0)]
+    as_they_lie = "log" not in scratch.source and steps == sorted(steps, reverse=True)
+    tidy = is_contiguous(y) and (is_contiguous(dy) or as_they_lie)
     weighted = "" if "log" in scratch.source else scratch.take("gradient times probabilities", nbytes(dy))
     copy = "" if tidy else scratch.take("contiguous gradient", nbytes(dy))
     scratch.drop(copy, weighted)

@@ -76,15 +76,18 @@ def simulate(
     steps: int = 0,
     seconds: float = 0,
     answer: float | None = None,
+    allow_unknown: bool = False,
     link: float = 0,
     **kwargs: Any,
 ) -> Simulation:
     """Call a function on a simulated CUDA device: what it puts there takes no memory and computes nothing.
 
-    For the rest of this process `torch.cuda` is the simulated device's; memory that was allocated by an earlier call is forgotten by its
-    counters. `world` and `rank` are what torchrun would set. The result has `steps`, `marks`, `tape` and `to_json()`.
+    For the rest of this process `torch.cuda` is the simulated device's. A second call begins as in a new process, with what an earlier one
+    left alive. `world` and `rank` are what torchrun would set. The result has `steps`, `marks`, `tape` and `to_json()`.
     """
-    options = Options(device, torch, alloc_conf, world, rank, steps=steps, seconds=seconds, answer=answer, link=link)
+    options = Options(
+        device, torch, alloc_conf, world, rank, steps=steps, seconds=seconds, answer=answer, allow_unknown=allow_unknown, link=link
+    )
     return run_program(lambda: function(*args, **kwargs), getattr(function, "__name__", "function"), options)
 
 
@@ -135,7 +138,8 @@ class Interrupted(KeyboardInterrupt):
 
 def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
     import torch
-    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    from irscope.frontends.simulation.kernels import UnknownKernel
 
     found.outcome = "oom" if isinstance(error, torch.OutOfMemoryError) else "error"
     text = str(error).partition("\n")[0]
@@ -144,10 +148,8 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
     watch.name_modules()
     watch.note_uses()
     found.error = text if found.outcome == "oom" else f"{type(error).__name__}: {text}"[:300]
-    if isinstance(error, UnsupportedOperatorException):
-        found.error = (
-            f"operator {text} has no rule for what it makes (torch.library.register_fake gives it one), and its kernels do not run here"
-        )
+    if isinstance(error, UnknownKernel):
+        found.error = text
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
     # Where a library of Python's own raises, the program's line is the one that called it.
     places = [place for place in places if not place[0].startswith(_LIBRARY)] or places
@@ -162,6 +164,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.collectives = list(process.world.traffic.values())
     found.uses, found.classes = watch.uses, watch.classes
     found.unknown = dict(process.kernels.unknown)
+    found.not_modelled = sorted(process.world.not_modelled)
     found.now = dict(process.machine.counters())
     found.pinned_peak = process.pinned.peak
     gpu = process.machine.gpu
@@ -244,7 +247,9 @@ def _prepared(target: Target, options: Options) -> Process:
             _process = Process(target, workspace_policy(target).buffers, options.pending_frees, memory_of(target, options))
     elif _process.machine.target != target:
         raise UsageError("one process simulates one device", code="IRS644", hint="start another process for another one")
-    _process.answer_with = options.answer
+    else:
+        _process.begin_again()
+    _process.answer_with, _process.kernels.allow_unknown = options.answer, options.allow_unknown
     return _process
 
 

@@ -64,6 +64,8 @@ class Options:
     """After how many steps to stop; 0 for never."""
     seconds: float = 0
     answer: float | None = None
+    allow_unknown: bool = False
+    """Whether operators whose kernels do not run here are counted by their fake implementations."""
     """What device values that the program reads are taken to be; None for zero."""
     pending_frees: PendingFrees = "next_malloc"
     both_ends: bool = True
@@ -115,6 +117,8 @@ class Simulation:
     """How often each of the settings was used instead of the program's own."""
     unknown: Mapping[str, int] = field(default_factory=dict)
     """Operators of whose kernels only the results are counted, with the number of calls."""
+    not_modelled: Sequence[str] = ()
+    """Options of NCCL that the program sets."""
     now: Mapping[str, int] = field(default_factory=dict)
     """Counters at the end, and their peaks since the program reset them."""
     pinned_peak: int = 0
@@ -371,6 +375,9 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
         names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield "IRS645", f"what the kernels of {shown} take besides their results is not known, and not counted"
+    if simulation.not_modelled:
+        options = ", ".join(simulation.not_modelled)
+        yield "IRS649", f"options of NCCL are not modelled: {options}; they change nothing that PyTorch's allocator gives"
     for setting, count in simulation.applied.items():
         if not count:
             yield "IRS648", f"{setting} changed nothing: the program has nothing that it is about"

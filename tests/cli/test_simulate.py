@@ -31,6 +31,19 @@ for step, (x, y) in enumerate(torch.utils.data.DataLoader(data, batch_size=16, p
 """
 
 
+CUSTOM = """import torch
+@torch.library.custom_op("acme::scale", mutates_args=())
+def scale(x: torch.Tensor) -> torch.Tensor:
+    import acme_kernels
+    return acme_kernels.scale(x)
+scale.register_fake(lambda x: torch.empty_like(x))
+x = torch.ones(1 << 20, device="cuda")
+y = scale(x)
+print(torch.cuda.memory_allocated())
+"""
+EXTENSION = """from torch.utils.cpp_extension import load_inline
+load_inline("fast", cpp_sources="", cuda_sources="__global__ void k() {}")
+"""
 FOREIGN = """import torch
 torch.library.define("acme::fast", "(Tensor x) -> Tensor")
 @torch.library.impl("acme::fast", "CPU")
@@ -168,6 +181,8 @@ dist.destroy_process_group()
         ("", ("--world", "2", "--rank", "2"), 2, "there is no rank 2 in a world of 2"),
         ("import json\njson.loads('{')", (), 4, "train.py:2: JSONDecodeError"),
         (FOREIGN, (), 4, "train.py:6: operator acme.fast.default has no rule for what it makes"),
+        (CUSTOM, (), 4, "train.py:8: the kernel of operator acme::scale does not run here (No module named 'acme_kernels')"),
+        (EXTENSION, (), 4, "train.py:2: extension fast is compiled with CUDA kernels of its own"),
         (CTRL_C, (), 130, "interrupted"),
     ],
 )
@@ -334,3 +349,41 @@ assert torch.cuda.memory_allocated() == 2 * before and other.running_mean.is_cud
 """
     done = simulate(tmp_path, text)
     assert done.returncode == 0, done.stderr
+
+
+def test_unknown_kernels_are_counted_where_that_is_allowed(tmp_path: Path) -> None:
+    for text, said in ((CUSTOM, "acme::scale"), (FOREIGN, "acme::fast")):
+        done = simulate(tmp_path, text, "--allow-unknown-kernels")
+        assert done.returncode == 0, done.stderr
+        assert "IRS645" in done.stdout and said in done.stdout
+        assert str(8 << 20) in done.stdout or text is FOREIGN
+
+
+def test_options_of_nccl_are_named_and_gloo_takes_host_tensors(tmp_path: Path) -> None:
+    text = """import torch, torch.distributed as dist
+options = dist.ProcessGroupNCCL.Options()
+options.config.max_ctas = 4
+dist.init_process_group("cpu:gloo,cuda:nccl", pg_options=options)
+found = [torch.zeros(2) for _ in range(4)]
+dist.all_gather(found, torch.ones(2))
+dist.barrier(group=dist.new_group(backend="gloo"))
+print("gathered", found[3].tolist(), torch.cuda.get_device_properties(0).max_threads_per_multi_processor)
+"""
+    done = simulate(tmp_path, text, "--world", "4")
+    assert done.returncode == 0, done.stderr
+    assert "gathered [1.0, 1.0] 2048" in done.stdout
+    assert "IRS649" in done.stdout and "max_ctas" in done.stdout
+
+
+def test_a_second_program_in_the_process_begins_anew() -> None:
+    text = """import irscope, torch
+def large():
+    torch.zeros(1 << 28, device="cuda") @ torch.zeros(1 << 28, device="cuda")
+def small():
+    torch.zeros(1 << 10, device="cuda")
+    return torch.cuda.max_memory_allocated()
+first, second = irscope.simulate(large, device="h100"), irscope.simulate(small, device="h100")
+print(second.result, second.peak("allocated"), second.peak("reserved"), first.peak("allocated") > 2 << 30)
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.splitlines()[-1] == f"4096 4096 {2 << 20} True", done.stderr[-1000:]

@@ -338,7 +338,7 @@ def _batch_norm(training: bool) -> Temporaries:
         if len(call.results) > 1:
             scratch.result(1)
             scratch.result(2)
-        elif training or not by_cudnn:
+        elif (training or not by_cudnn) and "native" not in scratch.source:
             saved = [scratch.take(name, sizes(x)[1] * _statistic(x.dtype)) for name in ("mean", "deviation")]
         if training and by_cudnn:
             scratch.unknown("workspace and reserve", "cuDNN tells the size only on the device")
