@@ -14,7 +14,7 @@ from irscope.report.celltext import CellWriter
 from irscope.report.chart import drawable
 from irscope.report.options import RenderOptions
 from irscope.report.plot import SVG_STYLE, svg_chart, svg_text
-from irscope.report.report import Coverage, Report
+from irscope.report.report import Coverage, Document, Report
 from irscope.report.table import Column, Entry, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
@@ -40,13 +40,15 @@ _NARROW, _WIDEST = 4, 30
 _NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
 
 
-def alone(part: Report | Table | Card) -> str:
-    """One report, table or card as a part of somebody else's page, a notebook's: its style holds for it alone, and there is no script."""
+def alone(part: Report | Table | Card | Document) -> str:
+    """What stands in somebody else's page, a notebook's: its style holds for it alone, and there is no script."""
     writer = PartWriter(_NOTEBOOK)
     if isinstance(part, Report):
         parts = writer.section(part)
     elif isinstance(part, Table):
         parts = chain([f"<h3>{svg_text(part.title)}</h3>\n"], writer.table(part))
+    elif isinstance(part, Document):
+        parts = chain([f"<h2>{svg_text(part.about)}</h2>\n"] if part.about else [], *map(writer.section, part.reports))
     else:
         parts = _card(part)
     return f'<div class="irscope">\n<style>\n.irscope {{{STYLE}{SVG_STYLE}}}\n</style>\n{"".join(parts)}</div>\n'

@@ -314,6 +314,10 @@ class Document:
     own_json: Callable[[Document], Mapping[str, object]] | None = None
     """Writes the JSON of a document that has a schema of its own."""
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return shown_alone(self, "html")
+
     @property
     def about(self) -> str:
         """What it is about, in one line; empty where nothing says so."""

@@ -154,7 +154,8 @@ def test_what_a_prompt_shows_is_one_line_each(model: Model) -> None:
 def test_what_a_notebook_shows_is_a_part_of_a_page(model: Model) -> None:
     results = irscope.run(model, "params")
     card = irscope.card(model)
-    for part in (results, results["params"], results["params"].report(), results["params"].table(), card, model):
+    document = model.document(results)
+    for part in (results, results["params"], results["params"].report(), results["params"].table(), card, model, document):
         page = part._repr_html_()  # type: ignore[attr-defined]
         assert page.startswith('<div class="irscope">') and page.rstrip().endswith("</div>")
         assert "<html" not in page and "<script" not in page and "parameters" in page
