@@ -159,6 +159,25 @@ def test_what_is_unknown_cannot_be_judged_and_is_counted(folder: Path, capsys: p
     assert found["flops < 10"][0] == "exceeded"
 
 
+def test_the_least_time_is_compared_as_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write('budgets = ["time < 1s", "time > 1s"]\nmodels = ["model.irs"]\n')
+    code, document = answer(capsys)
+    assert code == ExitCode.FINDINGS
+    assert [one["status"] for one in document["budgets"]] == ["ok", "exceeded"]
+
+
+def test_unknown_is_all_that_no_number_counts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The result of an operator that nobody knows has no size.
+    magic = FIXED.replace("nn.relu", "vendor.magic").replace("%z: f32[4,4]", "%z: ?[*]")
+    (folder / "model.irs").write_text(magic, encoding="utf-8")
+    write('budgets = ["unknown = 0", "unknown tensors > 0"]\nmodels = ["model.irs"]\n')
+    code, document = answer(capsys)
+    numbers = document["models"][0]["numbers"]
+    assert numbers["unknown"] == numbers["unknown_ops"] + numbers["unknown_tensors"] + numbers["unknown_weights"]
+    assert code == ExitCode.FINDINGS and numbers["unknown_tensors"] > 0
+    assert [one["status"] for one in document["budgets"]] == ["exceeded", "ok"]
+
+
 def judged(now: Quantity, base: Quantity | None, text: str, surely: bool) -> tuple[str, str]:
     from irscope.tools import check as module
 
