@@ -80,6 +80,7 @@ def _copies(process: Process) -> dict[str, Kernel]:
         "aten::_local_scalar_dense": item,
         "aten::record_stream": record_stream,
         "aten::equal": lambda one, other: True,
+        "aten::_nested_tensor_from_mask_left_aligned": lambda one, mask: process.answer(torch.bool),
         # cuDNN's loss is taken where targets are 32-bit numbers of the host; its workspace is not known, so PyTorch's own is counted.
         **dict.fromkeys(
             (f"aten::_use_{who}_ctc_loss{kind}" for who in ("cudnn", "miopen") for kind in ("", ".Tensor")), lambda *args: False
