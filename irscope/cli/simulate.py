@@ -122,8 +122,6 @@ class Command:
         parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
 
     def run(self, args: argparse.Namespace) -> int:
-        if args.steps < 0 or args.time < 0:
-            raise UsageError("steps and seconds are not negative", code="IRS643")
         if args.rank != "all" and not args.rank.isdecimal():
             raise UsageError(f"{args.rank!r} is no rank", code="IRS643", hint=f"0 to {args.world - 1}, or all")
         if not args.is_module:
@@ -172,7 +170,10 @@ class Command:
 
     def _tried(self, args: argparse.Namespace, program: Program, options: Options, found: Simulation | Ranks) -> Tried | None:
         document = found.to_json()
-        if not args.tries or not document.get("peak", {}).get("reserved"):
+        if not args.tries:
+            return None
+        if not document.get("peak", {}).get("reserved"):
+            sys.stderr.write("irscope: nothing was reserved on the device, so no setting was tried\n")
             return None
         return try_settings(program, options, document, found.target.device.room_bytes)
 

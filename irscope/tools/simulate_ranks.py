@@ -353,12 +353,13 @@ class Ranks:
             good = [one for one in self.classes if one.document["outcome"] in ("finished", "steps", "oom")]
             others = "; " + verdict_of(good[0].document, self.target, f", on rank {good[0].document['rank']}") if good else ""
             return f"unknown: {alike} of {self.options.world} ranks fail{others}"
+        if many and len(self.classes) == 1 and not self.unknown:
+            return verdict_of(worst.document, self.target, ", on every rank")
         said = verdict_of(worst.document, self.target, who)
         if worst.document["outcome"] == "oom":
             return f"{said}; {alike} of {self.options.world} ranks run out of memory"
         low, high = (choose(most_reserved(one.document) for one in self.classes) for choose in (min, max))
-        spread = f"; ranks reserve {_text(low)} to {_text(high)}" if _text(low) != _text(high) else ", as on every other rank"
-        return said + (spread if len(self.classes) > 1 or not self.unknown else "") if many else said
+        return said + (f"; ranks reserve {_text(low)} to {_text(high)}" if _text(low) != _text(high) else "")
 
     def _tables(self) -> Iterator[Table]:
         rows = [

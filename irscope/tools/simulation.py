@@ -40,6 +40,8 @@ _OUTCOMES: Final = {
 }
 INTERRUPTED: Final = "interrupted"
 """What ended a program that Ctrl-C ended."""
+_LONGEST: Final = 10**8
+"""Seconds, three years: as long as a timer of the system at least takes."""
 _BOUNDLESS: Final = 1 << 44
 """Memory of a device that never has too little: sixteen TiB, below the addresses that the simulated device's start from."""
 _STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
@@ -80,7 +82,13 @@ class Options:
     """Is told how far the run is: how many of how many, and of what."""
 
     def __post_init__(self) -> None:
-        if self.world < 1 or not 0 <= self.rank < self.world:
+        if self.world < 1:
+            raise UsageError(f"a world of {self.world} ranks has none", code="IRS643", hint="--world 1 or more")
+        if self.steps < 0 or self.local < 0 or not 0 <= self.seconds <= _LONGEST:
+            raise UsageError(
+                "steps, seconds and ranks of a machine are not negative, and seconds have an end", code="IRS643", hint="0 is no limit"
+            )
+        if not 0 <= self.rank < self.world:
             raise UsageError(
                 f"there is no rank {self.rank} in a world of {self.world}", code="IRS643", hint=f"0 to {max(self.world, 1) - 1}"
             )
