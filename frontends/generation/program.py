@@ -50,6 +50,8 @@ class Wish:
     """Which of transformers' implementations; empty for the name's own, else what they choose."""
     dtype: DType | None = None
     beams: int = 1
+    samples: bool = False
+    """Whether tokens are drawn by chance, not the likeliest taken."""
     chunk: int = 0
     """Tokens of the prompt that are read at once; 0 for all."""
 
@@ -188,7 +190,7 @@ class Generator:
         module, wish = self.loaded.module, self._wish
         inputs = self._inputs(prompt)
         found = Run(self._cut())
-        options: dict[str, Any] = {"max_new_tokens": new, "do_sample": False, "use_cache": True, "disable_compile": True}
+        options: dict[str, Any] = {"max_new_tokens": new, "do_sample": wish.samples, "use_cache": True, "disable_compile": True}
         if CACHES[wish.cache] is not None:
             options["cache_implementation"] = CACHES[wish.cache]
         if wish.cache_options:

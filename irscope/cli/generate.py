@@ -25,7 +25,7 @@ class Command:
     follow from how every tensor grows, which further steps that are run have to confirm; then everything is replayed by PyTorch's
     allocator, so that the counters are those of each step.
 
-    A cache keeps to the model's own windows, whatever its kind. The prompt has no padding, decoding is greedy and ends after --new tokens.
+    A cache keeps to the model's own windows, whatever its kind. The prompt has no padding, and no sequence ends before --new tokens.
 
     Exit codes: 0 it fits, 1 memory is refused, 2 usage, 3 the model cannot be read or does not run, 130 interrupted.
     """
@@ -47,6 +47,7 @@ class Command:
         parser.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
         parser.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")
         parser.add_argument("--beams", type=count, default=1, metavar="N", help="of a beam search; default: 1, none")
+        parser.add_argument("--sample", action="store_true", help="draw tokens by chance instead of taking the likeliest")
         parser.add_argument("--chunk", type=count, default=0, metavar="N", help="tokens of the prompt to read at once; default: all")
         parser.add_argument("--device", default="", metavar="NAME", help="such as l4; `irscope devices` lists them; default: h200")
         parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
@@ -64,6 +65,7 @@ class Command:
             attention=args.attention,
             dtype=args.dtype,
             beams=args.beams,
+            samples=args.sample,
             chunk=args.chunk,
             device=args.device or read_config().get("device", ""),
             torch=args.torch,

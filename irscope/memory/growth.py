@@ -19,6 +19,8 @@ from irscope.memory.tape import Action, Tape, Verb
 _PLACE: Final = attrgetter("at")
 _MOST_CAPTURES: Final = 40
 """Stretches of steps to look at: a window that fills takes two for each halving of its place."""
+_SHARE: Final = 8
+"""Of so many steps one may be looked at where that is more: buffers of split attention change every few hundred tokens."""
 _NEAR: Final = 4
 """Steps nearer than this are taken as they were captured."""
 
@@ -140,6 +142,7 @@ class Growth:
 
     def __init__(self, capture: Callable[[int], tuple[StepRequests, StepRequests]], first: int, last: int) -> None:
         self._capture = capture
+        self._most = max(_MOST_CAPTURES, (last - first) // _SHARE)
         self._known: dict[int, StepRequests] = {}
         self.captured: list[int] = []
         """Steps that were captured, in order of asking."""
@@ -149,7 +152,7 @@ class Growth:
         """A step, captured with the one after it."""
         found = self._known.get(number)
         if found is None:
-            if len(self.captured) >= _MOST_CAPTURES:
+            if len(self.captured) >= self._most:
                 raise NoLaw
             self.captured.append(number)
             found, self._known[number + 1] = self._capture(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
@@ -47,6 +47,8 @@ class Phase:
     """Then: category, module, line, bytes and number of blocks."""
     token: int = 0
     """Of the new tokens, while which is made the peak is."""
+    held: Bytes | None = None
+    """What is held when the last token's step begins: what a loop that looks at the memory between steps sees last."""
 
 
 @dataclass
@@ -106,6 +108,9 @@ class Generation:
         summary: dict[str, Any] = {"verdict": self.verdict, "reserved_peak_bytes": self.peak("reserved")}
         summary["peak_at"] = self._peak_place()
         summary["model"] = wish.model
+        held = self.phases["decode"].held if "decode" in self.phases else None
+        if held is not None:
+            summary["held_before_the_last_token"] = f"{_text(held.allocated)} allocated"
         summary["cache"] = f"{_text(self.cache_bytes)} at the end" + (f" = {self.formula} bytes" if self.formula else "")
         if loaded is not None:
             summary["weights"] = f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {loaded.dtype.text}"
@@ -113,7 +118,7 @@ class Generation:
             f", {loaded.attention} attention" if loaded is not None and loaded.attention else ""
         )
         summary["for"] = self.simulation.target.text
-        summary["taken"] = "no padding in the prompt, greedy, no sequence ends early"
+        summary["taken"] = f"no padding in the prompt, {'sampled' if wish.samples else 'greedy'}, no sequence ends early"
         if self.captured:
             few, steps = len(self.captured), wish.new - 1
             summary["steps"] = f"{few} of {steps:,} were run; the others follow from how every size grows, and all were replayed"
@@ -146,6 +151,8 @@ class Generation:
             "new": wish.new,
             "batch": wish.batch,
             "cache_kind": wish.cache,
+            "beams": wish.beams,
+            "samples": wish.samples,
             "attention": loaded.attention if loaded is not None else wish.attention or None,
             "dtype": loaded.dtype.text if loaded is not None else None,
             "parameters": loaded.parameters if loaded is not None else None,
@@ -158,6 +165,7 @@ class Generation:
                     **{key: {"peak": getattr(phase.peak, key), "after": getattr(phase.after, key)} for key in COUNTERS},
                     "by_category": dict(phase.made_of),
                     **({"token": phase.token} if phase.token else {}),
+                    **({"held": {key: getattr(phase.held, key) for key in COUNTERS}} if phase.held is not None else {}),
                 }
                 for name, phase in self.phases.items()
             },
@@ -184,6 +192,7 @@ def generate(
     attention: str = "",
     dtype: str = "",
     beams: int = 1,
+    samples: bool = False,
     chunk: int = 0,
     device: str = "",
     torch: str = "",
@@ -200,7 +209,7 @@ def generate(
         raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
     if cache not in CACHES:
         raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
-    wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, _dtype_of(dtype), beams, chunk)
+    wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, _dtype_of(dtype), beams, samples, chunk)
     return generate_as(wish, Options(device, torch, alloc_conf))
 
 
@@ -209,7 +218,7 @@ def _options_of(texts: Sequence[str]) -> dict[str, object]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not key.isidentifier() or not equals:
-            raise UsageError(f"{text!r} is not of the form key=value", code="IRS696", hint="--cache-option backend=fp8")
+            raise UsageError(f"{text!r} is not of the form key=value", code="IRS696", hint="`--cache-option backend=fp8`")
         found[key] = int(value) if value.isdecimal() else value
     return found
 
@@ -317,7 +326,7 @@ def _continue(found: Generation, captured: _Capture) -> None:
     if captured.growth is not None:
         found.captured = sorted({1, *(number + 1 for number in captured.growth.captured), *range(1, _OWN_STEPS)})
         whole, starts, last = continued(tape, main.cuts, captured.growth, wish.new - 1)
-        whole.events += _end(tape, main, whole, last)
+        whole.events.extend(_end(tape, main, whole, last))
     else:
         whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
         starts = [one.at for one in main.cuts]
@@ -337,6 +346,9 @@ def _continue(found: Generation, captured: _Capture) -> None:
         if outcomes and (phase != found.refused_at):
             first = {"load": 0, "prefill": 1, "decode": 3}[phase]
             found.phases[phase] = _phase(whole, outcomes, first)
+    if "decode" in found.phases:
+        # Steps are the spans from the third on, the last of them at most two from the end.
+        found.phases["decode"] = replace(found.phases["decode"], held=done[wish.new].after)
 
 
 def _end(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int]) -> list[int]:

@@ -2,7 +2,7 @@
 
 python -m tests.tools.generate_jobs [--every N] [--has TEXT ...] [--truth FILE]
 
-Each job runs in a process of its own. Calls that `irscope generate` has no option for, such as sampling, are counted apart.
+Each job runs in a process of its own. Calls that `irscope generate` has no option for are counted apart.
 """
 
 from __future__ import annotations
@@ -41,11 +41,22 @@ def command(job: dict[str, Any], folder: Path) -> list[str] | None:
     cache = [f"--cache-option={key}={value}" for key, value in call.pop("cache_config", {}).items()]
     sizes = {"--prompt": job["prompt"], "--new": job["new"], "--batch": job["batch"]}
     sizes |= {"--beams": call.pop("num_beams", 1), "--chunk": call.pop("prefill_chunk_size", 0)}
+    sampled = ["--sample"] if call.pop("do_sample", False) else []
     if call or job.get("inputs", {}).keys() - {"input_features"}:
         return None
     given = [f"{option}={value}" for option, value in sizes.items() if value]
     kind = job.get("cache") or "dynamic"
-    line = ["generate", str(folder), *given, f"--cache={kind}", *cache, f"--attention={job['attn']}", "--device=h200", "--format=json"]
+    line = [
+        "generate",
+        str(folder),
+        *given,
+        *sampled,
+        f"--cache={kind}",
+        *cache,
+        f"--attention={job['attn']}",
+        "--device=h200",
+        "--format=json",
+    ]
     return [sys.executable, "-m", "irscope", *line]
 
 
