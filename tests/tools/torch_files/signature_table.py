@@ -26,6 +26,7 @@ PRIVATE = {
     "_unsafe_view",
     "_unsafe_index",
     "_unsafe_index_put",
+    "_index_put_impl_",
     "_reshape_alias",
     "_embedding_bag",
     "_cdist_forward",
