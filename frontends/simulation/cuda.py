@@ -21,6 +21,8 @@ _CUDA: Final = 1
 """The number of the device type."""
 _AT: Final = 40
 """Bits of a place in a stream, in the handle of an event."""
+_ENDLESS: Final = 2**63 - 1
+"""Entries of a history that is not bounded, as torch says it."""
 _POOL: Final = 32
 """Streams of one priority, handed out in turn."""
 _FIRST_HANDLE: Final = 0x5000
@@ -246,11 +248,23 @@ class Device:
     def c_getAllocatorBackend(self) -> str:
         return "native"
 
-    def c_record_memory_history(self, enabled: str | None = "all", *rest: Any, **options: Any) -> None:
-        """Frames are known without it."""
+    def c_record_memory_history(
+        self,
+        enabled: str | None = "all",
+        context: str | None = "all",
+        stacks: str = "python",
+        max_entries: int = _ENDLESS,
+        *rest: Any,
+        **more: Any,
+    ) -> None:
+        """From here on what the allocator does is part of snapshots. Frames are known without it."""
+        self.machine.keep_history(None if enabled in (None, "state") else max_entries, clear=bool(more.get("clear_history")))
 
-    def c_record_memory_history_legacy(self, enabled: bool, *rest: Any, **options: Any) -> None:
-        """Frames are known without it."""
+    def c_record_memory_history_legacy(
+        self, enabled: bool, record_context: bool = True, max_entries: int = 1, *rest: Any, **more: Any
+    ) -> None:
+        """The same as older programs say it: only state where it keeps one entry."""
+        self.machine.keep_history(max_entries if enabled and max_entries > 1 else None)
 
     def c_memorySnapshot(self, pool: Any = None, include_traces: bool = True) -> dict[str, Any]:
         found = self.machine.snapshot(self.pools.handles())

@@ -83,6 +83,10 @@ class Machine:
         self.number_of: Callable[[int], int] = lambda stream: stream
         """The allocator's number of one of torch's streams."""
         self.stats = Statistics()
+        self.history: tuple[int, int] | None = None
+        """From which request of the tape on, and of how many entries at most, snapshots tell what the allocator did."""
+        self.told_by: Callable[[int], list[dict[str, Any]]] | None = None
+        """Tells it, from a request on, with the tape's own addresses."""
         self.lock = threading.RLock()
         """Held by each kernel: a program may load weights or prefetch in threads of its own."""
 
@@ -196,10 +200,26 @@ class Machine:
         """`torch.cuda.memory._snapshot`: segments and blocks; `pools` has torch's numbers of private pools."""
         return {
             "segments": [self._segment(one, pools.get(one.pool, (0, 0))) for one in self.settled_gpu.segments()],
-            "device_traces": [[]],
+            "device_traces": [self._trace()],
             "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": self.target.alloc_conf},
             "external_annotations": [],
         }
+
+    def keep_history(self, most: int | None, *, clear: bool = False) -> None:
+        """Begin to tell what the allocator does, or end it with None; what was told before stays unless it is cleared."""
+        if most is None:
+            self.history = None
+        elif self.history is None or clear:
+            self.history = self.settled_gpu.tape.cut(), most
+
+    def _trace(self) -> list[dict[str, Any]]:
+        if self.history is None or self.told_by is None:
+            return []
+        begin, most = self.history
+        entries = self.told_by(begin)[-most:]
+        for one in entries:
+            one["addr"] += BASE
+        return entries
 
     def _segment(self, one: Segment, pool: tuple[int, int]) -> dict[str, Any]:
         blocks = [

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
+from irscope.memory.caching import CachingAllocator
 from irscope.memory.kernels import workspace_policy
 from irscope.memory.moments import alive_at, moments, phase_peaks, without_passing
 from irscope.memory.tape import Origin, Slots, Span, Tape
@@ -104,6 +105,7 @@ def run_program(program: Callable[[], Any], name: str, options: Options) -> Simu
     changes = Changes(options.settings)
     watch = process.start(options.steps, (__file__,), stepped)
     changes.install()
+    process.machine.told_by = lambda begin: _history(process, watch, options, begin)
     found = Simulation(name, target, options, applied=changes.applied)
     try:
         with _environment(options), _time_limit(options.seconds, StopProgram):
@@ -171,6 +173,19 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.tape = _tape_of(process.machine.tape(), watch)
     _count_steps(found.tape, watch.begins, [*watch.steps, found.rest])
     found.fullest = gpu.refused if found.outcome == "oom" and gpu.refused is not None else gpu.fullest
+
+
+def _history(process: Process, watch: Watch, options: Options, begin: int) -> list[dict[str, Any]]:
+    """What the allocator did from a request on: all is asked again of an allocator like the program's, with notes."""
+    from irscope.passes.exports.timeline import allocations_of_program, trace
+
+    target = process.machine.target
+    tape = _tape_of(process.machine.tape(), watch)
+    tape.starts, tape.spans = [0, begin, len(tape.events)], [Span("before", 0, 1), Span("recorded", 1, 2)]
+    gpu = CachingAllocator.of(target, memory_of(target, options), options.pending_frees)
+    replayed = tape.replay(gpu, tape.numbers("central"), "all", addresses=True)
+    expandable = "expandable_segments:true" in target.alloc_conf.lower()
+    return trace(allocations_of_program(tape, replayed, expandable=expandable), first_step=1)
 
 
 def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:

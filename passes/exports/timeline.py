@@ -278,10 +278,15 @@ def snapshot(log: AllocatorLog) -> dict[str, Any]:
     """The dictionary that torch.cuda.memory._snapshot() would return."""
     return {
         "segments": [_segment(segment, log.owners) for segment in log.segments],
-        "device_traces": [[entry for number, event in enumerate(log.events) for entry in _entries(number, event)]],
+        "device_traces": [trace(log)],
         "allocator_settings": {},
         "external_annotations": [],
     }
+
+
+def trace(log: AllocatorLog, first_step: int = LOADING) -> list[dict[str, Any]]:
+    """What the allocator did from a step on, as the snapshot lists it."""
+    return [entry for number, event in enumerate(log.events) if event.step >= first_step for entry in _entries(number, event)]
 
 
 def _segment(segment: Segment, owners: dict[int, Owner]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", rea
 FOLDER = Path(__file__).parents[2] / "data" / "simulate"
 TRUTH: dict[str, list[str]] = json.loads((FOLDER / "truth.json").read_text())
 NEEDS = {"accelerated": "accelerate", "hf_trainer": "transformers", "bert_trainer": "transformers", "hf_models": "transformers"}
-QUICK = ("summary", "prefetch", "gan", "amp", "threads", "graphs", "sparse_embed", "pinn", "rnn_packed")
+QUICK = ("history", "summary", "prefetch", "gan", "amp", "threads", "graphs", "sparse_embed", "pinn", "rnn_packed")
 """Those of the normal run: statistics and snapshots, streams, two optimizers, a scaler and casts, threads, graphs, sparse gradients, second
 derivatives, recurrent networks."""
 
