@@ -49,7 +49,7 @@ class Device:
         """The allocator's numbers of streams by torch's."""
         self._handed = {0: 0, 1: 0}
         machine.number_of = self.number
-        self.pools = Pools(self)
+        self.pools = Pools(self.machine)
         self._fraction = 1.0
         self._metadata = ""
 

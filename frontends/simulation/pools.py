@@ -10,8 +10,7 @@ import torch
 from irscope.memory.caching.allocator import MemPool
 
 if TYPE_CHECKING:
-    from irscope.frontends.simulation.cuda import Device
-    from irscope.frontends.simulation.machine import Piece
+    from irscope.frontends.simulation.machine import Machine, Piece
 
 Handle: TypeAlias = tuple[int, int]
 """As torch numbers pools: (0, n) those that a program makes, (n, 0) those of graphs."""
@@ -22,8 +21,8 @@ _SEED = 8
 class Pools:
     """Pools of the simulated allocator by torch's numbers."""
 
-    def __init__(self, device: Device) -> None:
-        self.machine = device.machine
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.known: dict[Handle, MemPool] = {}
         self._numbers = {True: 0, False: 0}
         self.capturing: Any = None

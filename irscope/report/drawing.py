@@ -184,10 +184,15 @@ def _measure(tree: BoxTree) -> Measure:
 # SVG.
 
 
+_LEGEND: Final = 480
+"""Points that the legend has at least, so that it is not one column above a narrow drawing."""
+
+
 def svg_file(drawing: Drawing) -> Iterator[str]:
     """A picture as a file: title, notes and legend above the drawing."""
     parts, width, height = _svg_scene(drawing, "graph")
     head = [drawing.title, *drawing.notes, *([drawing.paint.note] if drawing.paint.note else [])]
+    width = max(width, _LEGEND if drawing.paint.legend else 0)
     legend, rows = _svg_legend(drawing.paint, width, len(head) * _LINE)
     above = len(head) * _LINE + rows * _LINE + 10
     wide = max(width, max((display_width(line) * _LETTER for line in head), default=0.0)) + 2 * _PAD
@@ -216,7 +221,7 @@ def _svg_legend(paint: Paint, width: float, top: float) -> tuple[list[str], int]
     x, row = 0.0, 0
     for colour, words in paint.legend:
         wide = 18 + display_width(words) * _LETTER + 14
-        if x and x + wide > max(width, 480):
+        if x and x + wide > width:
             x, row = 0.0, row + 1
         y = _PAD + top + row * _LINE
         parts.append(f'<rect x="{_PAD + x:.0f}" y="{y:.0f}" width="12" height="12" fill="{colour}" stroke="#6b7280"/>')
