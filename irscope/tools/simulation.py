@@ -83,7 +83,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.world < 1:
-            raise UsageError(f"a world of {self.world} ranks has none", code="IRS643", hint="--world 1 or more")
+            raise UsageError(f"a world of {self.world} ranks has none", code="IRS643", hint="`--world 1` is one card alone")
         if self.steps < 0 or self.local < 0 or not 0 <= self.seconds <= _LONGEST:
             raise UsageError(
                 "steps, seconds and ranks of a machine are not negative, and seconds have an end", code="IRS643", hint="0 is no limit"

@@ -101,7 +101,7 @@ def test_a_picture_has_a_panel_for_each_curve(path: Path, tmp_path: Path, monkey
     assert main(["sweep", str(path), "--over", "batch=1,2,4", "--bind", "seq=8", "--plot", str(target)]) == 0
     assert target.read_bytes().startswith(b"\x89PNG")
     drawn = [panel.lines[0].get_data() for panel in figures[0].axes]
-    assert len(drawn) == 4 and all(list(xs) == [1, 2, 4] for xs, _ in drawn)
+    assert len(drawn) == 5 and all(list(xs) == [1, 2, 4] for xs, _ in drawn)
     assert list(drawn[1][1]) == [number * drawn[1][1][0] for number in (1, 2, 4)]
     assert main(["sweep", str(path), "--over", "batch=1,2", "--over", "seq=1,2", "--plot", str(target)]) == 2
 
