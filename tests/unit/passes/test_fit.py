@@ -165,7 +165,7 @@ def test_whether_the_next_size_runs_is_said(capsys: pytest.CaptureFixture[str]) 
     assert "at 29, which runs: PyTorch gives its cache back once in the second forward" in said
     assert " runs up to 30: " in said
     assert main(["fit", "--memory", "8GiB", str(TAGGER)]) == 0
-    assert "at 995, where PyTorch runs out of memory" in capsys.readouterr().out
+    assert "at 995, where PyTorch runs out of memory" in " ".join(capsys.readouterr().out.split())
 
 
 def _halved(replayed: Replayed) -> Replayed:
