@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from irscope.report.chart import Canvas, bar_column
 from irscope.report.printable import display_width, pad
 from irscope.report.units import Kind, humanise
-from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line
+from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line, text_of
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -244,6 +244,17 @@ class Stack(StepChart):
     def legend_rows(self, width: int, symbols: Symbols) -> list[Line]:
         """The legend in lines of a width."""
         return [cut_line(self.legend(symbols), width, symbols)]
+
+    def wrapped_legend(self, width: int, symbols: Symbols) -> list[Line]:
+        """What each fill stands for, without what there is none of, in as many rows as that takes."""
+        spans = self.legend(symbols)
+        rows: list[Line] = [()]
+        for number, part in enumerate(self.parts.values()):
+            entry = spans[2 * number : 2 * number + 2]
+            if part.any():
+                fits = len(text_of((*rows[-1], *entry)).rstrip()) <= width
+                rows[-1:] = [(*rows[-1], *entry)] if fits or not rows[-1] else [rows[-1], entry]
+        return [cut_line(row, width, symbols) for row in rows]
 
 
 class BothLines(StepChart):

@@ -22,6 +22,7 @@ from textual.widgets import Footer
 
 from irscope.errors import IrscopeError, OutputError
 from irscope.files import config_folder, write_text
+from irscope.recording import Recording
 from irscope.report.units import Kind, humanise
 from irscope.session import Model
 from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
@@ -51,12 +52,12 @@ _WELCOME: tuple[Line, ...] = (
 )
 
 
-class _StartScreen(Looks, Screen[None]):
-    """What the widgets of the start are painted on."""
+class PlainScreen(Looks, Screen[None]):
+    """What widgets are painted on that belong to no model."""
 
 
-class StartApp(App[Model]):
-    """Choose a file; the app ends with the model that was read."""
+class StartApp(App[Model | Recording]):
+    """Choose a file; the app ends with the model or the recording that was read."""
 
     CSS_PATH = "irscope.tcss"
     TITLE = "irscope"
@@ -71,7 +72,7 @@ class StartApp(App[Model]):
             self.path = path
             self.answer = answer
 
-    def __init__(self, read: Callable[[Path], Model], symbols: Symbols | None = None) -> None:
+    def __init__(self, read: Callable[[Path], Model | Recording], symbols: Symbols | None = None) -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
@@ -82,7 +83,7 @@ class StartApp(App[Model]):
         self.reading: Path | None = None
 
     def get_default_screen(self) -> Screen[None]:
-        return _StartScreen()
+        return PlainScreen()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="files_pane", classes="pane") as pane:
@@ -111,7 +112,7 @@ class StartApp(App[Model]):
 
     def on_start_app_read(self, message: Read) -> None:
         self.reading = None
-        if isinstance(message.answer, Model):
+        if isinstance(message.answer, Model | Recording):
             note_opened(message.path)
             self.exit(message.answer)
         elif isinstance(message.answer, IrscopeError):
@@ -151,7 +152,7 @@ class StartApp(App[Model]):
         self.exit()
 
 
-def choose(read: Callable[[Path], Model]) -> Model | None:
+def choose(read: Callable[[Path], Model | Recording]) -> Model | Recording | None:
     """Let the user choose a file; None where nothing was chosen."""
     return StartApp(read).run()
 

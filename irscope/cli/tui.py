@@ -9,7 +9,7 @@ from pathlib import Path
 
 from irscope.cli.args import add_model_arguments, add_step_arguments, load_options, open_from, settings_from, step_from
 from irscope.errors import UsageError
-from irscope.recording import is_recording
+from irscope.recording import Recording, is_recording, read_recording
 from irscope.session import Model, open_model
 
 
@@ -17,13 +17,16 @@ class Command:
     """Browse a model in the terminal: its nodes, live tensors, costs and parameters.
 
     Without MODEL it shows the files that were opened last and some samples to choose from. With OTHER, another model or a
-    recording of a real run, it begins with the comparison of both. With --train it shows a training step: MODEL is a name or a function
-    in a script, as for train-plan, and the memory screen begins with the step by category.
+    recording of a real run, it begins with the comparison of both. A recording alone, as `irscope simulate -o run.jsonl` or
+    `irscope record` writes it, is shown without a model: the verdict, memory over the recorded step, and what is alive at its peak.
+    With --train it shows a training step: MODEL is a name or a function in a script, as for train-plan, and the memory screen
+    begins with the step by category.
     """
 
     examples = (
         ("irscope tui model.onnx", "what is inside, node by node, and what is alive when?"),
         ("irscope tui old.onnx new.onnx", "where do two models differ?"),
+        ("irscope tui run.jsonl", "what did `irscope simulate -o run.jsonl train.py` find, and what is alive when?"),
         ("irscope tui --train torchvision:resnet50", "what does a training step keep for its backward?"),
     )
 
@@ -49,22 +52,27 @@ class Command:
         if args.train and args.model is None:
             raise UsageError("--train needs a model", hint="`irscope tui --train torchvision:resnet50`, or a function: ./train.py:build")
         if args.model is not None and is_recording(Path(args.model)):
-            if not args.other:
-                raise UsageError(f"{args.model} is a recording, which is shown beside its model", hint="`irscope tui MODEL RECORDING`")
-            args.model, args.other = args.other, args.model
+            if args.train:
+                raise UsageError(f"--train needs a model, and {args.model} is a recording", hint="`irscope tui RECORDING` shows it")
+            args.model, args.other = args.other or args.model, args.model if args.other else ""
 
-        def read(path: Path) -> Model:
-            return open_model(path, load_options(args), settings=settings_from(args))
+        def read(path: Path) -> Model | Recording:
+            return read_recording(path) if is_recording(path) else open_model(path, load_options(args), settings=settings_from(args))
 
         if args.model is None:
             load_options(args)  # what is wrong with the arguments is said before there is a screen
             model = start.choose(read)
+        elif not args.train and is_recording(Path(args.model)):
+            model = read_recording(Path(args.model))
+            start.note_opened(Path(args.model))
         elif args.train:
             model = step_from(args)
         else:
             model = open_from(args)
             if Path(args.model).exists():  # a model by name is in no folder
                 start.note_opened(Path(args.model))
-        if model is not None:
+        if isinstance(model, Recording):
+            importlib.import_module("irscope.tui.recording").run_recording(model)
+        elif model is not None:
             app.run_app(model, args.other)
         return 0

@@ -25,6 +25,7 @@ from irscope.recording.records import (
     End,
     Energy,
     Header,
+    Held,
     Latency,
     Line,
     MemoryEvent,
@@ -32,6 +33,8 @@ from irscope.recording.records import (
     OpRecord,
     Problem,
     Recording,
+    Said,
+    SaidTable,
 )
 
 T = TypeVar("T")
@@ -92,6 +95,9 @@ class _Reader:
     energy: Energy | None = None
     problems: list[Problem] = field(default_factory=list)
     mapping: NodeMapping | None = None
+    said: Said | None = None
+    tables: list[SaidTable] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
     end: End | None = None
     unknown: Counter[str] = field(default_factory=Counter)
 
@@ -150,6 +156,12 @@ class _Reader:
                 self.latency.append(line)
             case Problem():
                 self.problems.append(line)
+            case Held():
+                self.held.append(line)
+            case SaidTable():
+                if any(len(row) != len(line.columns) for row in line.rows):
+                    self._refuse(number, f"a row of {line.title[:40]!r} has not a cell for each of its {len(line.columns)} columns")
+                self.tables.append(line)
             case _:
                 self._keep_single(number, line)
 
@@ -160,6 +172,8 @@ class _Reader:
                 self.energy = line
             case NodeMapping():
                 self.mapping = line
+            case Said():
+                self.said = line
             case End():
                 if line.lines != number - 1:
                     self._refuse(number, f"the end counts {line.lines} lines before it, and there are {number - 1}")
@@ -183,6 +197,9 @@ class _Reader:
             self.end is not None and self.end.complete,
             tuple(notes),
             self.where,
+            self.said,
+            tuple(self.tables),
+            tuple(self.held),
         )
 
     def _is_torn(self, text: bytes) -> bool:
@@ -272,7 +289,19 @@ def as_text(line: Line) -> str:
 def lines_of(recording: Recording) -> Iterator[Line]:
     """The lines of a whole recording, its end included."""
     single = tuple(line for line in (recording.energy, recording.mapping) if line is not None)
-    lines = (recording.header, *recording.ops, *recording.events, *recording.counters, *recording.latency, *single, *recording.problems)
+    said = () if recording.said is None else (recording.said,)
+    lines = (
+        recording.header,
+        *said,
+        *recording.tables,
+        *recording.held,
+        *recording.ops,
+        *recording.events,
+        *recording.counters,
+        *recording.latency,
+        *single,
+        *recording.problems,
+    )
     yield from lines
     yield End(len(lines), recording.complete)
 

@@ -135,6 +135,8 @@ class MemoryEvent:
     scope: str = ""
     time_us: float | None = None
     """Since the run began."""
+    source: str = ""
+    """The line of the program that asked for it, where that is known: train.py:21."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,22 @@ class Level:
 
     current: int
     peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A block that is there when the warm run begins, where that is told: what a program keeps from step to step."""
+
+    line: ClassVar[str] = "held"
+
+    bytes: int
+    block: int | None = None
+    """The number that stands at its end, where that is in the run."""
+    category: str = "activation"
+    kernel: str = ""
+    scope: str = ""
+    source: str = ""
+    """The line of the program that asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +246,30 @@ class NodeMapping:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What the tool found about all that ran, of which the events are a part: the verdict of `irscope simulate`, the outcome."""
+
+    line: ClassVar[str] = "said"
+
+    summary: Mapping[str, Setting] = field(default_factory=dict)
+    """Numbers under names that end in _bytes or _count, and texts."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SaidTable:
+    """A table of the same: peaks of each step, categories, what was alive at the peak, collectives."""
+
+    line: ClassVar[str] = "table"
+
+    title: str
+    columns: tuple[str, ...]
+    """Headings, each with its kind behind a colon: bytes:bytes, blocks:count, line:text."""
+    rows: tuple[tuple[str | int | float | None, ...], ...] = ()
+    """A cell for each column; null for what is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The last line: a file without it was cut short."""
 
@@ -256,6 +298,9 @@ class Recording:
     notes: tuple[str, ...] = ()
     """What the reader had to leave out, for people."""
     path: str = ""
+    said: Said | None = None
+    tables: tuple[SaidTable, ...] = ()
+    held: tuple[Held, ...] = ()
 
     def counter(self, run: str) -> Counters | None:
         """Counters of one of before, cold and warm."""
@@ -270,9 +315,9 @@ class Recording:
         return tuple(event for event in self.events if event.run == name)
 
 
-Line: TypeAlias = Header | OpRecord | MemoryEvent | Counters | Latency | Energy | Problem | NodeMapping | End
+Line: TypeAlias = Header | OpRecord | MemoryEvent | Counters | Latency | Energy | Problem | NodeMapping | Said | SaidTable | Held | End
 LINES: Mapping[str, type[Line]] = {
-    kind.line: kind for kind in (Header, OpRecord, MemoryEvent, Counters, Latency, Energy, Problem, NodeMapping, End)
+    kind.line: kind for kind in (Header, OpRecord, MemoryEvent, Counters, Latency, Energy, Problem, NodeMapping, Said, SaidTable, Held, End)
 }
 
 

@@ -532,17 +532,17 @@ def _two_ends(simulation: Simulation, lazy: Replayed) -> Iterator[Table]:
     columns = ["steps", "active, at once:bytes", "active, late:bytes", "reserved, at once:bytes", "reserved, late:bytes"]
     yield Table.of(rows, columns, "peaks where work on other streams is done at once, and late: only when the host waits")
     rows = [
-        (category, module, line, count, size) for category, module, line, size, count in _grouped(simulation.shared(), simulation.classes)
+        (category, module, line, count, size) for category, module, line, size, count in grouped(simulation.shared(), simulation.classes)
     ]
     columns = ["category", "module", "line", "times:count", "bytes in all:bytes"]
     yield Table.of(rows, columns, "where it matters: memory that another stream uses too (record_stream)")
 
 
 def _alive(simulation: Simulation, rows: Sequence[tuple[str, str, str, int, int]], title: str) -> Table:
-    return Table.of(_grouped(rows, simulation.classes), _ALIVE, title, whole="bytes")
+    return Table.of(grouped(rows, simulation.classes), _ALIVE, title, whole="bytes")
 
 
-def _grouped(rows: Sequence[tuple[str, str, str, int, int]], classes: Mapping[str, str]) -> list[tuple[str, str, str, int, int]]:
+def grouped(rows: Sequence[tuple[str, str, str, int, int]], classes: Mapping[str, str]) -> list[tuple[str, str, str, int, int]]:
     """Category, module, line, bytes and number. Blocks of one class that differ in their number alone, and what is in them, are one row."""
     blocks = {above for path in classes for above in itertools.islice(_above(path), 1, None)}
     groups: dict[tuple[object, ...], tuple[list[str], list[int]]] = {}

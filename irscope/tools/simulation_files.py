@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -19,19 +19,27 @@ from irscope.recording import (
     Counters,
     DeviceRecord,
     Header,
+    Held,
     Level,
     MemoryEvent,
     ModelRecord,
     OpRecord,
     Problem,
     Recording,
+    Said,
+    SaidTable,
     write_recording,
 )
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.report.values import Cell, Quantity, bare
 from irscope.tools.simulation import Simulation
 
 KINDS: Final = (".jsonl", ".pickle", ".json")
 """What names of files end in."""
 _MOST_ALIVE: Final = 100
+_MOST_ROWS: Final = 5000
+"""Of a table, so that its line stays well below what a reader takes."""
 _NOWHERE: Final = Origin("", "")
 
 
@@ -57,6 +65,7 @@ def recording_of(simulation: Simulation) -> Recording:
     counted = [*replayed.outcomes[: len(simulation.steps)]] or replayed.outcomes
     tape = simulation.tape
     span = next(one for one in tape.spans if one.name == counted[-1].name)
+    report = simulation.report()
     ops, events = _operators(tape, tape.starts[span.first], tape.starts[span.end])
     return Recording(
         _header(simulation),
@@ -65,7 +74,42 @@ def recording_of(simulation: Simulation) -> Recording:
         tuple(_counters(replayed, counted)),
         problems=tuple(_problems(simulation)),
         complete=simulation.outcome in ("finished", "steps"),
+        said=_said(report),
+        tables=tuple(map(_table, report.tables)),
+        held=tuple(_held(tape, tape.starts[span.first])),
     )
+
+
+def _said(report: Report) -> Said:
+    """The numbers and texts that the report begins with."""
+    cells = {key: _cell(cell) for key, cell in report.summary.items() if isinstance(cell, str | int | float | Quantity)}
+    remarks = [f"{one.code}: {one.message}" for one in report.diagnostics]
+    return Said({key: cell for key, cell in cells.items() if cell is not None}, (*report.notes, *remarks))
+
+
+def _table(table: Table) -> SaidTable:
+    columns = [f"{column.heading}:{column.kind.value}" for column in table.columns]
+    return SaidTable(table.title, tuple(columns), tuple(tuple(map(_cell, row)) for row in table.first(_MOST_ROWS).rows()))
+
+
+def _cell(cell: Cell) -> str | int | float | None:
+    found = bare(cell)
+    return found if isinstance(found, str | int | float) else None
+
+
+def _held(tape: Tape[Origin], end: int) -> Iterator[Held]:
+    """What is alive when the stretch begins."""
+    alive: dict[int, None] = {}
+    for event in tape.events[:end]:
+        if event >= 0:
+            alive[event] = None
+        else:
+            alive.pop(~event, None)
+    sizes = tape.numbers("central")
+    for slot in alive:
+        if sizes[slot]:
+            who = tape.owners.get(slot, _NOWHERE)
+            yield Held(sizes[slot], slot, tape.kinds[slot], tape.labels[slot], who.module, who.line)
 
 
 def _header(simulation: Simulation) -> Header:
@@ -111,7 +155,7 @@ def _operators(tape: Tape[Origin], first: int, end: int) -> tuple[list[OpRecord]
         alive += change
         made += max(change, 0)
         number = len(ops) if asked is not None else None
-        events.append(MemoryEvent(WARM, change, number, event >= 0, slot, tape.kinds[slot], who[0], who[1].module))
+        events.append(MemoryEvent(WARM, change, number, event >= 0, slot, tape.kinds[slot], who[0], who[1].module, source=who[1].line))
     close(asked)
     return ops, events
 

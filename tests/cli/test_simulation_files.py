@@ -40,6 +40,21 @@ def test_a_recording_is_the_last_step(tmp_path: Path) -> None:
     assert {op.op for op in recording.ops} >= {"aten::addmm", "aten::gelu"} and {op.scope for op in recording.ops} >= {"0", "1", "2"}
 
 
+def test_a_recording_has_the_report_and_what_the_step_begins_with(tmp_path: Path) -> None:
+    path, report = written(tmp_path, "run.jsonl")
+    recording = read_recording(path)
+    before = recording.counter("before")
+    assert before is not None and before.requested is not None
+    assert sum(one.bytes for one in recording.held) == before.requested.current
+    assert {one.category for one in recording.held} >= {"parameter", "optimizer state"}
+    assert {event.source.rpartition("/")[2] for event in recording.run("warm") if event.bytes > 0} <= {
+        f"train.py:{n}" for n in range(1, 20)
+    }
+    assert recording.said is not None and str(recording.said.summary["verdict"]).startswith("fits on NVIDIA H100 SXM")
+    assert recording.said.summary["reserved_peak_bytes"] == report["peak"]["reserved"]
+    assert {table.title for table in recording.tables} >= {"peak of each step", "alive at the peak", "what reserved is made of at its peak"}
+
+
 def test_a_snapshot_of_all_that_was_allocated(tmp_path: Path) -> None:
     path, report = written(tmp_path, "run.pickle")
     snapshot = pickle.loads(path.read_bytes())

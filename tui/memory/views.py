@@ -21,7 +21,7 @@ from irscope.report.values import Quantity, as_assumed, bare, plain
 from irscope.tui.amounts import numbers_of
 from irscope.tui.browse.outline import Ints
 from irscope.tui.charts import Floats, Stack, fill_of, runs
-from irscope.tui.text import Line, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, text_of
+from irscope.tui.text import Line, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines
 
 if TYPE_CHECKING:
     from irscope.passes.memory.cuda import Counter, DeviceMemory
@@ -350,15 +350,7 @@ class StepStack(Stack):
         return tuple(spans)
 
     def legend_rows(self, width: int, symbols: Symbols) -> list[Line]:
-        """What each fill stands for, without what there is none of, in as many rows as that takes."""
-        spans = self.legend(symbols)
-        rows: list[Line] = [()]
-        for number, part in enumerate(self.parts.values()):
-            entry = spans[2 * number : 2 * number + 2]
-            if part.any():
-                fits = len(text_of((*rows[-1], *entry)).rstrip()) <= width
-                rows[-1:] = [(*rows[-1], *entry)] if fits or not rows[-1] else [rows[-1], entry]
-        return [cut_line(row, width, symbols) for row in rows]
+        return self.wrapped_legend(width, symbols)
 
 
 def _ruled(line: Line, begins: set[int], symbols: Symbols) -> Line:

@@ -1,0 +1,264 @@
+"""A recording that is shown without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from irscope.cli.main import main
+from irscope.errors import LoadError
+from irscope.recording import (
+    Counters,
+    DeviceRecord,
+    Header,
+    Held,
+    Level,
+    MemoryEvent,
+    ModelRecord,
+    OpRecord,
+    Problem,
+    Recording,
+    Said,
+    SaidTable,
+    read_recording,
+    write_recording,
+)
+from irscope.report.values import bare
+from irscope.tui.recording import RecordingApp, shown_run
+from irscope.tui.start import StartApp
+from irscope.tui.text import ASCII, UNICODE, Symbols
+from irscope.tui.widgets.dialogs import TextDialog
+
+RECORDINGS = Path(__file__).parents[2] / "samples" / "recordings"
+MIB = 1 << 20
+PLACE = "train.py:7"
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+Steps = Callable[[RecordingApp, Pilot[None]], Awaitable[None]]
+
+
+def event(size: int, block: int, category: str = "activation", scope: str = "", line: str = PLACE) -> MemoryEvent:
+    return MemoryEvent("warm", size * MIB, 0, block=block, category=category, scope=scope, source=line)
+
+
+SIMULATED = Recording(
+    Header(
+        "torch-cuda",
+        ModelRecord("train", "program", "train.py"),
+        DeviceRecord("cuda", "NVIDIA H100 SXM", 80 << 30),
+        settings={"simulated": True, "world": 8, "rank": 0},
+        warmup=2,
+        repeats=1,
+    ),
+    ops=(OpRecord(0, "aten::addmm", "layers/0"),),
+    events=(
+        event(4, 10, scope="layers.0.linear"),
+        event(4, 11, scope="layers.1.linear"),
+        event(2, 12, "gradient", line="train.py:8"),
+        event(-4, 11, scope="layers.1.linear"),
+        event(-4, 10, scope="layers.0.linear"),
+        event(-2, 12, "gradient", line="train.py:8"),
+        event(-1, 3, "temporary", line="train.py:3"),
+    ),
+    counters=(Counters("warm", requested=Level(24 * MIB, 35 * MIB), reserved=Level(40 * MIB, 40 * MIB)),),
+    said=Said({"verdict": "fits on NVIDIA H100 SXM: 78.00 GiB of 78.60 GiB left", "reserved_peak_bytes": 40 * MIB, "steps_count": 3}),
+    tables=(
+        SaidTable("peak of each step", ("steps:text", "reserved:bytes"), (("1", 30 * MIB), ("2 to 3", 40 * MIB))),
+        SaidTable("collectives", ("collective:text", "calls:count"), (("all_reduce", 39), ("broadcast", None))),
+    ),
+    held=(
+        Held(8 * MIB, 1, "parameter", source="train.py:3"),
+        Held(16 * MIB, 2, "optimizer state", source="train.py:9"),
+        Held(1 * MIB, 3, "temporary", source="train.py:3"),
+    ),
+)
+
+
+def drive(recording: Recording, steps: Steps, *, size: tuple[int, int] = (80, 24), symbols: Symbols = UNICODE) -> RecordingApp:
+    async def run() -> RecordingApp:
+        app = RecordingApp(recording, symbols)
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await steps(app, pilot)
+        return app
+
+    return asyncio.run(run())
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    await pilot.press(*keys)
+    await pilot.pause()
+    await pilot.pause()
+
+
+def shown(app: RecordingApp | StartApp) -> str:
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+@SIZES
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_it_opens_on_the_verdict_the_peak_and_what_is_alive_there(size: tuple[int, int], symbols: Symbols) -> None:
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        text = shown(app)
+        for part in (
+            "fits on NVIDIA H100 SXM: 78.00 GiB of 78.60 GiB left",
+            "40.00 MiB",
+            "in step 3",
+            "peak 35.00 MiB at event 3",
+            "Alive at the recorded peak: 35.00 MiB",
+            "optimizer state",
+            "layers.0-1.linear",
+            "train.py:9",
+        ):
+            assert part in text
+        if symbols is ASCII:
+            assert text.isascii()
+
+    drive(SIMULATED, steps, size=size, symbols=symbols)
+
+
+@SIZES
+def test_keys_move_show_tables_help_and_leave(size: tuple[int, int]) -> None:
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "end")
+        assert "Alive at event 7: 24.00 MiB" in shown(app) and "layers" not in shown(app)
+        await press(pilot, "n")
+        assert "peak of each step" in shown(app) and "2 to 3" in shown(app)
+        await press(pilot, "n")
+        assert "all_reduce" in shown(app) and "?" in shown(app)
+        await press(pilot, "slash", *"broad", "enter")
+        assert "broadcast" in shown(app) and "all_reduce" not in shown(app)
+        await press(pilot, "p")
+        assert "Alive at the recorded peak" in shown(app)
+        await press(pilot, "z")
+        assert "verdict" not in shown(app)
+        await press(pilot, "escape")
+        assert "verdict" in shown(app)
+        await press(pilot, "question_mark")
+        assert isinstance(app.screen, TextDialog) and "Go to the next event." in "\n".join(
+            "".join(span.text for span in line) for line in app.screen.lines
+        )
+        await press(pilot, "q")
+        assert not isinstance(app.screen, TextDialog)
+        await press(pilot, "q")
+
+    app = drive(SIMULATED, steps, size=size)
+    assert app.return_code == 0
+
+
+def test_what_is_alive_adds_up_to_the_chart_everywhere() -> None:
+    recordings = [SIMULATED, *(read_recording(path) for path in sorted(RECORDINGS.glob("*.jsonl")))]
+    drawn = 0
+    for recording in recordings:
+        run = shown_run(recording, UNICODE)
+        for step in range(len(run.stack) if run.events else 0):
+            sizes = [bare(cell) for cell in run.alive(step).cells("bytes")]
+            assert sum(size for size in sizes if isinstance(size, int)) == run.stack.total[step]
+            drawn += 1
+        warm = recording.counter("warm")
+        if run.events and warm is not None and warm.requested is not None:
+            assert run.stack.total.max() == warm.requested.peak
+    assert drawn > 50
+
+
+@SIZES
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDINGS.glob("*.jsonl")))
+def test_recordings_of_real_runs_show_what_they_hold(name: str, size: tuple[int, int]) -> None:
+    recording = read_recording(RECORDINGS / name)
+
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        assert recording.header.device.name in shown(app) and recording.header.executor in shown(app)
+        if recording.problems:
+            assert "does not fit" in shown(app) and "Alive where memory was refused" in shown(app)
+        await press(pilot, "right", "N")
+        assert "Operators of the recorded run" in shown(app)
+
+    drive(recording, steps, size=size)
+
+
+def test_a_program_that_ran_out_of_memory_begins_with_what_was_alive_then() -> None:
+    refused = SaidTable("alive where memory was refused", ("category:text", "bytes:bytes"), (("input", 7 * MIB),))
+    recording = dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, refused), problems=(Problem("out_of_memory", "no more"),))
+
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        assert "alive where memory was refused" in shown(app) and "step 3, the last one that ended" in shown(app)
+        await press(pilot, "right")
+        assert "Alive at event 4" in shown(app)
+
+    drive(recording, steps)
+
+
+def test_it_reads_back_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write_recording(path, SIMULATED)
+    assert read_recording(path) == dataclasses.replace(SIMULATED, path=str(path))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        SaidTable("t", ("a:bytes",), (("text",),)),
+        SaidTable("t", ("a:no such kind",), ((1,),)),
+        SaidTable("t", ("a",), ((1,),)),
+        SaidTable("t", ("a:text",), ((1,),)),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_one_clear_error(table: SaidTable) -> None:
+    with pytest.raises(LoadError, match="makes no sense") as caught:
+        shown_run(dataclasses.replace(SIMULATED, tables=(table,)), UNICODE)
+    assert caught.value.code == "IRS477"
+
+
+def test_rows_have_a_cell_for_each_column(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write_recording(path, dataclasses.replace(SIMULATED, tables=(SaidTable("t", ("a:text", "b:bytes"), (("x",),)),)))
+    with pytest.raises(LoadError, match="a cell for each of its 2 columns"):
+        read_recording(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [('{"a": 1}\n', "IRS103"), ('{"line": "header", "schema": "irscope.recording/9"}\n', "IRS476")],
+)
+def test_other_files_are_refused_in_a_line(
+    text: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(text)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert main(["tui", str(path)]) == 3
+    said = capsys.readouterr().err
+    assert code in said and said.count("\n") == 1
+
+
+def test_the_command_and_the_start_open_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path / "home"))
+    path = tmp_path / "run.jsonl"
+    write_recording(path, SIMULATED)
+    opened: list[Recording] = []
+    monkeypatch.setattr("irscope.tui.recording.run_recording", opened.append)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert main(["tui", str(path)]) == 0
+    monkeypatch.setattr("irscope.tui.start.choose", lambda read: read(path))
+    assert main(["tui"]) == 0
+    assert opened == [read_recording(path)] * 2
+    assert main(["tui", "--train", str(path)]) == 2
+
+    async def run() -> object:
+        app = StartApp(read_recording, UNICODE)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            assert "run.jsonl" in shown(app)
+            await pilot.press("enter")
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+        return app.return_value
+
+    assert asyncio.run(run()) == read_recording(path)

@@ -1,0 +1,456 @@
+"""A recording alone in the terminal: what was found, memory over the recorded step, what is alive there, and the tables of the run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import ClassVar, Final
+
+import numpy as np
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from irscope.errors import IrscopeError, LoadError
+from irscope.passkit.registry import PassRegistry
+from irscope.recording import WARM, Level, MemoryEvent, Recording, figures, peak_of
+from irscope.report.report import Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+from irscope.tools.simulation import grouped
+from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
+from irscope.tui.charts import Floats, Ints, Stack
+from irscope.tui.command import Source
+from irscope.tui.reports import Item, Reports
+from irscope.tui.start import PlainScreen
+from irscope.tui.text import Line, Span, Symbols, note_lines, symbols_for
+from irscope.tui.widgets.charts import EventsPane
+from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.paint import DetailPane, Prompt
+from irscope.tui.widgets.table import RowsPane, VirtualTable
+
+_BEFORE: Final = "before"
+_REFUSED: Final = "out_of_memory"
+_HELD: Final = "before the run"
+"""What is there when the run begins, where the recording does not tell its blocks."""
+_OTHER: Final = "other"
+_ORDER: Final = (
+    "parameter",
+    "buffer",
+    "input",
+    "optimizer state",
+    "gradient",
+    "communication",
+    _HELD,
+    "activation",
+    "output",
+    "temporary",
+    "workspace",
+)
+"""Categories from the axis up: what stays from step to step is lowest."""
+_MOST_PARTS: Final = 7
+"""As many as there are looks."""
+
+
+class RecordedRun:
+    """What a recording says, for the screen: the chart of its warm run, and a report that begins with what is alive at the cursor."""
+
+    def __init__(self, recording: Recording, symbols: Symbols) -> None:
+        self.recording = recording
+        self.symbols = symbols
+        self.held = [
+            MemoryEvent(_BEFORE, one.bytes, None, False, one.block, one.category, one.kernel, one.scope, source=one.source)
+            for one in recording.held
+        ]
+        self.events = recording.run(WARM)
+        self.has_lines = any(one.source for one in (*self.held, *self.events))
+        """Whether it is told which line of the program asked; else it is the kernel that did."""
+        self.stack = _stack(*self._items, len(self.events))
+        self.step = self.stack.peak or 0
+        tables = [*self._said_tables(), *_own_tables(recording)]
+        self._first = [table for table in tables if table.title.lower().startswith("alive where memory was refused")]
+        """What a program that ran out of memory is asked first."""
+        self._others = [table for table in tables if table not in self._first]
+        self.reports = Reports(PassRegistry({}, {}), Source(recording.path), symbols)
+        self._item = Item("the recording", "")
+        self.reports.set_items([self._item])
+        self._show_alive()
+
+    # -- the chart ---------------------------------------------------------------------------------------------
+
+    def go_to(self, step: int) -> None:
+        """Put the cursor after an event; the table is then that of what is alive there."""
+        if not self.events:
+            return
+        self.step = min(max(step, 0), max(len(self.stack) - 1, 0))
+        self.stack.follow(self.step)
+        self._show_alive()
+        self._item.part = len(self._first)
+
+    def chart_lines(self, width: int, height: int) -> list[Line]:
+        """The chart with its legend, or a word on why there is none."""
+        if not self.events:
+            return note_lines("nothing to draw: the recording tells of no memory that was asked for", height)
+        legend = self.stack.wrapped_legend(width, self.symbols) if height >= 5 else []
+        return [*legend, *self.stack.lines(width, height - len(legend), self.step, self.symbols)]
+
+    def chart_title(self) -> str:
+        """What stands above the chart."""
+        parts = [f"Memory asked for in {self._what()}", f"{self.stack.text_at(self.step)} at {self.stack.place(self.step)}"]
+        if not self.held and _in_use_before(self.recording) is None:
+            parts.append("beyond what was there before")
+        return self.symbols.glyphs.separator.join(parts if self.events else parts[:1])
+
+    def _what(self) -> str:
+        """What the events are those of."""
+        said, recording = self.recording.said, self.recording
+        if said is None or not said.summary.get("steps_count"):
+            return "the recorded run"
+        was_refused = any(one.kind == _REFUSED for one in recording.problems)
+        return f"step {recording.header.warmup + 1}" + (", the last one that ended" if was_refused else "")
+
+    # -- tables ------------------------------------------------------------------------------------------------
+
+    def _show_alive(self) -> None:
+        tables = (*self._first, *([self.alive(self.step)] if self.events else []), *self._others)
+        self.reports.take(self._item, Report("recording", summary=self._summary, tables=tables, notes=self._notes))
+        self.reports.set_filter("")
+
+    def alive(self, step: int) -> Table:
+        """What is alive at a step of the chart, by category, module and line: the bytes add up to the chart there."""
+        found: dict[tuple[str, str, str], list[int]] = {}
+        items, begins, ends = self._items
+        for number in np.flatnonzero((begins <= step) & (ends > step)).tolist():
+            one = items[number]
+            row = found.setdefault((one.category, one.scope.replace("/", "."), one.source if self.has_lines else one.kernel), [0, 0])
+            row[0] += one.bytes
+            row[1] += one.block is not None
+        rows = [(*key, size, count) for key, (size, count) in found.items() if size]
+        where = "at the recorded peak" if step == self.stack.peak else f"at {self.stack.place(step)}"
+        columns = ["category", "module", "line" if self.has_lines else "kernel", "bytes", "blocks:count"]
+        shown = [(*row[:4], row[4] or None) for row in grouped(rows, self._modules)]
+        return Table.of(shown, columns, f"Alive {where}: {self.stack.text_at(step)}")
+
+    @cached_property
+    def _items(self) -> tuple[list[MemoryEvent], Ints, Ints]:
+        """What adds to the chart, with the first step at which it does, and the first at which it does no longer."""
+        last = len(self.events) + 1
+        items = [*self.held]
+        begins, ends = [0] * len(items), [last] * len(items)
+        if not self.held and (baseline := _in_use_before(self.recording)):
+            items, begins, ends = [MemoryEvent(_BEFORE, baseline, category=_HELD)], [0], [last]
+        place = {one.block: number for number, one in enumerate(items) if one.block is not None}
+        for step, event in enumerate(self.events, 1):
+            if event.bytes < 0 and event.block in place:
+                ends[place.pop(event.block)] = step
+                continue
+            # What ends without having begun was there before, where only its sum is known.
+            is_gone = event.bytes < 0 and event.block is not None
+            if event.block is not None and not is_gone:
+                place[event.block] = len(items)
+            items.append(MemoryEvent(_BEFORE, event.bytes, category=_HELD) if is_gone else event)
+            begins.append(step)
+            ends.append(last)
+        return items, np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64)
+
+    @cached_property
+    def _modules(self) -> Mapping[str, str]:
+        """Modules that memory was asked for in, and those around them, each with its class, which no recording tells."""
+        scopes = {one.scope.replace("/", ".") for one in (*self.held, *self.events)}
+        return {above: "" for scope in scopes for above in itertools.accumulate(scope.split("."), "{}.{}".format)}
+
+    def _said_tables(self) -> Iterator[Table]:
+        """The tables of the whole run; what was alive at its peak is left out where the recorded run reaches that, as it comes first."""
+        peak = sorted(self.alive(self.step).rows(), key=str) if self.events else []
+        for said in self.recording.tables:
+            columns = [Column(str(number), *_kind_and_title(text)) for number, text in enumerate(said.columns)]
+            for row in said.rows:
+                for cell, column in zip(row, columns, strict=True):
+                    if cell is not None and isinstance(cell, str) is column.kind.is_number:
+                        raise ValueError(f"{cell!r} is no {column.kind.value}")
+            if not peak or sorted(said.rows, key=str) != peak:
+                yield Table.of(said.rows, columns, said.title)
+
+    # -- what is said above ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _summary(self) -> Mapping[str, object]:
+        said = self.recording.said
+        return said.summary if said is not None and said.summary else _summary_of(self.recording)
+
+    @cached_property
+    def _notes(self) -> tuple[str, ...]:
+        recording = self.recording
+        own = recording.said.notes if recording.said is not None else ()
+        problems = [f"{one.kind.replace('_', ' ')}: {one.text}" for one in recording.problems]
+        return (*problems, *own, *recording.notes)
+
+    def title(self) -> str:
+        """What stands above all."""
+        header = self.recording.header
+        how = "simulated" if header.settings.get("simulated") is True else f"recorded with {header.executor}"
+        return self.symbols.clean(self.symbols.glyphs.separator.join((header.model.name or "recording", how, header.device.name)))
+
+
+def _kind_and_title(text: str) -> tuple[Kind, str]:
+    heading, _, kind = text.rpartition(":")
+    return Kind(kind), heading
+
+
+def _in_use_before(recording: Recording) -> int | None:
+    """Bytes asked for that are there when the warm run begins. A first run leaves more than the model: workspaces that libraries keep."""
+    before, after = recording.counter(_BEFORE), recording.counter(WARM)
+    if after is not None and after.requested is not None:
+        return max(after.requested.peak - peak_of(recording.run(WARM)).bytes, 0)
+    return before.requested.current if before is not None and before.requested is not None else None
+
+
+def _stack(items: Sequence[MemoryEvent], begins: Ints, ends: Ints, count: int) -> Stack:
+    """Bytes by category before the first event and after each one."""
+    changes = {one.category: np.zeros(count + 2, dtype=np.int64) for one in items}
+    for one, begin, end in zip(items, begins.tolist(), ends.tolist(), strict=True):
+        changes[one.category][begin] += one.bytes
+        changes[one.category][end] -= one.bytes
+    parts = {name: np.cumsum(changes[name][:-1]).astype(np.float64) for name in sorted(changes, key=_place)}
+    return Stack(_few(parts), places=["the start", *(f"event {number:,}" for number in range(1, count + 1))])
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
+
+
+def _few(parts: Mapping[str, Floats]) -> dict[str, Floats]:
+    """No more categories than there are looks: the smallest are one."""
+    found = {name: part for name, part in parts.items() if part.any()}
+    if len(found) <= _MOST_PARTS:
+        return found
+    small = sorted(found, key=lambda name: float(np.abs(found[name]).max()))[: len(found) - _MOST_PARTS + 1]
+    rest: Floats = np.sum([found.pop(name) for name in small], axis=0)
+    return {**found, _OTHER: rest}
+
+
+def _summary_of(recording: Recording) -> dict[str, object]:
+    """What follows from the counters, where the tool said nothing of its own."""
+    header = recording.header
+    found = figures(recording)
+    is_cut = any("cut short" in note for note in recording.notes)
+    ended = (
+        "the run came to its end" if recording.complete else "the recording was cut short" if is_cut else "the run did not come to its end"
+    )
+    refused = next((one for one in recording.problems if one.kind == _REFUSED), None)
+    summary: dict[str, object] = {"verdict": f"does not fit on {header.device.name}: {refused.text}"} if refused is not None else {}
+    summary |= {
+        "model": header.model.path or header.model.name,
+        "outcome": ended,
+        "allocated_peak_bytes": found.peak,
+        "allocated_before_bytes": found.baseline,
+        "allocated_by_the_run_bytes": found.delta,
+        "reserved_peak_bytes": found.reserved,
+        "device_bytes": header.device.memory,
+    }
+    if (latency := recording.times("plain")) is not None:
+        summary["latency_median_seconds"] = latency.median_us / 1e6
+    return summary
+
+
+def _own_tables(recording: Recording) -> Iterator[Table]:
+    """What was alive when the run failed, counters and operators."""
+    for problem in recording.problems:
+        if problem.alive and not recording.tables:
+            found = [(one.name, one.scope, one.bytes) for one in problem.alive]
+            yield Table.of(found, ["made by", "module", "bytes"], "Alive where memory was refused, the largest")
+    levels = [
+        (one.run, name, level.current, level.peak)
+        for one in recording.counters
+        for name in ("requested", "allocated", "active", "reserved")
+        if isinstance(level := getattr(one, name), Level)
+    ]
+    if levels:
+        yield Table.of(levels, ["run", "counter", "current:bytes", "peak:bytes"], "Counters of the allocator")
+    if recording.ops:
+        ops = [
+            (op.index, op.op, op.scope, None if op.time is None else op.time.median_us / 1e6, op.made, op.workspace) for op in recording.ops
+        ]
+        columns = ["number:index", "operator", "module", "time:seconds", "made:bytes", "workspace:bytes"]
+        is_told = [True, True, True, *(any(row[place] is not None for row in ops) for place in (3, 4, 5))]
+        kept = [tuple(cell for cell, told in zip(row, is_told, strict=True) if told) for row in ops]
+        yield Table.of(kept, [column for column, told in zip(columns, is_told, strict=True) if told], "Operators of the recorded run")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The app.
+
+
+class _Rows(VirtualTable, inherit_bindings=False):
+    """A table of a recording, whose rows lead nowhere."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = tuple(action for action in actions_of("table") if action.name != "open")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("table", ACTIONS)
+
+
+RECORDING_ACTIONS: Final = (
+    Action(
+        "recording", "next_part(1)", ("n",), "Next table", "Show the next table: steps, categories, collectives, operators.", footer=True
+    ),
+    Action("recording", "next_part(-1)", ("N",), "Table before", "Show the table before."),
+    Action("recording", "peak", ("p",), "Peak", "Go to the event after which most bytes are alive.", footer=True),
+    Action("recording", "zoom_steps(0.5)", ("plus", "equals_sign"), "Closer", "Show fewer events, around the cursor."),
+    Action("recording", "zoom_steps(2)", ("minus",), "Farther", "Show more events."),
+    Action("recording", "fit", ("0",), "All", "Show all events."),
+    Action("recording", "filter", ("slash",), "Filter", "Show only the rows in which all words occur.", footer=True),
+    Action("recording", "zoom", ("z",), "Zoom", "Maximise the focused pane, or restore the others."),
+    Action("recording", "back", ("escape",), "Back", "Leave the maximised pane, else drop the filter."),
+    *(action for action in ACTIONS if action.name in ("next_pane", "previous_pane")),
+    *(action for action in actions_of("app") if action.name in ("look", "help", "quit", "stop")),
+)
+
+
+class RecordingApp(App[None]):
+    """A recording alone."""
+
+    CSS_PATH = "irscope.tcss"
+    TITLE = "irscope"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings("recording", RECORDING_ACTIONS),
+        *bindings("app", RECORDING_ACTIONS),
+    ]
+
+    def __init__(self, recording: Recording, symbols: Symbols | None = None) -> None:
+        super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
+        self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
+        self.set_class(not self.symbols.has_braille, "-ascii")
+        self.run_shown = shown_run(recording, self.symbols)
+
+    def get_default_screen(self) -> Screen[None]:
+        return PlainScreen()
+
+    def compose(self) -> ComposeResult:
+        shown, reports = self.run_shown, self.run_shown.reports
+        yield DetailPane(id="said", classes="pane")
+        yield EventsPane(shown.chart_lines, lambda: shown.stack, lambda: shown.step, shown.go_to, id="stack")
+        with RowsPane(id="alive"):
+            if reports.rows is not None:
+                yield _Rows(reports.rows.model, id="rows")
+            yield Prompt("words that occur in a row; !word: must not", id="filter")
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#stack").focus()
+        self.show()
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        """Refresh everything."""
+        shown, reports = self.run_shown, self.run_shown.reports
+        said = self.query_one("#said", DetailPane)
+        said.border_title = Content(shown.title())
+        said.show(reports.lines(max(said.size.width, 20)))
+        chart = self.query_one("#stack", EventsPane)
+        chart.border_title = Content(shown.chart_title())
+        chart.redraw()
+        self.query_one("#alive").border_title = Content(reports.part_title())
+        if reports.rows is not None:
+            self.query_one("#rows", _Rows).set_model(reports.rows.model)
+
+    def on_chart_pane_moved(self) -> None:
+        self.show()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.show)
+
+    # -- what keys ask for -------------------------------------------------------------------------------------
+
+    def action_next_part(self, by: int) -> None:
+        self._filter("")
+        self.run_shown.reports.next_part(by)
+        self.show()
+
+    def action_peak(self) -> None:
+        self.run_shown.go_to(self.run_shown.stack.peak or 0)
+        self.show()
+
+    def action_zoom_steps(self, factor: float) -> None:
+        self.run_shown.stack.zoom(self.run_shown.step, factor)
+        self.show()
+
+    def action_fit(self) -> None:
+        self.run_shown.stack.fit()
+        self.show()
+
+    def _filter(self, text: str) -> None:
+        self.run_shown.reports.set_filter(text)
+        self.show()
+
+    def action_filter(self) -> None:
+        self.query_one("#filter", Prompt).open(self.run_shown.reports.filter_text)
+
+    def on_input_changed(self, message: Prompt.Changed) -> None:
+        self._filter(message.value)
+
+    def on_prompt_closed(self, message: Prompt.Closed) -> None:
+        message.prompt.display = False
+        if not message.keep:
+            self._filter("")
+        (self.query("#rows") or self.query("#stack")).first().focus()
+
+    def action_zoom(self) -> None:
+        pane = self.focused
+        while pane is not None and not getattr(pane, "ALLOW_MAXIMIZE", None):
+            pane = pane.parent if isinstance(pane.parent, Vertical) else None
+        if self.screen.maximized is not None:
+            self.screen.minimize()
+        elif pane is not None:
+            self.screen.maximize(pane, container=False)
+
+    async def action_back(self) -> None:
+        if self.screen.maximized is not None:
+            self.screen.minimize()
+        else:
+            self._filter("")
+
+    def action_look(self) -> None:
+        self.theme = "textual-light" if self.theme == "textual-dark" else "textual-dark"
+
+    def action_help(self) -> None:
+        if isinstance(self.screen, TextDialog):
+            return
+        lines: list[Line] = []
+        for title, actions in (
+            ("A recording", RECORDING_ACTIONS),
+            ("Memory", EventsPane.ACTIONS),
+            ("Tables", _Rows.ACTIONS),
+        ):
+            lines.append((Span(title, "heading"),))
+            lines += [(Span(f"  {', '.join(map(key_text, one.keys)):<22}", "name"), Span(one.help)) for one in actions]
+            lines.append(())
+        lines.append((Span("Bytes are those that were asked for; what the allocator reserves beyond stands in the tables.", "faint"),))
+        self.push_screen(TextDialog("Keys", lines))
+
+    async def action_quit(self) -> None:
+        self.exit()
+
+    async def action_stop(self) -> None:
+        self.exit()
+
+
+def shown_run(recording: Recording, symbols: Symbols) -> RecordedRun:
+    """What the screen shows; LoadError where the recording's tables make no sense."""
+    try:
+        return RecordedRun(recording, symbols)
+    except (ValueError, IrscopeError) as error:
+        raise LoadError(f"a table that makes no sense: {error}", code="IRS477", where=recording.path) from error
+
+
+def run_recording(recording: Recording) -> None:
+    """Show a recording until the user leaves."""
+    RecordingApp(recording).run()
