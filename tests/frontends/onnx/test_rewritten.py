@@ -428,11 +428,14 @@ def test_the_command_says_what_became_of_the_model(tmp_path: Path, capsys: pytes
     assert "fold-batch-norm: folded 1, left 0" in said and "2 nodes, 3 before" in said and f"wrote {tmp_path / 'out.onnx'}" in said
 
 
-def test_a_report_is_not_written_under_the_name_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_not_written_under_the_name_of_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _ = _with_norm(tmp_path)
-    assert main(["run", str(path), "--passes", "fold-batch-norm,dce", "-o", str(tmp_path / "out.onnx")]) == 2
+    monkeypatch.chdir(tmp_path)  # messages cut long paths in the middle
+    assert main(["run", path.name, "--passes", "fold-batch-norm,dce", "-o", "out.onnx"]) == 2
     said = capsys.readouterr().err
-    assert f"`irscope export --passes 'fold-batch-norm,dce' {path} -o {tmp_path / 'out.onnx'}`" in said
+    assert f"`irscope export --passes 'fold-batch-norm,dce' {path.name} -o out.onnx`" in said
     assert not (tmp_path / "out.onnx").exists()
 
 
