@@ -26,15 +26,6 @@ from irscope.ir.dtypes import DType
 from irscope.memory.growth import Cut
 from irscope.memory.tape import Tape
 
-CACHES: Final = {
-    "dynamic": None,
-    "static": "static",
-    "quantized": "quantized",
-    "offloaded": "offloaded",
-    "offloaded_static": "offloaded_static",
-}
-"""Kinds of caches, with what `generate` calls them. Windows are the model's own: both follow them."""
-
 
 @dataclass(frozen=True)
 class Wish:
@@ -84,8 +75,6 @@ class Run:
     end: int = 0
     cache: Sequence[CacheLayer] = ()
     """What the cache held after the last forward."""
-    survivors: tuple[int, ...] = ()
-    """Slots of what the caller gets."""
 
 
 @dataclass
@@ -93,20 +82,13 @@ class Loaded:
     """A model on the simulated device."""
 
     module: Any
-    wish: Wish
-    tensors: Tensors
-    """Of the checkpoint."""
-    begin: int
-    """Requests of the tape before it was loaded."""
     end: int
+    """Requests of the tape once it is loaded."""
     dtype: DType
     attention: str
     inputs: Sequence[Wanted]
-    family: str
-    quantization: str
     parameters: int
     parameter_bytes: int
-    buffer_bytes: int
     is_encoder_decoder: bool
 
 
@@ -145,7 +127,6 @@ class Generator:
             with torch.device("meta"):
                 tensors = tensors_of(cls._from_config(config, dtype=wanted).to(wanted))
         config.dtype, config.architectures = wanted, [cls.__name__]
-        begin = self._cut()
         torch.cuda.init()
         with hollow(tensors) as folder:
             config.save_pretrained(str(folder))
@@ -164,22 +145,14 @@ class Generator:
         module.generation_config = package.GenerationConfig(
             pad_token_id=0, eos_token_id=None, bos_token_id=1, decoder_start_token_id=0 if config.is_encoder_decoder else None
         )
-        quantization = getattr(config, "quantization_config", None)
-        method = quantization.get("quant_method", "") if isinstance(quantization, dict) else getattr(quantization, "quant_method", "")
         return Loaded(
             module,
-            wish,
-            tensors,
-            begin,
             self._cut(),
             chosen,
             str(getattr(module.config, "_attn_implementation", attention) or ""),
             list(inputs_taken(module, config, inspect.signature(cls.forward).parameters)),
-            config.model_type,
-            str(getattr(method, "value", method) or ""),
             sum(one.numel() for one in module.parameters()),
             sum(one.numel() * one.element_size() for one in module.parameters()),
-            sum(one.numel() * one.element_size() for one in module.buffers()),
             bool(config.is_encoder_decoder),
         )
 
@@ -191,8 +164,8 @@ class Generator:
         inputs = self._inputs(prompt)
         found = Run(self._cut())
         options: dict[str, Any] = {"max_new_tokens": new, "do_sample": wish.samples, "use_cache": True, "disable_compile": True}
-        if CACHES[wish.cache] is not None:
-            options["cache_implementation"] = CACHES[wish.cache]
+        if wish.cache != "dynamic":
+            options["cache_implementation"] = wish.cache
         if wish.cache_options:
             options["cache_config"] = dict(wish.cache_options)
         if wish.beams > 1:
@@ -212,8 +185,8 @@ class Generator:
         finally:
             for hook in hooks:
                 hook.remove()
-        found.survivors = self._slots_of([*inputs.values(), out])
         found.end = self._cut()
+        del inputs, out  # what the caller has is there until the end
         return found
 
     def _before_forward(self, found: Run) -> None:
@@ -241,15 +214,6 @@ class Generator:
         piece = self._machine.piece_under(tensor) if tensor.is_cuda else None
         if piece is not None:
             piece.kind = kind
-
-    def _slots_of(self, tensors: Sequence[Any]) -> tuple[int, ...]:
-        gpu = self._machine.settled_gpu
-        found = []
-        for one in tensors:
-            piece = self._machine.piece_under(one) if isinstance(one, torch.Tensor) and one.is_cuda else None
-            if piece is not None and piece.block is not None:
-                found.append(gpu.slots[piece.block])
-        return tuple(found)
 
     def _layers(self, cache: Any) -> list[CacheLayer]:
         """What each layer of a cache holds; memory that is found there is the cache's from here on."""

@@ -12,7 +12,7 @@ import torch
 from irscope.devices import Target
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.storages import Form, Storages
-from irscope.memory.caching import OutOfMemory
+from irscope.memory.caching import PLENTY, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.caching.blocks import Block, Segment
 from irscope.memory.caching.device import Counters
@@ -22,8 +22,6 @@ BASE: Final = 1 << 46
 """Added to the allocator's addresses: nothing is mapped there, so that code which looks at device memory ends at once."""
 _EMPTY: Final = 1 << 45
 """Where pieces without bytes get their addresses."""
-_PLENTY: Final = 1 << 44
-"""Bytes of a device that never has too little; addresses up to there stay below `_EMPTY`."""
 _GIB: Final = 1 << 30
 
 
@@ -319,7 +317,7 @@ class Machine:
     def without_limit(self) -> Iterator[None]:
         """Within the context the device has room for everything."""
         device = self.gpu._device
-        before, device.total = device.total, _PLENTY
+        before, device.total = device.total, PLENTY
         try:
             yield
         finally:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from irscope.amounts import COUNT, SECONDS, Measure, parse_bytes, read_amount, read_size
 from irscope.budget import Allowance
 from irscope.errors import UsageError
-from irscope.files import is_stream, link_target, refuse_link
+from irscope.files import is_stream, link_target, refuse_link, write_stream, write_text
 from irscope.frontends.base import SOLE, LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.spelling import parse_input_type
@@ -207,6 +209,15 @@ def draw(document: Document, args: argparse.Namespace, drawn: Callable[[], tuple
     if "plot" in args and args.plot:
         panels, title = drawn() if drawn is not None else (report_panels(document.reports), document.about)
         write_plot(panels, Path(args.plot), title)
+
+
+def write_json(document: Mapping[str, Any], args: argparse.Namespace) -> None:
+    """Write a document of a schema of its own where the arguments say."""
+    text = json.dumps(document, indent=2) + "\n"
+    if args.output is None or args.output == "-":
+        write_stream(sys.stdout, [text])
+    else:
+        write_text(Path(args.output), [text])
 
 
 def load_options(args: argparse.Namespace) -> LoadOptions:

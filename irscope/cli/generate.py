@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from pathlib import Path
 
 from irscope.amounts import COUNT
-from irscope.cli.args import add_output_arguments, amount_of, write_answer
+from irscope.cli.args import add_output_arguments, amount_of, write_answer, write_json
 from irscope.errors import ExitCode
-from irscope.files import write_stream, write_text
-from irscope.tools.config import read_config
-from irscope.tools.generate import generate
-
-_CACHES = ("dynamic", "static", "quantized", "offloaded", "offloaded_static")
+from irscope.tools.config import device_for
+from irscope.tools.generate import CACHES, generate
 
 
 class Command:
@@ -42,7 +36,7 @@ class Command:
         parser.add_argument("--prompt", type=count, required=True, metavar="N", help="tokens of the prompt, for each sequence")
         parser.add_argument("--new", type=count, required=True, metavar="N", help="tokens to generate after it")
         parser.add_argument("--batch", type=count, default=1, metavar="N", help="sequences at once; default: 1")
-        parser.add_argument("--cache", choices=_CACHES, default="dynamic", help="what keeps keys and values; default: dynamic")
+        parser.add_argument("--cache", choices=CACHES, default="dynamic", help="what keeps keys and values; default: dynamic")
         parser.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
         parser.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
         parser.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")
@@ -67,16 +61,12 @@ class Command:
             beams=args.beams,
             samples=args.sample,
             chunk=args.chunk,
-            device=args.device or read_config().get("device", ""),
+            device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,
         )
-        if args.format != "json":
-            write_answer(found.document(), args)
+        if args.format == "json":
+            write_json(found.to_json(), args)
         else:
-            text = json.dumps(found.to_json(), indent=2) + "\n"
-            if args.output in (None, "-"):
-                write_stream(sys.stdout, [text])
-            else:
-                write_text(Path(args.output), [text])
+            write_answer(found.document(), args)
         return ExitCode.FINDINGS if found.refused_at else ExitCode.OK

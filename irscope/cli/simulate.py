@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from irscope.amounts import RATE
-from irscope.cli.args import add_output_arguments, amount_of, draw, progress_from, write_answer
+from irscope.cli.args import add_output_arguments, amount_of, draw, progress_from, write_answer, write_json
 from irscope.cli.main import main
 from irscope.errors import ExitCode, IrscopeError, UsageError
-from irscope.files import write_stream, write_text
 from irscope.frontends.detect import detect
 from irscope.frontends.zoo.names import is_name
 from irscope.memory.caching.allocator import PendingFrees
@@ -184,11 +183,7 @@ class Command:
             args.output = None
         document = found.document() if tried is None else tried.with_report(found.report())
         if args.format == "json":
-            text = json.dumps(found.to_json() | ({"tried": tried.to_json()} if tried is not None else {}), indent=2) + "\n"
-            if args.output is None or args.output == "-":
-                write_stream(sys.stdout, [text])
-            else:
-                write_text(Path(args.output), [text])
+            write_json(found.to_json() | ({"tried": tried.to_json()} if tried is not None else {}), args)
             draw(document, args)
         else:
             write_answer(document, args)

@@ -521,6 +521,10 @@ class Tile:
     note: str
 
 
+TENSOR_HEADS: Final = ("size", "tensor", "category", "made in", "why it is alive")
+"""Of the columns of `CardView.tensors`."""
+
+
 @dataclass(frozen=True, slots=True)
 class CardView:
     """The texts of a card."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat
 
 from irscope.report.card import Card
-from irscope.report.cardtext import CardView, card_view
+from irscope.report.cardtext import TENSOR_HEADS, CardView, card_view
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import drawable
 from irscope.report.options import RenderOptions
@@ -74,9 +74,8 @@ def card_facts(card: Card, view: CardView) -> Iterator[str]:
         yield f"<p>{svg_text(text)}</p>\n"
     yield f"{'</dd>' if label else ''}</dl>\n"
     if view.tensors:
-        heads = ("size", "tensor", "category", "made in", "why it is alive")
         yield '<h3>Largest tensors at the peak</h3>\n<div class="scroll"><table class="rows">\n<thead><tr>'
-        yield "".join(f'<th scope="col"{" class=number" if head == "size" else ""}>{head}</th>' for head in heads)
+        yield "".join(f'<th scope="col"{" class=number" if head == "size" else ""}>{head}</th>' for head in TENSOR_HEADS)
         yield "</tr></thead>\n<tbody>\n"
         for size, *others in view.tensors:
             yield f'<tr><td class="number">{svg_text(size)}</td>{"".join(f"<td>{svg_text(text)}</td>" for text in others)}</tr>\n'

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from irscope.report.card import Card
-from irscope.report.cardtext import card_view
+from irscope.report.cardtext import TENSOR_HEADS, card_view
 from irscope.report.celltext import CellWriter
 from irscope.report.htmlout import details
 from irscope.report.options import RenderOptions
@@ -113,7 +113,7 @@ def _card(card: Card) -> Iterator[str]:
     yield from (_row([md_text(label), md_text(text)]) for label, text in view.facts)
     yield "\n"
     if view.tensors:
-        yield "**Largest tensors at the peak**\n\n" + _row(["size", "tensor", "category", "made in", "why it is alive"])
+        yield "**Largest tensors at the peak**\n\n" + _row(TENSOR_HEADS)
         yield _row(["---:", "---", "---", "---", "---"])
         for size, name, category, place, why in view.tensors:
             yield _row([md_text(size), md_code(name), md_text(category), md_code(place) if place else "", md_text(why)])

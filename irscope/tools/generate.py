@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import LoadError, UsageError
@@ -19,7 +19,7 @@ from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.simulate import current_process, run_program
-from irscope.tools.simulation import Options, Simulation, ranks_text, rows_of
+from irscope.tools.simulation import Options, Simulation, ranks_text, rows_of, verdict_of
 
 if TYPE_CHECKING:
     from irscope.frontends.generation.program import CacheLayer, Generator, Loaded, Run, Wish
@@ -31,6 +31,8 @@ _MOST_REQUESTS: Final = 20_000_000
 """Requests to replay one by one: about two minutes, and 2 GiB of memory."""
 _FIRST_ALIKE: Final = 3
 """The first decoding step gives back what the prompt's forward left, the second what the first left."""
+CACHES: Final = ("dynamic", "static", "quantized", "offloaded", "offloaded_static")
+"""Kinds of caches, as transformers calls them. Windows are the model's own: all follow them."""
 PHASES: Final = ("load", "prefill", "decode")
 _DOING: Final = {"load": "loading", "prefill": "reading the prompt", "decode": "decoding"}
 
@@ -90,17 +92,15 @@ class Generation:
     @property
     def verdict(self) -> str:
         """Whether it fits, and by how much."""
-        target = self.simulation.target
-        device, room = target.device.title, target.device.room_bytes
+        where = ""
         if self.refused_at:
             where = f"token {self.refused_token:,} of {self.wish.new:,}" if self.refused_token else _DOING[self.refused_at]
-            return f"does not fit on {device}: memory is refused at {where}"
-        most = self.peak("reserved")
-        if room is None:
-            return f"unknown: nobody told how much memory {device} has"
-        if most > room:
-            return f"does not fit on {device} by {_text(most - room)}"
-        return f"fits on {device}: {_text(room - most)} of {_text(room)} left"
+            where = f": memory is refused at {where}"
+        return verdict_of({"outcome": self._outcome, "peak": {"reserved": self.peak("reserved")}}, self.simulation.target, where)
+
+    @property
+    def _outcome(self) -> str:
+        return "oom" if self.refused_at else "finished"
 
     def report(self) -> Report:
         """Tables of the same."""
@@ -158,7 +158,7 @@ class Generation:
             "parameters": loaded.parameters if loaded is not None else None,
             "parameter_bytes": loaded.parameter_bytes if loaded is not None else None,
             "verdict": self.verdict,
-            "outcome": "oom" if self.refused_at else "finished",
+            "outcome": self._outcome,
             "refused_at": {"phase": self.refused_at, "token": self.refused_token or None} if self.refused_at else None,
             "phases": {
                 name: {
@@ -203,7 +203,7 @@ def generate(
     `model` is a folder with a config.json, with or without weights, or a name such as "transformers:llama{num_hidden_layers=2}". For the
     rest of this process `torch.cuda` is the simulated device's.
     """
-    from irscope.frontends.generation.program import CACHES, Wish
+    from irscope.frontends.generation.program import Wish
 
     if min(prompt, new, batch, beams) < 1 or chunk < 0:
         raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
@@ -341,11 +341,9 @@ def _continue(found: Generation, captured: _Capture) -> None:
         name = spans[len(done)]
         found.refused_at = name if name in PHASES else "prefill" if name == "inputs" else "decode"
         found.refused_token = int(name.split()[1]) if name.startswith("token") else 0
-    by_name = {"load": done[:1], "prefill": done[1:3], "decode": done[3:]}
-    for phase, outcomes in by_name.items():
-        if outcomes and (phase != found.refused_at):
-            first = {"load": 0, "prefill": 1, "decode": 3}[phase]
-            found.phases[phase] = _phase(whole, outcomes, first)
+    by_name = {"load": (0, done[:1]), "prefill": (1, done[1:3]), "decode": (3, done[3:])}
+    complete = {name: one for name, one in by_name.items() if one[1] and name != found.refused_at}
+    found.phases.update(zip(complete, _phases(whole, list(complete.values())), strict=True))
     if "decode" in found.phases:
         # Steps are the spans from the third on, the last of them at most two from the end.
         found.phases["decode"] = replace(found.phases["decode"], held=done[wish.new].after)
@@ -354,35 +352,33 @@ def _continue(found: Generation, captured: _Capture) -> None:
 def _end(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int]) -> list[int]:
     """What is given back when `generate` returns: all but what was there still when it returned after fewer tokens. `last` are the slots of
     the last step."""
-    kept = _alive(tape.events[: main.end])
+    (there,), (alive,) = alive_at(tape, [main.end]), alive_at(whole, [len(whole.events)])
+    kept = set(there)
     (ending,) = read_steps(tape, [main.cuts[-1], Cut(main.end, {})])
     kept |= {last[number] for number, slot in enumerate(ending.slots[: len(last)]) if slot in kept}
-    return [~slot for slot in sorted(_alive(whole.events) - kept)]
+    return [~slot for slot in sorted(set(alive) - kept)]
 
 
-def _alive(events: Sequence[int]) -> set[int]:
-    """Slots that were taken and not given back."""
-    return {event for event in events if event >= 0} - {~event for event in events if event < 0}
-
-
-def _phase(tape: Tape[Origin], outcomes: Sequence[Outcome], first: int) -> Phase:
-    """What was counted in spans of a tape, and what held most."""
+def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]]]) -> Iterator[Phase]:
+    """What was counted in stretches of a tape, each with its first span, and what held most."""
     import numpy
 
-    begin, end = tape.starts[first], tape.starts[first + len(outcomes)]
-    events = numpy.array(tape.events[:end], dtype=numpy.int64)
+    events = numpy.array(tape.events, dtype=numpy.int64)
     sizes = numpy.array(tape.numbers("central"), dtype=numpy.int64)
     now = numpy.cumsum(numpy.where(events >= 0, sizes[events], -sizes[~events]))
-    place = begin + int(numpy.argmax(now[begin:end])) if end > begin else begin - 1
-    (alive,) = alive_at(tape, [place + 1])
-    rows = rows_of(tape, alive)
-    totals: dict[str, int] = {}
-    for kind, _, _, size, _ in rows:
-        totals[kind] = totals.get(kind, 0) + size
-    peak = Bytes(*(max(getattr(one.peak, key) for one in outcomes) for key in COUNTERS))
-    span = next((one.name for at, one in enumerate(tape.spans) if tape.starts[at] <= place < tape.starts[at + 1]), "")
-    token = int(span.split()[1]) if span.startswith("token") else 0
-    return Phase(peak, outcomes[-1].after, totals, rows, token)
+    places = []
+    for first, outcomes in stretches:
+        begin, end = tape.starts[first], tape.starts[first + len(outcomes)]
+        places.append(begin + int(numpy.argmax(now[begin:end])) if end > begin else begin - 1)
+    for (_, outcomes), place, alive in zip(stretches, places, alive_at(tape, [place + 1 for place in places]), strict=True):
+        rows = rows_of(tape, alive)
+        totals: dict[str, int] = {}
+        for kind, _, _, size, _ in rows:
+            totals[kind] = totals.get(kind, 0) + size
+        peak = Bytes(*(max(getattr(one.peak, key) for one in outcomes) for key in COUNTERS))
+        span = next((one.name for at, one in enumerate(tape.spans) if tape.starts[at] <= place < tape.starts[at + 1]), "")
+        token = int(span.split()[1]) if span.startswith("token") else 0
+        yield Phase(peak, outcomes[-1].after, totals, rows, token)
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -450,47 +446,53 @@ def cache_formula(found: Generation) -> str:
     wish, loaded = found.wish, found.loaded
     if loaded is None or not found.cache:
         return ""
-    terms: dict[str, int] = {}
+    terms: dict[_Factor, int] = {}
     for one in found.cache:
         what, rate = _term(one, found)
         terms[what] = terms.get(what, 0) + rate
     for new, layers in ((wish.new, found.cache), found.cache_before):
-        sizes = {"prompt": wish.prompt, "new": new, "batch": wish.batch * wish.beams}
-        if not any(one.capacity for one in layers) and sum(one.bytes for one in layers) != _evaluated(terms, sizes):
+        counted = wish.batch * wish.beams * sum(rate * what.tokens(wish.prompt, new) for what, rate in terms.items())
+        if not any(one.capacity for one in layers) and sum(one.bytes for one in layers) != counted:
             return ""
-    parts = [f"{rate}*{what}" if what else str(rate) for what, rate in terms.items() if rate]
+    parts = [f"{rate}*{what}" if what.of else str(rate) for what, rate in terms.items() if rate]
     inner = " + ".join(parts) or "0"
     times = "batch" if wish.beams == 1 else f"{wish.beams}*batch"
     return f"{times}*({inner})" if len(parts) > 1 else f"{times}*{inner}"
 
 
-def _term(one: CacheLayer, found: Generation) -> tuple[str, int]:
+class _Factor(NamedTuple):
+    """What bytes of the cache are proportional to."""
+
+    of: Literal["", "prompt", "new", "prompt + new - 1"] = ""
+    """Tokens; empty for none."""
+    most: int | None = None
+    """A window, beyond which nothing is kept."""
+
+    def tokens(self, prompt: int, new: int) -> int:
+        """How many there are for a prompt and new tokens."""
+        found = {"": 1, "prompt": prompt, "new": new, "prompt + new - 1": prompt + new - 1}[self.of]
+        return found if self.most is None else min(found, self.most)
+
+    def __str__(self) -> str:
+        if self.most is not None:
+            return f"min({self.of}, {self.most})"
+        return f"({self.of})" if " " in self.of else self.of
+
+
+def _term(one: CacheLayer, found: Generation) -> tuple[_Factor, int]:
     """What a layer's bytes for one sequence are proportional to, and the factor."""
-    wish = found.wish
+    wish, loaded = found.wish, found.loaded
     own = one.bytes // (wish.batch * wish.beams)
-    decodes_alone = found.loaded is not None and found.loaded.is_encoder_decoder
-    tokens, count = ("new", wish.new) if decodes_alone else ("(prompt + new - 1)", wish.prompt + wish.new - 1)
+    grown = _Factor("new" if loaded is not None and loaded.is_encoder_decoder else "prompt + new - 1")
     if one.kind.startswith("cross "):
-        reads_text = found.loaded is not None and any(each.name == "input_ids" for each in found.loaded.inputs)
-        return ("prompt", own // wish.prompt) if reads_text and own % wish.prompt == 0 else ("", own)
+        reads_text = loaded is not None and any(each.name == "input_ids" for each in loaded.inputs)
+        return (_Factor("prompt"), own // wish.prompt) if reads_text and own % wish.prompt == 0 else (_Factor(), own)
     if one.window is not None:
-        kept = one.window if one.capacity else one.window - 1  # a growing layer drops what the next token will not see
-        if own % min(count, kept) == 0:
-            return f"min{tokens if tokens.startswith('(') else f'({tokens})'}".replace(")", f", {kept})"), own // min(count, kept)
+        # A layer that grows drops what the next token will not see.
+        within = grown._replace(most=one.window if one.capacity else one.window - 1)
+        if own % within.tokens(wish.prompt, wish.new) == 0:
+            return within, own // within.tokens(wish.prompt, wish.new)
     before = next((each.bytes for each in found.cache_before[1] if (each.layer, each.kind) == (one.layer, one.kind)), None)
     grows = before is not None and (before != one.bytes or found.cache_before[0] == wish.new)
-    if (grows or one.capacity) and own % count == 0:
-        return tokens, own // count
-    return "", own
-
-
-def _evaluated(terms: Mapping[str, int], sizes: Mapping[str, int]) -> int:
-    tokens = sizes["prompt"] + sizes["new"] - 1
-    total = 0
-    for what, rate in terms.items():
-        bound = int(what.rpartition(",")[2].strip(" )")) if what.startswith("min") else None
-        count = 1 if not what else sizes["prompt"] if what == "prompt" else sizes["new"] if what == "new" else tokens
-        if bound is not None:
-            count = min(sizes["new"] if what.startswith("min(new") else tokens, bound)
-        total += rate * count
-    return total * sizes["batch"]
+    count = grown.tokens(wish.prompt, wish.new)
+    return (grown, own // count) if (grows or one.capacity) and own % count == 0 else (_Factor(), own)

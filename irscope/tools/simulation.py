@@ -15,7 +15,7 @@ import numpy as np
 from irscope.devices import Target
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
-from irscope.memory.caching import CachingAllocator, OutOfMemory
+from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.moments import RESIDENT, ROUNDING
 from irscope.memory.tape import Origin, Replayed, Tape
@@ -42,8 +42,6 @@ INTERRUPTED: Final = "interrupted"
 """What ended a program that Ctrl-C ended."""
 _LONGEST: Final = 10**8
 """Seconds, three years: as long as a timer of the system at least takes."""
-_BOUNDLESS: Final = 1 << 44
-"""Memory of a device that never has too little: sixteen TiB, below the addresses that the simulated device's start from."""
 _STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
 _WORTH: Final = 0.1
 """Of the activations, what a class of modules at least holds to be worth checkpointing."""
@@ -96,7 +94,7 @@ class Options:
 
 def memory_of(target: Target, options: Options) -> int | None:
     """What the allocator can ask the device for; None where nobody told."""
-    return _BOUNDLESS if options.boundless else target.device.memory_bytes
+    return PLENTY if options.boundless else target.device.memory_bytes
 
 
 @dataclass
@@ -166,7 +164,7 @@ class Simulation:
         if not shared or not self.options.both_ends or self.options.pending_frees != "next_malloc" or self.outcome == "oom":
             return None
         sizes = self.tape.numbers("central")
-        for memory in (memory_of(self.target, self.options), _BOUNDLESS):
+        for memory in (memory_of(self.target, self.options), PLENTY):
             with contextlib.suppress(OutOfMemory):
                 found = self.tape.replay(CachingAllocator.of(self.target, memory, "synchronize"), sizes)
                 steps = [*self.steps, *([self.rest] if self.rest is not None else [])]

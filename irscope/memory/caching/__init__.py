@@ -5,10 +5,11 @@ from __future__ import annotations
 from irscope.memory.caching.allocator import CachingAllocator, MemPool, PendingFrees
 from irscope.memory.caching.blocks import Block, BlockState, Segment
 from irscope.memory.caching.conf import AllocConf, TorchVersion, parse_alloc_conf, torch_version
-from irscope.memory.caching.device import BOUNDLESS, Counters, Event, OutOfMemory
+from irscope.memory.caching.device import BOUNDLESS, PLENTY, Counters, Event, OutOfMemory
 
 __all__ = [
     "BOUNDLESS",
+    "PLENTY",
     "AllocConf",
     "Block",
     "BlockState",

@@ -10,6 +10,8 @@ from irscope.memory.caching.conf import MIB, SEGMENT_GRAIN
 
 BOUNDLESS: Final = 1 << 100
 """Memory of a device on which everything fits: more than any number of tensors that a machine could address take."""
+PLENTY: Final = 1 << 44
+"""The same for a simulated program: sixteen TiB, below the addresses that its tensors start from."""
 
 
 class OutOfMemory(IrscopeError):
