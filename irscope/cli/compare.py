@@ -34,6 +34,7 @@ from irscope.tools.compare.document import Verdict, judge, parse_thresholds
 from irscope.tools.compare.memory import MEMORY_MEASURES, compare_runs, is_memory_run, read_run
 from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures
 from irscope.tools.compare.run_report import RUN_MEASURES, run_measures
+from irscope.tools.compare.weights import read_values
 from irscope.tools.config import chosen_device, device_for
 
 _LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
@@ -43,12 +44,14 @@ class Command:
     """Compare two models, such as before and after an optimiser, or from two exporters; or a model with a recording of a real run.
 
     Nodes are matched by the weights they read and by name, then along the data, then by order. What differs is listed: shapes,
-    element types, attributes, weights, FLOPs, bytes alive; by node, by module and in total.
+    element types, attributes, weights, FLOPs, bytes alive; by node, by module and in total. Of two checkpoints the values of weights
+    are compared, of models with --values: what changed most comes first.
 
     Two recordings, or memory snapshots that torch.cuda.memory._dump_snapshot or `irscope simulate -o run.pickle` wrote, are laid side by
     side as runs: counters, what the peak is made of, and the first request at which they part.
 
-    --fail-on makes it a test: peak>5% fails where B needs more than 5 % above A, flops>0%, nodes>10, unmatched>0, changed>0.
+    --fail-on makes it a test: peak>5% fails where B needs more than 5 % above A, flops>0%, nodes>10, unmatched>0, changed>0, weights>0
+    (weights that differ, values included).
     With a recording, limits are about how far the prediction is off: peak>3%, allocated>3%, reserved>3%, unmatched>0.
 
     Exit codes: 0 done, 1 a limit of --fail-on is passed, 2 usage, 3 a file cannot be read, 4 a pass failed,
@@ -58,6 +61,7 @@ class Command:
     examples = (
         ("irscope compare old.onnx new.onnx", "what did an optimiser, an exporter or a change make different?"),
         ("irscope compare --fail-on 'peak>5%,flops>0%' old.onnx new.onnx", "does it need more memory or FLOPs than before? (exit code 1)"),
+        ("irscope compare before.safetensors after.safetensors", "which weights changed, and how far?"),
         ("irscope compare model.pt2 run.jsonl", "how far is the prediction from a real run?"),
     )
 
@@ -77,6 +81,11 @@ class Command:
             help="lifetime model, which says when tensors are freed; default: that of the file's own runtime",
         )
         parser.add_argument("--all", action="store_true", help="list what is equal, too")
+        parser.add_argument(
+            "--values",
+            action="store_true",
+            help="compare the values of weights too, which reads both files; of two checkpoints they are compared anyway",
+        )
         parser.add_argument(
             "--fail-on", action="append", default=[], metavar="NAME>LIMIT,...", help="exit with 1 beyond a limit, such as peak>5%%"
         )
@@ -106,6 +115,8 @@ class Command:
         a = _open(args.model, options, args)
         b = _open(args.other, _options_of_b(args, options), args)
         compared = compare_models(a, b, args.lifetime)
+        if args.values or not compared.has_graph or any(limit.name == "weights" for limit in limits):
+            read_values(compared)
         decision = decide(compared, chosen)
         document = decisive_document(compared, decision, everything=args.all)
         write_answer(document, args)

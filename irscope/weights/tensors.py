@@ -200,13 +200,13 @@ class Stored:
         return packed_bytes(self.count, self.dtype.bits or 8)
 
 
-def stored_tensor(value: Value, files: WeightFiles) -> Stored:
+def stored_tensor(value: Value, files: WeightFiles, *, row_major: bool = False) -> Stored:
     """A weight as stored; Unreadable where its values cannot be read."""
-    return stored_values(value.type, value.graph.data.get(value) if value.graph is not None else None, files)
+    return stored_values(value.type, value.graph.data.get(value) if value.graph is not None else None, files, row_major=row_major)
 
 
-def stored_values(type_: Type, data: Payload | None, files: WeightFiles) -> Stored:
-    """Values of a tensor as stored; Unreadable where they cannot be read."""
+def stored_values(type_: Type, data: Payload | None, files: WeightFiles, *, row_major: bool = False) -> Stored:
+    """Values of a tensor as stored; Unreadable where they cannot be read. `row_major` puts axes that lie in another order into this one."""
     if not isinstance(type_, TensorType):
         raise Unreadable("it is no tensor")
     if not is_readable(type_.dtype):
@@ -221,7 +221,7 @@ def stored_values(type_: Type, data: Payload | None, files: WeightFiles) -> Stor
     if isinstance(data, Literal):
         return _from_literal(data, type_, shape)
     if isinstance(type_.layout, tuple):
-        return _strided(type_, shape, data, files)
+        return _strided(type_, shape, data, files, row_major=row_major)
     return _contiguous(type_.dtype, shape, shape, data, files)
 
 
@@ -263,7 +263,7 @@ def _from_literal(data: Literal, type_: TensorType, shape: tuple[int, ...]) -> S
     return _stored_parts(type_.dtype, count, Bytes(len(raw), raw), axes_of(shape))
 
 
-def _strided(type_: TensorType, shape: tuple[int, ...], data: Payload | None, files: WeightFiles) -> Stored:
+def _strided(type_: TensorType, shape: tuple[int, ...], data: Payload | None, files: WeightFiles, *, row_major: bool = False) -> Stored:
     """Axes in another order than row-major are read as they lie; a view with gaps or repeats is gathered first."""
     bits = type_.dtype.bits or 8
     strides = tuple(dim for dim in type_.layout or () if isinstance(dim, int))
@@ -276,7 +276,7 @@ def _strided(type_: TensorType, shape: tuple[int, ...], data: Payload | None, fi
             dense = 0
             break
         dense *= shape[axis]
-    if dense:
+    if dense and (not row_major or order == sorted(order)):
         stored = tuple(shape[axis] for axis in order)
         swapped = order[:2] == [1, 0]
         made = _contiguous(type_.dtype, stored, shape, data, files, swapped=swapped)

@@ -21,6 +21,7 @@ from irscope.session import Model
 from irscope.tools.compare import model_comparison
 from irscope.tools.compare.document import Measure
 from irscope.tools.compare.models import ModelComparison
+from irscope.tools.compare.weights import weights_headline
 from irscope.tools.config import Chosen
 
 _ROWS: Final[Mapping[str, tuple[str, Kind]]] = {
@@ -96,7 +97,11 @@ def decisive_document(compared: ModelComparison, decision: Decision, *, everythi
     (report,) = document.reports
     rows = _rows(decision)
     units = {**{name: _ROWS[name][1] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}
-    headline = (*_verdict(decision), _changes(rows))
+    weights = weights_headline(compared)
+    if compared.has_graph:
+        headline: tuple[str, ...] = (*_verdict(decision), _changes(rows, _SAID), *weights)
+    else:
+        headline = (*weights, _changes(rows, _SAID_OF_WEIGHTS))
     shown = {name: {key: _plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
     first = replace(report, headline=headline, summary=shown, units=units, notes=decision.notes)
     hidden = _AGAIN if decision.is_open else (*_AGAIN, "flops", "moved_bytes")
@@ -127,7 +132,8 @@ def decisive_document(compared: ModelComparison, decision: Decision, *, everythi
         """One report, its tables as --sort and --filter left them."""
         return write(replace(selected, reports=(replace(whole, tables=selected.reports[0].tables),)))
 
-    return replace(document, reports=(first, last), own_json=compare_json)
+    # Of two checkpoints nothing further is known: no node was matched.
+    return replace(document, reports=(first, last) if compared.has_graph else (first,), own_json=compare_json)
 
 
 DECISIVE_MEASURES: Final[Mapping[str, str]] = {"time": "least_time", "energy": "energy", "disk": "size_on_disk"}
@@ -187,16 +193,23 @@ _SAID: Final = {
 }
 
 
-def _changes(rows: Mapping[str, Mapping[str, Cell]]) -> str:
+_SMALL: Final = 0.0005
+_SAID_OF_WEIGHTS: Final = {"parameters": ("parameters",), "size on disk": ("size_on_disk",)}
+"""Where there is no graph."""
+
+
+def _changes(rows: Mapping[str, Mapping[str, Cell]], said: Mapping[str, tuple[str, ...]]) -> str:
     """How much more B takes, in a line."""
     parts: list[str] = []
-    for word, names in _SAID.items():
+    for word, names in said.items():
         change = next((found for name in names if name in rows and (found := rows[name]["change"]) is not None), None)
         value = change.value if isinstance(change, Quantity) else change
         if not isinstance(value, int | float):
             parts.append(f"{word} not known")
         else:
-            parts.append(f"{word} the same" if not value else f"{word} {value:+.1%}")
+            # A small change is no "-0.0%".
+            share = f"{value:+.1%}" if abs(value) >= _SMALL else f"{100 * value:+.1g}%"
+            parts.append(f"{word} {share}" if value else f"{word} the same")
     return f"B beside A: {', '.join(parts)}"
 
 

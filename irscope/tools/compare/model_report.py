@@ -17,8 +17,9 @@ from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance
 from irscope.tools.compare.document import Measure
-from irscope.tools.compare.models import CHANGED, SAME, Fate, ModelComparison, ModuleSums, Row, Total, WeightRow, ops_text, totals
+from irscope.tools.compare.models import CHANGED, SAME, Fate, ModelComparison, ModuleSums, Row, Total, ops_text, totals
 from irscope.tools.compare.side import Side
+from irscope.tools.compare.weights import weights_headline, weights_measure, weights_table
 
 _MOST_POINTS = 10_000
 _LONGEST = 60
@@ -56,9 +57,9 @@ def model_report(compared: ModelComparison, *, everything: bool = False, diagnos
 def model_headline(compared: ModelComparison) -> list[str]:
     """The headline, in a few lines."""
     known = {total.key: total for total in totals(compared)}
-    lines = [", ".join(_said(known[key], name) for key, name in _SAID)]
-    if not (compared.a.has_graph or compared.b.has_graph):
-        return lines
+    if not compared.has_graph:
+        return [*weights_headline(compared), _said(known["parameter_bytes"], "parameters")]
+    lines = [", ".join(_said(known[key], name) for key, name in _SAID), *weights_headline(compared)]
     a, b = compared.matched
     counts = compared.counts
     parts = [f"{a:,} of {len(compared.a.nodes):,} nodes of A and {b:,} of {len(compared.b.nodes):,} of B have a counterpart"]
@@ -239,42 +240,6 @@ def _first_names(side: Side, numbers: Sequence[int]) -> str:
     return ", ".join(names) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
 
 
-def weights_table(compared: ModelComparison, everything: bool = False) -> Table:
-    """Weights by name, or those that differ, the largest difference first."""
-    rows = [row for row in compared.weights if everything or row.change]
-    if not everything:
-        rows.sort(key=_weight_difference, reverse=True)
-    columns = [
-        Column("name", Kind.VALUE),
-        Column("change"),
-        Column("role", detail=True),
-        Column("type_a"),
-        Column("type_b"),
-        Column("bytes_a", Kind.BYTES),
-        Column("bytes_b", Kind.BYTES),
-        Column("name_b", Kind.VALUE, detail=True),
-    ]
-    return Table.of(
-        (_weight_cells(row) for row in rows),
-        columns=columns,
-        title="parameters and buffers" if everything else "parameters and buffers that differ",
-    )
-
-
-def _weight_cells(row: WeightRow) -> tuple[object, ...]:
-    one = row.a if row.a is not None else row.b
-    assert one is not None
-    sizes = [0 if weight is None else weight.type.nbytes for weight in (row.a, row.b)]
-    types = ["" if weight is None else weight.type.text for weight in (row.a, row.b)]
-    renamed = row.b.name if row.b is not None and row.a is not None and row.b.name != row.a.name else ""
-    return (one.name, row.change, one.role.value, *types, *map(dim_cell, sizes), renamed)
-
-
-def _weight_difference(row: WeightRow) -> int:
-    sizes = [0 if weight is None else weight.type.nbytes or 0 for weight in (row.a, row.b)]
-    return abs(scale(sizes[1] - sizes[0]))
-
-
 def _less(a: Dim, b: Dim) -> Dim:
     return b - a
 
@@ -353,7 +318,7 @@ _TOTALS = {
     "device_peak": "device_peak_bytes",
     "reserved": "device_reserved_bytes",
 }
-MODEL_MEASURES = (*_TOTALS, "changed", "unmatched")
+MODEL_MEASURES = (*_TOTALS, "changed", "unmatched", "weights")
 """Names that `--fail-on` takes for two models."""
 
 
@@ -366,6 +331,7 @@ def model_measures(compared: ModelComparison) -> dict[str, Measure]:
     counted = len(compared.a.nodes) + len(compared.b.nodes)
     lonely = counted - sum(compared.matched)
     found[CHANGED] = Measure(changed, changed / rows if rows else 0.0, f"{changed:,} of {rows:,} differ")
+    found["weights"] = weights_measure(compared)
     found["unmatched"] = Measure(lonely, lonely / counted if counted else 0.0, f"{lonely:,} of {counted:,} nodes have no counterpart")
     return found
 

@@ -26,6 +26,8 @@ from irscope.report.values import Quantity, derived
 from irscope.session import Model
 from irscope.tools.compare.matching import How, Matching, common_axis, match, rising
 from irscope.tools.compare.side import Side, weights_of
+from irscope.weights.differences import Difference
+from irscope.weights.result import Unread
 
 _MOST_NAMED = 6
 
@@ -422,6 +424,8 @@ class ModelComparison:
     notes: list[str] = field(default_factory=list)
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Names that the second model's symbols have in its file, with those of the first that they have now."""
+    values: Mapping[WeightRow, Difference | Unread] | None = None
+    """How the values of weights differ that have one shape on both sides; None where values were not read."""
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -434,6 +438,11 @@ class ModelComparison:
         for row in self.rows:
             found[row.kind] = found.get(row.kind, 0) + 1
         return found
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether there is a graph on a side; of two checkpoints the weights are all there is to compare."""
+        return self.a.has_graph or self.b.has_graph
 
     @property
     def matched(self) -> tuple[int, int]:

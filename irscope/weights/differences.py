@@ -1,0 +1,165 @@
+"""How the values of two tensors differ: read once, side by side, in windows, in several threads.
+
+The result does not depend on the number of threads: a tensor is read by one of them from its first window to its last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Value
+from irscope.ir.types import TensorType
+from irscope.weights.result import Unread
+from irscope.weights.scan import Pool, Tick
+from irscope.weights.source import Unreadable, WeightFiles
+from irscope.weights.tensors import Array, Floats, Mask, Stored, decode_elements, packed_bytes, stored_tensor
+
+_STEP = 1 << 18
+"""Elements of a window: a multiple of 8, so that windows of packed types begin at a byte."""
+_EXACT = 2.0**53
+"""Integers up to here are exact as 64-bit floats; differences of larger ones are taken as integers."""
+
+
+@dataclass(slots=True)
+class Difference:
+    """How a tensor B differs from a tensor A of as many elements. Sums are over the elements that are finite in both."""
+
+    count: int
+    changed: int = 0
+    """Elements that are not the same number; a NaN on both sides counts as the same."""
+    lost: int = 0
+    """Elements that are finite in A, and NaN or infinite in B."""
+    gained: int = 0
+    """Elements that are finite in B only."""
+    max_abs: float = 0.0
+    """The largest magnitude of a difference."""
+    squares_a: float = 0.0
+    squares_b: float = 0.0
+    product: float = 0.0
+    squares: float = 0.0
+    """Of the differences."""
+
+    @property
+    def relative(self) -> float | None:
+        """The L2 norm of the difference over that of A; None where A has no length or a sum overflows."""
+        if not self.changed:
+            return 0.0
+        return _finite_or_none(math.sqrt(self.squares / self.squares_a)) if self.squares_a > 0 else None
+
+    @property
+    def cosine(self) -> float | None:
+        """Of the angle between both; None where one of them has no length."""
+        if not self.changed:
+            return 1.0 if self.count else None
+        length = math.sqrt(self.squares_a) * math.sqrt(self.squares_b)
+        found = _finite_or_none(self.product / length) if length > 0 else None
+        return None if found is None else min(max(found, -1.0), 1.0)
+
+    @property
+    def largest(self) -> float | None:
+        """The largest magnitude of a difference; None where it overflows."""
+        return _finite_or_none(self.max_abs)
+
+
+def _finite_or_none(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def differences(
+    pairs: Sequence[tuple[Value, Value]], files: tuple[WeightFiles, WeightFiles], threads: int = 0, tick: Tick | None = None
+) -> list[Difference | Unread]:
+    """How the values of each pair differ, in order, or why that is not known. The tensors of a pair have equal shapes."""
+    stored = [_stored(pair, files) for pair in pairs]
+    total = sum(one.bytes for found in stored if not isinstance(found, Unread) for one in found)
+    with Pool(threads, total, "weights", tick) as pool:
+
+        def job(found: tuple[Stored, Stored] | Unread) -> Callable[[], Difference | Unread]:
+            return lambda: found if isinstance(found, Unread) else _difference(found, files, pool.advance)
+
+        return list(pool.map(job(found) for found in stored))
+
+
+def _stored(pair: tuple[Value, Value], files: tuple[WeightFiles, WeightFiles]) -> tuple[Stored, Stored] | Unread:
+    # Two tensors whose axes lie in the same order are compared as they lie, others element by element in row-major order.
+    one, other = (value.type.layout if isinstance(value.type, TensorType) else None for value in pair)
+    a, b = (_one(value, held, row_major=one != other) for value, held in zip(pair, files, strict=True))
+    if isinstance(a, Unread) or isinstance(b, Unread):
+        side, why = ("A", a) if isinstance(a, Unread) else ("B", b)
+        assert isinstance(why, Unread)
+        return Unread(f"in {side} {why.reason}")
+    return (a, b) if a.count == b.count else Unread("one of them is complex")
+
+
+def _one(value: Value, files: WeightFiles, *, row_major: bool) -> Stored | Unread:
+    try:
+        return stored_tensor(value, files, row_major=row_major)
+    except Unreadable as problem:
+        return Unread(str(problem))
+
+
+def _difference(pair: tuple[Stored, Stored], files: tuple[WeightFiles, WeightFiles], advance: Callable[[int], None]) -> Difference | Unread:
+    a, b = pair
+    found = Difference(a.count)
+    equal = 0
+    """Elements at the begin whose bytes are the same; they are only measured once something differs."""
+    try:
+        for start in range(0, a.count, _STEP):
+            stop = min(start + _STEP, a.count)
+            raw_a, raw_b = (_raw(tensor, held, start, stop) for tensor, held in zip(pair, files, strict=True))
+            advance(len(raw_a) + len(raw_b))
+            if equal == start and a.dtype is b.dtype and np.array_equal(raw_a, raw_b):
+                equal = stop
+                continue
+            _add(found, raw_a, raw_b, pair, stop - start)
+        if found.changed:
+            for start in range(0, equal, _STEP):
+                raw = _raw(a, files[0], start, min(start + _STEP, equal))
+                _add(found, raw, raw, pair, min(start + _STEP, equal) - start)
+    except Unreadable as problem:
+        return Unread(str(problem))
+    return found
+
+
+def _raw(tensor: Stored, files: WeightFiles, start: int, stop: int) -> npt.NDArray[np.uint8]:
+    bits = tensor.dtype.bits or 8
+    first = start * bits // 8
+    raw = np.empty(packed_bytes(stop, bits) - first, np.uint8)
+    files.read_into(tensor.source, first, raw.data)
+    return raw
+
+
+def _add(found: Difference, raw_a: Array, raw_b: Array, pair: tuple[Stored, Stored], count: int) -> None:
+    """Add what one window says."""
+    a, b = (decode_elements(raw, tensor.dtype, count) for raw, tensor in zip((raw_a, raw_b), pair, strict=True))
+    with np.errstate(all="ignore"):
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        fine_x, fine_y = np.isfinite(x), np.isfinite(y)
+        is_same_type = pair[0].dtype is pair[1].dtype
+        differs: Mask = (a != b if is_same_type else x != y) & ~(np.isnan(x) & np.isnan(y))
+        found.changed += int(np.count_nonzero(differs))
+        fine = fine_x & fine_y
+        if not fine.all():
+            found.lost += int(np.count_nonzero(fine_x & ~fine_y))
+            found.gained += int(np.count_nonzero(fine_y & ~fine_x))
+            x, y, a, b = x[fine], y[fine], a[fine], b[fine]
+        away = _less(x, y, a, b, pair[0].dtype) if is_same_type else y - x
+        found.max_abs = max(found.max_abs, float(np.abs(away).max(initial=0.0)))
+        found.squares += float(away @ away)
+        found.squares_a += float(x @ x)
+        found.squares_b += float(y @ y)
+        found.product += float(x @ y)
+
+
+def _less(x: Floats, y: Floats, a: Array, b: Array, dtype: DType) -> Floats:
+    """B less A. Large integers are subtracted as integers where that does not overflow."""
+    away = y - x
+    if dtype in (DType.I64, DType.U64):
+        near = np.abs(away) < _EXACT
+        away[near] = (b[near] - a[near]).astype(np.int64).astype(np.float64)
+    return away
