@@ -34,6 +34,10 @@ class LoadOptions:
     """Whether the program is to hold what its nodes were made of, to be made or written again: calls of operators, nodes of a file."""
     method: str = ""
     """Which method or program of a file that holds several; empty for the usual one."""
+    base: str = ""
+    """The folder or name of the model that an adapter goes on top of; empty for the one that the adapter names."""
+    trust_remote_code: bool = False
+    """Whether code that lies in a model's folder may run: the user's word, never a file's."""
     allowance: Allowance | None = None
     """Work and memory that reading may take, from `--budget`; None for the default."""
 

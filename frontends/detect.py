@@ -58,6 +58,7 @@ KINDS: dict[str, Kind] = {
         Kind("torch-save-legacy", "files.checkpoint"),
         Kind("safetensors", "files.checkpoint"),
         Kind("checkpoint-index", "files.checkpoint"),
+        Kind("adapter", "files.folders"),
         Kind(
             "torchscript-lite",
             None,
@@ -173,7 +174,7 @@ def _by_magic(head: bytes, path: Path) -> str | None:
     if head.startswith(_ZIP):
         return _zip_kind(path)
     name = next((name for name, matches in _TESTS if matches(head)), None)
-    return "checkpoint-index" if name is None and _is_index(head, path) else name
+    return _json_kind(head, path) if name is None else name
 
 
 def _is_safetensors(head: bytes) -> bool:
@@ -181,11 +182,12 @@ def _is_safetensors(head: bytes) -> bool:
     return head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 40
 
 
-def _is_index(head: bytes, path: Path) -> bool:
-    """A JSON object that maps weights to files; the map may stand far behind."""
+def _json_kind(head: bytes, path: Path) -> str | None:
+    """What a JSON object is that maps weights to files, or that says of which model an adapter is; the key may stand far behind."""
     if not head.lstrip().startswith(b"{") or path.stat().st_size > _LARGEST_INDEX:
-        return False
-    return b'"weight_map"' in path.read_bytes()
+        return None
+    data = path.read_bytes()
+    return next((kind for key, kind in ((b'"weight_map"', "checkpoint-index"), (b'"peft_type"', "adapter")) if key in data), None)
 
 
 def _is_irs(head: bytes) -> bool:

@@ -16,6 +16,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.files.pickled import PickledTensor, Stub, Unpickled, pickled_payload, pickled_type, read_pickle, span_bytes
 from irscope.frontends.torch_lowering.dtypes import SAFETENSORS_DTYPES
+from irscope.frontends.zoo.names import configured_by
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Names, Role, paused_gc
@@ -50,6 +51,19 @@ class WeightTable:
         if trainable is not None:
             self._graph.trainable[value] = trainable
 
+    @property
+    def count(self) -> int:
+        """Weights so far."""
+        return len(self._graph.weights)
+
+    def names_from(self, first: int) -> set[str]:
+        """Names of the weights that were added since there were so many."""
+        return {str(weight.name) for weight in self._graph.weights[first:]}
+
+    def shapes(self) -> dict[str, TensorType]:
+        """Types of the weights so far by their names."""
+        return {str(weight.name): weight.type for weight in self._graph.weights if isinstance(weight.type, TensorType)}
+
     def set_aside(self, prefixes: tuple[str, ...]) -> None:
         """What an optimizer keeps is no parameter."""
         kept = [weight for weight in self._graph.weights if str(weight.name).startswith(prefixes)]
@@ -60,6 +74,12 @@ class WeightTable:
 
     def error(self, what: str, hint: str = "the file is damaged; save or copy it again") -> LoadError:
         return LoadError(what, code="IRS160", where=str(self.path), hint=hint)
+
+    def _graph_hint(self) -> str:
+        """How a graph can be had."""
+        if package := configured_by(self.path.parent):
+            return f"with torch and {package} installed, irscope makes the graph of the folder {self.path.parent}"
+        return "torch.export.save(torch.export.export(model, args), 'model.pt2') writes a graph"
 
     def program(self) -> Program:
         """The weights as a program."""
@@ -74,7 +94,7 @@ class WeightTable:
             self.sink.warn(
                 "IRS165",
                 "the file holds weights but no graph: shapes, cost and the memory of a run cannot be told from it",
-                hint="torch.export.save(torch.export.export(model, args), 'model.pt2') writes a graph",
+                hint=self._graph_hint(),
                 about="no graph",
             )
         return Program(self._graph, {}, {}, "checkpoint", str(self.path), metadata=self.metadata, has_graph=False)
@@ -283,8 +303,10 @@ def read_sharded(path: Path, table: WeightTable) -> None:
     if not isinstance(places, dict):
         raise table.error("the index has no weight_map")
     folder = ModelFolder(path)
-    shards = sorted({str(shard) for shard in places.values()})
-    for shard in shards:
+    named: dict[str, set[str]] = {}
+    for name, shard in places.items():
+        named.setdefault(str(shard), set()).add(name)
+    for shard in sorted(named):
         if Path(shard).name != shard or shard in ("", ".", ".."):
             raise table.error(f"the index names {shard!r}, which is outside its own folder", "the index is hostile or damaged")
         try:
@@ -293,13 +315,22 @@ def read_sharded(path: Path, table: WeightTable) -> None:
             raise table.error(f"the shard {shard!r} {error}", error.hint or "the index is hostile or damaged") from None
         if found is None:
             raise LoadError(f"the shard {shard!r} is missing", code="IRS164", where=str(path), hint="put all shards beside the index")
-        file = path.parent / shard
+        file, before = path.parent / shard, table.count
         if shard.endswith(".safetensors"):
             read_safetensors(file, table)
         else:
-            from irscope.frontends.files.checkpoint import read_zip
-
             read_zip(file, table)
+        _compare_shard(path, shard, named[shard], table.names_from(before), table)
+
+
+def _compare_shard(path: Path, shard: str, named: set[str], held: set[str], table: WeightTable) -> None:
+    """An index says of each tensor in which shard it is."""
+    for name in sorted(named - held)[:1]:
+        message = f"the index says that {name[:80]!r} is in {shard[:80]!r}, which does not have it"
+        raise LoadError(message, code="IRS164", where=str(path), hint="index and shards are of different models; copy them again")
+    if more := sorted(held - named):
+        message = f"{shard[:80]!r} holds {len(more):,} tensors that the index does not name there, such as {more[0][:80]!r}"
+        table.sink.warn("IRS167", message, hint="index and shards may be of different models", about=shard)
 
 
 # -- which of them a file is -------------------------------------------------------------------------------------------
@@ -308,18 +339,23 @@ def read_sharded(path: Path, table: WeightTable) -> None:
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
     """The weights of a file, as a program whose graph has no nodes."""
     table = WeightTable(path, sink)
+    with paused_gc():
+        read_weights(path, table)
+    return table.program()
+
+
+def read_weights(path: Path, table: WeightTable) -> None:
+    """Add the weights of a file of any of these kinds."""
     with path.open("rb") as file:
         head = file.read(16)
-    with paused_gc():
-        # The length that starts a safetensors file may look like the first byte of a pickle; its brace cannot be missed.
-        if head.startswith(b"PK\x03\x04"):
-            read_zip(path, table)
-        elif head[8:9] == b"{" and not head[4:8].strip(b"\0"):
-            read_safetensors(path, table)
-        elif head.startswith(b"\x80"):
-            read_legacy(path, table)
-        elif head.lstrip().startswith(b"{"):
-            read_sharded(path, table)
-        else:
-            read_safetensors(path, table)
-    return table.program()
+    # The length that starts a safetensors file may look like the first byte of a pickle; its brace cannot be missed.
+    if head.startswith(b"PK\x03\x04"):
+        read_zip(path, table)
+    elif head[8:9] == b"{" and not head[4:8].strip(b"\0"):
+        read_safetensors(path, table)
+    elif head.startswith(b"\x80"):
+        read_legacy(path, table)
+    elif head.lstrip().startswith(b"{"):
+        read_sharded(path, table)
+    else:
+        read_safetensors(path, table)

@@ -15,12 +15,14 @@ import torch
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, UsageError
-from irscope.frontends.generation.checkpoint import Tensors, hollow, read_folder, tensors_of
+from irscope.frontends.files.folders import Adapter, Tensors, read_folder
+from irscope.frontends.generation.checkpoint import hollow, tensors_of
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.process import Process
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
+from irscope.frontends.zoo.adapters import put_on
 from irscope.frontends.zoo.names import is_name, parse_name
-from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, not_found, own_dtype
+from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, not_found, own_dtype, with_base
 from irscope.frontends.zoo.recipes import Wanted, weights_dtype
 from irscope.ir.dtypes import DType
 from irscope.memory.growth import Cut
@@ -45,6 +47,8 @@ class Wish:
     """Whether tokens are drawn by chance, not the likeliest taken."""
     chunk: int = 0
     """Tokens of the prompt that are read at once; 0 for all."""
+    base: str = ""
+    """What an adapter goes on top of; empty for what it names."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,8 @@ class Generator:
                 raise LoadError(
                     f"transformers cannot load it: {' '.join(str(error).split())[:300]}", code="IRS197", where=wish.model
                 ) from error
+        if source.adapter is not None:
+            put_on(module, source.adapter)
         for one in module.parameters():
             self._is(one, "parameter")
         for one in module.buffers():
@@ -311,6 +317,7 @@ class _Source:
     dtype: DType | None
     """What the name wants, if it does."""
     attention: str
+    adapter: Adapter | None = None
 
 
 def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
@@ -320,7 +327,7 @@ def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
             raise not_found(wish.model)
         read_folder(folder, sink)  # which has no configuration that the package knows, and says why
         raise LoadError("its configuration names no model", code="IRS197", where=wish.model, hint="it needs a model_type or architectures")
-    name = parse_name(wish.model)
+    name, adapter = with_base(parse_name(wish.model), wish.base)
     if name.package != "transformers":
         hint = "transformers:llama, or a folder with a config.json"
         raise UsageError("it is no language model of transformers", code="IRS695", where=wish.model, hint=hint)
@@ -330,7 +337,7 @@ def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
     folder = Path(name.model)
     tensors = read_folder(folder, sink)[1] if folder.is_dir() else None
     config, cls = configured_class(package, name.model, options)
-    return _Source(config, cls, tensors, dtype, attention)
+    return _Source(config, cls, tensors, dtype, attention, adapter)
 
 
 def _tensors_in(held: Mapping[str, Any]) -> Iterator[torch.Tensor]:

@@ -31,7 +31,7 @@ from irscope.frontends.eager.live import capture_program
 from irscope.frontends.eager.values import OpenSizes, SizeFixed
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.frontends.zoo.names import SCRIPT, Name, parse_name
-from irscope.frontends.zoo.packages import find_recipe
+from irscope.frontends.zoo.packages import find_recipe, with_base
 from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, chosen_inputs
 from irscope.frontends.zoo.scripts import Script
 from irscope.ir.bind import rename_symbols
@@ -196,7 +196,7 @@ class Made:
 
 def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
     """Make the model that a name stands for; large weights have no values where it is hollow."""
-    name = parse_name(text)
+    name, adapter = with_base(parse_name(text), options.base)
     if options.method:
         raise UsageError("a named model has no methods to choose from", code="IRS623", where=text, hint="leave --method out")
     with quiet():
@@ -218,6 +218,11 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
     if dtype is not None:
         module = module.to(torch_dtype(dtype)) if recipe.is_cast or dtype is not recipe.dtype else module
         wanted = [_as_asked(one, dtype) for one in wanted]
+    if adapter is not None:
+        from irscope.frontends.zoo.adapters import put_on
+
+        put_on(module, adapter)
+        recipe = replace(recipe, assumed=(*recipe.assumed, *adapter.assumed))
     return Made(name, recipe, module, chosen_inputs(recipe, wanted, options, text), script)
 
 

@@ -108,6 +108,8 @@ _MOST_LISTED: Final = 6
 
 def configured_by(folder: Path) -> str:
     """The package that makes a model of the configuration in a folder, installed or not; empty where there is none."""
+    if is_adapter(folder):
+        return "transformers"
     config = _configuration(folder)
     if isinstance(config.get("architecture"), str) and "model_type" not in config:
         return "timm"
@@ -123,10 +125,15 @@ def _package_of(folder: Path) -> str:
     return "" if _ending(names, _GRAPHS) and not _ending(names, _WEIGHTS) else package
 
 
-def _configuration(folder: Path) -> dict[str, object]:
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter, which goes on top of a model."""
+    return "peft_type" in _configuration(folder, "adapter_config.json")
+
+
+def _configuration(folder: Path, name: str = "config.json") -> dict[str, object]:
     """The settings in a folder's config.json; nothing where it has none that may be read."""
     try:
-        found = ModelFolder(folder).find("config.json")
+        found = ModelFolder(folder).find(name)
         if found is None or found.size > _LARGEST_CONFIGURATION:
             return {}
         settings = json.loads(Path(found.path).read_bytes())
@@ -148,6 +155,8 @@ def _ending(names: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
 
 def file_in(folder: Path) -> Path:
     """The model in a folder as hubs have them: its weights, else its only graph. LoadError for other folders: a user names the file."""
+    if is_adapter(folder):
+        return folder / "adapter_config.json"
     names = _files_in(folder)
     package = configured_by(folder)
     graphs, weights = _ending(names, _GRAPHS), _ending(names, _WEIGHTS)

@@ -16,8 +16,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.frontends.files.folders import Adapter, read_adapter
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
-from irscope.frontends.zoo.names import PACKAGES, SCRIPT, Name, bare_word, missing, parse_name
+from irscope.frontends.zoo.names import PACKAGES, SCRIPT, Name, bare_word, is_name, missing, parse_name
 from irscope.frontends.zoo.recipes import DEFAULT_SIZES, Recipe, Wanted, weights_dtype
 from irscope.ir.dtypes import DType
 from irscope.ir.program import WEIGHTS, Assumed
@@ -62,6 +63,21 @@ def find_recipe(name: Name) -> Recipe:
     if name.package == "timm" and name.model not in names_of("timm"):
         raise _unknown_model(name, names_of("timm"))
     return recipe
+
+
+def with_base(name: Name, base: str = "") -> tuple[Name, Adapter | None]:
+    """The model that a name stands for; where it is an adapter's folder, the model that this goes on top of, and the adapter."""
+    folder = Path(name.model)
+    adapter = read_adapter(folder, base) if name.package == "transformers" and folder.is_dir() else None
+    if adapter is None:
+        return name, None
+    if os.path.isdir(adapter.base):
+        return replace(name, model=adapter.base), adapter
+    found = parse_name(adapter.base) if is_name(adapter.base) else None
+    if found is None or found.package != "transformers":
+        hint = "--base names a folder of transformers, or transformers:NAME{settings}"
+        raise LoadError(f"its base {adapter.base[:120]!r} is none of those", code="IRS168", where=name.text, hint=hint)
+    return replace(found, text=name.text, options=(*found.options, *name.options)), adapter
 
 
 def _refused(name: Name, error: Exception) -> LoadError:

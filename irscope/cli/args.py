@@ -86,6 +86,9 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
         help="type of an input, such as x=f32[1,3,224,224]; may be given again; 1,3,224,224 where there is one input",
     )
     parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
+    parser.add_argument(
+        "--base", default="", metavar="MODEL", help="the folder or name of the model that an adapter's folder goes on top of"
+    )
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
     parser.add_argument(
         *reading_budget,
@@ -227,6 +230,7 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
         bind=_bindings(args.bind),
         use_torch=args.use_torch,
         method=args.method,
+        base=args.base,
         allowance=_allowance(args.reading_budget),
     )
 

@@ -32,6 +32,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL", help="a folder, or transformers:NAME{settings}")
+        parser.add_argument("--base", default="", metavar="MODEL", help="the folder or name of the model that an adapter goes on top of")
         count = amount_of(COUNT)
         parser.add_argument("--prompt", type=count, required=True, metavar="N", help="tokens of the prompt, for each sequence")
         parser.add_argument("--new", type=count, required=True, metavar="N", help="tokens to generate after it")
@@ -64,6 +65,7 @@ class Command:
             device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,
+            base=args.base,
         )
         if args.format == "json":
             write_json(found.to_json(), args)

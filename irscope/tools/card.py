@@ -510,6 +510,8 @@ class _Maker:
         bind = {**({} if alone else options.bind), **sizes}
         if bind:
             found.append(f"--bind {shlex.quote(','.join(f'{name}={size}' for name, size in bind.items()))}")
+        if options.base:
+            found.append(f"--base {shlex.quote(options.base)}")
         if self.chosen.is_to_be_named:
             found.append(f"--device {shlex.quote(self.chosen.name)}")
         if self.settings.torch:

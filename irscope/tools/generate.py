@@ -197,10 +197,12 @@ def generate(
     device: str = "",
     torch: str = "",
     alloc_conf: str = "",
+    base: str = "",
 ) -> Generation:
     """What a language model takes to read a prompt and to generate after it, on a device that is not there.
 
-    `model` is a folder with a config.json, with or without weights, or a name such as "transformers:llama{num_hidden_layers=2}". For the
+    `model` is a folder with a config.json, with or without weights, or a name such as "transformers:llama{num_hidden_layers=2}"; a folder
+    with an adapter goes on top of the model that it names, or of `base`. For the
     rest of this process `torch.cuda` is the simulated device's.
     """
     from irscope.frontends.generation.program import Wish
@@ -209,7 +211,7 @@ def generate(
         raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
     if cache not in CACHES:
         raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
-    wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, _dtype_of(dtype), beams, samples, chunk)
+    wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, _dtype_of(dtype), beams, samples, chunk, base)
     return generate_as(wish, Options(device, torch, alloc_conf))
 
 

@@ -47,6 +47,7 @@ FILES: dict[str, bytes] = {
     "torch-save-legacy": LEGACY,
     "safetensors": struct.pack("<Q", 2) + b"{}",
     "checkpoint-index": b' {"metadata": {"note": "' + b"x" * 10_000 + b'"}, "weight_map": {}}',
+    "adapter": b' {"note": "' + b"x" * 10_000 + b'", "peft_type": "LORA"}',
     "torchscript-lite": zipped("data.pkl", "constants.pkl", "bytecode.pkl"),
     "gguf": b"GGUF\x03\x00\x00\x00",
     "tflite": b"\x1c\x00\x00\x00TFL3" + bytes(20),
@@ -73,7 +74,7 @@ def kind_of(path: Path) -> str:
 
 def test_a_file_of_every_kind_is_here() -> None:
     assert set(FILES) == set(KINDS)
-    assert len(FILES) == 13
+    assert len(FILES) == 14
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".onnx", ""])

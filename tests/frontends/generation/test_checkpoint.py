@@ -10,7 +10,8 @@ import pytest
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.generation.checkpoint import Tensors, hollow, read_folder
+from irscope.frontends.files.folders import Tensors, read_folder
+from irscope.frontends.generation.checkpoint import hollow
 from irscope.ir.dtypes import DType
 
 

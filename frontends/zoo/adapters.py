@@ -1,0 +1,126 @@
+"""Adapters on a module: what peft puts beside the layers of a model, made here so that peft need not be installed.
+
+Forward, element types and names of parameters are those of peft 0.21 (`peft/tuners/lora/layer.py`, `peft/utils/other.py`).
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from irscope.errors import LoadError
+from irscope.frontends.files.folders import Adapter, Pair, sizes_of
+from irscope.frontends.torch_lowering.dtypes import torch_dtype
+from irscope.ir.dtypes import DType
+from irscope.ir.types import tensor
+
+
+class _Beside(nn.Module):
+    """A layer with two matrices beside it, whose product is added to what it gives."""
+
+    def __init__(self, layer: nn.Module, pair: Pair, scaling: float, dropout: float) -> None:
+        super().__init__()
+        self.base_layer = layer
+        device = next((one.device for one in layer.parameters()), torch.device("cpu"))
+        down, up = (torch.empty(sizes_of(one), dtype=_held(one.dtype), device=device) for one in (pair.down, pair.up))
+        self._dtype = down.dtype
+        self._looks_up = isinstance(layer, nn.Embedding)
+        self.lora_dropout = nn.ModuleDict({"default": nn.Dropout(dropout) if dropout else nn.Identity()})
+        if self._looks_up:
+            self.lora_embedding_A = nn.ParameterDict({"default": nn.Parameter(down)})
+            self.lora_embedding_B = nn.ParameterDict({"default": nn.Parameter(up)})
+        else:
+            self.lora_A, self.lora_B = (nn.ModuleDict({"default": _linear(one)}) for one in (down, up))
+        self.scaling = scaling
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("base_layer"), name)  # the code of models asks layers for their weight or their sizes
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        result: Tensor = self.base_layer(x, *args, **kwargs)
+        dtype = result.dtype
+        if self._looks_up:
+            result = result + (F.embedding(x, self.lora_embedding_A["default"].T) @ self.lora_embedding_B["default"].T) * self.scaling
+        else:
+            down, up, dropout = self.lora_A["default"], self.lora_B["default"], self.lora_dropout["default"]
+            result = result + up(down(dropout(x.to(self._dtype)))) * self.scaling
+        return result.to(dtype)
+
+
+class _Copied(nn.Module):
+    """A module of which an adapter has a copy of its own, which runs in its place."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.original_module = module
+        self.modules_to_save = nn.ModuleDict({"default": deepcopy(module).requires_grad_(True)})
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.modules_to_save["default"](*args, **kwargs)
+
+
+def _linear(weight: Tensor) -> nn.Linear:
+    made = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
+    made.weight = nn.Parameter(weight)
+    return made
+
+
+def _held(dtype: DType) -> torch.dtype | None:
+    """peft holds adapters that are stored in 16 bits in f32, unless it is told not to."""
+    return torch.float32 if dtype in (DType.F16, DType.BF16) else torch_dtype(dtype)
+
+
+def put_on(module: nn.Module, adapter: Adapter) -> None:
+    """Put an adapter on a module of its base, on the device where this is. As with peft, of the whole only the adapter is trained."""
+    module.requires_grad_(False)
+    parts = dict(module.named_modules())
+    beside = list(adapter.pairs) or [path for path in parts if adapter.is_beside(path)]
+    dropout = adapter.settings.get("lora_dropout")
+    copied = adapter.settings.get("modules_to_save")
+    for path in beside:
+        layer = parts.get(path)
+        pair = adapter.pairs.get(path)
+        if layer is None:
+            raise _unfit(adapter, f"it is beside {path[:80]!r}, which its base {adapter.base[:80]!r} does not have")
+        sizes = _sizes_of(layer)
+        if sizes is None:
+            raise _unfit(adapter, f"it is beside {path[:80]!r}, a {type(layer).__name__}, which is not read")
+        inputs, outputs = sizes
+        rank = adapter.rank_of(path) if pair is None else pair.rank
+        pair = pair or Pair(tensor(DType.F32, (rank, inputs)), tensor(DType.F32, (outputs, rank)))
+        if (pair.down.shape, pair.up.shape) != ((rank, inputs), (outputs, rank)):
+            raise _unfit(adapter, f"its matrices beside {path[:80]!r} are {pair.down} and {pair.up}, the layer is {outputs}x{inputs}")
+        _replace(parts, path, _Beside(layer, pair, adapter.scaling_of(path), float(dropout) if isinstance(dropout, int | float) else 0.0))
+    if not beside:
+        raise _unfit(adapter, f"no module of {adapter.base[:80]!r} is called as its target_modules say")
+    for name in copied if isinstance(copied, list) else ():
+        for path in [path for path in parts if path == name or path.endswith(f".{name}")]:
+            _replace(parts, path, _Copied(parts[path]))
+
+
+def _sizes_of(layer: nn.Module) -> tuple[int, int] | None:
+    """Features in and out of a layer that can have matrices beside it."""
+    if isinstance(layer, nn.Linear):
+        return layer.in_features, layer.out_features
+    if isinstance(layer, nn.Embedding):
+        return layer.num_embeddings, layer.embedding_dim
+    weight = getattr(layer, "weight", None)
+    if type(layer).__name__ == "Conv1D" and isinstance(weight, Tensor):  # transformers' own linear layer of GPT-2, stored turned
+        return weight.shape[0], weight.shape[1]
+    return None
+
+
+def _replace(parts: dict[str, nn.Module], path: str, by: nn.Module) -> None:
+    owner, _, name = path.rpartition(".")
+    setattr(parts[owner], name, by)
+
+
+def _unfit(adapter: Adapter, message: str) -> LoadError:
+    return LoadError(message, code="IRS168", where=str(adapter.folder), hint="--base FOLDER names another base")
