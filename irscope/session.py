@@ -133,7 +133,7 @@ class Model:
             path=program.path,
             format=program.format,
             nodes=program.node_count if program.has_graph else None,
-            parameters=totals.count if isinstance(totals.count, int) else None,
+            parameters=totals.count if isinstance(totals.count, int) and not totals.uncounted else None,
             parameter_bytes=totals.bytes if isinstance(totals.bytes, int) else None,
             bind=dict(self.options.bind),
             assumed=tuple(program.assumed),

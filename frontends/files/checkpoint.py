@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Names, Role, paused_gc
 from irscope.ir.places import FileRegion, Payload
-from irscope.ir.program import Program
+from irscope.ir.program import PackedPart, Program
 from irscope.ir.types import TensorType, tensor
+from irscope.weights.packed import Shaped, read_packed
 from irscope.weights.source import Forbidden, ModelFolder
 
 # -- the table of weights ----------------------------------------------------------------------------------------------
@@ -341,7 +342,9 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
     table = WeightTable(path, sink)
     with paused_gc():
         read_weights(path, table)
-    return table.program()
+    program = table.program()
+    _mark_packed(program, path, sink)
+    return program
 
 
 def read_weights(path: Path, table: WeightTable) -> None:
@@ -359,3 +362,61 @@ def read_weights(path: Path, table: WeightTable) -> None:
         read_sharded(path, table)
     else:
         read_safetensors(path, table)
+
+
+# -- weights in few bits -----------------------------------------------------------------------------------------------
+
+
+_LARGEST_CONFIGURATION = 16 << 20
+_CONFIGURED = ("model", "pytorch_model")
+"""How names of files begin to which the configuration beside them belongs; others may be of an adapter, or of any model."""
+
+
+def quantization_beside(folder: Path) -> dict[str, Any]:
+    """The `quantization_config` of a folder as hubs have them; nothing where there is none that may be read."""
+    for name in ("config.json", "quantize_config.json"):
+        try:
+            found = ModelFolder(folder).find(name)
+            if found is None or found.size > _LARGEST_CONFIGURATION:
+                continue
+            settings = json.loads(Path(found.path).read_bytes())
+        except (Forbidden, OSError, ValueError, RecursionError):
+            continue
+        if isinstance(settings, dict) and (config := quantization_in(settings)):
+            return config
+        if isinstance(settings, dict) and name == "quantize_config.json":
+            return {"quant_method": "gptq", **settings}  # AutoGPTQ's own file, before configurations had one
+    return {}
+
+
+def quantization_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The `quantization_config` of a configuration, or of the part of it about text."""
+    text = settings.get("text_config")
+    for one in (settings, text if isinstance(text, dict) else {}):
+        for key in ("quantization_config", "compression_config"):
+            if isinstance(one.get(key), dict):
+                return dict(one[key])
+    return {}
+
+
+def _mark_packed(program: Program, path: Path, sink: DiagnosticSink) -> None:
+    """Say of weights in few bits how many each stands for."""
+    graph = program.graph
+    tensors: dict[str, Shaped] = {}
+    for weight in graph.weights:
+        shape = tuple(size for size in weight.type.shape or () if isinstance(size, int))
+        if isinstance(weight.type, TensorType):
+            tensors[str(weight.name)] = weight.type.dtype, shape
+    config = quantization_beside(path.parent) if path.name.startswith(_CONFIGURED) else {}
+    found = read_packed(tensors, config, program.metadata, is_whole="-of-" not in path.name)
+    by_name = {str(weight.name): weight for weight in graph.weights}
+    for name, part in found.parts():
+        by_name[name].role = Role.PARAMETER
+        program.packed[by_name[name]] = part
+    if found.unknown:
+        program.uncounted = found.unknown
+        sink.warn("IRS169", f"how many parameters there are is not known: {found.unknown}", about="quantised weights")
+        for name, weight in by_name.items():
+            if weight not in program.packed and len(tensors.get(name, (0, ()))[1]) > 1 and tensors[name][0].is_integer:
+                weight.role = Role.PARAMETER
+                program.packed[weight] = PackedPart("not known", name, 0)

@@ -52,6 +52,21 @@ def observed_versions(graph: Graph) -> tuple[int, ...]:
 
 
 # ----------------------------------------------------------------------------------------------------
+# Weights in few bits, as quantisers store them: several tensors for one weight.
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPart:
+    """What one tensor of a quantised weight is for."""
+
+    scheme: str
+    of: str
+    """The weight that it is a part of."""
+    parameters: int
+    """How many that counts for: all of them at its codes, none at scales and what else lies beside."""
+
+
+# ----------------------------------------------------------------------------------------------------
 # What runs a model, and what its file says of that: passes ask this, not which format a program was read from.
 
 
@@ -181,6 +196,10 @@ class Program:
     """Whether anybody knows what runs; False for files of weights alone, of which everything but the weights is unknown."""
     training: object = None
     """A captured training (irscope.training.Trace), of whose last step the graph is; None for a forward."""
+    packed: dict[Value, PackedPart] = field(default_factory=dict)
+    """Weights that hold others in few bits, or are a part of that."""
+    uncounted: str = ""
+    """Why nobody knows how many parameters there are; empty where it is known. Bytes are known all the same."""
     formulas_from: dict[str, int] = field(default_factory=dict)
     """Symbols that may be smaller than the formulas were found for: for each the size from which on they hold."""
     examples: dict[str, int] = field(default_factory=dict)

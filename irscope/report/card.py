@@ -22,7 +22,7 @@ UNKNOWN: Final = Quantity(None, Provenance.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class CardWeights:
-    """Parameters, buffers and constants of one element type."""
+    """Parameters, buffers and constants of one element type, or of one scheme where they are quantised."""
 
     dtype: str
     count: int
@@ -49,6 +49,8 @@ class Identity:
     """All weights by element type, the largest part first."""
     size_on_disk: int | None
     """Bytes of the model's file and of the files of weights beside it; None where it is no file."""
+    bits_each: float | None = None
+    """Bits that a parameter takes, scales and all, where some are quantised."""
 
 
 @dataclass(frozen=True, slots=True)

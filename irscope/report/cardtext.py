@@ -206,7 +206,8 @@ class CardWriter:
         parameters = "no parameters"
         if identity.parameters.shown != 0:
             size = self.number(identity.parameter_bytes, Kind.BYTES)
-            parameters = f"{self.number(identity.parameters, Kind.COUNT)} parameters, {size} {dtypes}".rstrip()
+            each = f" in {identity.bits_each:.3g} bits each" if identity.bits_each is not None else ""
+            parameters = f"{self.number(identity.parameters, Kind.COUNT)} parameters{each}, {size} {dtypes}".rstrip()
         facts = [family if identity.parameters.shown != 0 else "", form, nodes, parameters]
         yield self.item("model", ", ".join(filter(None, facts)))
         if identity.nodes is not None:
@@ -252,6 +253,8 @@ class CardWriter:
         yield self.item("weights", ", ".join(kinds) or "none of known size")
         yield from self.tensors()
         yield self.item("memory", f"inference needs {humanise(total, Kind.BYTES)} and more: the weights as they are in the file")
+        if self.card.identity.bits_each is not None:
+            return  # codes of few bits have no gradients
         least = 2 * total + 8 * trained
         yield self.item("", f"training with Adam needs {humanise(least, Kind.BYTES)} and more: weights, gradients, two f32 moments each")
 

@@ -260,7 +260,7 @@ class ModelInfo:
         """What a line about the model says behind its path."""
         sign = "at least " if self.unsized else ""
         count = None if self.unsized and not self.parameters else self.parameters
-        size = None if count is None else self.parameter_bytes
+        size = None if self.unsized and not self.parameters else self.parameter_bytes
         found = [
             self.format,
             "no graph" if self.nodes is None else f"{self.nodes:,} nodes",

@@ -18,7 +18,7 @@ from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, symbol_named
 from irscope.ir.dims import Dim, SymDim, bounds
-from irscope.ir.graph import Node, Value
+from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import FileRegion
 from irscope.ir.program import Runtime
 from irscope.ir.types import TensorType
@@ -183,16 +183,17 @@ class _Maker:
     def identity(self, totals: ParameterTotals) -> Identity:
         program = self.program
         verdict = self._tried(lambda: self.ctx.get(Arch()).verdict, lambda _: None) if program.has_graph else None
-        complete = not any(weight.role.value == "param" for weight in totals.unsized)
+        complete = totals.is_complete(Role.PARAMETER)
         return Identity(
             path=program.path,
             format=program.format,
             family="" if verdict is None else verdict.family,
             confidence="" if verdict is None else verdict.confidence,
             nodes=program.node_count if program.has_graph else None,
-            parameters=plain_number(at_least(totals.count, complete)),
+            parameters=plain_number(totals.count_cell),
             parameter_bytes=plain_number(at_least(totals.bytes, complete)),
             weights=_by_type(totals),
+            bits_each=totals.bits_each,
             size_on_disk=_size_on_disk(self.model),
         )
 
@@ -644,7 +645,7 @@ def _command(name: str, *words: str) -> str:
 
 
 def _by_type(totals: ParameterTotals) -> tuple[CardWeights, ...]:
-    """Weights of known size by element type, each storage once."""
+    """Weights of known size by element type, quantised ones by their scheme, each storage once."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for weight in totals.weights:
@@ -653,8 +654,10 @@ def _by_type(totals: ParameterTotals) -> tuple[CardWeights, ...]:
             continue
         numel, size = type_.numel, type_.nbytes
         if isinstance(numel, int) and isinstance(size, int):
-            counts[type_.dtype.text] += numel
-            sizes[type_.dtype.text] += size
+            part = totals.packed.get(weight)
+            name = type_.dtype.text if part is None else part.scheme
+            counts[name] += numel if part is None else part.parameters
+            sizes[name] += size
     return tuple(CardWeights(name, counts[name], size) for name, size in sizes.most_common())
 
 

@@ -392,7 +392,7 @@ def thin_out(weights: Iterable[Value], look: Look, files: WeightFiles, threads: 
     jobs: list[tuple[Value, Stored]] = []
     seen: set[int] = set()
     for weight in weights:
-        if not is_matrix(weight) or id(look.statistics.get(weight, weight)) in seen:
+        if not is_matrix(weight, ctx.program) or id(look.statistics.get(weight, weight)) in seen:
             continue
         seen.add(id(look.statistics.get(weight, weight)))
         try:

@@ -103,14 +103,16 @@ class Params(Analysis[ParameterReport]):
         extra = value_columns(weights, look, self.spectral) if look is not None else []
         cells = [*_columns(_FIRST, first), *extra, *_columns(_LAST, last)]
         table = Table("parameters", tuple(column for column, _ in cells), {column.key: held for column, held in cells})
-        tables = [table, module_table(totals, self.depth)]
+        tables = [table, *_packed_tables(totals), module_table(totals, self.depth)]
         summary: dict[str, object] = {
-            "count": at_least(totals.count, totals.is_complete(Role.PARAMETER)),
+            "count": totals.count_cell,
             "bytes": at_least(totals.bytes, totals.is_complete(Role.PARAMETER)),
             "buffer_bytes": at_least(totals.buffer_bytes, totals.is_complete(Role.BUFFER)),
             "constant_bytes": at_least(totals.constant_bytes, totals.is_complete(Role.CONSTANT)),
             "tied_bytes_saved": at_least(totals.tied_bytes_saved, totals.is_complete()),
         }
+        if totals.bits_each is not None:
+            summary["bits_each"] = totals.bits_each
         known, unknown = len(totals.weights) - len(totals.unsized), [weight.name or "?" for weight in totals.unsized]
         notes: tuple[str, ...] = ()
         if look is not None:
@@ -119,12 +121,12 @@ class Params(Analysis[ParameterReport]):
             further, more, notes = value_tables(look)
             summary.update(further)
             tables += more
-        tables.append(alignment_table(weights))
+        tables.append(alignment_table(weight for weight in weights if weight not in totals.packed))
         return Report(
             pass_name=self.name,
             options=self.text,
             summary=summary,
-            units={"bytes": Kind.BYTES, "tied_bytes_saved": Kind.BYTES},
+            units={"bytes": Kind.BYTES, "tied_bytes_saved": Kind.BYTES, "bits_each": Kind.NUMBER},
             tables=tuple(tables),
             coverage=Coverage(known, len(totals.weights), tuple(unknown)),
             notes=notes,
@@ -286,6 +288,19 @@ def _dequantized(look: Look) -> Table:
     return Table("dequantized", tuple(column for column, _ in columns), {column.key: cells for column, cells in columns})
 
 
+def _packed_tables(totals: ParameterTotals) -> Iterator[Table]:
+    """How many parameters are stored in few bits, and what they take with all that lies beside them."""
+    found: dict[str, list[int]] = {}
+    for weight, part in totals.packed.items():
+        size = totals.own[weight][1] if weight in totals.own else 0
+        sums = found.setdefault(part.scheme, [0, 0, 0])
+        for place, number in enumerate((bool(part.parameters), part.parameters, int_or_zero(size))):
+            sums[place] += number
+    rows = [(scheme, *sums, 8 * sums[2] / sums[1] if sums[1] else None) for scheme, sums in found.items()]
+    if rows:
+        yield Table.of(rows, ["scheme:text", "weights:count", "parameters:count", "bytes", "bits_each:number"], "quantised")
+
+
 def module_table(totals: ParameterTotals, depth: int) -> Table:
     """Parameters and bytes by module, each storage once, down to so many levels."""
     shares: dict[str, list[Dim]] = {"": [0, 0, 0]}
@@ -293,7 +308,8 @@ def module_table(totals: ParameterTotals, depth: int) -> Table:
     for weight in totals.weights:
         if weight in totals.tied_to:
             continue
-        numel = weight.type.numel
+        part = totals.packed.get(weight)
+        numel = weight.type.numel if part is None else part.parameters
         size = weight.type.nbytes
         name = weight.name or ""
         for module in ("", *(name[: cut.start()] for cut in islice(_SEPARATOR.finditer(name), min(max(depth, 0), _DEEPEST)))):

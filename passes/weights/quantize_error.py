@@ -91,7 +91,7 @@ class QuantizeError(Analysis[WeightErrors]):
         with open_weights(ctx, self.allow) as files:
             seen: set[int] = set()
             for weight in ctx.program.weights():
-                if not is_matrix(weight) or id(look.statistics.get(weight)) in seen:
+                if not is_matrix(weight, ctx.program) or id(look.statistics.get(weight)) in seen:
                     result.skipped += 1
                     continue
                 try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Role, Value
 from irscope.ir.places import Blob, FileRegion
-from irscope.ir.program import Program
+from irscope.ir.program import PackedPart, Program
+from irscope.passes.sizes import at_least, dim_cell
+from irscope.report.values import Provenance, Quantity
 
 
 @dataclass
@@ -29,6 +32,10 @@ class ParameterTotals:
     """Elements and bytes of each weight that no other one before it has counted; those of parameters add up to `count` and `bytes`."""
     unsized: list[Value] = field(default_factory=list)
     """Weights of unknown size, which the sums leave out: those of their role are lower bounds then."""
+    packed: Mapping[Value, PackedPart] = field(default_factory=dict)
+    """Weights in few bits, and what lies beside them: they count for the parameters that they stand for."""
+    uncounted: str = ""
+    """Why the number of parameters is not known, though their bytes are."""
 
     @property
     def every_byte(self) -> Dim:
@@ -38,6 +45,25 @@ class ParameterTotals:
     def is_complete(self, role: Role | None = None) -> bool:
         """Whether the sums over a role, or over all weights, leave nothing out."""
         return not any(role is None or weight.role is role for weight in self.unsized)
+
+    @property
+    def count_cell(self) -> object:
+        """The number of parameters as reports hold it."""
+        if self.uncounted:
+            return Quantity(None, Provenance.UNKNOWN, lo=dim_cell(self.count))
+        return at_least(self.count, self.is_complete(Role.PARAMETER))
+
+    @property
+    def bits_each(self) -> float | None:
+        """Bits that a parameter takes, scales and all; None where none is quantised, or their number is not known."""
+        if not self.packed or self.uncounted or not self.is_complete(Role.PARAMETER):
+            return None
+        return 8 * self.bytes / self.count if isinstance(self.count, int) and isinstance(self.bytes, int) and self.count else None
+
+    @property
+    def known_count(self) -> Dim | None:
+        """The number of parameters; None where it is only a lower bound."""
+        return None if self.uncounted else self.known(Role.PARAMETER, self.count)
 
     def known(self, role: Role, total: Dim) -> Dim | None:
         """A sum over a role; None where it is only a lower bound."""
@@ -71,7 +97,7 @@ class _Storage:
 def count_parameters(program: Program) -> ParameterTotals:
     """Totals of a program's weights, each storage once."""
     storages: dict[str, _Storage] = {}
-    totals = ParameterTotals()
+    totals = ParameterTotals(packed=program.packed, uncounted=program.uncounted)
     for weight in program.weights():
         totals.weights.append(weight)
         type_ = weight.type
@@ -81,7 +107,8 @@ def count_parameters(program: Program) -> ParameterTotals:
             totals.unsized.append(weight)
             continue
         new = _new_bytes(weight, size, storages, totals)
-        totals.own[weight] = _elements_in(numel, new, size), new
+        part = program.packed.get(weight)
+        totals.own[weight] = _elements_in(numel if part is None else part.parameters, new, size), new
         if weight.role is Role.PARAMETER:
             totals.count += totals.own[weight][0]
             totals.bytes += new
@@ -128,9 +155,9 @@ def _byte_range(weight: Value) -> tuple[str, int, int] | None:
     return (f"blob:{data.storage}", 0, len(data.data)) if isinstance(data, Blob) and data.storage else None
 
 
-def is_matrix(weight: Value) -> bool:
-    """Parameters of at least two axes that hold floats: what is pruned."""
+def is_matrix(weight: Value, program: Program) -> bool:
+    """Parameters of at least two axes that hold floats: what is pruned and quantised."""
     type_ = weight.type
-    if weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
+    if weight in program.packed or weight.role is not Role.PARAMETER or type_.shape is None or type_.numel == 0:
         return False
     return len(type_.shape) > 1 and type_.dtype.is_float and (type_.dtype.bits or 0) >= 16

@@ -698,7 +698,7 @@ def totals(compared: ModelComparison) -> list[Total]:
     """Every measure that both sides have, and those that one of them has."""
     found = [
         _both(compared, "nodes", Kind.COUNT, lambda side: len(side.nodes) if side.has_graph else None),
-        _both(compared, "parameters", Kind.COUNT, lambda side: side.totals.known(Role.PARAMETER, side.totals.count)),
+        _both(compared, "parameters", Kind.COUNT, lambda side: side.totals.known_count),
         _both(compared, "parameter_bytes", Kind.BYTES, lambda side: side.totals.known(Role.PARAMETER, side.totals.bytes)),
         _both(compared, "buffer_bytes", Kind.BYTES, lambda side: side.totals.known(Role.BUFFER, side.totals.buffer_bytes)),
         _both(compared, "constant_bytes", Kind.BYTES, lambda side: side.totals.known(Role.CONSTANT, side.totals.constant_bytes)),

@@ -1,0 +1,424 @@
+"""Which tensors of a checkpoint are weights in few bits, and how many weights each stands for: by what the tensors are called and shaped.
+
+Layouts are those that serialisers write, whatever the model. Nothing of a tensor but its type and shape is looked at:
+
+    bitsandbytes  weight u8, weight.absmax, weight.quant_map, weight.quant_state.bitsandbytes__nf4 (nf4, fp4); weight i8, SCB (8 bit)
+    GPTQ          qweight i32 packed along the inputs, qzeros, scales, g_idx
+    AWQ           qweight i32 packed along the outputs (gemm) or the inputs (gemv), qzeros, scales
+    float8, int8  weight f8 or i8 with weight_scale, weight_scale_inv, weight_scales
+    compressed-tensors  weight_packed i32 or u8, weight_scale, weight_shape
+    MXFP4         *_blocks u8, *_scales u8
+    torchao       _weight_qdata, _weight_scale, and the type's name in the file's metadata
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.program import PackedPart
+
+Shaped: TypeAlias = "tuple[DType, tuple[int, ...]]"
+"""Element type and shape of a tensor."""
+Tensors: TypeAlias = "Mapping[str, Shaped]"
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A weight in few bits."""
+
+    name: str
+    """Of the weight that it stands for."""
+    scheme: str
+    """Such as `nf4`, `gptq 4 bit`."""
+    family: str
+    """Who writes it so: bitsandbytes, gptq, awq, float8, int8, compressed-tensors, mxfp4, torchao."""
+    count: int
+    """Weights that it stands for."""
+    shape: tuple[int, ...] | None
+    """Outputs and inputs, where the tensors tell."""
+    tensors: tuple[str, ...]
+    """Where it is stored, codes first."""
+    group: int = 0
+    """Neighbours that share a scale, where the tensors tell; 0 otherwise."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The weights in few bits of a checkpoint."""
+
+    weights: tuple[PackedWeight, ...] = ()
+    unknown: str = ""
+    """Why the number of weights is not known; empty where it is."""
+    method: str = ""
+    """What the configuration says."""
+
+    def parts(self) -> Iterator[tuple[str, PackedPart]]:
+        """Every tensor that is one of them or a part of it, with the number of weights that it counts for."""
+        for one in self.weights:
+            for place, tensor in enumerate(one.tensors):
+                yield tensor, PackedPart(one.scheme, one.name, 0 if place else one.count)
+
+
+class Disagreement(ValueError):
+    """Tensors that a layout has, of shapes that it does not have."""
+
+
+def read_packed(
+    tensors: Tensors, config: Mapping[str, Any] | None = None, metadata: Mapping[str, str] | None = None, *, is_whole: bool = True
+) -> Packed:
+    """The weights in few bits among the tensors; `config` is the `quantization_config` beside them, `metadata` the file's own.
+
+    Of a part of a checkpoint, such as one shard, it is no wonder that it has none.
+    """
+    config = config or {}
+    method = method_of(config)
+    look = _Look(tensors, config, metadata or {})
+    found: list[PackedWeight] = []
+    taken: set[str] = set()
+    problem = ""
+    try:
+        for name in tensors:
+            if name in taken:
+                continue
+            one = look.weight(name)
+            if one is not None:
+                found.append(one)
+                taken.update(one.tensors)
+        problem = _checked(found, method, config)
+    except Disagreement as error:
+        return Packed((), str(error), method)
+    if not problem:
+        problem = _left_over(tensors, taken, method, bool(found) or not is_whole)
+    return Packed(tuple(found), problem, method)
+
+
+def method_of(config: Mapping[str, Any]) -> str:
+    """What a `quantization_config` calls its method; empty without one."""
+    if config.get("load_in_4bit") or config.get("load_in_8bit"):
+        return "bitsandbytes"
+    return str(config.get("quant_method") or "")[:40]
+
+
+_FAMILIES: Final[Mapping[str, frozenset[str]]] = {
+    "bitsandbytes": frozenset({"bitsandbytes"}),
+    "gptq": frozenset({"gptq"}),
+    "awq": frozenset({"awq"}),
+    "fp8": frozenset({"float8"}),
+    "mxfp8": frozenset({"float8"}),
+    "fbgemm_fp8": frozenset({"float8"}),
+    "modelopt": frozenset({"float8", "compressed-tensors"}),
+    "eetq": frozenset({"int8"}),
+    "compressed-tensors": frozenset({"compressed-tensors", "float8", "int8"}),
+    "mxfp4": frozenset({"mxfp4"}),
+    "torchao": frozenset({"torchao"}),
+    "auto-round": frozenset({"gptq", "awq"}),
+    "intel/auto-round": frozenset({"gptq", "awq"}),
+}
+"""What each method writes; others are not known."""
+
+
+def _checked(found: list[PackedWeight], method: str, config: Mapping[str, Any]) -> str:
+    """Why configuration and tensors are of two schemes; empty where they agree."""
+    expected = _FAMILIES.get(method)
+    strange = next((one for one in found if expected is not None and one.family not in expected), None)
+    if strange is not None:
+        return f"the configuration says {method}, and {strange.name!r} is stored as {strange.family} does ({strange.scheme})"
+    bits = config.get("bits", config.get("w_bit"))
+    if isinstance(bits, int) and method in ("gptq", "awq"):
+        strange = next((one for one in found if f" {bits} bit" not in one.scheme), None)
+        if strange is not None:
+            return f"the configuration says {bits} bits, and {strange.name!r} is stored as {strange.scheme}"
+    group = config.get("group_size", config.get("q_group_size"))
+    if isinstance(group, int) and group > 0 and method in ("gptq", "awq"):
+        strange = next((one for one in found if one.group and one.shape is not None and one.group != min(group, one.shape[1])), None)
+        if strange is not None:
+            return f"the configuration says groups of {group}, and those of {strange.name!r} have {strange.group}"
+    if method == "bitsandbytes" and found:
+        wanted = (
+            "int8" if config.get("load_in_8bit") else str(config.get("bnb_4bit_quant_type") or "") if config.get("load_in_4bit") else ""
+        )
+        strange = next((one for one in found if wanted and one.scheme.split()[0] != wanted), None)
+        if strange is not None:
+            return f"the configuration says {wanted}, and {strange.name!r} is stored as {strange.scheme}"
+    return ""
+
+
+_CODES: Final = (DType.I8, DType.U8, DType.I32, DType.U4, DType.I4, DType.U32, DType.I16)
+_PACKED_NAMES: Final = re.compile(r"(?:^|[._])(?:qweight|weight_packed|qdata|blocks)$")
+
+
+def _left_over(tensors: Tensors, taken: set[str], method: str, found: bool) -> str:
+    """Why there may be more weights than are counted; empty where there are not."""
+    open_ = [
+        name
+        for name, (dtype, shape) in tensors.items()
+        if name not in taken and dtype in _CODES and len(shape) > 1 and (method or _PACKED_NAMES.search(name))
+    ]
+    if open_:
+        said = f"the configuration says {method}" if method else "the configuration does not say how"
+        return f"{len(open_):,} tensors of whole numbers are in no layout that is known, the first {open_[0]!r}; {said}"
+    if method in _FAMILIES and not found:
+        return f"the configuration says {method}, and no tensor is stored so"
+    return ""
+
+
+# -- layouts -----------------------------------------------------------------------------------------------------------
+
+_BNB_STATE: Final = re.compile(r"(?P<weight>.+)\.quant_state\.bitsandbytes__(?P<kind>nf4|fp4)")
+_BNB_BLOCKS: Final = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+_BNB_NESTED: Final = 256
+"""Scales that share one where they are quantised again."""
+_SCALES: Final = ("weight_scale_inv", "weight_scale", "weight_scales", "scale", "SCB")
+_BESIDE: Final = (
+    "weight_zero_point", "weight_global_scale", "weight_g_idx", "input_scale", "input_zero_point", "input_global_scale", "activation_scale",
+    "output_scale", "weight_format", "weight_shape",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Look:
+    tensors: Tensors
+    config: Mapping[str, Any]
+    metadata: Mapping[str, str]
+    states: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By the name of a weight: the tensor of its quant state, and which of the two codes it is in."""
+
+    def __post_init__(self) -> None:
+        for name in self.tensors:
+            if (match := _BNB_STATE.fullmatch(name)) is not None:
+                self.states[match["weight"]] = name, match["kind"]
+
+    def weight(self, name: str) -> PackedWeight | None:
+        """The weight whose codes a tensor holds; None where it holds none."""
+        stem, dot, last = name.rpartition(".")
+        read = _READERS.get(last)
+        if name in self.states:
+            return self._bitsandbytes(name)
+        if read is not None:
+            return read(self, name, stem + dot)
+        if last.endswith("_blocks"):
+            return self._mxfp4(name)
+        if last.startswith("_") and last.endswith("_qdata"):
+            return self._torchao(name, stem + dot, last[1 : -len("_qdata")])
+        if self.tensors[name][0] in _FLOAT8 and len(self.tensors[name][1]) > 1:
+            return self._scaled(name, stem + dot, last)
+        return None
+
+    def among(self, *names: str) -> tuple[str, ...]:
+        return tuple(name for name in names if name in self.tensors)
+
+    def shape(self, name: str, axes: int) -> tuple[int, ...]:
+        """The shape of a tensor that a layout has; Disagreement where there is none, or one of other axes."""
+        if name not in self.tensors:
+            raise Disagreement(f"{name!r} is missing, without which its layer is no whole")
+        shape = self.tensors[name][1]
+        if len(shape) != axes:
+            raise Disagreement(f"{name!r} has {len(shape)} axes instead of {axes}")
+        return shape
+
+    # -- bitsandbytes
+
+    def _bitsandbytes(self, name: str) -> PackedWeight:
+        state, kind = self.states[name]
+        dtype, shape = self.tensors[name]
+        (scales,) = self.shape(f"{name}.absmax", 1)
+        count = math.prod(shape) * (dtype.bits or 8) // 4
+        block = next((block for block in _BNB_BLOCKS if -(-count // block) == scales), 0)
+        if not block:
+            raise Disagreement(f"{name!r} holds {count:,} weights, and {scales:,} scales fit no size of blocks")
+        nested = f"{name}.nested_absmax"
+        if nested in self.tensors and self.shape(nested, 1) != (-(-scales // _BNB_NESTED),):
+            raise Disagreement(f"{nested!r} has {self.tensors[nested][1][0]:,} scales for {scales:,}")
+        beside = self.among(f"{name}.absmax", f"{name}.quant_map", nested, f"{name}.nested_quant_map")
+        return PackedWeight(
+            name, f"{kind}{' double' if nested in self.tensors else ''}", "bitsandbytes", count, None, (name, *beside, state), block
+        )
+
+    # -- GPTQ and AWQ
+
+    def _qweight(self, name: str, stem: str) -> PackedWeight | None:
+        if self.tensors[name][0] is not DType.I32 or len(self.tensors[name][1]) != 2:
+            return None
+        first, second = self.tensors[name][1]
+        scales, zeros, order = f"{stem}scales", f"{stem}qzeros", f"{stem}g_idx"
+        if scales not in self.tensors or zeros not in self.tensors:
+            return None  # other layouts, such as Marlin's, have no zero points
+        groups, outputs = self.shape(scales, 2)
+        zero_shape = self.shape(zeros, 2)
+        parts = self.among(name, zeros, scales, order)
+        if outputs == second:
+            bits = _ratio(zero_shape[1] * 32, outputs, zeros)
+            inputs = _ratio(first * 32, bits, name)
+            if zero_shape[0] != groups:
+                raise Disagreement(f"{zeros!r} has {zero_shape[0]:,} groups, {scales!r} {groups:,}")
+            if order in self.tensors and self.shape(order, 1) != (inputs,):
+                raise Disagreement(f"{order!r} is for {self.tensors[order][1][0]:,} inputs, {name!r} has {inputs:,} at {bits} bits")
+            return self._grouped(stem, f"gptq {bits} bit", "gptq", outputs, inputs, groups, parts)
+        if first == groups and outputs != second:
+            # For gemv kernels scales and zero points are padded, so that groups cannot be told from them.
+            group = self.config.get("group_size", self.config.get("q_group_size"))
+            return PackedWeight(
+                f"{stem}weight", "awq 4 bit", "awq", first * second * 8, (first, second * 8), parts, group if isinstance(group, int) else 0
+            )
+        bits = _ratio(second * 32, outputs, name)
+        if zero_shape != (groups, second):
+            raise Disagreement(f"{zeros!r} is of shape {list(zero_shape)} instead of {[groups, second]}")
+        return self._grouped(stem, f"awq {bits} bit", "awq", outputs, first, groups, parts)
+
+    def _grouped(self, stem: str, scheme: str, family: str, outputs: int, inputs: int, groups: int, parts: tuple[str, ...]) -> PackedWeight:
+        group = -(-inputs // groups) if groups else 0
+        said = self.config.get("group_size", self.config.get("q_group_size"))
+        if isinstance(said, int) and said > 0 and -(-inputs // said) == groups:
+            group = min(said, inputs)
+        return PackedWeight(f"{stem}weight", scheme, family, outputs * inputs, (outputs, inputs), parts, group)
+
+    # -- one code a weight, with scales
+
+    def _weight(self, name: str, stem: str) -> PackedWeight | None:
+        dtype, shape = self.tensors[name]
+        return self._scaled(name, stem, "weight") if dtype in (DType.I8, *_FLOAT8) and len(shape) > 1 else None
+
+    def _scaled(self, name: str, stem: str, last: str) -> PackedWeight | None:
+        """A weight of which each element is a code, where a scale lies beside it."""
+        dtype, shape = self.tensors[name]
+        names = [f"{stem}{one}" for one in _SCALES] if last == "weight" else [f"{name}_scale_inv", f"{name}_scale"]
+        scales = next((one for one in names if one in self.tensors), "")
+        if not scales:
+            return None
+        held = self.tensors[scales][1]
+        if len(held) > len(shape) or any(size > whole for size, whole in zip(held, shape, strict=False)):
+            raise Disagreement(f"{scales!r} is of shape {list(held)}, its weight of {list(shape)}")
+        family = "bitsandbytes" if scales.endswith("SCB") else "float8" if dtype.is_float else "int8"
+        kind = dtype.text if dtype.is_float else "int8"
+        beside = self.among(*(f"{stem}{one}" for one in _BESIDE)) if last == "weight" else ()
+        return PackedWeight(name, f"{kind}{_scale_text(shape, held)}", family, math.prod(shape), shape, (name, scales, *beside))
+
+    # -- compressed-tensors
+
+    def _weight_packed(self, name: str, stem: str) -> PackedWeight | None:
+        dtype, shape = self.tensors[name]
+        scales = f"{stem}weight_scale"
+        if scales not in self.tensors or len(shape) < 2:
+            return None
+        beside = self.among(scales, *(f"{stem}{one}" for one in _BESIDE))
+        held = self.tensors[scales][1]
+        if dtype is DType.U8:
+            inputs, kind = shape[-1] * 2, "nvfp4" if self.tensors[scales][0].is_float else "mxfp4"
+        else:
+            bits = self._bits()
+            if not bits or dtype is not DType.I32:
+                return None
+            inputs, kind = shape[-1] * 32 // bits, f"int{bits}"
+        groups = held[-1] if len(held) == len(shape) else 1
+        if groups and inputs % groups and groups > inputs:
+            raise Disagreement(f"{scales!r} has {groups:,} groups for {inputs:,} inputs")
+        group = -(-inputs // groups) if groups > 1 else 0
+        whole = (*shape[:-1], inputs)
+        return PackedWeight(
+            f"{stem}weight",
+            f"{kind}{f' group {group}' if group else ''}",
+            "compressed-tensors",
+            math.prod(whole),
+            whole,
+            (name, *beside),
+            group,
+        )
+
+    def _bits(self) -> int:
+        """Bits of a weight, where all groups of the configuration have the same."""
+        groups = self.config.get("config_groups")
+        found = {
+            weights.get("num_bits")
+            for one in (groups.values() if isinstance(groups, dict) else ())
+            if isinstance(one, dict) and isinstance(weights := one.get("weights"), dict)
+        }
+        (bits,) = found if len(found) == 1 else (0,)
+        return bits if isinstance(bits, int) and 0 < bits <= 8 else 0
+
+    # -- MXFP4 as gpt-oss has it
+
+    def _mxfp4(self, name: str) -> PackedWeight | None:
+        dtype, shape = self.tensors[name]
+        stem = name.removesuffix("_blocks")
+        scales = f"{stem}_scales"
+        if dtype is not DType.U8 or len(shape) < 3 or scales not in self.tensors:
+            return None
+        if self.tensors[scales][1] != shape[:-1]:
+            raise Disagreement(f"{scales!r} is of shape {list(self.tensors[scales][1])} instead of {list(shape[:-1])}")
+        group = 2 * shape[-1]
+        return PackedWeight(stem, "mxfp4", "mxfp4", math.prod(shape) * 2, (*shape[:-2], shape[-2] * group), (name, scales), group)
+
+    # -- torchao
+
+    def _torchao(self, name: str, stem: str, weight: str) -> PackedWeight | None:
+        dtype, shape = self.tensors[name]
+        type_, data = self._torchao_type(f"{stem}{weight}")
+        prefix = f"{stem}_{weight}_"
+        beside = self.among(*(f"{prefix}{one}" for one in _TORCHAO_PARTS))
+        if dtype in _FLOAT8 or (dtype is DType.I8 and not type_.startswith("Int4")):
+            count, whole = math.prod(shape), shape
+        elif type_.startswith(("Int4", "NVFP4")) or (type_ == "MXTensor" and "float4" in json.dumps(data)):
+            count = math.prod(shape) * (dtype.bits or 8) // 4
+            whole = (shape[0], count // shape[0]) if len(shape) == 2 and shape[0] else ()
+        else:
+            return None
+        target = data.get("target_dtype")
+        kind = str(target.get("_data")) if isinstance(target, dict) else _TORCHAO_KINDS.get(type_, "") or dtype.text
+        block = data.get("block_size")
+        group = block[-1] if isinstance(block, list) and block and isinstance(block[-1], int) else 0
+        text = f" group {group}" if whole and 0 < group < whole[-1] else ""
+        return PackedWeight(f"{stem}{weight}", f"{kind}{text}", "torchao", count, whole or None, (name, *beside), group)
+
+    def _torchao_type(self, weight: str) -> tuple[str, Mapping[str, Any]]:
+        """The class that the file's metadata names, and its settings."""
+        try:
+            found = json.loads(self.metadata.get(weight, ""))
+        except (ValueError, RecursionError):
+            return "", {}
+        if not isinstance(found, dict):
+            return "", {}
+        data = found.get("_data")
+        return str(found.get("_type", "")), data if isinstance(data, dict) else {}
+
+
+_FLOAT8: Final = tuple(one for one in DType if one.kind is DTypeKind.FLOAT and one.bits == 8 and one is not DType.F8E8M0)
+_TORCHAO_PARTS: Final = ("scale", "zero_point", "scale_and_zero", "per_tensor_scale", "act_pre_scale", "act_per_tensor_scale")
+_TORCHAO_KINDS: Final = {
+    "Int8Tensor": "int8",
+    "Int4Tensor": "int4",
+    "Int4TilePackedTo4dTensor": "int4 tiles",
+    "Int4PlainInt32Tensor": "int4",
+    "MXTensor": "mx",
+    "NVFP4Tensor": "nvfp4",
+}
+_READERS: Final[Mapping[str, Callable[[_Look, str, str], PackedWeight | None]]] = {
+    "qweight": _Look._qweight,
+    "weight": _Look._weight,
+    "weight_packed": _Look._weight_packed,
+}
+
+
+def _ratio(bits: int, each: int, name: str) -> int:
+    if not each or bits % each or not bits:
+        raise Disagreement(f"{name!r} has a size that no number of bits gives")
+    return bits // each
+
+
+def _scale_text(shape: tuple[int, ...], scales: tuple[int, ...]) -> str:
+    """How scales are shared, in words; empty for one of all."""
+    if math.prod(scales) == 1:
+        return ""
+    if len(scales) >= 2 and scales[-1] > 1:
+        return f" blocks of {_power(-(-shape[-2] // scales[-2]))}x{_power(-(-shape[-1] // scales[-1]))}"
+    return " by row"
+
+
+def _power(size: int) -> int:
+    """The next power of two: the last block of a side may be shorter."""
+    return 1 << (size - 1).bit_length() if size else 0
