@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, TypeAlias
@@ -12,14 +12,19 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from irscope.report.celltext import SIGNS
 from irscope.report.chart import Canvas, bar_column
 from irscope.report.printable import display_width, pad
 from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance
 from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line, text_of
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
 _LEAST_COLUMNS = 8
+_NEAR = 0.5
+"""From this share of a limit on it is drawn: a line far above all bars would flatten them."""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -42,14 +47,39 @@ class StepChart(ABC):
         self.peak: int | None = int(known[np.argmax(total[known])]) if len(known) else None
         """The first step with the largest total."""
         self.start, self.stop = 0, self.count
+        self.limit: Limit | None = None
 
     def __len__(self) -> int:
         return self.count
 
     def text_at(self, step: int) -> str:
-        """The total at a step with its unit."""
+        """The total at a step with its unit, and the sign of a modelled one."""
         value = float(self.total[step]) if 0 <= step < self.count else math.nan
-        return "?" if math.isnan(value) else humanise(int(value), self.kind)
+        return "?" if math.isnan(value) else self.amount(value, is_modelled=self.is_modelled(step))
+
+    def amount(self, value: float, *, is_modelled: bool = False) -> str:
+        """A number of the chart with its unit."""
+        return f"{SIGNS[Provenance.MODELLED] if is_modelled else ''}{humanise(int(value), self.kind)}"
+
+    def is_modelled(self, step: int) -> bool:
+        """Whether something in the total of a step is modelled."""
+        return False
+
+    @property
+    def highest(self) -> float:
+        """The largest total; 0 where none is known."""
+        return float(self.total[self.peak]) if self.peak is not None else 0.0
+
+    @property
+    def shown_limit(self) -> Limit | None:
+        """The limit, where totals come near it."""
+        return self.limit if self.limit is not None and self.highest >= _NEAR * self.limit.height else None
+
+    @property
+    def top(self) -> float:
+        """The height of the chart."""
+        limit = self.shown_limit
+        return self.highest if limit is None else max(self.highest, limit.height)
 
     def place(self, step: int) -> str:
         """What people call a place of the axis."""
@@ -122,7 +152,9 @@ class StepChart(ABC):
 
     def top_text(self) -> str:
         """What stands at the top of the axis."""
-        return self.text_at(self.peak) if self.peak is not None else humanise(0, self.kind)
+        if self.peak is None or self.top > self.highest:
+            return humanise(int(self.top), self.kind)
+        return self.text_at(self.peak)
 
     def margin(self) -> int:
         """Columns left of the chart, taken by labels and the axis."""
@@ -141,8 +173,21 @@ class StepChart(ABC):
             below.append(_moved_in(self.window_line(count, symbols), margin))
         rows = height - len(above) - len(below)
         labels = ["" if self.peak is None else self.top_text(), *([""] * rows)]
-        bars = [(axis_label(label, margin, symbols), *bar) for label, bar in zip(labels, self.bars(count, rows, symbols), strict=False)]
+        drawn = self._limited(self.bars(count, rows, symbols), symbols)
+        bars = [(axis_label(label, margin, symbols), *bar) for label, bar in zip(labels, drawn, strict=False)]
         return [cut_line(line, width, symbols) for line in (*above, *bars, *below)]
+
+    def _limited(self, bars: list[Line], symbols: Symbols) -> list[Line]:
+        """The bars with a line across them where the limit is."""
+        limit = self.shown_limit
+        if limit is None or not bars or self.top <= 0:
+            return bars
+        row = len(bars) - max(1, min(math.ceil(len(bars) * limit.height / self.top - 1e-9), len(bars)))
+        width = sum(display_width(span.text) for span in bars[row])
+        label = cut_end(f" {symbols.clean(limit.name)} {humanise(int(limit.height), self.kind)} ", width, symbols)
+        rule = symbols.glyphs.rule * (width - display_width(label))
+        bars[row] = (Span(f"{rule[:2]}{label}{rule[2:]}", "error" if self.highest > limit.height else "mark"),)
+        return bars
 
     @abstractmethod
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
@@ -182,6 +227,14 @@ class StepChart(ABC):
         return (Span(f"steps {self.start:,} to {self.stop - 1:,}{part} in program order, which is not time", "faint"),)
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A height that totals are not to pass, such as the memory of a device."""
+
+    height: float
+    name: str
+
+
 class Timeline(StepChart):
     """Totals alone, small enough to stay on the screen. Steps whose total is unknown have no height and are drawn as `?`."""
 
@@ -217,22 +270,46 @@ class Timeline(StepChart):
 class Stack(StepChart):
     """Categories by step, the lowest first."""
 
-    def __init__(self, parts: Mapping[str, Floats], *, kind: Kind = Kind.BYTES, places: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        parts: Mapping[str, Floats],
+        *,
+        kind: Kind = Kind.BYTES,
+        places: Sequence[str] | None = None,
+        modelled: Mapping[str, Mask] | None = None,
+    ) -> None:
+        """`modelled` says of parts at which steps they are modelled, where they are."""
         self.parts = dict(parts)
+        self.modelled = {name: mask for name, mask in (modelled or {}).items() if name in self.parts}
         total = np.sum(list(self.parts.values()), axis=0) if self.parts else np.zeros(0, dtype=np.float64)
         super().__init__(total, kind=kind, places=places)
 
+    def is_modelled(self, step: int) -> bool:
+        return any(mask[step] for mask in self.modelled.values())
+
+    def values_at(self, step: int) -> dict[str, int]:
+        """What the total of a step is made of, the lowest first: whole numbers that add up to it."""
+        return {name: int(part[step]) for name, part in self.parts.items() if part[step] and not math.isnan(part[step])}
+
+    def part_at(self, step: int, height: float) -> str:
+        """The name of what is drawn at a height above a step; empty above all."""
+        for name, value in self.values_at(step).items():
+            height -= value
+            if height < 0:
+                return name
+        return ""
+
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         steps = self.chosen(count)
-        top = float(self.total.max(initial=0.0))
+        top = self.top
         tops = np.cumsum([part[steps] for part in self.parts.values()], axis=0) * (rows / top if top > 0 else 0.0)
         total = tops[-1]
         # Non-zero values get at least the smallest bar.
         filled = np.where(total > 0, np.maximum(np.ceil(total - 1e-9), 1), 0)
         lines: list[Line] = []
         for level in range(rows - 1, -1, -1):
-            # A cell shows the category in its middle; the uppermost shows what is on top.
-            middle = np.minimum(level + 0.5, np.maximum(total - 1e-9, 0))
+            # A cell shows the category in the middle of what it has of the bar.
+            middle = np.minimum(level + 0.5, np.maximum((level + total) / 2, 0))
             part = np.minimum((tops <= middle).sum(axis=0), len(tops) - 1)
             lines.append(runs(np.where(level < filled, part, -1), lambda part: fill_of(part, symbols)))
         return lines
@@ -241,6 +318,32 @@ class Stack(StepChart):
         """The legend of the fills."""
         return tuple(span for number, name in enumerate(self.parts) for span in (fill_of(number, symbols), Span(f" {name}  ")))
 
+    def legend_at(self, step: int, width: int, most: int, symbols: Symbols) -> list[Line]:
+        """What the total of a step is made of, in at most so many lines: the smallest parts are one where the room is short."""
+        if not 0 <= step < self.count or math.isnan(self.total[step]):
+            return self.wrapped_legend(width, symbols)[:most]
+        values = self.values_at(step)
+        number = {name: place for place, name in enumerate(self.parts)}
+        largest = sorted(values, key=lambda name: -values[name])
+        for kept in range(len(values), -1, -1):
+            shown = [name for name in values if name in largest[:kept]]
+            entries: list[Line] = [(Span(f"{self.text_at(step)}: ", "heading"),)]
+            for name in shown:
+                amount = self.amount(values[name], is_modelled=self._is_modelled_at(name, step))
+                entries.append((fill_of(number[name], symbols), Span(f" {symbols.clean(name)} "), Span(f"{amount}  ", "name")))
+            rest = [name for name in values if name not in shown]
+            if rest:
+                is_modelled = any(self._is_modelled_at(name, step) for name in rest)
+                amount = self.amount(sum(values[name] for name in rest), is_modelled=is_modelled)
+                entries.append((Span(f"{len(rest)} more "), Span(amount, "name")))
+            rows = _wrapped(entries, width)
+            if len(rows) <= most:
+                break
+        return [cut_line(row, width, symbols) for row in rows[:most]]
+
+    def _is_modelled_at(self, name: str, step: int) -> bool:
+        return name in self.modelled and bool(self.modelled[name][step])
+
     def legend_rows(self, width: int, symbols: Symbols) -> list[Line]:
         """The legend in lines of a width."""
         return [cut_line(self.legend(symbols), width, symbols)]
@@ -248,13 +351,17 @@ class Stack(StepChart):
     def wrapped_legend(self, width: int, symbols: Symbols) -> list[Line]:
         """What each fill stands for, without what there is none of, in as many rows as that takes."""
         spans = self.legend(symbols)
-        rows: list[Line] = [()]
-        for number, part in enumerate(self.parts.values()):
-            entry = spans[2 * number : 2 * number + 2]
-            if part.any():
-                fits = len(text_of((*rows[-1], *entry)).rstrip()) <= width
-                rows[-1:] = [(*rows[-1], *entry)] if fits or not rows[-1] else [rows[-1], entry]
-        return [cut_line(row, width, symbols) for row in rows]
+        entries = [spans[2 * number : 2 * number + 2] for number, part in enumerate(self.parts.values()) if part.any()]
+        return [cut_line(row, width, symbols) for row in _wrapped(entries, width)]
+
+
+def _wrapped(entries: Iterable[Line], width: int) -> list[Line]:
+    """Entries of a legend in as many rows as they take."""
+    rows: list[Line] = [()]
+    for entry in entries:
+        fits = display_width(text_of((*rows[-1], *entry)).rstrip()) <= width
+        rows[-1:] = [(*rows[-1], *entry)] if fits or not rows[-1] else [rows[-1], entry]
+    return [(*row[:-1], Span(row[-1].text.rstrip(), row[-1].role)) if row else row for row in rows]
 
 
 class BothLines(StepChart):
@@ -314,8 +421,9 @@ def axis_label(label: str, margin: int, symbols: Symbols) -> Span:
 
 
 def fill_of(part: int, symbols: Symbols) -> Span:
-    """One cell of a category."""
-    return Span(symbols.fills[part % len(symbols.fills)], PARTS[part % len(PARTS)])
+    """One cell of a category; beyond as many as there are fills, others have them in other colours."""
+    turn = part // len(symbols.fills)
+    return Span(symbols.fills[part % len(symbols.fills)], PARTS[(part + turn) % len(PARTS)])
 
 
 def runs(cells: Ints, look: Callable[[int], Span]) -> Line:

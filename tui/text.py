@@ -19,8 +19,8 @@ from irscope.report.printable import can_encode, cut_middle, display_width, legi
 PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4", "part5", "part6"]
 PARTS: tuple[PartRole, ...] = ("part0", "part1", "part2", "part3", "part4", "part5", "part6")
 """Looks of the parts of a stacked chart."""
-Role: TypeAlias = Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error"] | PartRole
-ROLES: tuple[Role, ...] = ("plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "error", *PARTS)
+Role: TypeAlias = Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "good", "error"] | PartRole
+ROLES: tuple[Role, ...] = ("plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "good", "error", *PARTS)
 
 
 class Span(NamedTuple):
@@ -64,6 +64,15 @@ def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
             break
         kept.append(Span(cut_end(span.text, room, symbols), span.role))
     return tuple(kept)
+
+
+def beside(left: Sequence[Line], right: Sequence[Line], at: int) -> list[Line]:
+    """Lines beside one another, those at the right from a column on."""
+    rows = max(len(left), len(right))
+    found: list[Line] = []
+    for one, other in zip(filled(left, rows), filled(right, rows), strict=True):
+        found.append((*one, Span(" " * max(at - display_width(text_of(one)), 0)), *other) if other else one)
+    return found
 
 
 def filled(lines: Sequence[Line], height: int) -> list[Line]:

@@ -155,6 +155,11 @@ class CardMemory:
     devices: tuple[str, ...]
     """Where it does not fit: known devices with enough memory, the smallest first."""
 
+    @property
+    def needed(self) -> tuple[Quantity, str]:
+        """What the verdict compares with the device's memory, and what that is."""
+        return (self.reserved, "reserved") if self.reserved.value is not None else (self.peak, "of tensors")
+
 
 @dataclass(frozen=True, slots=True)
 class LargestSize:

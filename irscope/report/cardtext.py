@@ -175,7 +175,7 @@ class CardWriter:
             least = memory.peak.ends[0]
             known = f"at least {humanise(least, Kind.BYTES)} of {room}{at}; " if least else ""
             return self.clean(f"fits? not known: {known}{memory.why}"), _YELLOW
-        needed, what = (memory.reserved, "reserved") if memory.reserved.value is not None else (memory.peak, "of tensors")
+        needed, what = memory.needed
         takes = f"{self.number(needed, Kind.BYTES)} {what}"
         if memory.fits.value:
             return self.clean(f"fits{_doubt(memory.fits)}{at}: {takes} of {room}"), _GREEN

@@ -36,6 +36,7 @@ from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
+from irscope.passes.memory.curve import LifetimeModel
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.patterns.arch import Arch
@@ -105,6 +106,15 @@ def make_card(model: Model, chosen: Chosen, *, brief: bool = False) -> Card:
         return _Maker(model, settings, chosen).card(brief)
 
 
+def memory_card(model: Model, chosen: Chosen, lifetime: LifetimeModel = "auto") -> Card:
+    """A card of nothing but memory under a lifetime model, for a device: what takes other passes is unknown."""
+    settings = model.manager.settings
+    if _differs(settings, model, chosen):
+        settings = replace(settings, device=chosen.name)
+    with model.manager.using(settings):
+        return _Maker(model, settings, chosen, lifetime).memory_card()
+
+
 def _differs(settings: Settings, model: Model, chosen: Chosen) -> bool:
     """Whether results for the model's own settings are not those for the device, so that they are computed again."""
     if not settings.device and chosen.name == DEFAULT_DEVICE:
@@ -116,7 +126,8 @@ def _differs(settings: Settings, model: Model, chosen: Chosen) -> bool:
 class _Maker:
     """Makes one card; `model` is as it was opened, `at` has a number for every size that can have one."""
 
-    def __init__(self, model: Model, settings: Settings, chosen: Chosen) -> None:
+    def __init__(self, model: Model, settings: Settings, chosen: Chosen, lifetime: LifetimeModel = "auto") -> None:
+        self.lifetime = lifetime
         self.model = model
         self.program = model.program
         self.settings = settings
@@ -178,6 +189,26 @@ class _Maker:
             failure=self.failure,
         )
 
+    def memory_card(self) -> Card:
+        """The card with memory alone."""
+        if not self.program.has_graph:
+            return self._of_weights(count_parameters(self.program))
+        program = self.program
+        return Card(
+            identity=Identity(program.path, program.format, "", "", program.node_count, NOT_KNOWN, NOT_KNOWN, (), None),
+            inputs=(),
+            sizes=self.sizes,
+            device=self.card_device(),
+            memory=self._tried(self.memory, _memory_unknown),
+            largest=LargestSize("", None, None, None, "", ""),
+            cost=_COST_UNKNOWN,
+            unknown=CardUnknown((), 0, 0, 0),
+            assumed=(),
+            remarks=(),
+            next=(),
+            failure=self.failure,
+        )
+
     # -- what it is --------------------------------------------------------------------------------------------
 
     def identity(self, totals: ParameterTotals) -> Identity:
@@ -207,7 +238,7 @@ class _Maker:
     # -- whether it fits ---------------------------------------------------------------------------------------
 
     def memory(self) -> CardMemory:
-        timeline = self.ctx.get(Liveness())
+        timeline = self.ctx.get(Liveness(model=self.lifetime))
         found = timeline.footprint
         assert found is not None
         counters = self._counters(timeline, found)
@@ -242,7 +273,7 @@ class _Maker:
             return _Counters(runtime, step.worst("requested"), step.worst("allocated"), step.worst("reserved"), step.verdict)
         if timeline.model == "ort":
             return self._ort_counters(found)
-        memory = self.ctx.get(CudaMemory())
+        memory = self.ctx.get(CudaMemory(model=self.lifetime))
         is_known = self.program.traits.runtime is not Runtime.UNKNOWN
         runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}" if is_known or memory.central is not None else ""
         if memory.central is None:
@@ -300,7 +331,7 @@ class _Maker:
     @cached_property
     def _open(self) -> list[SymDim]:
         """What the peak still depends on: sizes that nobody stated, and elements of small integer inputs."""
-        timeline = self.ctx.peek(Liveness())
+        timeline = self.ctx.peek(Liveness(model=self.lifetime))
         sizes = [] if timeline is None else [timeline.peak, *timeline.resident.values()]
         found = {str(symbol): symbol for size in sizes if isinstance(size, SymDim) for symbol in size.symbols() if not symbol.is_unknown}
         return [found[name] for name in sorted(found)]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from irscope.errors import PassError
 from irscope.frontends.base import LoadOptions
 from irscope.passkit.settings import Settings
 from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
-from irscope.report.values import bare
+from irscope.report.values import Provenance, Quantity, bare
 from irscope.session import open_model
 from irscope.tui.analyses import analysis_of, report_of
 from irscope.tui.browse.model import Browse
@@ -237,13 +239,27 @@ def test_the_row_leads_to_its_node() -> None:
 
 def test_counters_with_and_without_numbers() -> None:
     known = Counters("h200", {("before", "allocated"): 1024, ("cold", "allocated"): 4096, ("warm", "allocated"): None})
-    text = text_of(known.lines(200, UNICODE)[0])
-    assert "before 1.00 KiB" in text
-    assert "first run 4.00 KiB" in text
-    assert "second run ?" in text
-    assert len(known.lines(40, UNICODE)) == 2
+    lines = [text_of(line).split() for line in known.lines(200, UNICODE)]
+    assert lines == [
+        ["h200", "requested", "allocated", "reserved"],
+        ["before", "?", "1.00", "KiB", "?"],
+        ["first", "?", "4.00", "KiB", "?"],
+        ["steady", "?", "?", "?"],
+    ]
     unknown = Counters("h200", {("before", "allocated"): None}, "sizes depend on symbols")
     assert text_of(unknown.lines(80, UNICODE)[0]) == "allocator ? sizes depend on symbols"
+
+
+@given(st.lists(st.integers(0, 2**48), min_size=9, max_size=9), st.booleans())
+def test_no_counter_is_ever_cut(sizes: list[int], is_modelled: bool) -> None:
+    where = Provenance.MODELLED if is_modelled else Provenance.EXACT
+    keys = [(moment, counter) for moment in ("before", "cold", "warm") for counter in ("requested", "allocated", "reserved")]
+    made = Counters("rtx-4090-laptop", {key: Quantity(size, where, lo=0, hi=size) for key, size in zip(keys, sizes, strict=True)})
+    lines = [text_of(line) for line in made.lines(78, UNICODE)]
+    assert all(display_width(line) <= 78 for line in lines)
+    for number, line in enumerate(lines[1:]):
+        for size in sizes[3 * number : 3 * number + 3]:
+            assert humanise(size, Kind.BYTES) in line
 
 
 def test_counters_come_from_the_summary() -> None:

@@ -237,7 +237,8 @@ async def test_another_lifetime_model_and_device(app: IrscopeApp, pilot: Pilot[N
     memory = app.session["memory"]
     assert memory.lifetime == "eager"
     assert memory.found.live.model == "eager"
-    assert "h200 allocator" in screen_text(app)
+    assert "fits: " in screen_text(app)
+    assert "requested" in screen_text(app) and "h200 " in screen_text(app)
     await press(app, pilot, "D", "1")
     assert memory.device
     assert memory.device in screen_text(app)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.report.printable import display_width
-from irscope.tui.charts import Stack
+from irscope.report.units import Kind, humanise
+from irscope.tui.charts import Limit, Stack
 from irscope.tui.text import ASCII, PARTS, UNICODE, Symbols, text_of
 
 
@@ -129,3 +130,42 @@ def test_nothing_to_draw() -> None:
 def test_what_is_there_shows_and_zero_does_not(value: int) -> None:
     lines = stack([value, 2**30]).lines(40, 8, None, UNICODE)
     assert (text_of(lines[-3])[12] == " ") == (value == 0)
+
+
+@given(st.lists(st.lists(st.integers(0, 2**48), min_size=4, max_size=4), min_size=1, max_size=15), st.integers(20, 150), st.integers(1, 4))
+def test_the_legend_adds_up_to_the_total_however_little_room_there_is(values: list[list[int]], width: int, most: int) -> None:
+    made = stack(*values)
+    for step in range(4):
+        found = made.values_at(step)
+        assert sum(found.values()) == made.total[step] == sum(part[step] for part in values)
+        lines = made.legend_at(step, width, most, UNICODE)
+        assert len(lines) <= most
+        assert all(display_width(text_of(line)) <= width for line in lines)
+        # What is left out is one entry, so that the amounts that are said are all that there is.
+        said = [span.text.strip() for line in lines for span in line if span.role == "name"]
+        named = [name for name, value in found.items() if any(f" {name} " == span.text for line in lines for span in line)]
+        rest = sum(value for name, value in found.items() if name not in named)
+        if width >= 40 and said:
+            wanted = [humanise(found[name], Kind.BYTES) for name in named] + ([humanise(rest, Kind.BYTES)] if rest else [])
+            assert said == wanted or any("…" in text_of(line) for line in lines)
+
+
+def test_a_limit_is_drawn_where_totals_come_near_it() -> None:
+    made = stack([10, 40, 60])
+    made.limit = Limit(200, "capacity")
+    assert made.shown_limit is None and not any("capacity" in text_of(line) for line in made.lines(60, 12, 0, UNICODE))
+    made.limit = Limit(100, "capacity")
+    lines = [text_of(line) for line in made.lines(60, 12, 0, UNICODE)]
+    assert "capacity 100 B" in lines[1] and lines[1].startswith("100 B")
+    made.limit = Limit(30, "capacity")
+    lines = [text_of(line) for line in made.lines(60, 12, 0, UNICODE)]
+    assert lines[1].startswith("60 B") and "capacity" not in lines[1]
+    assert sum("capacity 30 B" in line for line in lines) == 1
+
+
+def test_what_is_modelled_says_so() -> None:
+    parts = {"exact": np.array([1.0, 1.0]), "rest": np.array([2.0, 2.0])}
+    made = Stack(parts, modelled={"rest": np.array([False, True])})
+    assert made.text_at(0) == "3 B" and made.text_at(1) == "~3 B"
+    assert "rest ~2 B" in text_of(made.legend_at(1, 80, 1, UNICODE)[0])
+    assert "~" not in text_of(made.legend_at(0, 80, 1, UNICODE)[0])

@@ -11,6 +11,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
 from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, Quantity
 from irscope.tui.amounts import Amounts, Binding, Floats, numbers_of
 from irscope.tui.browse.outline import Ints, Mask, Outline, Rows, Steps
 
@@ -151,11 +152,17 @@ class Measured:
         self._place = _places(found.steps, steps)
         self.heights: Floats = np.array([float(str(size)) for size in found.heights], dtype=np.float64)[self._place]
         columns = {key: numbers_of(column) for key, column in found.parts.items()}
+        unsure = {key: _modelled(column) for key, column in found.parts.items()}
         self.parts: dict[str, Floats] = {}
+        self.modelled: dict[str, Mask] = {}
+        """Of parts that are modelled at some step: at which."""
         for name, categories in (*RESIDENT.items(), *_OTHERS.items()):
-            known = [columns[category] for category in categories if category in columns]
-            if known and (name in RESIDENT or any(column.any() for column in known)):
-                self.parts[name] = np.sum(known, axis=0)[self._place]
+            known = [category for category in categories if category in columns]
+            if known and (name in RESIDENT or any(columns[category].any() for category in known)):
+                self.parts[name] = np.sum([columns[category] for category in known], axis=0)[self._place]
+                masks = [mask for category in known if (mask := unsure[category]) is not None]
+                if masks:
+                    self.modelled[name] = np.any(masks, axis=0)[self._place]
 
     @property
     def title(self) -> str:
@@ -165,6 +172,12 @@ class Measured:
     def living(self, step: int) -> Sequence[Held]:
         """What is in use at a step: sizes add up to its total."""
         return self.found.living(int(self._place[step]))
+
+
+def _modelled(column: Sequence[object]) -> Mask | None:
+    """Where a column is not exact; None for nowhere."""
+    found = np.array([isinstance(cell, Quantity) and cell.provenance is not Provenance.EXACT for cell in column], dtype=np.bool_)
+    return found if found.any() else None
 
 
 def measured(live: Timeline, steps: Sequence[Node] | None = None) -> Measured | None:

@@ -13,27 +13,35 @@ from numpy.typing import NDArray
 from irscope.errors import IrscopeError
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Node
+from irscope.report.celltext import SIGNS
+from irscope.report.printable import display_width
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance
 from irscope.tui.amounts import Binding, amount, example, numbers_of
 from irscope.tui.browse.columns import rows_by_name
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.outline import Ints, Mask
-from irscope.tui.charts import Stack
+from irscope.tui.charts import Limit, Stack
 from irscope.tui.memory.lives import RESIDENT, Lives, Measured, category_of, maker_of
-from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Wanted
+from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Verdict, Wanted
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
-from irscope.tui.text import Line, cut_line, failure_lines, note_lines
+from irscope.tui.text import Line, beside, cut_line, failure_lines, note_lines, text_of
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
     from irscope.passes.lifetimes.timeline import Held, Timeline
+    from irscope.passes.memory.curve import LifetimeModel
 
-LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
+LIFETIMES: tuple[LifetimeModel, ...] = ("auto", "ssa", "eager", "jit", "ort")
 """Lifetime models; auto follows the file."""
 _MOST_SIZES = 64
 _MOST_REASONS = 2000
+_LEAST_CHART = 5
+"""Rows of a chart: its mark, three of bars, and the axis."""
+_WIDE, _BETWEEN, _LEAST_LEGEND = 96, 4, 44
+"""From so many columns on the legend and the counters stand side by side, with blanks between them, where the legend has enough room."""
 _MOST_COUNTED = 20_000
 """Nodes of a model that is read again whenever other sizes are put in, to count what its allocator does."""
 
@@ -67,7 +75,7 @@ class Row:
 class Found:
     """The answer to one question: liveness under a model, on a device."""
 
-    lifetime: str
+    lifetime: LifetimeModel
     device: str
     lives: Lives
     counters: Counters | None
@@ -86,7 +94,7 @@ class Memory:
     def __init__(self, browse: Browse) -> None:
         self.browse = browse
         self.symbols = browse.symbols
-        self.lifetime = "auto"
+        self.lifetime: LifetimeModel = "auto"
         self.device = browse.source.settings.device
         self.found: Found | None = None
         self.error: IrscopeError | None = None
@@ -108,6 +116,7 @@ class Memory:
         self._names: RowTexts | None = None
         self.table = self._table_of()
         self._env: dict[str, int] = {}
+        self._verdict: tuple[tuple[object, ...], Verdict | None] | None = None
         self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None, Measured | None] | None = None
         self.by_size: Stack | None = None
         """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
@@ -164,7 +173,9 @@ class Memory:
         self.sizes = lives.bound(binding)
         self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes[: len(lives.live.ranges)]).sum())
         window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
-        self.stack = Stack(self._parts(lives, binding))
+        measured = self.measured
+        self.stack = Stack(self._parts(lives, binding), modelled=None if measured is None else measured.modelled)
+        self._limit()
         if window is not None and window[2] == len(self.stack):
             self.stack.start, self.stack.stop = window[:2]
         self.go_to(self.step)
@@ -188,6 +199,31 @@ class Memory:
         self._counted = (asked, found, summed)
         if asked == self.counted_for:
             self.update()
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether it fits, where that has been found out for what is chosen."""
+        return self._verdict[1] if self._verdict is not None and self._verdict[0] == self.counted_for else None
+
+    @property
+    def lacks_verdict(self) -> bool:
+        """Whether it has to be found out."""
+        if self.browse.node_count > _MOST_COUNTED and self.browse.program.symbols:
+            return False
+        return self._verdict is None or self._verdict[0] != self.counted_for
+
+    def take_verdict(self, asked: tuple[object, ...], found: Verdict | None) -> None:
+        """Whether it fits for what was asked; None where that cannot be told."""
+        self._verdict = (asked, found)
+        self._limit()
+
+    def _limit(self) -> None:
+        """Draw the memory of the device where the chart comes near it."""
+        found, drawing = self.verdict, self.drawings.drawing if self.drawings.is_step else None
+        limit = None if found is None or found.room is None else Limit(float(found.room), f"capacity of {found.device}")
+        for stack in (self.stack, self.by_size, None if drawing is None else drawing.stack):
+            if stack is not None:
+                stack.limit = limit
 
     @property
     def measured(self) -> Measured | None:
@@ -221,6 +257,7 @@ class Memory:
         working = numbers_of(cells["activation_peak_bytes"])
         places = [f"{name}={size}" for size in cells[name]]
         self.by_size = Stack({"weights and inputs": resident, "activation peak": working}, places=places)
+        self._limit()
 
     @property
     def shows_sizes(self) -> bool:
@@ -509,14 +546,31 @@ class Memory:
             drawing, here = self.drawings.drawing, None if self.browse.is_empty else order.at(self.browse.selected)
             if drawing is not None and isinstance(drawing.stack, AddressMap):
                 drawing.stack.chosen_name = self.selected_name().removeprefix("%")
-            return self.drawings.lines(width, height, here, self.mark)
-        head: list[Line] = []
-        if height >= 5:
-            head.append(cut_line(self.stack.legend(self.symbols), width, self.symbols))
-        counters = self.counters()
-        if counters is not None and height >= 10:
-            head += [cut_line(line, width, self.symbols) for line in counters.lines(width, self.symbols)]
+            head = (
+                self._head(drawing.stack, here, width, height) if drawing is not None and self.drawings.is_step and here is not None else []
+            )
+            return [*head, *self.drawings.lines(width, height - len(head), here, self.mark, has_legend=bool(head))]
+        head = self._head(self.stack, self.step, width, height)
         return [*head, *self.stack.lines(width, height - len(head), self.step, self.symbols, self.mark)]
+
+    def _head(self, stack: Stack, step: int, width: int, height: int) -> list[Line]:
+        """What stands above the bars: whether it fits, what the allocator counts, and what the step is made of."""
+        symbols, counters, verdict = self.symbols, self.counters(), self.verdict
+        if height < _LEAST_CHART + 1:
+            return []
+        is_wide = width >= _WIDE and height >= _LEAST_CHART + 6
+        said = [] if verdict is None else verdict.lines(width, 1 if height < _LEAST_CHART + 6 else 2, symbols)
+        table: list[Line] = []
+        if counters is not None and height >= _LEAST_CHART + len(said) + (4 if counters.is_known else 1):
+            table = counters.lines(width, symbols)
+        room = height - _LEAST_CHART - len(said)
+        if is_wide and counters is not None and counters.is_known:
+            size = max(display_width(text_of(line)) for line in table)
+            left = width - size - _BETWEEN
+            if left >= _LEAST_LEGEND:
+                legend = stack.legend_at(step, left, len(table), symbols)
+                return [*said, *beside(legend, table, left + _BETWEEN)]
+        return [*said, *table, *stack.legend_at(step, width, max(min(room - len(table), 3), 0), symbols)]
 
     def _size_lines(self, width: int, height: int) -> list[Line]:
         if self.by_size is None:
@@ -563,7 +617,9 @@ class Memory:
         if self.range is None or self.found is None:
             count = len(self._held)
             rows = f"{count:,} {'row' if count == 1 else 'rows'}"
-            return f"Alive at step {self.step:,}{self._node_text()}: {humanise(self._total(), Kind.BYTES)} in {rows}"
+            is_modelled = self.stack is not None and self.stack.is_modelled(self.step)
+            total = f"{SIGNS[Provenance.MODELLED] if is_modelled else ''}{humanise(self._total(), Kind.BYTES)}"
+            return f"Alive at step {self.step:,}{self._node_text()}: {total} in {rows}"
         count = len(self._rows)
         (start, stop), lives = self.range, self.found.lives
         made = self._total(lives.born[self._rows] >= start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -11,6 +11,7 @@ from textual.containers import Container
 
 from irscope.devices import device_names
 from irscope.errors import IrscopeError, PassError
+from irscope.ir.program import Runtime
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import analysis_of, report_of, result_of
@@ -18,15 +19,32 @@ from irscope.tui.charts import Stack
 from irscope.tui.command import run_command
 from irscope.tui.memory.lives import Lives, Measured, measured
 from irscope.tui.memory.model import LIFETIMES, Found, Memory
-from irscope.tui.memory.views import VIEWS, Counters, Drawing, View, allocated, counters_of, order_text, orders, planned, step_drawing
+from irscope.tui.memory.views import (
+    ON_HOST,
+    VIEWS,
+    Counters,
+    Drawing,
+    Verdict,
+    View,
+    allocated,
+    counters_of,
+    order_text,
+    orders,
+    planned,
+    step_drawing,
+    verdict_of,
+)
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.widgets.charts import StackPane
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
+if TYPE_CHECKING:
+    from irscope.passes.memory.curve import LifetimeModel
+
 _SEARCH = 5
 """Seconds that the search for a better order may take."""
-_MODEL_TEXTS = {
+_MODEL_TEXTS: dict[LifetimeModel, str] = {
     "auto": "auto: as the file's own runtime does it",
     "ssa": "ssa: a tensor is freed right after its last use",
     "eager": "eager: as Python's frames do it",
@@ -122,6 +140,29 @@ class MemoryScreen(ModelScreen):
 
         session.ask("memory.counters", answer, take, lambda error: memory.take_counters(asked, error))
 
+    def _ask_verdict(self) -> None:
+        """Whether it fits, as the model's card says it for sizes, device and lifetime model that are chosen."""
+        memory, session = self.memory, self.session
+        if memory.found is None or not memory.lacks_verdict:
+            return
+        asked, env = memory.counted_for, dict(memory.wanted.env)
+        lifetime, device = memory.lifetime, memory.device or session.manager.settings.device
+        memory.take_verdict(asked, None)
+        if not device and session.program.traits.runtime is Runtime.ONNXRUNTIME:
+            memory.take_verdict(asked, ON_HOST)
+            return
+
+        def answer() -> Verdict:
+            from irscope.tools.card import memory_card
+            from irscope.tools.config import chosen_device
+
+            return verdict_of(memory_card(session.model_for(env), chosen_device(device), lifetime))
+
+        def take(found: Verdict) -> None:
+            memory.take_verdict(asked, found)
+
+        session.ask(f"memory.verdict.{asked}", answer, take, lambda error: None)
+
     def _ask_sizes(self) -> None:
         memory, manager, question = self.memory, self.session.manager, self.memory.sizes_question
         if question != self._asked_sizes:
@@ -172,6 +213,7 @@ class MemoryScreen(ModelScreen):
         here = memory.step_of_selected
         if memory.stack is not None and here is not None and here != memory.step:
             memory.go_to(here)
+        self._ask_verdict()
         self._ask_counters()
         if memory.shows_sizes:
             self._ask_sizes()
@@ -248,7 +290,7 @@ class MemoryScreen(ModelScreen):
         self._went(self.memory.go_to_hill(by), "There is no other local peak in this direction.")
 
     def action_lifetime(self) -> None:
-        def take(name: str) -> None:
+        def take(name: LifetimeModel) -> None:
             self.memory.lifetime = name
             self._choose()
 

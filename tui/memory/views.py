@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -12,20 +12,22 @@ from numpy.typing import NDArray
 from irscope.errors import IrscopeError
 from irscope.memory.caching import BOUNDLESS, Segment
 from irscope.memory.tape import LOADING
+from irscope.report.cardtext import CardWriter
 from irscope.report.celltext import CellWriter, signed
 from irscope.report.options import RenderOptions
-from irscope.report.printable import display_width
+from irscope.report.printable import display_width, pad
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Quantity, as_assumed, bare, plain
 from irscope.tui.amounts import numbers_of
 from irscope.tui.browse.outline import Ints
 from irscope.tui.charts import Floats, Stack, fill_of, runs
-from irscope.tui.text import Line, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines
+from irscope.tui.text import Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, wrap
 
 if TYPE_CHECKING:
     from irscope.passes.memory.cuda import Counter, DeviceMemory
     from irscope.passes.training.memory import StepMemory
+    from irscope.report.card import Card
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -118,8 +120,13 @@ class Drawings:
         """What the step of training says above its chart, where it is shown."""
         return self.symbols.clean(self.drawing.title) if self.view == "training" and self.drawing is not None else ""
 
-    def lines(self, width: int, height: int, here: int | None, mark: int | None) -> list[Line]:
-        """The chart, or a word on why there is none."""
+    @property
+    def is_step(self) -> bool:
+        """Whether the step of training is shown, which has the same counters and the same verdict as live bytes by step."""
+        return self.view == "training"
+
+    def lines(self, width: int, height: int, here: int | None, mark: int | None, *, has_legend: bool = False) -> list[Line]:
+        """The chart, or a word on why there is none; without its legend where that stands above."""
         symbols = self.symbols
         found = None if self._found is None or self._found[0] != self._asked else self._found[1]
         if isinstance(found, IrscopeError):
@@ -127,8 +134,8 @@ class Drawings:
         if found is None:
             return note_lines(f"computing {VIEWS[self.view]}", height)
         stack = found.stack
-        head = stack.legend_rows(width, symbols)[: 2 if height >= 10 else 1] if height >= 5 else []
-        if found.text and height >= 8:
+        head = stack.legend_rows(width, symbols)[: 2 if height >= 10 else 1] if height >= 5 and not has_legend else []
+        if found.text and height >= 8 and not has_legend:
             head.append(cut_line((Span(symbols.clean(found.text)),), width, symbols))
         if not len(stack):
             return filled([*head, (Span("nothing to draw: the model has no steps", "faint"),)], height)
@@ -162,7 +169,7 @@ class AddressMap(Stack):
 
     def __init__(self, buffers: Buffers, steps: int, top: int, title: str) -> None:
         self.buffers = buffers
-        self.top = top
+        self.end = top
         self.title = title
         change = np.zeros(steps + 1, dtype=np.float64)
         np.add.at(change, np.clip(buffers.first, 0, steps), buffers.size.astype(np.float64))
@@ -177,7 +184,7 @@ class AddressMap(Stack):
         self._look[buffers.resident] = 0
 
     def top_text(self) -> str:
-        return humanise(self.top, self.kind)
+        return humanise(self.end, self.kind)
 
     def legend(self, symbols: Symbols) -> Line:
         spans = [Span(self.title)]
@@ -190,9 +197,9 @@ class AddressMap(Stack):
     def owners(self, steps: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
         """For each row, the lowest address first, and each step the buffer that has the middle of the row's addresses; -1 for none."""
         found = np.full((rows, len(steps)), -1, dtype=np.int64)
-        if not self.top or not rows:
+        if not self.end or not rows:
             return found
-        middles = (np.arange(rows) + 0.5) * self.top / rows
+        middles = (np.arange(rows) + 0.5) * self.end / rows
         one = self.buffers
         for column, step in enumerate(steps.tolist()):
             if column and steps[column - 1] == step:
@@ -386,11 +393,55 @@ def step_drawing(found: StepMemory) -> Drawing:
 
 
 # ----------------------------------------------------------------------------------------------------
+# Whether the model fits, in the words of its card.
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether it fits, by how much, and on what."""
+
+    text: str
+    fits: bool | None
+    """None where that is not known."""
+    device: str
+    room: int | None
+    """What a model can have there."""
+
+    def lines(self, width: int, most: int, symbols: Symbols) -> list[Line]:
+        """The verdict in at most so many lines."""
+        role: Role = "good" if self.fits else "unknown" if self.fits is None else "error"
+        return most_lines((Span(symbols.clean(self.text), role),), width, most, symbols)
+
+
+ON_HOST = Verdict("fits? not known: ONNX Runtime runs on the host, whose memory nobody told; D chooses a device", None, "", None)
+"""Of a model whose runtime takes the host where no device is named."""
+
+
+def verdict_of(card: Card) -> Verdict:
+    """The verdict of a card, with what is left of the device's memory."""
+    memory, device = card.memory, card.device
+    text, _ = CardWriter(card).verdict()
+    if memory.fits.value is True and device.room_bytes is not None:
+        text = f"{text}, {signed(device.room_bytes - memory.needed[0], Kind.BYTES)} left"
+    fits = memory.fits.value
+    return Verdict(text, fits if isinstance(fits, bool) else None, device.name, device.room_bytes)
+
+
+def most_lines(line: Line, width: int, most: int, symbols: Symbols) -> list[Line]:
+    """A line in at most so many rows, the last of them cut."""
+    rows = list(wrap(line, width))
+    if len(rows) <= most:
+        return rows
+    return [*rows[: most - 1], cut_line((*rows[most - 1], Span(" "), *(span for row in rows[most:] for span in row)), width, symbols)]
+
+
+# ----------------------------------------------------------------------------------------------------
 # What an allocator counts before a run, in the first run and in the second: the counters of the summary of liveness.
 
-_MOMENTS = (("before", "before"), ("cold", "first run"), ("warm", "second run"))
-_WIDE = 150
+_MOMENTS = (("before", "before"), ("cold", "first"), ("warm", "steady"))
 _COUNTERS = ("requested", "allocated", "reserved")
+_COLUMN = 2
+"""Blanks between two columns."""
 
 
 @dataclass(frozen=True)
@@ -406,26 +457,35 @@ class Counters:
         """Whether any number is known."""
         return any(_is_known(number) for number in self.numbers.values())
 
-    def text(self, moment: str, counter: str, symbols: Symbols) -> str:
-        """One number with its unit."""
+    def text(self, moment: str, counter: str, symbols: Symbols, *, is_whole: bool = True) -> str:
+        """One number with its unit; with its interval where the whole is wanted."""
+        found = plain(self.numbers.get((moment, counter)))
+        if not is_whole and isinstance(found, Quantity) and found.value is not None:
+            found = replace(found, lo=None, hi=None)
         writer = CellWriter(RenderOptions(encoding=symbols.encoding))
-        return symbols.clean(writer.write(plain(self.numbers.get((moment, counter))), Kind.BYTES))
+        return symbols.clean(writer.write(found, Kind.BYTES))
 
     def lines(self, width: int, symbols: Symbols) -> list[Line]:
-        """The counters in one line, or the reason why there are none."""
+        """A table that is never cut, with intervals where there is room for them; or the reason why there is none."""
         if not self.is_known:
             text = f"allocator {symbols.unknown} {symbols.clean(self.reason)}" if self.reason else f"allocator {symbols.unknown}"
-            return [(Span(text, "unknown"),)]
-        shown = [counter for counter in _COUNTERS if any(_is_known(self.numbers.get((moment, counter))) for moment, _ in _MOMENTS)]
-        if width < _WIDE and len(shown) > 1:
-            shown = [counter for counter in shown if counter != "requested"]
-        spans: list[Span] = [Span(f"{symbols.clean(self.device)} allocator", "heading"), Span(f" {' / '.join(shown)}:  ", "faint")]
-        for moment, title in _MOMENTS:
-            spans.append(Span(f"{title} ", "faint"))
-            spans.append(Span(f"{' / '.join(self.text(moment, counter, symbols) for counter in shown)}  "))
-        if sum(display_width(span.text) for span in spans) > width:
-            return [tuple(spans[:2]), (Span("  "), *spans[2:])]
-        return [tuple(spans)]
+            return most_lines((Span(text, "unknown"),), width, 2, symbols)
+        for is_whole in (True, False):
+            title = symbols.clean(self.device)
+            rows: list[tuple[str, ...]] = [(title, *_COUNTERS)]
+            rows += [(name, *(self.text(moment, one, symbols, is_whole=is_whole) for one in _COUNTERS)) for moment, name in _MOMENTS]
+            widths = [max(display_width(row[place]) for row in rows) for place in range(len(rows[0]))]
+            if sum(widths) + _COLUMN * (len(widths) - 1) <= width:
+                break
+        lines: list[Line] = []
+        for place, (name, *cells) in enumerate(rows):
+            spans = [Span(pad(name, widths[0]), "heading" if not place else "faint")]
+            spans += [
+                Span(f"{' ' * _COLUMN}{pad(cell, size, right=True)}", "faint" if not place else "plain")
+                for cell, size in zip(cells, widths[1:], strict=True)
+            ]
+            lines.append(cut_line(spans, width, symbols))
+        return lines
 
 
 def counters_of(report: Report) -> Counters | None:

@@ -65,10 +65,31 @@ class ChartPane(Drawn, can_focus=True):
     def action_last(self) -> None:
         self.go_to(len(self.chart() or ()) - 1)
 
-    def on_click(self, event: events.Click) -> None:
+    def step_under(self, event: events.MouseEvent) -> int | None:
+        """The step that is drawn under the pointer."""
         chart, offset = self.chart(), event.get_content_offset(self)
-        if chart is not None and len(chart) and offset is not None and offset.x >= chart.margin():
-            self.go_to(chart.step_of(offset.x - chart.margin(), self.size.width - chart.margin()))
+        if chart is None or not len(chart) or offset is None or offset.x < chart.margin():
+            return None
+        return chart.step_of(offset.x - chart.margin(), self.size.width - chart.margin())
+
+    def on_click(self, event: events.Click) -> None:
+        step = self.step_under(event)
+        if step is not None:
+            self.go_to(step)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._zoom_under(event, 0.5)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._zoom_under(event, 2)
+
+    def _zoom_under(self, event: events.MouseEvent, factor: float) -> None:
+        """Show fewer steps or more: the step under the pointer stays where it is."""
+        chart, step = self.chart(), self.step_under(event)
+        if chart is not None and step is not None:
+            chart.zoom(step, factor)
+            event.stop()
+            self.redraw()
 
 
 class TimelinePane(ChartPane):
