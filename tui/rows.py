@@ -5,17 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from irscope.report.printable import ColumnRoom, column_widths
+from irscope.report.names import cut_names
+from irscope.report.printable import ColumnRoom, column_widths, display_width
 from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.text import Line, Role, Span, Symbols, fit
 
 _LEAST_GROWING = 10
+_NOTHING = ColumnRoom(0, 0)
+_TOGETHER = 64
+"""Rows whose names are cut together with those before and after them: as many as stand on a screen."""
+_LOOKED_AT = 2_000
+"""A column is taken for blank when nothing stands in so many rows, and there are no more."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,14 @@ class TableColumn:
             max(least, min(self.width, int(width * self.share))) if not self.grows else self.width, least, self.rank, self.grows
         )
 
-    def line(self, row: int, room: int, symbols: Symbols) -> Line:
-        """The cell of a row in exactly so many columns of the screen."""
+    def line(self, row: int, room: int, symbols: Symbols, cut: Callable[[str], str] = str) -> Line:
+        """The cell of a row in exactly so many columns of the screen; `cut` shortens a name that has no room for all of it."""
         if self.cell is not None:
             return self.cell(row, room)
         text = self.text(row)
         role = self.role if isinstance(self.role, str) else self.role(row)
-        return (Span(fit(text, room, symbols, right=self.right), "unknown" if text == symbols.unknown else role),)
+        shown = cut(text) if not self.right and display_width(text) > room else text
+        return (Span(fit(shown, room, symbols, right=self.right), "unknown" if text == symbols.unknown else role),)
 
 
 class Rows:
@@ -95,8 +102,17 @@ class Rows:
         """What each column takes; 0 leaves one out. The sign of the cursor stands before the first."""
         columns = self.columns
         if self._fitted is None or self._fitted[0] != width or self._fitted[1] is not columns:
-            self._fitted = (width, columns, column_widths([column.room(width) for column in columns], width - 1, 1))
+            rooms = [_NOTHING if self.is_blank(number) else column.room(width) for number, column in enumerate(columns)]
+            self._fitted = (width, columns, column_widths(rooms, width - 1, 1))
         return self._fitted[2]
+
+    def refit(self) -> None:
+        """Find the widths of the columns anew: what stands in them has changed."""
+        self._fitted = None
+
+    def is_blank(self, number: int) -> bool:
+        """Whether nothing stands in a column, which then takes no room."""
+        return False
 
     def heading(self, width: int) -> Line:
         """The titles."""
@@ -106,20 +122,37 @@ class Rows:
 
     def line(self, index: int, width: int, *, selected: bool) -> Line:
         """The row at a place."""
-        return self.row_line(int(self.shown[index]), width, selected=selected)
+        return self.row_line(int(self.shown[index]), width, selected=selected, index=index)
 
-    def row_line(self, row: int, width: int, *, selected: bool = False) -> Line:
+    def row_line(self, row: int, width: int, *, selected: bool = False, index: int | None = None) -> Line:
         """A row in so many columns of the screen; the one under the cursor has a sign, so that it shows without colour."""
         spans = [Span(self.symbols.cursor if selected else " ", "mark")]
         for column, room in zip(self.columns, self.widths(width), strict=True):
             if room:
-                cell = [*column.line(row, room, self.symbols)]
+                cut = str if index is None else partial(self.cut, column, index, room)
+                cell = [*column.line(row, room, self.symbols, cut)]
                 if not self.gaps_lead:
                     cell[-1] = Span(f"{cell[-1].text} ", cell[-1].role)
                 elif len(spans) > 1:
                     cell[0] = Span(f" {cell[0].text}", cell[0].role)
                 spans += cell
         return tuple(spans)
+
+    def cut(self, column: TableColumn, index: int, room: int, text: str) -> str:
+        """The name in a cell within so many columns of the screen, different from the other names around it."""
+        block = index // _TOGETHER
+        cut = self._cut.setdefault((id(column), room, block), {})
+        if text not in cut:
+            rows = self.shown[max(block - 1, 0) * _TOGETHER : (block + 2) * _TOGETHER].tolist()
+            texts = [text, *map(column.text, rows)]
+            cut.clear()
+            cut.update(zip(texts, cut_names(texts, room, self.symbols.glyphs.ellipsis), strict=True))
+        return cut[text]
+
+    @cached_property
+    def _cut(self) -> dict[tuple[int, int, int], dict[str, str]]:
+        """Names as they were cut, by column, width and the place of the rows that were looked at together."""
+        return {}
 
     def text(self, row: int) -> str:
         """A row as text, its cells apart by two blanks."""
@@ -193,10 +226,17 @@ class TableModel(Rows):
         self._kept = kept
         self._update(selected)
 
+    def is_blank(self, number: int) -> bool:
+        column = self.columns[number]
+        if number == self.sorted_by or not 0 < self.count <= _LOOKED_AT or column.cell is not None:
+            return False
+        return not any(column.text(row).strip() for row in range(self.count))
+
     def _update(self, selected: int | None) -> None:
         self.shown = self._order if self._kept is None else self._order[self._kept[self._order]]
         self.version += 1
         self.index = 0
+        self._cut.clear()
         if selected is not None:
             self.select(selected)
 

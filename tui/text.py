@@ -8,10 +8,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from irscope.codes import CODES
 from irscope.errors import IrscopeError
+from irscope.report.names import cut_name
 from irscope.report.options import ASCII as ASCII_GLYPHS
 from irscope.report.options import UNICODE as UNICODE_GLYPHS
 from irscope.report.options import Glyphs
-from irscope.report.printable import can_encode, cut_middle, display_width, legible, pad
+from irscope.report.printable import can_encode, display_width, legible, pad
 
 # ----------------------------------------------------------------------------------------------------
 # Lines of text in parts, each with a role that a widget gives a style: what view models hand to widgets.
@@ -39,8 +40,8 @@ def text_of(line: Iterable[Span]) -> str:
 
 
 def fit(text: str, width: int, symbols: Symbols, *, right: bool = False) -> str:
-    """The text in exactly this many columns, cut in its middle or filled up."""
-    return pad(cut_middle(text, width, symbols.glyphs.ellipsis), width, right=right) if width > 0 else ""
+    """The text in exactly this many columns, cut where a name says least or filled up."""
+    return pad(cut_name(text, width, symbols.glyphs.ellipsis), width, right=right) if width > 0 else ""
 
 
 def cut_end(text: str, width: int, symbols: Symbols) -> str:

@@ -20,8 +20,9 @@ from typing import Final
 
 from irscope.ir.graph import Value
 from irscope.report.boxes import Box, BoxKind, BoxTree, Contents, Line, Measure, Placed, bytes_of, scene
+from irscope.report.names import cut_name
 from irscope.report.plot import svg_text
-from irscope.report.printable import cut_middle, display_width, legible
+from irscope.report.printable import display_width, legible
 from irscope.report.units import Kind, humanise
 
 MOST_INTERACTIVE: Final = 25_000
@@ -108,18 +109,18 @@ class Drawing:
 
 def label(box: Box) -> str:
     """A box's name, cut to fit."""
-    return cut_middle(legible(_within_module(box)), _LONGEST)
+    return cut_name(legible(_within_module(box)), _LONGEST)
 
 
 def under(box: Box) -> str:
     """The second line of a folded box."""
     if box.is_group and box.kind is not BoxKind.NODE:
         count = f"{box.leaves:,} nodes"
-        kind = "" if box.kind in (BoxKind.SECTION, BoxKind.REGION) else cut_middle(legible(box.detail), _LONGEST)
+        kind = "" if box.kind in (BoxKind.SECTION, BoxKind.REGION) else cut_name(legible(box.detail), _LONGEST)
         return f"{kind}, {count}" if kind else count
     if box.value is not None:
-        return cut_middle(legible(str(box.value.type)), _LONGEST)
-    return cut_middle(legible(box.detail), _LONGEST)
+        return cut_name(legible(str(box.value.type)), _LONGEST)
+    return cut_name(legible(box.detail), _LONGEST)
 
 
 def _within_module(box: Box) -> str:
@@ -138,7 +139,7 @@ def flow_label(values: Sequence[Value]) -> str:
     size = bytes_of(values)
     amount = humanise(size, Kind.BYTES) if isinstance(size, int) else ""
     kind = str(values[0].type) if len(values) == 1 else f"{len(values)} tensors"
-    return "  ".join(part for part in (cut_middle(legible(kind), _LONGEST_FLOW), amount) if part)
+    return "  ".join(part for part in (cut_name(legible(kind), _LONGEST_FLOW), amount) if part)
 
 
 def flow_title(values: Sequence[Value]) -> str:
@@ -171,7 +172,7 @@ class _Widths:
             name = (display_width(label(box)) + 2 * box.is_group) * _BOLD
             below = display_width(under(box)) * _LETTER
             flow = max((display_width(flow_label([value])) * _SMALL for value in self._leaving.get(box.number, ())), default=0)
-            heading = name + display_width(cut_middle(legible(box.detail), _LONGEST)) * _BOLD if box.is_group else 0
+            heading = name + display_width(cut_name(legible(box.detail), _LONGEST)) * _BOLD if box.is_group else 0
             found = self._known[box.number] = round(max(name, below, flow, heading, 60.0) + 16, 1)
         return found
 
@@ -269,7 +270,7 @@ def _svg_box(drawing: Drawing, placed: Placed) -> str:
         f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{radius}" fill="{fill}"/>',
     ]
     if is_open:
-        detail = cut_middle(legible(box.detail), _LONGEST)
+        detail = cut_name(legible(box.detail), _LONGEST)
         heading = f"− {label(box)}{f'  {detail}' if detail else ''}"
         parts.append(f'<rect class="heading" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="20" fill="#e8ecf1"/>')
         parts.append(f'<text class="name" x="{_n(x + 8)}" y="{_n(y + 14)}">{escape(heading)}</text>')
@@ -358,7 +359,7 @@ def _data(drawing: Drawing, alone: bool) -> dict[str, object]:
     boxes = []
     for old in sorted(shown):
         box = tree.boxes[old]
-        about = {"name": legible(box.name), "label": label(box), "detail": cut_middle(legible(box.detail), _LONGEST), "under": under(box)}
+        about = {"name": legible(box.name), "label": label(box), "detail": cut_name(legible(box.detail), _LONGEST), "under": under(box)}
         look = {"kind": box.kind.value, "fill": paint.fill(box), "bars": list(paint.bars(box)), "width": widths(box)}
         boxes.append({**about, **look, "parent": number.get(box.parent, -1), "facts": _all_facts(drawing, box)})
     return {

@@ -12,8 +12,9 @@ from typing import Any
 from irscope.errors import UsageError
 from irscope.files import staged, write_text
 from irscope.report.celltext import signed
+from irscope.report.names import cut_name, cut_names
 from irscope.report.picture import Curve, Panel, Style, panels_of, rows_of, stacked, ticks
-from irscope.report.printable import cut_middle, legible, printable
+from irscope.report.printable import legible, printable
 from irscope.report.table import Series
 from irscope.report.values import Quantity
 
@@ -178,7 +179,7 @@ def _bars(panel: Panel) -> tuple[list[str], int]:
         parts.append(f"{svg_text(label)}</text>\n")
     for place, name in enumerate(panel.names):
         top = 6 + group * place
-        words = f"<title>{svg_text(name)}</title>{svg_text(cut_middle(legible(name), _SVG_MOST_NAME))}"
+        words = f"<title>{svg_text(name)}</title>{svg_text(cut_name(legible(name), _SVG_MOST_NAME))}"
         parts.append(f'<text x="{_NAMES - 6}" y="{top + (group - 5) / 2 + 4:.1f}" text-anchor="end">{words}</text>\n')
         for number, curve in enumerate(panel.curves):
             value, y = curve.ys[place], top + _SVG_BAR * number
@@ -356,7 +357,8 @@ def _draw_bars(on: Any, panel: Panel) -> None:
         )
         on.bar_label(drawn, curve.texts, padding=3, fontsize=8)
     on.set_title(_without_formulas(panel.title), fontsize=10, loc="left")
-    on.set_yticks(range(len(panel.names)), [_without_formulas(cut_middle(printable(name), _MOST_NAME)) for name in panel.names], fontsize=8)
+    names = cut_names([printable(name) for name in panel.names], _MOST_NAME)
+    on.set_yticks(range(len(panel.names)), list(map(_without_formulas, names)), fontsize=8)
     on.set_ylim(len(panel.names) - 0.4, -0.6)
     on.set_xlim(0, panel.top * 1.12)
     _set_ticks(on.set_xticks, ticks(0, panel.top, panel.y.kind))

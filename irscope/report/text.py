@@ -11,6 +11,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.report.cardtext import card_lines
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
+from irscope.report.names import cut_names
 from irscope.report.options import Glyphs, RenderOptions
 from irscope.report.printable import ColumnRoom, column_widths, cut_middle, display_width, legible, pad, printable
 from irscope.report.report import Coverage, Document, Report
@@ -19,7 +20,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Cell, Quantity, bare
 
 # ----------------------------------------------------------------------------------------------------
-# Aligned columns of text that fit a terminal: long names are cut in the middle, and a column that has no room is named.
+# Aligned columns of text that fit a terminal: long names are cut where they are equal, and a column that has no room is named.
 
 GAP = "  "
 _LEAST = 10
@@ -43,6 +44,11 @@ class GridColumn:
         return max(display_width(self.heading), max(map(display_width, self.cells), default=0))
 
     @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing in it."""
+        return bool(self.cells) and not any(map(str.strip, self.cells))
+
+    @property
     def least_width(self) -> int:
         return min(self.natural_width, self.least) if self.cuttable else self.natural_width
 
@@ -58,7 +64,7 @@ class Grid:
     def lines(self, glyphs: Glyphs) -> Iterator[str]:
         """The rows."""
         texts = [
-            [pad(cut_middle(cell, width, glyphs.ellipsis), width, right=column.right) for cell in column.cells]
+            [pad(cell, width, right=column.right) for cell in _cut(column, width, glyphs.ellipsis)]
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
         return (GAP.join(row).rstrip() for row in zip(*texts, strict=True))
@@ -76,10 +82,17 @@ class Grid:
         return GAP.join(glyphs.rule * width for width in self.widths)
 
 
+def _cut(column: GridColumn, width: int, ellipsis: str) -> list[str]:
+    """Cells within a width; of a number or a formula both ends stay."""
+    return [cut_middle(cell, width, ellipsis) for cell in column.cells] if column.right else cut_names(column.cells, width, ellipsis)
+
+
 def fit_columns(columns: Sequence[GridColumn], width: int | None) -> Grid:
-    """Columns within a width: names are shortened first, then the last columns are dropped."""
+    """Columns within a width: blank ones give their room, then names are shortened, then the last columns are dropped."""
     if width is None:
         return Grid(tuple(columns), tuple(column.natural_width for column in columns), ())
+    if sum(column.natural_width + len(GAP) for column in columns) - len(GAP) > width:
+        columns = [column for column in columns if not column.is_blank] or columns
     rooms = [ColumnRoom(column.natural_width, column.least_width, rank) for rank, column in enumerate(columns)]
     widths = column_widths(rooms, width, len(GAP))
     shown = [number for number, column in enumerate(columns) if widths[number] or not column.natural_width]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from irscope.report.printable import display_width
 from irscope.tui.rows import TableColumn, TableModel, ranks_of
-from irscope.tui.text import ASCII, UNICODE, text_of
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 
 
 def table(values: list[int | None]) -> TableModel:
@@ -130,3 +130,25 @@ def test_a_million_rows_cost_nothing_until_they_are_shown() -> None:
     assert made.selected == 0
     made.line(0, 20, selected=False)
     assert asked == [999_999]
+
+
+WEIGHTS = [f"model.layers.{layer}.{part}.weight" for layer in range(40) for part in ("self_attn.q_proj", "self_attn.k_proj", "mlp.up_proj")]
+
+
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_names_on_a_screen_stay_different_and_keep_the_number_of_their_layer(symbols: Symbols) -> None:
+    made = TableModel((TableColumn("name", 12, WEIGHTS.__getitem__, grows=True),), len(WEIGHTS), symbols)
+    lines = [text_of(made.line(index, 28, selected=False)) for index in range(len(WEIGHTS))]
+    assert len(set(lines)) == len(WEIGHTS)
+    assert all(name.split(".")[2] in line for name, line in zip(WEIGHTS, lines, strict=True))
+    assert max(map(display_width, lines)) <= 29
+
+
+def test_a_blank_column_gives_its_room() -> None:
+    notes = ["", "", ""]
+    columns = (TableColumn("name", 8, lambda row: "name", grows=True), TableColumn("note", 10, notes.__getitem__, rank=1))
+    made = TableModel(columns, 3, UNICODE)
+    assert made.widths(40) == [39, 0]
+    notes[1] = "here"
+    made.refit()
+    assert made.widths(40) == [28, 10]

@@ -72,6 +72,7 @@ class RowsView(Painted, ScrollView, can_focus=True):
         if self._version is None or self._version != version:
             self._version = version
             self._strips.clear()
+            self.model.refit()
         self.virtual_size = Size(self.size.width, len(self.model) + _HEADING)
         self.show_cursor(middle=middle)
         self.refresh()

@@ -460,6 +460,9 @@ def natural(column: GridColumn) -> int:
 @given(columns, st.integers(1, 150))
 def test_fit(found: list[GridColumn], width: int) -> None:
     grid = fit_columns(found, width)
+    if sum(map(natural, found)) + 2 * (len(found) - 1) > width:
+        # Blank columns give their room.
+        found = [column for column in found if any(map(str.strip, column.cells)) or not column.cells] or found
     assert [*grid.columns, *grid.hidden] == found
     assert grid.columns
     if len(grid.columns) > 1:

@@ -94,14 +94,12 @@ def test_columns_without_room_are_named() -> None:
     assert "no room" not in text(Report("p", tables=(table,)))
 
 
-def test_long_names_are_cut_in_the_middle_and_numbers_are_not() -> None:
+def test_long_names_are_cut_and_numbers_are_not() -> None:
     name = "encoder." + "very." * 30 + "deep.weight"
     table = Table.of([(name, 123456789)], ["node", "n:count"], "t")
     line = text(Report("p", tables=(table,)), width=40).splitlines()[-1]
     assert display_width(line) == 40
-    assert line.startswith("  encoder.very")
-    assert line.endswith("deep.weight  123,456,789")
-    assert "…" in line
+    assert line.split() == ["encoder…very.deep.weight", "123,456,789"]
 
 
 def test_a_stream_without_unicode_gets_ascii() -> None:
