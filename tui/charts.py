@@ -48,6 +48,22 @@ class StepChart(ABC):
         """The first step with the largest total."""
         self.start, self.stop = 0, self.count
         self.limit: Limit | None = None
+        self._edges: Floats | None = None
+        self.time = ""
+        """What time it is, where the axis is time."""
+
+    def use_time(self, seconds: Floats | None, what: str = "") -> None:
+        """Make each place as wide as it takes time, of which `what` says whose it is; None for equal widths."""
+        edges = None if seconds is None else np.concatenate(([0.0], np.cumsum(seconds)))
+        self._edges = edges if edges is not None and len(edges) == self.count + 1 and edges[-1] > 0 else None
+        self.time = what if self._edges is not None else ""
+
+    def _times(self) -> tuple[Floats, float, float] | None:
+        """Where each shown place begins and the last one ends, with the first and the last of these; None without an axis of time."""
+        if self._edges is None:
+            return None
+        edges = self._edges[self.start : self.stop + 1]
+        return (edges, float(edges[0]), float(edges[-1])) if len(edges) > 1 and edges[-1] > edges[0] else None
 
     def __len__(self) -> int:
         return self.count
@@ -107,6 +123,16 @@ class StepChart(ABC):
 
     def zoom(self, here: int, factor: float) -> None:
         """Look at fewer steps around one, or at more."""
+        times = self._times()
+        if times is not None and self._edges is not None:
+            low, high = (float(self._edges[here]) + (end - float(self._edges[here])) * factor for end in times[1:])
+            start = min(max(int(np.searchsorted(self._edges, low, "right")) - 1, 0), here)
+            stop = max(min(int(np.searchsorted(self._edges, high, "left")), self.count), here + 1)
+            if stop - start < _LEAST_COLUMNS:
+                start = max(min(start, self.count - _LEAST_COLUMNS), 0)
+                stop = min(start + _LEAST_COLUMNS, self.count)
+            self.start, self.stop = start, stop
+            return
         span = min(max(round((self.stop - self.start) * factor), _LEAST_COLUMNS), self.count)
         start = here - round((here - self.start) * span / max(self.stop - self.start, 1))
         self.start = min(max(start, 0), self.count - span)
@@ -127,6 +153,10 @@ class StepChart(ABC):
 
     def column_of(self, step: int, width: int) -> int:
         """The chart column in which a step is drawn; outside of the chart for steps outside of the window."""
+        times = self._times()
+        if times is not None and self._edges is not None and self.start <= step < self.stop:
+            borders = _borders(width, *times[1:])
+            return min(max(int(np.searchsorted(borders, self._edges[step], "right")) - 1, 0), width - 1)
         return (step - self.start) * width // max(self.stop - self.start, 1)
 
     def step_of(self, column: int, width: int) -> int:
@@ -136,6 +166,9 @@ class StepChart(ABC):
     def chosen(self, width: int) -> Ints:
         """For each column the step that it shows: the one with the largest total of those that fall into it."""
         span = self.stop - self.start
+        times = self._times()
+        if times is not None:
+            return self._chosen_by_time(width, *times)
         if span <= width:
             columns = np.arange(width, dtype=np.int64)
             return self.start + np.searchsorted(np.arange(span) * width // span, columns, side="right") - 1
@@ -147,6 +180,17 @@ class StepChart(ABC):
         largest = np.maximum.reduceat(window, starts)
         hits = np.flatnonzero(window == np.repeat(largest, ends - starts))
         return self.start + hits[np.searchsorted(hits, starts)]
+
+    def _chosen_by_time(self, width: int, edges: Floats, low: float, high: float) -> Ints:
+        """The same where the axis is time: a long step is in several columns, and many short ones are in one."""
+        starts, window = edges[:-1], np.nan_to_num(self.total[self.start : self.stop], nan=-1.0)
+        borders = _borders(width, low, high)
+        # Steps that take no time begin where others do: none of them may be left out.
+        first = np.minimum(np.searchsorted(starts, borders[:-1], "left"), np.searchsorted(starts, borders[:-1], "right") - 1)
+        end = np.maximum(np.searchsorted(starts, borders[1:], "left"), first + 1)
+        end[-1] = len(starts)
+        pieces = zip(first.tolist(), end.tolist(), strict=True)
+        return self.start + np.array([one + int(np.argmax(window[one:other])) for one, other in pieces], dtype=np.int64)
 
     # -- drawing -----------------------------------------------------------------------------------------------
 
@@ -224,6 +268,10 @@ class StepChart(ABC):
         if self.places is not None:
             return (Span(f"{self.places[self.start]} to {self.places[self.stop - 1]}", "faint"),)
         part = "" if self.stop - self.start == self.count else f" of {self.count:,}"
+        times = self._times()
+        if times is not None:
+            span = humanise(times[2] - times[1], Kind.SECONDS)
+            return (Span(f"steps {self.start:,} to {self.stop - 1:,}{part} over {span}, {symbols.clean(self.time)}", "faint"),)
         return (Span(f"steps {self.start:,} to {self.stop - 1:,}{part} in program order, which is not time", "faint"),)
 
 
@@ -233,6 +281,12 @@ class Limit:
 
     height: float
     name: str
+
+
+def _borders(width: int, low: float, high: float) -> Floats:
+    """Where columns of an axis of time begin, and the last one ends."""
+    found: Floats = low + (high - low) * np.arange(width + 1) / width
+    return found
 
 
 class Timeline(StepChart):

@@ -61,6 +61,14 @@ class Moments:
         begins[np.array([*self.stretch.before], dtype=np.int64)] = -1
         return begins, ends
 
+    def held_over(self) -> Iterator[tuple[int, int, int]]:
+        """Slots that are taken at the highest moment of some step, with the first such step and the last."""
+        begins, ends = self.lives
+        places = np.array(self.places, dtype=np.int64)
+        first, last = np.searchsorted(places, begins, "right"), np.searchsorted(places, ends, "right") - 1
+        slots = np.flatnonzero(first <= last)
+        yield from zip(slots.tolist(), first[slots].tolist(), last[slots].tolist(), strict=True)
+
     def alive(self, step: int) -> list[int]:
         """Slots that are taken at the highest moment of a step."""
         begins, ends = self.lives

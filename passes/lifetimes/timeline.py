@@ -298,6 +298,45 @@ class Held:
         return dim_cell(self.size) if self.shown is None else self.shown
 
 
+@dataclass
+class HeldOver:
+    """All that is in use at some step, as columns: at each step sizes add up to its total, but for what blocks are rounded by."""
+
+    names: list[str] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    last: list[int] = field(default_factory=list)
+    """The last step at which it counts."""
+    modules: list[str] = field(default_factory=list)
+    """The module call that allocates each; empty for none."""
+
+    def add(self, one: Held, first: int, last: int) -> None:
+        """One more, where it has a size."""
+        if one.size and first <= last:
+            self.add_slot(one.name or one.held_by, one.category, scale(one.size), (first, last), one.node)
+
+    def add_slot(self, name: str, category: str, size: int, steps: tuple[int, int], node: Node | None) -> None:
+        """One more, of which the parts are known."""
+        self.names.append(name)
+        self.categories.append(category)
+        self.sizes.append(size)
+        self.first.append(steps[0])
+        self.last.append(steps[1])
+        self.modules.append("" if node is None else node.scope.path)
+
+    def add_ranges(self, ranges: Iterable[LiveRange], count: int) -> None:
+        """Storages, each of whose tenants counts for its own time."""
+        for one in ranges:
+            category, size = "output" if one.is_output else "activation", scale(one.size)
+            tenants = one.tenants or (Tenant(one.value, one.born, one.dies, one.held_by),)
+            ends = [*(tenant.born - 1 for tenant in tenants[1:]), min(one.dies, count - 1)]
+            begins = [one.born, *(tenant.born for tenant in tenants[1:])]
+            for tenant, first, last in zip(tenants, begins, ends, strict=True):
+                if size and first <= last:
+                    self.add_slot(label_of(tenant.value), category, size, (first, last), tenant.value.node)
+
+
 @dataclass(frozen=True)
 class Footprint:
     """Memory over the steps of one run: at each step parts that add up to the total, and the largest total is the peak."""
@@ -322,6 +361,8 @@ class Footprint:
     """Steps at which something of unknown size is alive, so that their total is a lower bound."""
     limits: tuple[Limit, ...] = ()
     """What the total is not to pass: the memory of the device."""
+    over: Callable[[], HeldOver] | None = None
+    """The same for all steps at once; None where it would have to be put together from each."""
 
     @property
     def peak_node(self) -> Node | None:

@@ -22,8 +22,19 @@ from irscope.ops.spec import MemoryEvent
 from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
+from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.lifetimes.ranges import Lifetimes, Ranges
-from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, limits_of, resident_row, shown_steps, tensor_row, unsized_row
+from irscope.passes.lifetimes.timeline import (
+    INSIDE,
+    Footprint,
+    Held,
+    HeldOver,
+    limits_of,
+    resident_row,
+    shown_steps,
+    tensor_row,
+    unsized_row,
+)
 from irscope.passes.memory.as_run import as_run
 from irscope.passes.memory.tapes import COLD, WARM, ForwardTape, Load, forward_tape, loaded
 from irscope.passes.sizes import CONVENTION, scale
@@ -316,7 +327,9 @@ def _footprint(memory: DeviceMemory) -> Footprint | None:
         columns = {category: [held.get(category, 0)] for category in columns}
         columns[ROUNDING] = [moments.stretch.allocated - sum(held.values())]
     at, limits = moments.peak_step, limits_of(memory.target.device)
-    return Footprint("device", what, run, memory.steps, columns, moments.allocated, peak, at, rows.at, moments.is_sure, limits=limits)
+    return Footprint(
+        "device", what, run, memory.steps, columns, moments.allocated, peak, at, rows.at, moments.is_sure, limits=limits, over=rows.over
+    )
 
 
 class _Rows:
@@ -353,6 +366,27 @@ class _Rows:
             shown = uncertain if isinstance(uncertain, Quantity) else None
             rows.append(Held("rounding", ROUNDING, size, step, step, ROUNDED, shown=shown))
         return rows
+
+    def over(self) -> HeldOver:
+        """All that is allocated at some step, but for rounding."""
+        tape, sizes, count, found = self._tape, self._sizes, len(self._steps), HeldOver()
+        if not count:
+            return found
+        held = self._moments.stretch.held
+        for category in RESIDENT:
+            if held.get(category):
+                found.add(resident_row(category, self._names[category], held[category], count), 0, count - 1)
+        for slot, first, last in self._moments.held_over():
+            if not sizes[slot] or slot in self._resident:
+                continue
+            one = tape.owners.get(slot)
+            if one is None:
+                node = self._steps[self._taken_at[slot]] if slot in self._taken_at else None
+                found.add_slot(tape.labels[slot], tape.kinds[slot], sizes[slot], (first, last), node)
+            else:
+                category = "output" if one.is_output else "activation"
+                found.add_slot(label_of(one.value), category, sizes[slot], (first, last), one.value.node)
+        return found
 
     def _row(self, slot: int, step: int) -> Held:
         tape, size = self._tape, self._sizes[slot]

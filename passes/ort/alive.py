@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
-from irscope.passes.lifetimes.timeline import INSIDE, ROLES, Footprint, Held, Timeline, resident_row, tensor_row, windows
+from irscope.passes.lifetimes.timeline import INSIDE, ROLES, Footprint, Held, HeldOver, Timeline, resident_row, tensor_row, windows
 from irscope.passes.ort.model import OrtPlan
 from irscope.passes.sizes import scale
 from irscope.report.values import Quantity
@@ -30,7 +30,7 @@ def arena(plan: OrtPlan, timeline: Timeline) -> Footprint | None:
     peak = there + max(first.peak.allocated, second.peak.allocated)
     what = f"weights and inputs, and the most that ONNX Runtime's arena has in use in the {run}, the higher of the first two"
     at = heights.index(max(heights)) if heights else 0
-    return Footprint("device", what, run, plan.steps, rows.columns(), heights, Quantity(peak), at, rows.at)
+    return Footprint("device", what, run, plan.steps, rows.columns(), heights, Quantity(peak), at, rows.at, over=rows.over)
 
 
 class _Rows:
@@ -74,6 +74,17 @@ class _Rows:
         asked = [sum(sizes) - there for sizes in zip(*found.values(), strict=True)]
         found[ROUNDING] = [highest - size for highest, size in zip(self._run.highest, asked, strict=True)]
         return {category: [*column] for category, column in found.items()}
+
+    def over(self) -> HeldOver:
+        """Everything in use at some step, but for rounding and for what the block of the second run has besides."""
+        plan, count, found = self._plan, len(self._plan.order), HeldOver()
+        for category, size in self._resident.items():
+            found.add(resident_row(category, self._names[category], size, count), 0, count - 1)
+        found.add(Held("packed weights", PACKED, self._figures.before.requested, 0, count, ""), 0, count - 1)
+        found.add_ranges(plan.ranges, count)
+        for step, size in enumerate(self._figures.takes):
+            found.add(Held("", "temporary", size, step, step, INSIDE, plan.steps[step].name, plan.steps[step]), step, step)
+        return found
 
     def at(self, step: int) -> list[Held]:
         """Everything that adds up to the total of a step."""

@@ -19,7 +19,7 @@ from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, phase_peaks, shown_size
 from irscope.memory.tape import Bytes, Outcome, Replayed, Stretch
-from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, limits_of
+from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, HeldOver, limits_of
 from irscope.passes.memory.cuda import Counter, bracketed, fitting
 from irscope.passes.memory.tapes import StepTape, step_tape
 from irscope.passes.sizes import CONVENTION
@@ -202,7 +202,9 @@ def step_footprint(memory: StepMemory, nodes: Sequence[Node]) -> Footprint:
     what = f"torch.cuda.max_memory_allocated() of the steady step on {memory.target.text}: every step after the first few"
     peak, rows = memory.counter("allocated"), _Rows(memory, nodes)
     at, limits = moments.peak_step, limits_of(memory.target.device)
-    return Footprint("device", what, "steady step", nodes, moments.columns(), moments.allocated, peak, at, rows.at, limits=limits)
+    return Footprint(
+        "device", what, "steady step", nodes, moments.columns(), moments.allocated, peak, at, rows.at, limits=limits, over=rows.over
+    )
 
 
 class _Rows:
@@ -230,6 +232,15 @@ class _Rows:
         if size:
             rows.append(Held(ROUNDING, ROUNDING, size, step, step, ROUNDED, shown=rounding if isinstance(rounding, Quantity) else None))
         return rows
+
+    def over(self) -> HeldOver:
+        """All that is allocated at some operator, but for rounding."""
+        found, sizes = HeldOver(), self._memory.sizes
+        for slot, first, last in self._memory.moments.held_over():
+            if sizes[slot]:
+                one = self._row(slot, first)
+                found.add_slot(one.name, one.category, sizes[slot], (first, last), one.node)
+        return found
 
     def _row(self, slot: int, step: int) -> Held:
         tape, size = self._memory.tape, self._memory.sizes[slot]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.errors import PassError
 from irscope.frontends.base import LoadOptions
+from irscope.passes.lifetimes.timeline import HeldOver
 from irscope.passkit.settings import Settings
 from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
@@ -18,7 +20,7 @@ from irscope.session import open_model
 from irscope.tui.analyses import analysis_of, report_of
 from irscope.tui.browse.model import Browse
 from irscope.tui.command import Source
-from irscope.tui.memory.lives import Lives, measured
+from irscope.tui.memory.lives import OTHERS, REST, By, Lives, Occupants, measured, occupants_of
 from irscope.tui.memory.model import Found, Memory
 from irscope.tui.memory.views import Counters, counters_of
 from irscope.tui.results import Alive
@@ -326,3 +328,63 @@ def test_header_chart_and_table_say_what_the_report_says(name: str, device: str)
     Alive(Lives(run.value, made.browse.outline), (), measured(run.value)).apply(made.browse.results)
     (peaks,) = [span.text for line in made.browse.header(300, 2) for span in line if " peak " in span.text]
     assert peaks.removeprefix(f"{of} peak ").lstrip("~") == f"{text} at step {made.step}"
+
+
+@pytest.mark.parametrize("by", ["module", "tensor"])
+@pytest.mark.parametrize("name", ["tagger.irs", "mlp.irs", "models/cnn.onnx", "models/lstm.onnx", "models/net.pt", "models/net.pt2"])
+def test_modules_and_tensors_add_up_to_every_step(name: str, by: By) -> None:
+    opened = open_model(SAMPLES / name, LoadOptions())
+    if opened.program.symbols:
+        opened = opened.rebound(dict.fromkeys(opened.program.symbols, 4))
+    made = Memory(Browse(opened.program, Source(name, settings=opened.manager.settings), UNICODE))
+    run = opened.manager.run_one(analysis_of(opened.manager, made.question))
+    made.take(Found("auto", "", Lives(run.value, made.browse.outline), counters_of(run.report()), measured(run.value)))
+    assert made.found is not None and made.stack is not None
+    total, categories = made.stack.total.tolist(), dict(made.stack.parts)
+    made.by = by
+    assert made.lacks_occupants
+    made.take_occupants(made.counted_for, occupants_of(run.value, made.measured, made.found.lives, made.shown_for))
+    assert made.stack.total.tolist() == total
+    assert set(made.stack.parts) - {"weights", "inputs", OTHERS, REST}
+    assert made.stack.parts["weights"].tolist() == categories["weights"].tolist()
+    # What has no name of its own is rounding, and never less than nothing.
+    assert made.stack.parts.get(REST, np.zeros(1)).min() >= 0
+    made.go_to_peak()
+    legend = made.stack.values_at(made.step)
+    assert sum(legend.values()) == max(total) == sum(made.size_of(one) or 0 for one in made.held())
+    if by == "tensor":
+        named = {one.name: made.size_of(one) for one in made.held() if one.value is not None}
+        assert all(named.get(key, size) == size for key, size in legend.items())
+        assert set(legend) & set(named)
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_stacking_by_anything_works_over_anything(text: str) -> None:
+    made = memory(text)
+    for _ in range(3):
+        made.next_grouping()
+        if made.lacks_occupants and made.found is not None:
+            made.take_occupants(made.counted_for, occupants_of(made.found.live, made.measured, made.found.lives, made.shown_for))
+        assert len(made.chart_lines(80, 20)) == 20
+    assert made.by == "category"
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 2**40), st.sampled_from(["a/b", "a/c/d", "a/c", "", "e"])),
+        max_size=40,
+    )
+)
+def test_parts_by_name_add_up_whatever_is_alive(rows: list[tuple[int, int, int, str]]) -> None:
+    held, total = HeldOver(), np.zeros(10, dtype=np.float64)
+    for number, (one, other, size, path) in enumerate(rows):
+        first, last = min(one, other), max(one, other)
+        held.add_slot(f"t{number % 17}", "parameter" if number % 5 == 0 else "activation", size, (first, last), None)
+        held.modules[-1] = path
+        total[first : last + 1] += size
+    made = Occupants(held, np.arange(10), 10)
+    for by in ("module", "tensor"):
+        parts = made.parts(by, total + 7, int(np.argmax(total)), with_resident=True)
+        assert np.sum(list(parts.values()), axis=0).tolist() == (total + 7).tolist()
+        assert parts[REST].tolist() == [7.0] * 10
+        assert len(parts) <= 14

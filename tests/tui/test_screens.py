@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from textual.color import Color
+from textual.events import MouseScrollDown, MouseScrollUp
+from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widget import Widget
 
@@ -13,6 +15,7 @@ from irscope.tui.actions import SCREENS
 from irscope.tui.app import IrscopeApp
 from irscope.tui.screen import ModelScreen
 from irscope.tui.text import ASCII
+from irscope.tui.widgets.charts import StackPane
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import Looks, Painted
 from tests.tui.driving import HUGE, LARGE, SMALL, drive, driven, press, screen_text, settle
@@ -220,6 +223,13 @@ async def test_memory_moves_marks_and_zooms(app: IrscopeApp, pilot: Pilot[None])
     assert memory.range == (0, memory.stack.peak)
     await press(app, pilot, "space", "plus", "equals_sign", "minus", "0", "r")
     assert "weights" not in memory.stack.parts
+    await press(app, pilot, "r", "o")
+    assert set(memory.stack.parts) == {"weights", "inputs", "block/fc1", "block", "block/fc2", "(model)"}
+    await press(app, pilot, "o", "a")
+    assert {"weights", "inputs", "hidden"} <= set(memory.stack.parts)
+    assert "by tensor" in screen_text(app) and "least time on h200 by roofline" in screen_text(app)
+    await press(app, pilot, "home", "a", "o")
+    assert memory.by == "category" and not memory.stack.time
     await press(app, pilot, "enter")
     assert shown(app) == "browse"
     assert app.browse.step == memory.step
@@ -268,6 +278,16 @@ async def test_the_allocator_counts_for_sizes_that_were_put_in(app: IrscopeApp, 
     counters = app.session["memory"].counters()
     assert counters is not None
     assert counters.is_known
+    # The wheel zooms around the pointer: the step below it stays there.
+    pane, chart = app.screen.query_one(StackPane), app.session["memory"].stack
+    at = pane.content_region.offset + Offset(chart.margin() + 60, 12)
+    under, width = chart.step_of(60, pane.size.width - chart.margin()), chart.stop - chart.start
+    for turn, times in ((MouseScrollUp, 0.5), (MouseScrollDown, 1)):
+        x, y = at - pane.region.offset
+        pane.post_message(turn(pane, x, y, 0, 0, 0, False, False, False, screen_x=at.x, screen_y=at.y))
+        await settle(app, pilot)
+        assert chart.stop - chart.start == round(width * times)
+        assert abs(chart.step_of(60, pane.size.width - chart.margin()) - under) <= 1
 
 
 @driven(SAMPLES / "mlp.irs")

@@ -169,3 +169,35 @@ def test_what_is_modelled_says_so() -> None:
     assert made.text_at(0) == "3 B" and made.text_at(1) == "~3 B"
     assert "rest ~2 B" in text_of(made.legend_at(1, 80, 1, UNICODE)[0])
     assert "~" not in text_of(made.legend_at(0, 80, 1, UNICODE)[0])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**40), st.sampled_from([0.0, 0.0, 0.25, 1.0, 1.0, 40.0])), min_size=1, max_size=200),
+    st.integers(8, 120),
+)
+def test_on_an_axis_of_time_no_peak_vanishes(rows: list[tuple[int, float]], width: int) -> None:
+    made = stack([value for value, _ in rows])
+    made.use_time(np.array([seconds for _, seconds in rows]), "least time")
+    chosen = made.chosen(width).tolist()
+    assert len(chosen) == width
+    assert made.peak is not None
+    assert max(rows[step][0] for step in chosen) == made.total.max()
+    assert chosen == sorted(chosen) or not made.time
+    for step in range(len(rows)):
+        column = made.column_of(step, width)
+        assert 0 <= column < width
+        # What a column shows is at least as high as every step that begins in it.
+        if made.time:
+            assert rows[chosen[column]][0] >= rows[step][0]
+    made.zoom(len(rows) // 2, 0.5)
+    assert made.start <= len(rows) // 2 < made.stop
+    assert len(made.lines(width + 20, 8, 0, UNICODE)) == 8
+
+
+def test_a_long_step_is_wide() -> None:
+    made = stack([1, 2, 3])
+    made.use_time(np.array([1.0, 8.0, 1.0]), "least time on h200")
+    assert made.chosen(20).tolist() == [0] * 2 + [1] * 16 + [2] * 2
+    assert "over 10.00 s, least time on h200" in text_of(made.lines(80, 8, 0, UNICODE)[-1])
+    made.use_time(None)
+    assert made.chosen(21).tolist() == [0] * 7 + [1] * 7 + [2] * 7

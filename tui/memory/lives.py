@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from irscope.tui.browse.outline import Ints, Mask, Outline, Rows, Steps
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
-    from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
+    from irscope.passes.lifetimes.timeline import Footprint, Held, HeldOver, Timeline
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -131,6 +131,8 @@ def maker_of(tensor: LiveRange | Tenant) -> str:
 # ----------------------------------------------------------------------------------------------------
 # All memory over the steps, from the liveness pass, on the axis of the steps that the screens show.
 
+_RESIDENT_ROLES = (("parameter", "param"), ("buffer", "buffer"), ("constant", "const"), ("input", "input"))
+"""Categories of what a graph declares, with its roles."""
 RESIDENT: Mapping[str, Sequence[str]] = {"weights": ("parameter", "buffer", "constant", "packed"), "inputs": ("input",)}
 """Resident memory, by the categories of the chart."""
 _OTHERS: Mapping[str, Sequence[str]] = {
@@ -149,8 +151,8 @@ class Measured:
 
     def __init__(self, found: Footprint, steps: Sequence[Node]) -> None:
         self.found = found
-        self._place = _places(found.steps, steps)
-        self.heights: Floats = np.array([float(str(size)) for size in found.heights], dtype=np.float64)[self._place]
+        self.place = _places(found.steps, steps)
+        self.heights: Floats = np.array([float(str(size)) for size in found.heights], dtype=np.float64)[self.place]
         columns = {key: numbers_of(column) for key, column in found.parts.items()}
         unsure = {key: _modelled(column) for key, column in found.parts.items()}
         self.parts: dict[str, Floats] = {}
@@ -159,10 +161,10 @@ class Measured:
         for name, categories in (*RESIDENT.items(), *_OTHERS.items()):
             known = [category for category in categories if category in columns]
             if known and (name in RESIDENT or any(columns[category].any() for category in known)):
-                self.parts[name] = np.sum([columns[category] for category in known], axis=0)[self._place]
+                self.parts[name] = np.sum([columns[category] for category in known], axis=0)[self.place]
                 masks = [mask for category in known if (mask := unsure[category]) is not None]
                 if masks:
-                    self.modelled[name] = np.any(masks, axis=0)[self._place]
+                    self.modelled[name] = np.any(masks, axis=0)[self.place]
 
     @property
     def title(self) -> str:
@@ -171,7 +173,7 @@ class Measured:
 
     def living(self, step: int) -> Sequence[Held]:
         """What is in use at a step: sizes add up to its total."""
-        return self.found.living(int(self._place[step]))
+        return self.found.living(int(self.place[step]))
 
 
 def _modelled(column: Sequence[object]) -> Mask | None:
@@ -186,6 +188,136 @@ def measured(live: Timeline, steps: Sequence[Node] | None = None) -> Measured | 
     if found is None or not found.steps or not all(isinstance(size, int) for size in found.heights):
         return None
     return Measured(found, live.steps if steps is None else steps)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The same stacked by module or by tensor: the largest by name, and what is left.
+
+By: TypeAlias = Literal["category", "module", "tensor"]
+GROUPINGS: Mapping[By, str] = {
+    "category": "category: weights, activations, workspaces",
+    "module": "the module that made it",
+    "tensor": "tensor: the largest at the peak by name",
+}
+OTHERS, REST = "others", "rounding"
+_MOST_NAMED = 10
+"""Parts with a name of their own, besides weights, inputs and what is left: as many as a legend can list."""
+_LATER = 3
+"""Of them, those that are not the largest at the peak but of all."""
+_RESIDENT_OF: Mapping[str, str] = {category: name for name, categories in RESIDENT.items() for category in categories}
+
+
+class Occupants:
+    """Everything that is in use at some step as arrays, over the steps of the program that is shown."""
+
+    def __init__(self, held: HeldOver, place: Ints, count: int) -> None:
+        self._place = place
+        self._count = count
+        self.sizes: Floats = np.array(held.sizes, dtype=np.float64)
+        self._first: Ints = np.array(held.first, dtype=np.int64)
+        self._last: Ints = np.array(held.last, dtype=np.int64)
+        self._paths = held.modules
+        categories = held.categories
+        self._fixed = [_RESIDENT_OF.get(category, "") for category in categories]
+        """Weights and inputs, which stand for themselves however the rest is stacked."""
+        self._names = held.names
+        self._labels: dict[By, tuple[Ints, list[str]]] = {}
+
+    def over(self, chosen: Mask) -> Floats:
+        """Bytes of some of them at each step that is shown."""
+        first, last, sizes = self._first[chosen], self._last[chosen], self.sizes[chosen]
+        change = np.bincount(first, sizes, minlength=self._count + 1) - np.bincount(last + 1, sizes, minlength=self._count + 1)
+        total: Floats = np.cumsum(change[: self._count])
+        return total[self._place]
+
+    def labels(self, by: By) -> tuple[Ints, list[str]]:
+        """For each of them the number of what it is stacked under, and what these are called."""
+        if by not in self._labels:
+            texts = self._paths if by == "module" else self._names
+            numbers: dict[str, int] = {}
+            found = [
+                numbers.setdefault(fixed or f"{text or '(model)'}", len(numbers)) for fixed, text in zip(self._fixed, texts, strict=True)
+            ]
+            self._labels[by] = np.array(found, dtype=np.int64), list(numbers)
+        return self._labels[by]
+
+    def parts(self, by: By, total: Floats, peak: int, *, with_resident: bool) -> dict[str, Floats]:
+        """What adds up to the total, the lowest first: weights and inputs, the largest by name, others, and rounding."""
+        labels, names = self.labels(by)
+        own = int(self._place[peak]) if len(self._place) else 0
+        here = (self._first <= own) & (self._last >= own)
+        at_peak = np.bincount(labels[here], self.sizes[here], minlength=len(names)).astype(np.float64)
+        most = np.zeros(len(names), dtype=np.float64)
+        np.maximum.at(most, labels, self.sizes)
+        fixed = [name for name in RESIDENT if name in names]
+        if by == "module":
+            groups = _modules(names, fixed, at_peak)
+        else:
+            groups = {name: [number] for number, name in enumerate(names) if name not in fixed}
+        ranks = {name: (sum(at_peak[number] for number in group), max(most[number] for number in group)) for name, group in groups.items()}
+        largest = sorted(groups, key=lambda name: ranks[name], reverse=True)
+        if len(largest) > _MOST_NAMED:
+            kept = largest[: _MOST_NAMED - _LATER]
+            largest = [*kept, *sorted(largest[len(kept) :], key=lambda name: -ranks[name][1])[:_LATER]]
+        found: dict[str, Floats] = {}
+        everything: Floats = np.zeros(len(self._place), dtype=np.float64)
+        for name in fixed:
+            column = self.over(labels == names.index(name))
+            everything = everything + column
+            if with_resident:
+                found[name] = column
+        for name in largest:
+            found[name] = self.over(np.isin(labels, groups[name]))
+            everything = everything + found[name]
+        left = set(groups) - set(largest)
+        if left:
+            number = [one for name in left for one in groups[name]]
+            found[OTHERS] = self.over(np.isin(labels, number))
+            everything = everything + found[OTHERS]
+        found[REST] = total - everything
+        return {name: column for name, column in found.items() if name in fixed or column.any()}
+
+
+def _modules(names: Sequence[str], fixed: Sequence[str], at_peak: Floats) -> dict[str, list[int]]:
+    """Modules as deep as there may be names: what holds most at the peak is taken apart first."""
+    paths = {number: tuple(name.split("/")) for number, name in enumerate(names) if name not in fixed}
+    groups: dict[tuple[str, ...], list[int]] = {(): list(paths)}
+    closed: set[tuple[str, ...]] = set()
+    while len(closed) < len(groups):
+        prefix = max((one for one in groups if one not in closed), key=lambda one: sum(at_peak[number] for number in groups[one]))
+        inner: dict[tuple[str, ...], list[int]] = {}
+        for number in groups[prefix]:
+            inner.setdefault(paths[number][: len(prefix) + 1], []).append(number)
+        if (prefix in inner and len(inner) == 1) or len(groups) - 1 + len(inner) > max(_MOST_NAMED, 2 if not prefix else 0):
+            closed.add(prefix)
+            continue
+        del groups[prefix]
+        groups |= inner
+        if prefix in inner:
+            closed.add(prefix)
+    return {"/".join(prefix) or "modules": group for prefix, group in groups.items()}
+
+
+def occupants_of(live: Timeline, measured: Measured | None, lives: Lives, binding: Binding) -> Occupants:
+    """All that is in use at some step, of an allocator where one is simulated."""
+    if measured is not None and measured.found.over is not None:
+        return Occupants(measured.found.over(), measured.place, len(measured.found.steps))
+    from irscope.passes.lifetimes.lives import label_of
+    from irscope.passes.lifetimes.timeline import HeldOver
+
+    count, found = len(live.steps), HeldOver()
+    for category, role in _RESIDENT_ROLES:
+        size = lives.resident(binding, (role,))
+        if size:
+            found.add_slot(category, category, size, (0, count - 1), None)
+    for one, size in zip(lives.ranges, np.nan_to_num(lives.bound(binding)).tolist(), strict=True):
+        if size:
+            found.add_slot(label_of(one.value), category_of(one), int(size), (one.born, min(one.dies, count - 1)), one.value.node)
+    for step, inside in enumerate(lives.inside(binding).tolist()):
+        if inside:
+            node = live.steps[step]
+            found.add_slot(node.name, "temporary", int(inside), (step, step), node)
+    return Occupants(found, np.arange(count, dtype=np.int64), count)
 
 
 def peak_text(found: Footprint, sign: str, at_least: str) -> str:

@@ -23,8 +23,8 @@ from irscope.tui.amounts import Binding, amount, example, numbers_of
 from irscope.tui.browse.columns import rows_by_name
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.outline import Ints, Mask
-from irscope.tui.charts import Limit, Stack
-from irscope.tui.memory.lives import RESIDENT, Lives, Measured, category_of, maker_of
+from irscope.tui.charts import Floats, Limit, Stack
+from irscope.tui.memory.lives import GROUPINGS, RESIDENT, REST, By, Lives, Measured, Occupants, category_of, maker_of
 from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Verdict, Wanted
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
 from irscope.tui.text import Line, beside, cut_line, failure_lines, note_lines, text_of
@@ -116,6 +116,12 @@ class Memory:
         self._names: RowTexts | None = None
         self.table = self._table_of()
         self._env: dict[str, int] = {}
+        self.by: By = "category"
+        """What the chart is stacked by."""
+        self.on_time = False
+        """Whether each step is as wide as it takes time."""
+        self._times: tuple[tuple[object, ...], Floats | None, str] | None = None
+        self._occupants: tuple[tuple[object, ...], Occupants] | None = None
         self._verdict: tuple[tuple[object, ...], Verdict | None] | None = None
         self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None, Measured | None] | None = None
         self.by_size: Stack | None = None
@@ -173,8 +179,10 @@ class Memory:
         self.sizes = lives.bound(binding)
         self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes[: len(lives.live.ranges)]).sum())
         window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
-        measured = self.measured
-        self.stack = Stack(self._parts(lives, binding), modelled=None if measured is None else measured.modelled)
+        self.stack = self._stacked(lives, binding)
+        if self.on_time and self._times is not None and self._times[0] == self.counted_for:
+            self.stack.use_time(*self._times[1:])
+        self.drawings.restacked = None if self.occupants is None else self.stack
         self._limit()
         if window is not None and window[2] == len(self.stack):
             self.stack.start, self.stack.stop = window[:2]
@@ -281,6 +289,54 @@ class Memory:
     def is_stale(self) -> bool:
         """Whether other sizes have been put in since the last update."""
         return self._env != self.browse.results.binding.env
+
+    def _stacked(self, lives: Lives, binding: Binding) -> Stack:
+        """The chart, stacked as is chosen; by category until what that takes has been found."""
+        measured, found = self.measured, self.occupants
+        if found is None:
+            return Stack(self._parts(lives, binding), modelled=None if measured is None else measured.modelled)
+        total = lives.heights(binding) + lives.resident(binding) if measured is None else measured.heights
+        parts = found.parts(self.by, total, int(np.nanargmax(total)) if len(total) else 0, with_resident=self.with_resident)
+        modelled = {} if measured is None else {REST: np.any([*measured.modelled.values()], axis=0)} if measured.modelled else {}
+        return Stack(parts, modelled=modelled)
+
+    @property
+    def occupants(self) -> Occupants | None:
+        """All that is in use over the steps for what is chosen, where it has been found and is wanted."""
+        if self.by == "category" or self._occupants is None or self._occupants[0] != self.counted_for:
+            return None
+        return self._occupants[1]
+
+    @property
+    def lacks_occupants(self) -> bool:
+        """Whether that has to be found."""
+        return self.by != "category" and not self.is_waiting and (self._occupants is None or self._occupants[0] != self.counted_for)
+
+    def take_occupants(self, asked: tuple[object, ...], found: Occupants) -> None:
+        """What is in use over the steps, for what was asked."""
+        self._occupants = (asked, found)
+        self.update()
+
+    @property
+    def lacks_times(self) -> bool:
+        """Whether the axis is to be time, and what each step takes is not known yet."""
+        return self.on_time and not self.is_waiting and (self._times is None or self._times[0] != self.counted_for)
+
+    def take_times(self, asked: tuple[object, ...], seconds: Floats | None, what: str) -> None:
+        """What each step takes, and what time that is; None where it is not known."""
+        self._times = (asked, seconds, what)
+        self.update()
+
+    def toggle_axis(self) -> None:
+        """Make the axis time, or steps of equal width again."""
+        self.on_time = not self.on_time
+        self.update()
+
+    def next_grouping(self) -> None:
+        """Stack by the next of category, module and tensor."""
+        names = list(GROUPINGS)
+        self.by = names[(names.index(self.by) + 1) % len(names)]
+        self.update()
 
     def _parts(self, lives: Lives, binding: Binding) -> Mapping[str, NDArray[np.float64]]:
         measured = self.measured
@@ -592,6 +648,8 @@ class Memory:
             parts.append(self.drawings.title)
         elif self.stack is not None and len(self.stack):
             parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")
+            parts += [] if self.by == "category" else [f"by {self.by}"]
+            parts += ["over time"] if self.stack.time else []
             parts += [] if self.with_resident else ["without weights and inputs"]
         parts.append(f"model {self.lifetime if self.found is None else self._model_text()}")
         if self.device:

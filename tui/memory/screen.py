@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
@@ -15,9 +16,9 @@ from irscope.ir.program import Runtime
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import analysis_of, report_of, result_of
-from irscope.tui.charts import Stack
+from irscope.tui.charts import Floats, Stack
 from irscope.tui.command import run_command
-from irscope.tui.memory.lives import Lives, Measured, measured
+from irscope.tui.memory.lives import Lives, Measured, Occupants, measured, occupants_of
 from irscope.tui.memory.model import LIFETIMES, Found, Memory
 from irscope.tui.memory.views import (
     ON_HOST,
@@ -40,6 +41,7 @@ from irscope.tui.widgets.charts import StackPane
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 if TYPE_CHECKING:
+    from irscope.passes.cost.bounds import Bounds
     from irscope.passes.memory.curve import LifetimeModel
 
 _SEARCH = 5
@@ -67,6 +69,8 @@ class MemoryScreen(ModelScreen):
         Action("memory", "hill(-1)", ("N",), "Peak before", "Go to the local peak before."),
         Action("memory", "lifetime", ("m",), "Model", "Choose the lifetime model: Python, ONNX Runtime, TorchScript.", footer=True),
         Action("memory", "device", ("D",), "Device", "Choose the device whose allocator counts."),
+        Action("memory", "grouping", ("o",), "By", "Stack by category, by module, or by tensor: the largest by name.", footer=True),
+        Action("memory", "axis", ("a",), "Axis", "Make each step as wide as it takes at least on the device, or equally wide again."),
         Action(
             "memory",
             "resident",
@@ -163,6 +167,43 @@ class MemoryScreen(ModelScreen):
 
         session.ask(f"memory.verdict.{asked}", answer, take, lambda error: None)
 
+    def _ask_occupants(self) -> None:
+        memory = self.memory
+        if memory.found is None or not memory.lacks_occupants:
+            return
+        asked, found, summed, binding = memory.counted_for, memory.found, memory.measured, memory.shown_for
+
+        def answer() -> Occupants:
+            return occupants_of(found.live, summed, found.lives, binding)
+
+        self.session.ask(
+            f"memory.occupants.{asked}.{summed is None}",
+            answer,
+            lambda made: memory.take_occupants(asked, made),
+            lambda error: None,
+            urgency=NOW,
+        )
+
+    def _ask_times(self) -> None:
+        """What each step takes at least, as the Cost screen has it."""
+        memory, session = self.memory, self.session
+        if memory.found is None or not memory.lacks_times:
+            return
+        asked, env, names = memory.counted_for, dict(memory.wanted.env), [node.name for node in memory.found.live.steps]
+        memory.take_times(asked, None, "")
+
+        def answer() -> tuple[Floats, str]:
+            times: Bounds = result_of(session.model_for(env).manager, "roofline")
+            seconds: dict[str, float] = {one.node.name: times.seconds_of(one) for one in times.nodes}
+            unknown = len(times.unknown)
+            what = f"the least time on {times.device.name} by roofline" + (f"; {unknown:,} of unknown time are not wide" if unknown else "")
+            return np.array([seconds.get(name, 0.0) for name in names], dtype=np.float64), what
+
+        def take(found: tuple[Floats, str]) -> None:
+            memory.take_times(asked, *found)
+
+        session.ask(f"memory.times.{asked}", answer, take, lambda error: self.say(error.message), urgency=NOW)
+
     def _ask_sizes(self) -> None:
         memory, manager, question = self.memory, self.session.manager, self.memory.sizes_question
         if question != self._asked_sizes:
@@ -215,6 +256,8 @@ class MemoryScreen(ModelScreen):
             memory.go_to(here)
         self._ask_verdict()
         self._ask_counters()
+        self._ask_occupants()
+        self._ask_times()
         if memory.shows_sizes:
             self._ask_sizes()
         elif memory.drawings.view != "steps":
@@ -302,6 +345,14 @@ class MemoryScreen(ModelScreen):
             self._choose()
 
         self.choose("Device", device_names(), str, take)
+
+    def action_grouping(self) -> None:
+        self.memory.next_grouping()
+        self.show()
+
+    def action_axis(self) -> None:
+        self.memory.toggle_axis()
+        self.show()
 
     def action_resident(self) -> None:
         self.memory.toggle_resident()

@@ -84,6 +84,9 @@ class Drawings:
         self.symbols = symbols
         self.of_training = of_training
         self.view: View = "training" if of_training else "steps"
+        self.restacked: Stack | None = None
+        """The step of training otherwise than by category, where that is wanted."""
+        self._own: StepStack | None = None
         self._asked: Wanted | None = None
         self._found: tuple[Wanted, Drawing | IrscopeError] | None = None
 
@@ -103,7 +106,12 @@ class Drawings:
     def drawing(self) -> Drawing | None:
         """What is to be drawn."""
         found = None if self._found is None or self._found[0] != self._asked else self._found[1]
-        return found if isinstance(found, Drawing) else None
+        if not isinstance(found, Drawing) or not self.is_step or self.restacked is None or not isinstance(found.stack, StepStack):
+            return found if isinstance(found, Drawing) else None
+        if self._own is None or self._own.parts is not self.restacked.parts:
+            self._own = StepStack(self.restacked.parts, found.stack.phases)
+            self._own.start, self._own.stop = found.stack.start, found.stack.stop
+        return replace(found, stack=self._own)
 
     def offered(self, *, has_sizes: bool) -> list[View]:
         """The views there are to choose from: sizes for a model that has symbols, a step for one that was captured in training."""
@@ -131,6 +139,7 @@ class Drawings:
         found = None if self._found is None or self._found[0] != self._asked else self._found[1]
         if isinstance(found, IrscopeError):
             return failure_lines(found, width, height, symbols)
+        found = self.drawing
         if found is None:
             return note_lines(f"computing {VIEWS[self.view]}", height)
         stack = found.stack
