@@ -245,7 +245,7 @@ _PRODUCTS: Table = {
     "FusedMatMulActivation": f"math.fused_matmul ; {_MATMUL} activation",
     "GemmFastGelu": "product = math.matmul 0 1\nnn.bias_gelu product 2 ; approximate:tanh",
     "GemmFloat8": f"math.gemm 0 1 2 ; {_GEMM} dtype?f32",
-    "MatMulNBits": f"quant.matmul_nbits ; {_NBITS} ; buffer 2 3 4",
+    "MatMulNBits": f"quant.matmul_nbits ; {_NBITS} accuracy_level?0 ; buffer 2 3 4",
     "MatMulNBitsMlp": _mlp,
     "MatMulNBitsQkv": _qkv,
     "MatMulBnb4": f"quant.matmul_nbits ; k=K n=N block_size?64 bits:{_FP4_BITS} ; buffer 2",

@@ -10,7 +10,7 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.facts import FusedAttention, OpRole
-from irscope.ops.ort import packs, packs_attention
+from irscope.ops.ort import packs, packs_attention, packs_quantized_attention
 from irscope.ops.rules import joint_sizes, like, moved, normalizing, products, softmax_work
 from irscope.ops.scratch.composites import attention_rows
 from irscope.ops.scratch.sdpa import encoder_layer_rule, multi_head_rule, sdpa_rule
@@ -479,6 +479,7 @@ _ATTENTION_ORT = (
         infer=_infer_fused,
         cost=_cost_fused,
         summary="Attention with a quantized input projection.",
+        ort=packs(packs_quantized_attention, "QAttention"),
         attention=FusedAttention(),
     ),
     op(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
-from irscope.ir.dims import round_up
+from irscope.ir.dims import Dim, round_up
 from irscope.ir.dtypes import DType
-from irscope.ops.spec import OpCall, OrtKernel, Packs, Takes
+from irscope.ir.types import TensorType
+from irscope.ops.spec import Family, OpCall, OrtKernel, PackedWeight, Packs, Takes
 
 _SUM: Final = 3
 """Position of the tensor that a fused convolution adds."""
@@ -19,6 +21,8 @@ _WORK_OF_THREAD: Final = 65536
 _GRAIN: Final = 256
 _COLUMNS: Final = 16
 """Matrices are packed in panels of so many columns."""
+_LINE: Final = 64
+"""Bytes of a line of the processor's cache."""
 
 
 def alias(*names: str) -> tuple[OrtKernel, ...]:
@@ -31,9 +35,9 @@ def in_place(*names: str, takes: Takes | None = None) -> tuple[OrtKernel, ...]:
     return (OrtKernel(names, in_place=(0,), takes=takes),)
 
 
-def packs(rule: Packs, *names: str) -> tuple[OrtKernel, ...]:
+def packs(rule: Packs, *names: str, takes: Takes | None = None) -> tuple[OrtKernel, ...]:
     """Kernels for which a session packs weights anew."""
-    return (OrtKernel(names, packs=rule),)
+    return (OrtKernel(names, packs=rule, takes=takes),)
 
 
 def takes(rule: Takes, *names: str) -> tuple[OrtKernel, ...]:
@@ -60,71 +64,242 @@ def _panels(rows: int, columns: int) -> int:
     return 4 * rows * round_up(columns, _COLUMNS)
 
 
-def _float_matrix(call: OpCall, weights: Sequence[bool], transposed: bool) -> int:
+def _float_matrix(call: OpCall, weights: Sequence[bool], transposed: bool) -> list[PackedWeight]:
     shape = _shape(call, 1, DType.F32)
     if not weights[1] or shape is None or len(shape) != 2:
-        return 0
+        return []
     rows, columns = reversed(shape) if transposed else shape
-    return _panels(rows, columns)
+    return [PackedWeight(1, _panels(rows, columns), transposed)]
 
 
-def packs_matmul(call: OpCall, weights: Sequence[bool]) -> int:
+def packs_matmul(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
     return _float_matrix(call, weights, transposed=False)
 
 
-def packs_gemm(call: OpCall, weights: Sequence[bool]) -> int:
+def packs_gemm(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
     return _float_matrix(call, weights, transposed=bool(call.attr("trans_b")))
 
 
-def packs_integers(operand: int) -> Packs:
-    """Panels of bytes, each column with its sum."""
+def _byte_panels(rows: int, columns: int, dtype: DType) -> int:
+    """Bytes of a matrix of 8-bit integers in panels, each column with its sum. Its products take two rows at once where it is unsigned,
+    else four."""
+    return round_up(columns, _COLUMNS) * (round_up(rows, 2 if dtype is DType.U8 else 4) + 4)
 
-    def rule(call: OpCall, weights: Sequence[bool]) -> int:
+
+def _byte_type(call: OpCall, operand: int) -> DType:
+    return DType.U8 if _shape(call, operand, DType.U8) is not None else DType.I8
+
+
+def packs_integers(operand: int) -> Packs:
+    """A matrix of 8-bit integers."""
+
+    def rule(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
         shape = _shape(call, operand, DType.I8, DType.U8)
         if shape is None or len(shape) != 2 or not weights[operand]:
-            return 0
-        return round_up(shape[1], _COLUMNS) * (round_up(shape[0], 4) + 4)
+            return []
+        transposed = bool(call.attrs.get("trans_b"))
+        rows, columns = reversed(shape) if transposed else shape
+        packed = _byte_panels(rows, columns, _byte_type(call, operand))
+        return [PackedWeight(operand, packed, transposed, prod(shape) if transposed else 0)]
 
     return rule
 
 
-def packs_lstm(call: OpCall, weights: Sequence[bool]) -> int:
-    return sum(_each_direction(call, weights, operand, lambda rows, inner: _panels(inner, rows)) for operand in (1, 2))
+def packs_lstm(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+    return [
+        one for operand in (1, 2) for one in _each_direction(call, weights, operand, lambda rows, inner: _panels(inner, rows), DType.F32)
+    ]
 
 
-def packs_gru(call: OpCall, weights: Sequence[bool]) -> int:
+def packs_dynamic_lstm(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+    return [
+        one
+        for operand in (1, 2)
+        for one in _each_direction(call, weights, operand, partial(_byte_panels, dtype=_byte_type(call, operand)), DType.I8, DType.U8)
+    ]
+
+
+def packs_gru(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
     """The recurrent weights of the hidden gate stand apart from those of the two others."""
-    return _each_direction(call, weights, 1, lambda rows, inner: _panels(inner, rows)) + _each_direction(
-        call, weights, 2, lambda rows, inner: _panels(inner, 2 * rows // 3) + _panels(inner, rows // 3)
-    )
+    return [
+        *_each_direction(call, weights, 1, lambda rows, inner: _panels(inner, rows), DType.F32),
+        *_each_direction(call, weights, 2, lambda rows, inner: _panels(inner, 2 * rows // 3) + _panels(inner, rows // 3), DType.F32),
+    ]
 
 
-def _each_direction(call: OpCall, weights: Sequence[bool], operand: int, packed: Callable[[int, int], int]) -> int:
-    shape = _shape(call, operand, DType.F32)
+def _each_direction(
+    call: OpCall, weights: Sequence[bool], operand: int, packed: Callable[[int, int], int], *dtypes: DType
+) -> list[PackedWeight]:
+    shape = _shape(call, operand, *dtypes)
     if shape is None or len(shape) != 3 or not weights[operand]:
-        return 0
-    return shape[0] * packed(shape[1], shape[2])
+        return []
+    return [PackedWeight(operand, shape[0] * packed(shape[1], shape[2]))]
 
 
-def packs_attention(call: OpCall, weights: Sequence[bool]) -> int:
+def _each_head(call: OpCall, weights: Sequence[bool], panels: Callable[[int, int], int], *dtypes: DType) -> list[PackedWeight]:
     """Each head's part of the projections."""
-    shape, heads = _shape(call, 1, DType.F32), call.attr("num_heads")
-    if shape is None or len(shape) != 2 or not weights[1] or not isinstance(heads, int) or call.attr("qkv_hidden_sizes"):
-        return 0
-    return 3 * heads * _panels(shape[0], shape[1] // 3 // heads)
+    shape, heads = _shape(call, 1, *dtypes), call.attr("num_heads")
+    if shape is None or len(shape) != 2 or not weights[1] or not isinstance(heads, int) or call.attrs.get("qkv_hidden_sizes"):
+        return []
+    if heads < 1 or shape[1] == 0 or shape[1] % (3 * heads):
+        return []
+    return [PackedWeight(1, 3 * heads * panels(shape[0], shape[1] // 3 // heads), heads)]
 
 
-def copies_weight(call: OpCall, weights: Sequence[bool]) -> int:
+def packs_attention(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+    return _each_head(call, weights, _panels, DType.F32)
+
+
+def packs_quantized_attention(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+    return _each_head(call, weights, partial(_byte_panels, dtype=_byte_type(call, 1)), DType.I8, DType.U8)
+
+
+def copies_weight(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
     """The filter in another order."""
     shape = _shape(call, 1, DType.F32)
-    return 4 * prod(shape) if shape is not None and weights[1] else 0
+    return [PackedWeight(1, 4 * prod(shape), call.attr("groups"))] if shape is not None and weights[1] else []
 
 
-def packs_quantized_filter(call: OpCall, weights: Sequence[bool]) -> int:
-    shape = _shape(call, 3, DType.I8)
-    if shape is None or len(shape) < 3 or not weights[3] or call.attr("groups") != 1:
+class _QuantizedFilter(NamedTuple):
+    """Sizes of the filter of a convolution of 8-bit integers."""
+
+    groups: int
+    outputs: int
+    """Channels that a group makes."""
+    inputs: int
+    places: int
+    is_signed: bool
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.inputs == self.outputs == 1
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether there is a kernel that needs no matrix of patches: for signed weights whose zero points are 0, as they are wherever
+        weights are signed."""
+        if not self.is_signed:
+            return False
+        return self.is_depthwise if self.groups > 1 else self.outputs >= _COLUMNS and self.inputs % 4 == 0
+
+
+def _quantized_filter(call: OpCall) -> _QuantizedFilter | None:
+    shape, groups = _shape(call, 3, DType.I8, DType.U8), call.int_attr("groups") or 1
+    if shape is None or len(shape) < 3 or shape[0] % groups:
+        return None
+    # Only unsigned images have kernels without patches on x86.
+    is_signed = _shape(call, 3, DType.I8) is not None and _shape(call, 0, DType.U8) is not None
+    return _QuantizedFilter(groups, shape[0] // groups, shape[1], prod(shape[2:]), is_signed)
+
+
+def _is_pointwise(call: OpCall, image: Sequence[int], window: Sequence[int], result: Sequence[Dim]) -> bool:
+    """Whether a convolution reads one place for each that it makes."""
+    return prod(window) == 1 and tuple(result) == tuple(image) and all(stride == 1 for stride in call.attr("strides") or ())
+
+
+def packs_quantized_filter(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+    found = _quantized_filter(call)
+    if found is None or not weights[3]:
+        return []
+    inner = found.inputs * found.places
+    if found.is_direct:
+        channels = found.groups if found.is_depthwise else found.outputs
+        return [PackedWeight(3, round_up(channels, _COLUMNS) * inner, shared=False, reserved=False)]
+    if found.is_depthwise:
+        return [PackedWeight(3, found.groups * inner)]
+    packed = found.groups * _byte_panels(inner, found.outputs, _byte_type(call, 3))
+    return [PackedWeight(3, packed, found.groups, found.outputs * inner)]
+
+
+def takes_quantized_convolution(call: OpCall, threads: int) -> int:
+    """Sums, patches or the places where they begin, and image and result with their channels last where they are not; for one image."""
+    image, found = _shape(call, 0, DType.I8, DType.U8), _quantized_filter(call)
+    shape = call.results[0].shape if call.results else None
+    if image is None or found is None or shape is None:
         return 0
-    return round_up(shape[0], _COLUMNS) * prod(shape[1:])
+    is_last = bool(call.attrs.get("channels_last"))
+    window, result = (image[1:-1], shape[1:-1]) if is_last else (image[2:], shape[2:])
+    places = prod(dim for dim in result if isinstance(dim, int))
+    outputs = found.groups * found.outputs * places
+    pieces = [] if is_last else [prod(image[1:]), outputs]
+    if not found.is_direct:
+        pieces.append(4 * outputs)
+    is_pointwise = _is_pointwise(call, window, (found.places,), result)
+    if found.is_depthwise or (found.is_direct and not is_pointwise):
+        pieces.append(8 * found.places * places)
+    elif not is_pointwise:
+        pieces.append(found.inputs * found.places * places * (found.groups if len(image) > 4 else 1))
+    return sum(round_up(piece, _GRAIN) for piece in pieces)
+
+
+def takes_integer_patches(call: OpCall, threads: int) -> int:
+    """Patches of one group of an image."""
+    image, filters = _shape(call, 0, DType.I8, DType.U8), _shape(call, 1, DType.I8, DType.U8)
+    shape = call.results[0].shape if call.results else None
+    if image is None or filters is None or shape is None or _is_pointwise(call, image[2:], filters[2:], shape[2:]):
+        return 0
+    return prod(filters[1:]) * prod(dim for dim in shape[2:] if isinstance(dim, int))
+
+
+def takes_sums(call: OpCall, threads: int) -> int:
+    """Sums of 32 bits behind a result of 8."""
+    shape = call.results[0].shape if call.results and call.results[0].dtype in (DType.I8, DType.U8) else None
+    sizes = tuple(dim for dim in shape or () if isinstance(dim, int))
+    return 4 * prod(sizes) if shape is not None and len(sizes) == len(shape) else 0
+
+
+def takes_floats(call: OpCall, threads: int) -> int:
+    """The operand as floats."""
+    shape = _shape(call, 0, DType.I8, DType.U8)
+    return 4 * prod(shape) if shape is not None else 0
+
+
+def takes_left_codes(call: OpCall, threads: int) -> int:
+    """The left side in codes of 8 bits."""
+    shape = _shape(call, 0, DType.F32)
+    return prod(shape) if shape is not None else 0
+
+
+def _block_bytes(call: OpCall) -> tuple[int, int, int] | None:
+    """Columns, blocks of a column and bytes of a block of a matrix in codes of few bits; None where the kernel has no form for it.
+
+    Only codes of 4 bits are multiplied as they are with sums of floats, those of 8 with sums of integers alone (accuracy level 4).
+    """
+    bits, length, columns = call.int_attr("bits"), call.int_attr("block_size"), call.int_attr("n")
+    unpackable = call.given("group_index") or (call.given("zero_points") and call.tensor("zero_points").dtype is not DType.U8)
+    if unpackable or (bits == 8 and not _sums_integers(call)) or bits not in (4, 8) or length not in (16, 32, 64, 128, 256):
+        return None
+    return columns, -(-call.int_attr("k") // length), length * bits // 8
+
+
+def _sums_integers(call: OpCall) -> bool:
+    return call.int_attr("accuracy_level") == 4
+
+
+def packs_few_bits(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+    """Codes block by block; with sums of integers also the scales, and for 16 columns at once their products with the zero points, each
+    part at a multiple of 64 bytes."""
+    found = _block_bytes(call)
+    if found is None or not weights[1]:
+        return []
+    columns, blocks, size = found
+    packed = columns * blocks * size
+    if _sums_integers(call):
+        packed += 4 * blocks * (columns + round_up(columns, _COLUMNS)) + 2 * (_LINE - 1)
+    return [PackedWeight(1, packed)]
+
+
+def takes_few_bits(call: OpCall, threads: int) -> int:
+    """The left side in codes of 8 bits, or all weights as floats where the kernel has no form for their codes."""
+    left = _shape(call, 0, DType.F32)
+    if left is None or not left:
+        return 0
+    found = _block_bytes(call)
+    if found is None:
+        length = call.int_attr("block_size")
+        return 4 * call.int_attr("n") * round_up(call.int_attr("k"), length)
+    rows = prod(left[:-1])
+    return round_up(rows * found[1] * (call.int_attr("block_size") + 8), _LINE) + _LINE - 1 if _sums_integers(call) else 0
 
 
 def takes_convolution(call: OpCall, threads: int) -> int:
@@ -134,7 +309,7 @@ def takes_convolution(call: OpCall, threads: int) -> int:
     if image is None or filters is None or shape is None:
         return 0
     places = prod(dim for dim in shape[2:] if isinstance(dim, int))
-    if prod(filters[2:]) == 1 and shape[2:] == image[2:] and all(stride == 1 for stride in call.attr("strides") or ()):
+    if _is_pointwise(call, image[2:], filters[2:], shape[2:]):
         return 0
     inner = prod(filters[1:])
     count = filters[0] // (call.int_attr("groups") or 1)
@@ -149,6 +324,78 @@ def takes_two(call: OpCall, threads: int) -> int:
     if shape is None or not shape or not isinstance(axis, int) or call.attrs.get("from_axis") or axis % len(shape) == len(shape) - 1:
         return 0
     return 2 * round_up(4 * prod(shape), _GRAIN)
+
+
+def _chunks(*counts: int) -> int:
+    """Bytes of chunks of so many elements of four bytes, each rounded up as the arena does."""
+    return sum(round_up(4 * count, _GRAIN) for count in counts)
+
+
+class _Layer(NamedTuple):
+    """Sizes of a recurrent layer."""
+
+    steps: int
+    batch: int
+    inputs: int
+    hidden: int
+    directions: tuple[bool, ...]
+    """For each direction, whether it reads backwards."""
+
+    @property
+    def state(self) -> int:
+        """Elements of the states of one direction."""
+        return self.batch * self.hidden
+
+    def copies(self, call: OpCall, is_reverse: bool) -> int:
+        """Lengths that were not given; the inputs and outputs of a direction that reads backwards."""
+        lengths = () if call.given("lengths") else (self.batch,)
+        return _chunks(*lengths, *((self.steps * self.batch * self.inputs, self.steps * self.state) if is_reverse else ()))
+
+    def states(self, call: OpCall, count: int) -> int:
+        """Last states that the kernel keeps for itself, since nobody asked for them."""
+        given = sum(isinstance(type_, TensorType) for type_ in call.results[1 : 1 + count])
+        return _chunks(*(len(self.directions) * self.state for _ in range(count - given)))
+
+
+def _layer(call: OpCall) -> _Layer | None:
+    x, r = _shape(call, 0, DType.F32), _shape(call, 2, DType.F32, DType.I8, DType.U8)
+    if x is None or r is None or len(x) != 3 or len(r) != 3 or call.attrs.get("batch_first"):
+        return None
+    direction = call.attr("direction")
+    directions = (False, True) if direction == "bidirectional" else (direction == "reverse",)
+    return _Layer(*x, min(r[1:]), directions)
+
+
+def takes_lstm(call: OpCall, threads: int) -> int:
+    """Gates of all steps, states, sums of the biases; both directions keep theirs until the end."""
+    layer = _layer(call)
+    if layer is None:
+        return 0
+    state, hidden = layer.state, layer.hidden
+    own = _chunks(hidden, hidden, state, state, state, 4 * layer.steps * state, *([hidden] * 4 if call.given("b") else ()))
+    if call.spec.family is Family.QUANTIZATION:
+        own += round_up(max(layer.steps * layer.batch * layer.inputs, state), _GRAIN) + _chunks(4 * state)
+    return layer.states(call, 2) + sum(own + layer.copies(call, is_reverse) for is_reverse in layer.directions)
+
+
+def takes_gru(call: OpCall, threads: int) -> int:
+    """As for an LSTM, with the biases once for each sequence."""
+    layer = _layer(call)
+    if layer is None:
+        return 0
+    linear = 1 if call.attr("linear_before_reset") else 0
+    biases = 3 + linear if call.given("b") else 0
+    own = _chunks(3 * layer.steps * layer.state, *([layer.state] * (2 + linear + biases)))
+    return layer.states(call, 1) + sum(own + layer.copies(call, is_reverse) for is_reverse in layer.directions)
+
+
+def takes_rnn(call: OpCall, threads: int) -> int:
+    """The inputs times their weights, and all outputs where nobody asked for them."""
+    layer = _layer(call)
+    if layer is None:
+        return 0
+    asked = isinstance(call.results[0], TensorType)
+    return _chunks(layer.steps * layer.state, *(() if asked else (len(layer.directions) * layer.steps * layer.state,)))
 
 
 def takes_result(call: OpCall, threads: int) -> int:

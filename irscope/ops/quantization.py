@@ -13,7 +13,7 @@ from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.facts import CodedOperand, Factors, OpRole, Packing
 from irscope.ops.matmul import as_result, inner_size, matmul_shape, plain_arrays, swapped
-from irscope.ops.ort import packs, packs_integers
+from irscope.ops.ort import packs, packs_few_bits, packs_integers, takes_few_bits, takes_left_codes, takes_sums
 from irscope.ops.rules import broadcast_shapes, dtype_attr, like, moved, products, softmax_work, total_bytes
 from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.values import Array, numpy_dtype, round_to
@@ -398,7 +398,7 @@ _QUANTIZED_MATMUL = (
         _product_as(None, like="a"),
         _cost_dynamic_product,
         "Quantizes the left side, multiplies with quantized weights and scales to floats.",
-        ort=packs(packs_integers(1), "DynamicQuantizeMatMul"),
+        ort=packs(packs_integers(1), "DynamicQuantizeMatMul", takes=takes_left_codes),
         codes=CodedOperand(1, 2, 3, axis=-1),
     ),
     _record(
@@ -407,7 +407,7 @@ _QUANTIZED_MATMUL = (
         _product_as(None, like="y_zero_point"),
         _cost_of(2),
         "Matrix product of quantized tensors with a quantized result.",
-        ort=packs(packs_integers(3), "QLinearMatMul"),
+        ort=packs(packs_integers(3), "QLinearMatMul", takes=takes_sums),
         codes=CodedOperand(3, 4, 5, axis=-1),
     ),
     _record(
@@ -416,14 +416,16 @@ _QUANTIZED_MATMUL = (
         _infer_gemm,
         _cost_gemm,
         "alpha * A * B + C for quantized matrices; floats where no scale of the result is given.",
+        ort=packs(packs_integers(3), "QGemm", takes=takes_sums),
         codes=CodedOperand(3, 4, 5, axis=-1),
     ),
     _record(
         "quant.matmul_nbits(Tensor a, Tensor b, Tensor? scales, Tensor? zero_points, Tensor? group_index, Tensor? bias, *, int k, int n, "
-        "int bits=4, int block_size=32, dtype? dtype) -> Tensor",
+        "int bits=4, int block_size=32, int accuracy_level=0, dtype? dtype) -> Tensor",
         _infer_few_bits,
         _cost_few_bits,
         "Matrix product with (n, k) weights packed in blocks of few bits each.",
+        ort=packs(packs_few_bits, "MatMulNBits", takes=takes_few_bits),
         codes=CodedOperand(1, 2, 3, packing=Packing.ROWS),
     ),
     _record(

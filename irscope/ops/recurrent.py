@@ -7,7 +7,7 @@ from typing import Literal, Unpack
 from irscope.ir.dims import Dim, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.cost import Cost
-from irscope.ops.ort import packs, packs_gru, packs_lstm
+from irscope.ops.ort import packs, packs_dynamic_lstm, packs_gru, packs_lstm, takes, takes_gru, takes_lstm, takes_rnn
 from irscope.ops.rules import products
 from irscope.ops.scratch.cells import gru_cell_rule, lstm_cell_rule, recurrent_rule, rnn_cell_rule
 from irscope.ops.spec import Facts, Family, OpCall, OpSpec, RuleError, numel, op, sizes
@@ -181,10 +181,10 @@ OPS = (
         "Tensor? initial_c, Tensor? peepholes, ",
         _THREE,
         "Long short-term memory: all outputs, last states, last cells.",
-        ort=packs(packs_lstm, "LSTM"),
+        ort=packs(packs_lstm, "LSTM", takes=takes_lstm),
     ),
-    _layer("gru", "", _TWO, "Gated recurrent unit: all outputs and last states.", ort=packs(packs_gru, "GRU")),
-    _layer("rnn", "", _TWO, "Plain recurrent network: all outputs and last states."),
+    _layer("gru", "", _TWO, "Gated recurrent unit: all outputs and last states.", ort=packs(packs_gru, "GRU", takes=takes_gru)),
+    _layer("rnn", "", _TWO, "Plain recurrent network: all outputs and last states.", ort=takes(takes_rnn, "RNN")),
     _stack(
         "lstm",
         "Tensor? initial_c, ",
@@ -208,5 +208,6 @@ OPS = (
         infer=_infer_dynamic,
         cost=_cost_dynamic,
         summary="LSTM layer with quantized weights; inputs are quantized on the way.",
+        ort=packs(packs_dynamic_lstm, "DynamicQuantizeLSTM", takes=takes_lstm),
     ),
 )

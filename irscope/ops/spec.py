@@ -386,8 +386,24 @@ ListRule: TypeAlias = Callable[[Lists], None]
 # ----------------------------------------------------------------------------------------------------
 # What ONNX Runtime's CPU kernels do with memory, where it is not the usual: a new buffer for each result and nothing else.
 
-Packs: TypeAlias = "Callable[[OpCall, Sequence[bool]], int]"
-"""Bytes of weights that a session packs anew for the kernel, given which operands are weights."""
+
+class PackedWeight(NamedTuple):
+    """A weight that a session packs anew for a kernel."""
+
+    operand: int
+    nbytes: int
+    form: object = None
+    """Equal where two kernels of one operator pack the same weight alike."""
+    meanwhile: int = 0
+    """Bytes that packing takes besides."""
+    shared: bool = True
+    """Whether a second kernel takes what the first has packed."""
+    reserved: bool = True
+    """Whether it comes straight from the device, and not from the arena."""
+
+
+Packs: TypeAlias = "Callable[[OpCall, Sequence[bool]], Sequence[PackedWeight]]"
+"""Weights that a session packs anew for the kernel, given which operands are weights."""
 Takes: TypeAlias = "Callable[[OpCall, int], int]"
 """Bytes that the kernel takes while it runs besides its results, given the number of threads."""
 

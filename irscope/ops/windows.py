@@ -11,7 +11,17 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.facts import CodedOperand, OpRole
-from irscope.ops.ort import FUSED_CONVOLUTION, copies_weight, packs, packs_quantized_filter, takes, takes_convolution
+from irscope.ops.ort import (
+    FUSED_CONVOLUTION,
+    copies_weight,
+    packs,
+    packs_quantized_filter,
+    takes,
+    takes_convolution,
+    takes_floats,
+    takes_integer_patches,
+    takes_quantized_convolution,
+)
 from irscope.ops.rules import dtype_attr, moved, products, sized
 from irscope.ops.scratch.composites import max_pool_indices
 from irscope.ops.scratch.images import adaptive_avg_pool_rule, avg_pool_rule, conv_rule, conv_transpose_rule, max_pool_rule, roi_align_rule
@@ -300,6 +310,7 @@ _CONV = (
         infer=_infer_integer,
         cost=conv_cost,
         summary="Convolution of 8-bit integers with 32-bit sums.",
+        ort=takes(takes_integer_patches, "ConvInteger"),
     ),
     op(
         "nn.qlinear_conv(Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w, Tensor w_scale, Tensor w_zero_point, Tensor y_scale, "
@@ -308,7 +319,7 @@ _CONV = (
         infer=_infer_quantized,
         cost=_cost_quantized,
         summary="Convolution of quantized tensors with a quantized result.",
-        ort=packs(packs_quantized_filter, "QLinearConv"),
+        ort=packs(packs_quantized_filter, "QLinearConv", takes=takes_quantized_convolution),
         codes=CodedOperand(3, 4, 5, axis=0),
     ),
     op(
@@ -582,6 +593,7 @@ _POOL = (
         infer=_infer_pool,
         cost=window_cost(elementwise=4),
         summary="Mean of each window of a quantized tensor.",
+        ort=takes(takes_floats, "QLinearAveragePool"),
     ),
     op(
         "quant.qlinear_global_avg_pool(Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y_scale, Tensor? y_zero_point, *, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -11,10 +11,22 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.memory.arena import Strategy
 from irscope.ops.registry import find_op
-from irscope.ops.spec import Family, OpCall
+from irscope.ops.spec import Family, OpCall, PackedWeight
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
-from irscope.passes.ort.plan import NEVER, Buffers, Launch, Launches, OrtFigures, Session, kernel_of, plan_buffers, read_launches, simulate
+from irscope.passes.ort.plan import (
+    NEVER,
+    Buffers,
+    Launch,
+    Launches,
+    OrtFigures,
+    Session,
+    kernel_of,
+    op_type,
+    plan_buffers,
+    read_launches,
+    simulate,
+)
 from irscope.solvers.order.problem import sorted_by
 
 LARGEST_COPIED = 127
@@ -174,8 +186,7 @@ def _figures(
         if launch.kernel.takes is not None and (call := _op_call(launch.node, types)) is not None:
             extra += launch.kernel.takes(call, options.threads)
         takes.append(extra)
-    packed = [*_small_weights(graph), *_packed_weights(graph, types)]
-    session = Session(packed, takes, options.strategy, options.pattern)
+    session = Session(_small_weights(graph), _packed_weights(graph, types), takes, options.strategy, options.pattern)
     return simulate(buffers, [0] * found.given + sizes, found.traced, session)
 
 
@@ -192,14 +203,17 @@ def _in_attributes(weight: Value) -> bool:
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
-def _packed_weights(graph: Graph, types: Inferred) -> list[int]:
-    """Weights that kernels pack into another layout when the session is created, also of kernels inside regions."""
-    packed: list[int] = []
+def _packed_weights(graph: Graph, types: Inferred) -> list[tuple[Hashable, PackedWeight]]:
+    """Weights that kernels pack into another layout when the session is created, also of kernels inside regions, each with a key that
+    is equal where a session finds that it has the same already. It compares what was packed, for one operator; here it is the same
+    weight, packed the same way."""
+    packed: list[tuple[Hashable, PackedWeight]] = []
     for node in graph.walk():
         packs = kernel_of(node).packs
         call = _op_call(node, types) if packs is not None else None
         if packs is not None and call is not None:
-            packed.append(packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]))
+            for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
+                packed.append(((op_type(node.source), node.inputs[one.operand], one.form), one))
     return packed
 
 

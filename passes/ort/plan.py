@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from irscope.ir.types import TensorType, Type
 from irscope.memory.arena import BfcArena, Chunk, Strategy
 from irscope.memory.caching.blocks import FreeList
 from irscope.ops.registry import find_op
-from irscope.ops.spec import OrtKernel
+from irscope.ops.spec import OrtKernel, PackedWeight
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import read_values
 
@@ -110,7 +110,7 @@ class _Reader:
     def _launch(self, group: list[Node]) -> None:
         found, numbers = self.found, self.numbers
         last = group[-1]
-        name = _op_type(last.source)
+        name = op_type(last.source)
         if len(group) == 1:
             inputs = [ABSENT if value is None else numbers.get(value, ABSENT) for value in last.inputs]
             made: Sequence[Value] = last.outputs
@@ -152,11 +152,11 @@ def _continues(node: Node) -> bool:
 
 def kernel_of(node: Node) -> OrtKernel:
     """Memory behaviour of ONNX Runtime's kernel for a node."""
-    return _kernel_facts(node.op, _op_type(node.source))
+    return _kernel_facts(node.op, op_type(node.source))
 
 
 @lru_cache(maxsize=4096)
-def _op_type(source: str) -> str:
+def op_type(source: str) -> str:
     """The operator's name of "onnx::Conv@11"."""
     return source.rpartition("::")[2].partition("@")[0]
 
@@ -441,8 +441,10 @@ class OrtFigures:
 class Session:
     """Memory of a session besides its buffers."""
 
-    packed: Sequence[int]
-    """Bytes of weights that are packed or copied before the first run."""
+    copied: Sequence[int]
+    """Bytes of weights that are copied into the arena before the first run."""
+    packed: Sequence[tuple[Hashable, PackedWeight]]
+    """Weights that kernels pack then, in the order of the file, with a key: of equal ones only the first is kept."""
     takes: Sequence[int]
     """Temporary memory of each kernel, in bytes."""
     strategy: Strategy
@@ -450,13 +452,23 @@ class Session:
 
 
 def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], session: Session) -> OrtFigures:
-    """Pack weights, then run twice. `sizes` are bytes of values; those that `traced` marks have an offset in the second run's block."""
+    """Pack weights, then run twice; the peaks of the first run are also those of packing. `sizes` are bytes of values; those that `traced`
+    marks have an offset in the second run's block."""
     arena = BfcArena(session.strategy)
-    for size in session.packed:
+    for size in session.copied:
         arena.reserve(size)
+    kept: set[Hashable] = set()
+    for key, packed in session.packed:
+        chunk = arena.reserve(packed.nbytes) if packed.reserved else arena.malloc(packed.nbytes)
+        arena.free(arena.malloc(packed.meanwhile))
+        if key in kept and packed.shared:
+            # A kernel packs before the session can find that it has the same already.
+            arena.free(chunk)
+        kept.add(key)
     before = _usage(arena)
     all_alone = [True] * len(sizes)
     cold = _simulated_run(arena, buffers, sizes, session.takes, all_alone)
+    arena.reset_peaks()
     block = pattern_bytes(buffers, sizes, traced) if session.pattern else 0
     if not block:
         return OrtFigures(before, cold, _simulated_run(arena, buffers, sizes, session.takes, all_alone), 0, session.takes)
@@ -469,7 +481,6 @@ def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], ses
 
 def _simulated_run(arena: BfcArena, buffers: Buffers, sizes: Sequence[int], takes: Sequence[int], alone: Sequence[bool]) -> OrtRun:
     """One run; only values that `alone` marks take memory from the arena."""
-    arena.reset_peaks()
     chunks: dict[int, Chunk | None] = {}
     requested: list[int] = []
     allocated: list[int] = []

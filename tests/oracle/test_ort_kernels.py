@@ -1,0 +1,158 @@
+"""What single kernels of ONNX Runtime pack and take while they run, beside its own profile: every counter of both runs, to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.tools.oracle.ort_memory import compare
+
+CHANCE = np.random.default_rng(0)
+CONTRIB = "com.microsoft"
+SCALE, SHIFT = {"s": np.array(0.1, np.float32)}, {"z": np.array(0, np.uint8)}
+TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int32): TensorProto.INT32}
+Case = tuple[str, list[onnx.NodeProto], dict[str, np.ndarray], dict[str, np.ndarray], Sequence[str]]
+
+
+def floats(*shape: int) -> np.ndarray:
+    return CHANCE.standard_normal(shape).astype(np.float32)
+
+
+def codes(*shape: int, dtype: Any = np.uint8) -> np.ndarray:
+    return CHANCE.integers(0, 100, shape).astype(dtype)
+
+
+def node(kind: str, inputs: str, outputs: str = "y", domain: str = "", **attrs: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, inputs.split(" "), outputs.split(" "), domain=domain, **attrs)
+
+
+def chain(kind: str, weights: str, **attrs: Any) -> list[onnx.NodeProto]:
+    """Eight kernels one behind the other that read the same weights."""
+    return [node(kind, f"{'x' if not index else f'y{index - 1}'} {weights}", f"y{index}", **attrs) for index in range(8)]
+
+
+def shared() -> Iterator[Case]:
+    """Weights that several kernels read are packed once for an operator and a form."""
+    yield "matmul", chain("MatMul", "w"), {"x": floats(4, 64)}, {"w": floats(64, 64)}, ["y7"]
+    for trans in (0, 1):
+        yield f"gemm-{trans}", chain("Gemm", "w", transB=trans), {"x": floats(4, 64)}, {"w": floats(64, 64)}, ["y7"]
+    mixed = [node("MatMul", "x w", "a"), node("Gemm", "a w", "b"), node("Gemm", "b w", "c", transB=1), node("MatMul", "c w", "d")]
+    yield "mixed", mixed, {"x": floats(4, 64)}, {"w": floats(64, 64)}, ["d"]
+    for kind, gates in (("LSTM", 4), ("GRU", 3)):
+        nodes = []
+        for index in range(8):
+            nodes.append(node(kind, f"{'x' if not index else f's{index - 1}'} w r", f"y{index}", hidden_size=32))
+            nodes.append(node("Squeeze", f"y{index} one", f"s{index}"))
+        weights = {"w": floats(1, 32 * gates, 32), "r": floats(1, 32 * gates, 32), "one": np.array([1])}
+        yield kind.lower(), nodes, {"x": floats(5, 2, 32)}, weights, ["s7"]
+
+
+def recurrent() -> Iterator[Case]:
+    for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        for inputs, hidden, steps, batch, direction in (
+            (32, 16, 5, 2, "forward"),
+            (50, 24, 7, 3, "bidirectional"),
+            (24, 40, 6, 3, "reverse"),
+        ):
+            both = 2 if direction == "bidirectional" else 1
+            weights = {
+                "w": floats(both, gates * hidden, inputs),
+                "r": floats(both, gates * hidden, hidden),
+                "b": floats(both, 2 * gates * hidden),
+            }
+            one = node(kind, "x w r b", hidden_size=hidden, direction=direction)
+            yield f"{kind}-{direction}", [one], {"x": floats(steps, batch, inputs)}, weights, ["y"]
+    state = {"x": floats(6, 3, 24), "n": np.full(3, 6, np.int32), "h0": floats(1, 3, 40)}
+    for kind, gates, attrs in (("LSTM", 4, {}), ("GRU", 3, {"linear_before_reset": 1})):
+        weights = {"w": floats(1, gates * 40, 24), "r": floats(1, gates * 40, 40)}
+        yield f"{kind}-states", [node(kind, "x w r  n h0", " h", hidden_size=40, **attrs)], state, weights, ["h"]
+    for dtype in (np.int8, np.uint8):
+        weights = {
+            "w": codes(1, 50, 96, dtype=dtype),
+            "r": codes(1, 24, 96, dtype=dtype),
+            "zw": np.zeros(1, dtype),
+            "sw": np.ones(1, np.float32),
+        }
+        one = node("DynamicQuantizeLSTM", "x w r      sw zw sw zw", domain=CONTRIB, hidden_size=24)
+        yield f"DynamicQuantizeLSTM-{dtype.__name__}", [one], {"x": floats(5, 2, 50)}, weights, ["y"]
+
+
+def products() -> Iterator[Case]:
+    for dtype in (np.int8, np.uint8):
+        for rows, inner, columns in ((5, 32, 16), (7, 50, 24)):
+            key = f"{dtype.__name__}-{rows}"
+            left = {"a": codes(rows, inner)}
+            weights = {**SCALE, **SHIFT, "b": codes(inner, columns, dtype=dtype), "zb": np.array(0, dtype)}
+            yield f"QLinearMatMul-{key}", [node("QLinearMatMul", "a s z b s zb s z")], left, weights, ["y"]
+            yield f"MatMulInteger-{key}", [node("MatMulInteger", "a b")], left, weights, ["y"]
+            yield f"MatMulIntegerToFloat-{key}", [node("MatMulIntegerToFloat", "a b s s", domain=CONTRIB)], left, weights, ["y"]
+            dynamic = node("DynamicQuantizeMatMul", "a b s", domain=CONTRIB)
+            yield f"DynamicQuantizeMatMul-{key}", [dynamic], {"a": floats(rows, inner)}, weights, ["y"]
+            for trans in (0, 1):
+                gemm = node("QGemm", "a s z b s zb  s z", domain=CONTRIB, transB=trans)
+                turned = {**weights, "b": codes(columns, inner, dtype=dtype)} if trans else weights
+                yield f"QGemm-{key}-{trans}", [gemm], left, turned, ["y"]
+    for bits in (4, 8):
+        for level in (0, 4) if bits == 4 else (0,):
+            blocks, columns = 4, 96
+            weights = {"b": codes(columns, blocks, 64 * bits // 8), "scales": floats(columns * blocks)}
+            attrs = {"K": 256, "N": columns, "bits": bits, "block_size": 64, "accuracy_level": level}
+            one = node("MatMulNBits", "a b scales", domain=CONTRIB, **attrs)
+            if level == 0:
+                yield f"MatMulNBits-{bits}-{level}", [one], {"a": floats(3, 256)}, weights, ["y"]
+
+
+def convolutions() -> Iterator[Case]:
+    for dtype in (np.int8, np.uint8):
+        for batch, inputs, outputs, window, groups, stride, size in (
+            (1, 8, 16, 3, 1, 1, 12),
+            (2, 16, 32, 1, 1, 1, 9),
+            (1, 16, 16, 3, 16, 2, 15),
+            (1, 16, 32, 3, 2, 1, 10),
+            (2, 7, 9, 5, 1, 2, 17),
+        ):
+            key = f"{dtype.__name__}-{inputs}-{outputs}-{window}-{groups}"
+            attrs = {"group": groups, "strides": [stride] * 2, "pads": [window // 2] * 4}
+            weights = {**SCALE, **SHIFT, "w": codes(outputs, inputs // groups, window, window, dtype=dtype), "zw": np.array(0, dtype)}
+            weights["bias"] = np.zeros(outputs, np.int32)
+            image = {"x": codes(batch, inputs, size, size)}
+            yield f"QLinearConv-{key}", [node("QLinearConv", "x s z w s zw s z bias", **attrs)], image, weights, ["y"]
+            yield f"ConvInteger-{key}", [node("ConvInteger", "x w", **attrs)], image, weights, ["y"]
+    pool = node("QLinearAveragePool", "x s z s z", domain=CONTRIB, kernel_shape=[3, 3])
+    yield "QLinearAveragePool", [pool], {"x": codes(2, 24, 9, 9)}, {**SCALE, **SHIFT}, ["y"]
+
+
+CASES = {case[0]: case for case in (*shared(), *recurrent(), *products(), *convolutions())}
+
+
+def write(case: Case, path: Path) -> None:
+    name, nodes, inputs, weights, outputs = case
+    read = {one for each in nodes for one in each.input}
+    graph = helper.make_graph(
+        nodes,
+        name,
+        [helper.make_tensor_value_info(key, TYPES[value.dtype], value.shape) for key, value in inputs.items()],
+        [onnx.ValueInfoProto(name=key) for key in outputs],
+        [numpy_helper.from_array(value, key) for key, value in weights.items() if key in read],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(CONTRIB, 1)], ir_version=9)
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_counter(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    write(CASES[name], path)
+    for row in compare(path, sizes={}):
+        assert (row.predicted, row.exact) == (row.measured, row.kernels), row
+        assert row.in_use[0] == row.in_use[1], row
+        assert row.held[0] == row.held[1], row
