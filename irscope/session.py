@@ -17,6 +17,8 @@ from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program, path_of
 from irscope.frontends.zoo.names import is_name
+from irscope.ir.bind import symbol_named
+from irscope.ir.dims import bounds
 from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program
 from irscope.ops.registry import default_registry
@@ -26,6 +28,7 @@ from irscope.passkit.instruments import Instrument
 from irscope.passkit.manager import Manager, PassResult, Runnable
 from irscope.passkit.registry import same_name
 from irscope.passkit.settings import Settings
+from irscope.report.card import ASSUMED_SIZE, EXAMPLE_SIZE, StatedSize
 from irscope.report.report import Document, ModelInfo, Report
 
 if TYPE_CHECKING:
@@ -103,11 +106,14 @@ class Model:
 
     def rebound(self, sizes: Mapping[str, int]) -> Model:
         """The same file read again with sizes for further symbols, and analysed again."""
+        return self.bound_to({**self.options.bind, **sizes})
+
+    def bound_to(self, sizes: Mapping[str, int]) -> Model:
+        """The same file read again with these sizes and no others, and analysed again."""
         path = self.program.path
         if not path or (self.program.format == "module" and not is_name(path)):
             raise UsageError("only a model that was read from a file can be bound anew", code="IRS334")
-        options = replace(self.options, bind={**self.options.bind, **sizes})
-        return open_model(Path(path), options, settings=self.manager.settings)
+        return open_model(Path(path), replace(self.options, bind=dict(sizes)), settings=self.manager.settings)
 
     def marked(self, report: Report) -> Report:
         """A report that no pass made, its numbers as assumed ones where something about the run was guessed."""
@@ -229,6 +235,24 @@ def capture_model(
         manager = Manager(program, settings=settings, annotate=types)
         manager.apply(types)
     return Model(manager, (*sink, *default_registry().problems), LoadOptions())
+
+
+def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSize]:
+    """Every size that is not in the file, and who stated it; `bind` are those that it was opened with."""
+    for bound, size in bind.items():
+        yield StatedSize(bound, size, "--bind")
+    for one in program.assumed:
+        if not one.is_guess and one.value.isdecimal():
+            yield StatedSize(one.what, int(one.value), "default")
+    roles = {named: role for role in ("seq", "batch") if (named := symbol_named(program, role)) is not None}
+    for name, symbol in program.symbols.items():
+        low, high = bounds(symbol)
+        role = roles.get(name, "")
+        example = program.examples.get(name)
+        if example is not None and (low or 1) <= example and (high is None or example <= high):
+            yield StatedSize(name, example, EXAMPLE_SIZE, role)
+        else:
+            yield StatedSize(name, max(1, low or 1), ASSUMED_SIZE, role)
 
 
 def check_target(settings: Settings) -> None:

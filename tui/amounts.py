@@ -16,6 +16,7 @@ from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind, total_of
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import ScalarType, TensorType, Type
+from irscope.report.cardtext import formula_text
 from irscope.report.units import Kind, humanise
 from irscope.report.values import bare, plain
 from irscope.tui.browse.outline import Group, Mask, Outline, Rows
@@ -114,25 +115,26 @@ class Binding:
         return " ".join(f"{name}={size}" for name, size in self.env.items())
 
 
-def parse_binding(text: str, symbols: Mapping[str, SymDim]) -> Binding:
-    """The sizes a text such as `batch=8 length=128` names; raises UsageError with one clear line."""
+def parse_sizes(text: str) -> dict[str, int]:
+    """The sizes a text such as `batch=8 length=128` names, or as an advice gives it, `--bind flag=1`; raises UsageError."""
     env: dict[str, int] = {}
-    for part in text.replace(",", " ").split():
+    for part in text.replace("--bind", " ").replace(",", " ").split():
         name, equals, number = part.partition("=")
         size = read_size(number)
         if not equals or size is None:
             raise UsageError(f"{part!r} is not of the form NAME=N", hint=_HINT)
+        env[name] = size
+    return env
+
+
+def parse_binding(text: str, symbols: Mapping[str, SymDim]) -> Binding:
+    """The sizes that a text names for symbols; raises UsageError with one clear line."""
+    env = parse_sizes(text)
+    for name, size in env.items():
         if name not in symbols:
             raise UsageError(f"there is no symbol {name!r}", hint=f"symbols: {', '.join(symbols) or 'none'}")
-        env[name] = size
-        bind(symbols[name], {name: env[name]})
+        bind(symbols[name], {name: size})
     return Binding(env)
-
-
-def example(symbols: Mapping[str, SymDim], binding: Binding) -> tuple[Binding, str]:
-    """A complete binding for a chart: unbound symbols get the smallest useful size; with its text."""
-    assumed = {name: max(1, size.lo or 1) for name, size in symbols.items() if name not in binding.env}
-    return Binding({**assumed, **binding.env}), ", ".join(f"{name}={size}" for name, size in assumed.items())
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -176,9 +178,9 @@ class Column:
             value = added(value, self.values[one])
         if value is None:
             return symbols.unknown
-        shown = str(value) if isinstance(value, SymDim) else humanise(value, self.kind)
+        shown = _formula(value, self.kind) if isinstance(value, SymDim) else humanise(value, self.kind)
         if self.kind is Kind.FLOPS and self.title == "FLOPs":
-            shown = shown.removesuffix("FLOPs").rstrip()
+            shown = shown.replace(" FLOPs", "").replace("FLOPs", "").rstrip()
         return f"{symbols.at_least if any(self.missing[one] for one in rows) else ''}{symbols.clean(shown)}"
 
     def bound(self, binding: Binding) -> Column:
@@ -236,8 +238,13 @@ def amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str:
     """A number with its unit, a formula as it is."""
     if value is None:
         return symbols.unknown
-    text = str(value) if isinstance(value, SymDim) else value
-    return symbols.clean(humanise(text, kind))
+    return symbols.clean(_formula(value, kind) if isinstance(value, SymDim) else humanise(value, kind))
+
+
+def _formula(value: SymDim, kind: Kind) -> str:
+    """`416.14 MFLOPs x batch`; a longer formula as it is."""
+    text = str(value)
+    return formula_text(text, kind) or humanise(text, kind)
 
 
 class ByteSizes:

@@ -40,25 +40,21 @@ T = TypeVar("T")
 class Analyses:
     """The analyses that the browse screen needs, by priority. Passes are imported when they run: the first paint does not wait for them."""
 
-    def __init__(self, manager: Manager, outline: Outline, matcher: Matcher) -> None:
+    PARTS = ("sizes", "names", "params", "flops", "liveness", "shapes", "alias", "folds", "filter", "finished")
+    """The parts of the screen, in the order in which they are asked for."""
+
+    def __init__(self, manager: Manager, outline: Outline, matcher: Matcher, liveness: str = "liveness") -> None:
         self.manager = manager
+        self.question = liveness
         self.outline = outline
         self.matcher = matcher
 
     def parts(self) -> dict[str, Callable[[], Update | None]]:
         """The analyses by the name of the part of the screen that shows them."""
-        return {
-            "sizes": self.sizes,
-            "names": self.names,
-            "params": self.params,
-            "flops": self.flops,
-            "liveness": self.liveness,
-            "shapes": self.shapes,
-            "alias": self.alias,
-            "folds": self.folds,
-            "filter": self.filter,
-            "finished": Finished,
-        }
+        return {part: getattr(self, part) for part in self.PARTS}
+
+    def finished(self) -> Update:
+        return Finished()
 
     def sizes(self) -> Update:
         return Sizes(sum_up(self.outline, "result bytes", Kind.BYTES, ByteSizes().of_results))
@@ -88,9 +84,7 @@ class Analyses:
         return Counted(costs, column, diagnostics)
 
     def liveness(self) -> Update:
-        from irscope.passes.memory.liveness import Liveness
-
-        live, diagnostics = self.found(Liveness())
+        live, diagnostics = self.found(analysis_of(self.manager, self.question))
         return Alive(Lives(live, self.outline), diagnostics, measured(live))
 
     def shapes(self) -> Update:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
@@ -22,6 +22,7 @@ from irscope.tui.actions import actions_of, app_actions, bindings, key_text
 from irscope.tui.analyses import ProgressTeller, answered, instruments_of
 from irscope.tui.browse.filter import HELP as FILTER_HELP
 from irscope.tui.browse.model import Browse
+from irscope.tui.context import Context
 from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
 from irscope.tui.session import FIRST_SCREEN, Place, Request, Session, look_again, quiet_collector, set_aside
 from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
@@ -98,8 +99,9 @@ class IrscopeApp(App[None]):
         """A file to compare the model with from the start."""
         self._screens: dict[str, ModelScreen] = {}
 
-    def _session_of(self, model: Model) -> Session:
-        session = Session(model, self.symbols)
+    def _session_of(self, model: Model, context: Context | None = None) -> Session:
+        session = Session(model, self.symbols, context)
+        session.reopen = self._reopen
         session.start_worker = lambda: self._start_worker(session)
         session.open_place = self.open_place
         return session
@@ -165,12 +167,16 @@ class IrscopeApp(App[None]):
         elif self.session.program.training is not None:
             self.notify("A captured training step cannot be read again; start the UI again.", markup=False)
         else:
-            self._read_again(self.session.model)
+            self._read_again(self.session.model, self.session.model.options.bind)
+
+    def _reopen(self, bind: Mapping[str, int]) -> None:
+        self.notify("Reading it again for these sizes.", markup=False)
+        self._read_again(self.session.model, bind)
 
     @work(thread=True, exclusive=True, group="reload", exit_on_error=False)
-    def _read_again(self, model: Model) -> None:
+    def _read_again(self, model: Model, bind: Mapping[str, int]) -> None:
         """Read the file again; runs in a thread and only posts a message."""
-        self.post_message(self.ReadAgain(answered(lambda: model.rebound({}))))
+        self.post_message(self.ReadAgain(answered(lambda: model.bound_to(bind))))
 
     async def on_irscope_app_read_again(self, message: ReadAgain) -> None:
         if isinstance(message.answer, Model):
@@ -184,16 +190,18 @@ class IrscopeApp(App[None]):
         """Show another model, or the same one read again, in place of what is shown."""
         self.session.queue.close()
         before, self._screens = list(self._screens), {}
-        self.session = self._session_of(model)
+        self.session = self._session_of(model, self.session.context)
         model.manager.cancelled.clear()
-        await self.switch_screen(screen_class(FIRST_SCREEN)(self.session))
+        shown = self.model_screen
+        first = FIRST_SCREEN if shown is None else shown.NAME
+        await self.switch_screen(screen_class(first)(self.session))
         for name in before:
             self.uninstall_screen(name)
         look_again()
-        shown = self.screen
-        if isinstance(shown, ModelScreen):
-            self._screens[FIRST_SCREEN] = shown
-            self.install_screen(shown, FIRST_SCREEN)
+        shown = self.model_screen
+        if shown is not None:
+            self._screens[first] = shown
+            self.install_screen(shown, first)
         self.call_after_refresh(self.session.start)
 
     # -- questions ---------------------------------------------------------------------------------------------

@@ -424,7 +424,7 @@ class CompareScreen(ModelScreen):
             return
         asked, symbols = compare.asks_for, self.symbols
         path, everything = asked
-        env = dict(session.results.binding.env)
+        env = dict(session.results.complete.env)
 
         def answer() -> Shown:
             return shown(compare_with(session.model_for(env), Path(path)), symbols, everything=everything)

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from irscope.devices import DeviceProfile, device_names
+from irscope.devices import DeviceProfile
 from irscope.errors import IrscopeError
 from irscope.ir.graph import Node
 from irscope.ir.places import Scope
@@ -243,6 +243,8 @@ class Groups(Sequence[Group]):
 # ----------------------------------------------------------------------------------------------------
 # The state of the cost screen: least times by node, operator kind or module, and the roofline plot.
 
+_PASS = "roofline{top=0}"
+"""What answers."""
 _SECONDS = 5
 """The column of times."""
 
@@ -264,7 +266,6 @@ class Cost:
     def __init__(self, browse: Browse) -> None:
         self.browse = browse
         self.symbols = browse.symbols
-        self.device = browse.source.settings.device
         self.by: By = "module"
         self.found: Timed | None = None
         self.error: IrscopeError | None = None
@@ -280,12 +281,7 @@ class Cost:
     @property
     def wanted(self) -> tuple[str, dict[str, int]]:
         """The device and the sizes of symbols that are chosen."""
-        return self.device, dict(self.browse.results.binding.env)
-
-    @property
-    def question(self) -> str:
-        """The pass that answers for what is chosen."""
-        return f"roofline{{device={self.device} top=0}}" if self.device else "roofline{top=0}"
+        return self.browse.context.device, dict(self.browse.results.complete.env)
 
     @property
     def is_waiting(self) -> bool:
@@ -378,18 +374,12 @@ class Cost:
             total = self.symbols.unknown if is_unknown else f"{sign}{humanise(times.total, Kind.SECONDS)}"
             parts += [times.device.title, f"least time {total}"]
             if unknown:
-                parts.append(f"{unknown:,} nodes unknown{self._hint()}")
-        if self.browse.results.binding.env:
-            parts.append(f"for {self.browse.results.binding.text}")
+                parts.append(f"{unknown:,} nodes unknown")
         if self.filter_text:
             parts.append(f"filter {self.filter_text}: {len(self.table):,}")
         if self.error is None and (self.found is None or (self.found.device, dict(self.found.env)) != self.wanted):
             parts.append("computing")
         return self.symbols.clean(self.symbols.glyphs.separator.join(parts))
-
-    def _hint(self) -> str:
-        free = [name for name in self.browse.program.symbols if name not in self.browse.results.binding.env]
-        return f", c puts in {', '.join(free[:3])}" if free else ""
 
     def chart_title(self) -> str:
         """What stands above the scatter."""
@@ -534,7 +524,6 @@ class CostScreen(ModelScreen):
     PANES: ClassVar[dict[str, str]] = {"cost": "On this screen"}
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("cost", "group", ("o",), "By module", "Show modules, operator kinds or nodes.", footer=True),
-        Action("cost", "device", ("D",), "Device", "Choose the device that the times are for.", footer=True),
     )
     BINDINGS: ClassVar[list[BindingType]] = bindings("cost", ACTIONS)
 
@@ -557,11 +546,10 @@ class CostScreen(ModelScreen):
         session = self.session
         device, env = self.cost.ask()
         by = self.cost.by
-        element = self.cost.question
 
         def answer() -> Timed:
             manager = session.model_for(env).manager
-            subject = analysis_of(manager, element)
+            subject = analysis_of(manager, _PASS)
             times = NodeTimes(manager.get(subject), session.browse.outline)
             # What is shown has been taken out of it, in less room.
             manager.forget(subject)
@@ -601,7 +589,7 @@ class CostScreen(ModelScreen):
         return self.cost.set_filter(text)
 
     def commands(self) -> list[tuple[str, str]]:
-        return [("The numbers on the screen:", run_command(self.browse.bound_source, self.cost.question))]
+        return [("The numbers on the screen:", run_command(self.browse.complete_source, _PASS))]
 
     def selected_text(self) -> list[tuple[str, str]]:
         row, group = self.cost.table.selected, self.cost.group
@@ -615,10 +603,3 @@ class CostScreen(ModelScreen):
     def action_group(self) -> None:
         self.cost.next_grouping()
         self.show()
-
-    def action_device(self) -> None:
-        def take(name: str) -> None:
-            self.cost.device = name
-            self.show()
-
-        self.choose("Device", device_names(), str, take)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from irscope.diagnostics import Diagnostic, Severity
@@ -13,10 +13,12 @@ from irscope.ir.graph import Node
 from irscope.ir.printer import ValueNames, loose_names
 from irscope.report.report import Report
 from irscope.report.units import Kind
-from irscope.tui.amounts import Binding, Column, example
+from irscope.tui.amounts import Binding, Column
 from irscope.tui.browse.outline import AliasSets, Folds
 from irscope.tui.charts import Timeline
+from irscope.tui.context import Context
 from irscope.tui.memory.lives import Lives, Measured
+from irscope.tui.text import Span
 
 if TYPE_CHECKING:
     from irscope.passes.cost.count import Costs
@@ -29,8 +31,12 @@ class Results:
     """Everything found so far; None where an analysis has not answered."""
 
     symbols: Mapping[str, SymDim] = field(default_factory=dict)
+    context: Context = field(default_factory=Context)
+    """What is asked for; it is shown at once, the numbers for it once they are there."""
     binding: Binding = field(default_factory=Binding)
-    """Sizes that are shown in place of symbols."""
+    """Sizes that are shown in place of symbols; formulas stand where there are none."""
+    verdict: Span | None = None
+    """Whether it fits on the device, in a few words: the header begins with it."""
     names: ValueNames = field(default_factory=loose_names)
     raw: dict[str, Column] = field(default_factory=dict)
     """Numbers by row as they were found: `flops`, `sizes` of the results, and the column that was `chosen` in place of these."""
@@ -42,9 +48,9 @@ class Results:
     live: LiveTensors | None = None
     lives: Lives | None = None
     measured: Measured | None = None
-    """All memory over the steps, where every size is a number without anything put in."""
+    """All memory over the steps, where every size of the file is a number."""
     summed: tuple[Mapping[str, int], Measured | None] = field(default_factory=lambda: ({}, None))
-    """The same for sizes that were put in, and these sizes."""
+    """The same with a number for every symbol, and these numbers."""
     aliases: AliasSets | None = None
     folds: Folds | None = None
     formulas_of: dict[Node, Mapping[str, str]] = field(default_factory=dict)
@@ -77,6 +83,11 @@ class Results:
         """The column that stands at the end of the tree in place of the bytes of the results."""
         return self.columns.get("chosen")
 
+    @property
+    def complete(self) -> Binding:
+        """The sizes that are shown, and those assumed where none was typed: what needs a number for every symbol is for these."""
+        return self.context.completed(self.binding)
+
     def prepared(self, binding: Binding) -> Bound:
         """Everything with these sizes put in; changes nothing, and may run in any thread."""
         timeline, assumed = self._timeline(binding)
@@ -94,6 +105,12 @@ class Results:
         """Take what has become known into what is shown."""
         self.bind(self.binding)
 
+    def forget_memory(self) -> None:
+        """Another device, lifetime model or run is asked for: what memory was is no longer shown."""
+        self.live = self.lives = self.measured = self.timeline = self.verdict = None
+        self.summed = ({}, None)
+        self.failed.discard("liveness")
+
     def choose(self, column: Column | None) -> None:
         """Show this column in the tree in place of the bytes of the results; None shows those again."""
         self.raw.pop("chosen", None)
@@ -102,9 +119,10 @@ class Results:
         self.columns = {name: one.bound(self.binding) for name, one in self.raw.items()}
 
     def sum_for(self, binding: Binding) -> Measured | None:
-        """All memory over the steps for these sizes, where it is known."""
+        """All memory over the steps for these sizes, and those assumed where none was typed; None where it is not known."""
+        wanted = self.context.completed(binding).env
         env, found = self.summed
-        return self.measured if not binding.env else found if env == binding.env else None
+        return self.measured if not wanted else found if env == wanted else None
 
     def _timeline(self, binding: Binding) -> tuple[Timeline | None, str]:
         if self.lives is None:
@@ -114,7 +132,8 @@ class Results:
             return Timeline(found.heights, Kind.BYTES), ""
         assumed = ""
         if self.lives.depends(binding):
-            binding, assumed = example(self.symbols, binding)
+            assumed = replace(self.context, binding=binding).assumed
+            binding = self.context.completed(binding)
         return Timeline(self.lives.heights(binding) + self.lives.resident(binding), Kind.BYTES), assumed
 
     @property

@@ -22,7 +22,7 @@ import importlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -33,6 +33,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Footer, Input
 
+from irscope.devices.catalogue import all_devices
 from irscope.errors import Cancelled, UsageError
 from irscope.report.csvout import csv_lines
 from irscope.report.jsonout import table_json
@@ -40,6 +41,7 @@ from irscope.report.printable import display_width
 from irscope.report.table import Table
 from irscope.tui.actions import ACTIONS, PANE_TITLES, SCREENS, Action, app_actions, bindings, screen_record
 from irscope.tui.browse.model import Browse
+from irscope.tui.context import LIFETIMES, RUNS, device_text
 from irscope.tui.session import Place, Session
 from irscope.tui.text import Line, Span, Symbols
 from irscope.tui.widgets.dialogs import ChoiceDialog, TextDialog, keyed
@@ -122,7 +124,7 @@ class ModelScreen(Looks, Screen[None]):
 
     def prompts(self) -> ComposeResult:
         """The input lines; a screen yields them where they are to appear."""
-        names = " ".join(f"{name}=8" for name in list(self.session.program.symbols)[:3])
+        names = " ".join(f"{name}=8" for name in self.session.sizes[:3])
         yield Prompt(self.FILTER_HINT, id=_FILTER)
         yield Prompt(f"sizes, such as {names}", id=_SIZES)
         yield Prompt("name, module or step", id=_GO_TO)
@@ -173,10 +175,24 @@ class ModelScreen(Looks, Screen[None]):
         self.query_one(f"#{_FILTER}", Prompt).open(self.filter_text)
 
     def action_sizes(self) -> None:
-        if self.session.program.symbols:
-            self.query_one(f"#{_SIZES}", Prompt).open(self.browse.results.binding.text)
+        if self.session.sizes:
+            self.query_one(f"#{_SIZES}", Prompt).open(self.session.context.typed)
         else:
-            self.say("This model has no symbolic sizes.")
+            self.say("Every size is fixed in the file.")
+
+    def action_device(self) -> None:
+        self.choose("Device", all_devices(), device_text, lambda device: self._change(device=device.name))
+
+    def action_lifetime(self) -> None:
+        self.choose("When tensors are freed", list(LIFETIMES), LIFETIMES.__getitem__, lambda name: self._change(lifetime=name))
+
+    def action_run(self) -> None:
+        self.choose("Memory of which run", list(RUNS), RUNS.__getitem__, lambda name: self._change(run=name))
+
+    def _change(self, **changed: Any) -> None:
+        self.session.change(**changed)
+        self.asked()
+        self.show_all()
 
     def action_go_to(self) -> None:
         self.query_one(f"#{_GO_TO}", Prompt).open("")
@@ -215,9 +231,10 @@ class ModelScreen(Looks, Screen[None]):
 
     def set_sizes(self, text: str) -> str:
         """Bind symbols on all screens; returns an error message, if any."""
-        problem = self.browse.set_sizes(text)
+        problem = self.session.set_sizes(text)
         if not problem:
             self.query_one(TotalsHeader).refresh()
+            self.call_after_refresh(self.asked)
         return problem
 
     # -- places ------------------------------------------------------------------------------------------------
@@ -456,13 +473,13 @@ class ScreenTabs(Painted):
 
 
 class TotalsHeader(Painted):
-    """Shows the totals of a browse model."""
+    """Shows the verdict and the totals, and what they are for."""
 
     def __init__(self, browse: Browse, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.browse = browse
 
     def render_line(self, y: int) -> Strip:
-        width, height = self.size
-        lines = self.browse.header(width, height)
+        width = self.size.width
+        lines = self.browse.header(width)
         return self.strip(lines[y] if y < len(lines) else (), width)

@@ -8,22 +8,28 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irscope.errors import IrscopeError
+from irscope.errors import IrscopeError, UsageError
+from irscope.ir.bind import element_names
 from irscope.ir.graph import Node
 from irscope.session import Model
-from irscope.tui.amounts import Binding, Column
+from irscope.tui.amounts import Binding, Column, parse_binding, parse_sizes
 from irscope.tui.analyses import Analyses, result_of
 from irscope.tui.browse.columns import COLUMNS, BrowseColumn, ColumnSource
 from irscope.tui.browse.model import Browse
 from irscope.tui.command import Source
+from irscope.tui.context import Context
 from irscope.tui.memory.lives import measured
 from irscope.tui.results import Failed, Finished, Folded, Results, Summed, Update
 from irscope.tui.text import Symbols
+
+if TYPE_CHECKING:
+    from irscope.passes.lifetimes.timeline import ShownRun
+    from irscope.passes.memory.curve import LifetimeModel
 
 # ----------------------------------------------------------------------------------------------------
 # A priority queue of requests to the worker, which processes one at a time; independent of Textual.
@@ -242,13 +248,17 @@ _MOST_KEPT = 20_000
 class Session:
     """One model being looked at."""
 
-    def __init__(self, model: Model, symbols: Symbols) -> None:
+    def __init__(self, model: Model, symbols: Symbols, context: Context | None = None) -> None:
+        """`context` is what was shown before the model was read again."""
         self.model = model
         self.manager = model.manager
         self.program = model.program
         self.symbols = symbols
         source = Source(model.program.path, model.options.inputs, model.options.bind, model.manager.settings)
         self.browse = Browse(model.program, source, symbols)
+        if context is not None:
+            self.browse.context = self.browse.context.like(context)
+            self.browse.results.binding = self.browse.context.binding
         self.browse.results.diagnostics.extend(model.diagnostics)
         self.browse.later = self._bind_later
         self.browse.rebound = self._rebound
@@ -267,6 +277,8 @@ class Session:
         """Set by the app."""
         self.open_place: Callable[..., None] = lambda place, *, jump=False: None
         """Shows a place; `jump` makes it one that `back` leads away from. Set by the app."""
+        self.reopen: Callable[[dict[str, int]], None] = lambda bind: None
+        """Reads the model again with these sizes bound. Set by the app."""
         self._bound: tuple[dict[str, int], Model] | None = None
         self._models: dict[str, Any] = {}
 
@@ -291,15 +303,64 @@ class Session:
         *,
         urgency: int = SOON,
     ) -> None:
-        """Run a request in the background: `answer` in the worker's thread, then `take` or `fail` on the UI's."""
-        if self.queue.put(Request(key, answer, take, fail, urgency)):
+        """Run a request in the background: `answer` in the worker's thread for the device of now, then `take` or `fail` on the UI's."""
+        if self.queue.put(Request(key, partial(self._answer, answer, self.context.device), take, fail, urgency)):
             self.start_worker()
+
+    def _answer(self, answer: Callable[[], Any], device: str) -> Any:
+        if self.manager.settings.device != device:
+            self.manager.settings = replace(self.manager.settings, device=device)
+        return answer()
+
+    # -- what the numbers are for ------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> Context:
+        """Sizes, device, lifetime model and run: one for all screens."""
+        return self.browse.context
+
+    def change(self, *, device: str | None = None, lifetime: LifetimeModel | None = None, run: ShownRun | None = None) -> None:
+        """Ask everything anew for another device, lifetime model or run; sizes are changed by `set_sizes`."""
+        before = self.context
+        self.browse.context = before.with_target(device, lifetime, run)
+        if self.context.target == before.target:
+            return
+        self.results.forget_memory()
+        self._ask_part("liveness", urgency=NOW)
+        self._rebound(self.context.binding)
+
+    @cached_property
+    def sizes(self) -> list[str]:
+        """What can be put in: symbols, what the model was opened with, and elements of small integer inputs."""
+        return list(dict.fromkeys([*self.program.symbols, *self.model.options.bind, *element_names(self.program)]))
+
+    def set_sizes(self, text: str) -> str:
+        """Show numbers for sizes such as `batch=8`; returns what is wrong with the text, if anything is.
+
+        Sizes that the model was opened with are put in by reading it again, and so are elements of integer inputs such as `flag=1`.
+        """
+        try:
+            env = parse_sizes(text)
+            typed = {name: size for name, size in env.items() if name in self.program.symbols}
+            bind = {name: size for name, size in env.items() if name not in typed}
+            if bind == dict(self.model.options.bind):
+                return self.browse.set_sizes(" ".join(f"{name}={size}" for name, size in typed.items()))
+            if not set(bind) <= {*self.sizes}:
+                parse_binding(text, self.program.symbols)  # says what there is
+        except UsageError as error:
+            return str(error)
+        self.reopen({**bind, **typed})
+        return ""
 
     def start(self) -> None:
         """Ask for what the first screen shows."""
-        analyses = Analyses(self.manager, self.browse.outline, self.browse.matcher)
-        for part, answer in analyses.parts().items():
-            self.ask(f"browse.{part}", answer, self._take, partial(self._fail, part), urgency=LATER)
+        for part in Analyses.PARTS:
+            self._ask_part(part)
+        self._rebound(self.context.binding)
+
+    def _ask_part(self, part: str, urgency: int = LATER) -> None:
+        analyses = Analyses(self.manager, self.browse.outline, self.browse.matcher, self.context.liveness)
+        self.ask(f"browse.{part}", getattr(analyses, part), self._take, partial(self._fail, part), urgency=urgency)
 
     def _take(self, update: Update | None) -> None:
         if update is not None:
@@ -318,28 +379,34 @@ class Session:
     def show_column(self, column: BrowseColumn, fail: Callable[[IrscopeError], None] = lambda error: None) -> None:
         """Show a column at the end of the tree; `fail` is told why there is none."""
         self.column = column
-        source = ColumnSource(self.browse.outline, self.results, lambda: self.model_for(self.results.binding.env).manager)
+        source = ColumnSource(self.browse.outline, self.results, lambda: self.model_for(self.results.complete.env).manager)
 
         def take(made: Column | None) -> None:
             if column is self.column:
                 self.results.choose(made)
 
-        self.ask(f"browse.column.{column.about}.{self.results.binding.text}", lambda: column.make(source), take, fail, urgency=NOW)
+        self.ask(
+            f"browse.column.{column.about}.{self.results.binding.text}.{self.context.target}",
+            lambda: column.make(source),
+            take,
+            fail,
+            urgency=NOW,
+        )
 
     def _rebound(self, binding: Binding) -> None:
         """Find anew what formulas do not tell for sizes that were put in."""
         if self.column is not COLUMNS[0]:
             self.show_column(self.column)
         # An allocator needs a number for every symbol, so the model is read again.
-        if not binding.env or self.browse.node_count > _MOST_KEPT or self.results.sum_for(binding) is not None:
+        env, question = dict(self.context.completed(binding).env), self.context.liveness
+        if not env or self.browse.node_count > _MOST_KEPT or self.results.sum_for(binding) is not None:
             return
-        env = dict(binding.env)
 
         def answer() -> Summed:
             live = self.results.live
-            return Summed(env, measured(result_of(self.model_for(env).manager, "liveness"), None if live is None else live.steps))
+            return Summed(env, measured(result_of(self.model_for(env).manager, question), None if live is None else live.steps))
 
-        self.ask(f"sum.{binding.text}", answer, self._take, lambda error: None, urgency=SOON)
+        self.ask(f"sum.{env}.{self.context.target}", answer, self._take, lambda error: None, urgency=LATER)
 
     def _fail(self, part: str, error: IrscopeError) -> None:
         self._take(Failed(part, error))

@@ -65,7 +65,7 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
     """Put numbers in place of symbols, in every type and attribute. Names of integer inputs are kept as given values."""
     if not env:
         return
-    elements = {str(element) for found in bindable_elements(program).values() for element in found}
+    elements = set(element_names(program))
     sizes: dict[str, int] = {}
     for name, number in env.items():
         symbol = symbol_named(program, name) if name not in elements or name in program.symbols else None
@@ -116,6 +116,11 @@ def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:
         low, high = (0, 1) if type_.dtype is DType.BOOL else (None, None)
         found[value] = [symbol(name, low, high) for name in names]
     return found
+
+
+def element_names(program: Program) -> list[str]:
+    """The names under which elements of integer inputs can be bound."""
+    return [str(element) for found in bindable_elements(program).values() for element in found]
 
 
 def element_stem(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -221,11 +221,8 @@ class CardWriter:
             return "none"
         shown = ", ".join(f"{one.name} {_type_of(one)}" for one in inputs[:_INPUTS])
         more = f" and {len(inputs) - _INPUTS} more" if len(inputs) > _INPUTS else ""
-        by_source: dict[str, list[str]] = {}
-        for one in self.card.sizes:
-            by_source.setdefault(one.source, []).append(_size_text(one))
-        stated = [f"{', '.join(sizes)} ({source})" for source, sizes in by_source.items()]
-        return "; ".join((f"{shown}{more}", *stated))
+        stated = sizes_text(self.card.sizes)
+        return "; ".join(filter(None, (f"{shown}{more}", stated)))
 
     # -- what it takes -----------------------------------------------------------------------------------------
 
@@ -448,6 +445,14 @@ def _type_of(one: CardInput) -> str:
 def _size_text(one: StatedSize) -> str:
     """`batch=1`, or `s77=1, the batch` where the exporter called it otherwise."""
     return f"{one.role} {one.symbol}={one.size}" if one.role and one.role not in one.symbol else f"{one.symbol}={one.size}"
+
+
+def sizes_text(sizes: Sequence[StatedSize], plain: Container[str] = ()) -> str:
+    """Sizes by who stated them: `batch=8 (--bind); length=1 (assumed)`. Those of `plain` sources are not said to be of them."""
+    by_source: dict[str, list[str]] = {}
+    for one in sizes:
+        by_source.setdefault("" if one.source in plain else one.source, []).append(_size_text(one))
+    return "; ".join(f"{', '.join(texts)}{f' ({source})' if source else ''}" for source, texts in by_source.items())
 
 
 def _short_count(value: int) -> str:

@@ -17,7 +17,7 @@ from irscope.diagnostics import Diagnostic
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, symbol_named
-from irscope.ir.dims import Dim, SymDim, bounds
+from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import FileRegion
 from irscope.ir.program import Runtime
@@ -46,8 +46,9 @@ from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.report.card import (
-    ASSUMED_SIZE,
-    EXAMPLE_SIZE,
+    UNKNOWN as NOT_KNOWN,
+)
+from irscope.report.card import (
     Card,
     CardCost,
     CardDevice,
@@ -61,14 +62,10 @@ from irscope.report.card import (
     Identity,
     LargestSize,
     Part,
-    StatedSize,
-)
-from irscope.report.card import (
-    UNKNOWN as NOT_KNOWN,
 )
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity, as_assumed, derived, plain, quantity
-from irscope.session import Model, open_model
+from irscope.session import Model, open_model, stated_sizes
 from irscope.tools.config import Chosen, chosen_device
 from irscope.tools.fit import Search
 
@@ -133,7 +130,7 @@ class _Maker:
         self.settings = settings
         self.chosen = chosen
         self.device = chosen.device
-        self.sizes = tuple(stated_sizes(model))
+        self.sizes = tuple(stated_sizes(model.program, model.options.bind))
         self.at = self._bound()
         self.failure: IrscopeError | None = None
         self.is_guessed = any(not one.is_about_weights for one in self.at.program.guesses)
@@ -642,24 +639,6 @@ def plain_number(cell: object) -> Quantity:
 
 def _number(value: object) -> Number | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def stated_sizes(model: Model) -> Iterator[StatedSize]:
-    """Every size that is not in the file, and who stated it."""
-    for bound, size in model.options.bind.items():
-        yield StatedSize(bound, size, "--bind")
-    for one in model.program.assumed:
-        if not one.is_guess and one.value.isdecimal():
-            yield StatedSize(one.what, int(one.value), "default")
-    roles = {named: role for role in ("seq", "batch") if (named := symbol_named(model.program, role)) is not None}
-    for name, symbol in model.program.symbols.items():
-        low, high = bounds(symbol)
-        role = roles.get(name, "")
-        example = model.program.examples.get(name)
-        if example is not None and (low or 1) <= example and (high is None or example <= high):
-            yield StatedSize(name, example, EXAMPLE_SIZE, role)
-        else:
-            yield StatedSize(name, max(1, low or 1), ASSUMED_SIZE, role)
 
 
 def _card_input(value: Value) -> CardInput:

@@ -256,6 +256,8 @@ def windows(ranges: Sequence[LiveRange], steps: int) -> Windows:
 # The peak of a model's memory as a sum that adds up, the same over the steps of a run, and what is alive at each of them.
 
 Of: TypeAlias = Literal["device", "tensor"]
+ShownRun: TypeAlias = Literal["worst", "first", "steady"]
+"""Which of the runs that differ: the one that needs more memory, the first, or every one after it."""
 """Which peak it is: a device allocator's, or that of tensors alone where no allocator's is known."""
 INSIDE = "only exists while the node runs"
 _MOST_POINTS = 10_000

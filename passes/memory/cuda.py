@@ -29,6 +29,7 @@ from irscope.passes.lifetimes.timeline import (
     Footprint,
     Held,
     HeldOver,
+    ShownRun,
     limits_of,
     resident_row,
     shown_steps,
@@ -175,7 +176,11 @@ class DeviceMemory:
     @cached_property
     def highest(self) -> Moments | None:
         """The forward with the higher peak, step by step."""
-        return self.moments if self.run == "first" else self._moments(WARM)
+        return self.moments_of(self.run)
+
+    def moments_of(self, run: Run) -> Moments | None:
+        """One of the two forwards, step by step."""
+        return self.moments if run == "first" else self._moments(WARM)
 
     def _moments(self, moment: Moment) -> Moments | None:
         tape, sizes, central = self.tape, self.sizes, self.central
@@ -187,7 +192,15 @@ class DeviceMemory:
     @cached_property
     def footprint(self) -> Footprint | None:
         """The device's memory over the steps of the forward with the higher peak."""
-        return _footprint(self)
+        return self.footprint_of("worst")
+
+    def footprint_of(self, run: ShownRun) -> Footprint | None:
+        """The device's memory over the steps of one forward; None where it is unknown."""
+        if run == "worst":
+            return _footprint(self, self.run, self.worst("allocated"), ", the higher of the first two")
+        if run == "first":
+            return _footprint(self, "first", self.counter("cold", "allocated"))
+        return _footprint(self, "second", self.counter("warm", "allocated"))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -311,15 +324,14 @@ def _does_not_fit(device: DeviceProfile, shortage: Shortage) -> Diagnostic:
 _RUNS = {"first": "first forward", "second": "second forward"}
 
 
-def _footprint(memory: DeviceMemory) -> Footprint | None:
-    """Allocated bytes in the forward with the higher peak; None where unknown."""
-    moments, tape, sizes = memory.highest, memory.tape, memory.sizes
+def _footprint(memory: DeviceMemory, shown: Run, peak: Quantity, which: str = "") -> Footprint | None:
+    """Allocated bytes in one forward, with its peak; None where unknown."""
+    moments, tape, sizes = memory.moments_of(shown), memory.tape, memory.sizes
     if moments is None or tape is None or sizes is None:
         return None
-    rows = _Rows(memory, moments, tape, sizes)
-    run = _RUNS[memory.run]
-    what = f"torch.cuda.max_memory_allocated() of the {run} on {memory.target.text}, the higher of the first two"
-    peak = memory.worst("allocated")
+    rows = _Rows(memory, moments, tape, sizes, is_second=shown == "second")
+    run = _RUNS[shown]
+    what = f"torch.cuda.max_memory_allocated() of the {run} on {memory.target.text}{which}"
     columns: dict[str, list[Quantity | int]] = moments.columns()
     if not memory.steps:
         # A model without steps has its weights all the same.
@@ -335,10 +347,10 @@ def _footprint(memory: DeviceMemory) -> Footprint | None:
 class _Rows:
     """What is allocated at a step, as rows."""
 
-    def __init__(self, memory: DeviceMemory, moments: Moments, tape: ForwardTape, sizes: list[int]) -> None:
+    def __init__(self, memory: DeviceMemory, moments: Moments, tape: ForwardTape, sizes: list[int], *, is_second: bool) -> None:
         self._basis = memory.basis
         self._moments = moments
-        self._is_second = memory.run == "second"
+        self._is_second = is_second
         self._tape = tape
         self._sizes = sizes
         self._steps = memory.steps

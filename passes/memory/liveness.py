@@ -11,7 +11,7 @@ from irscope.ir.program import LocalNames
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.ranges import Ranges
-from irscope.passes.lifetimes.timeline import Timeline, as_far_as_known, measure, of_tensors, unsized_tables
+from irscope.passes.lifetimes.timeline import ShownRun, Timeline, as_far_as_known, measure, of_tensors, unsized_tables
 from irscope.passes.memory.cuda import (
     COUNTERS,
     UNITS,
@@ -49,6 +49,8 @@ class Liveness(Analysis[Timeline]):
     model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
     """Lifetime model, which says when tensors are freed: ssa and jit after the last use, eager as Python's frames do, ort as ONNX
     Runtime does; auto follows the file."""
+    run: ShownRun = "worst"
+    """Run whose memory is shown over the steps: worst is the one that needs more. A training step is always the steady one."""
     top: int = 20
     """Tensors listed at the peak, largest first; 0 for all."""
 
@@ -68,12 +70,12 @@ class Liveness(Analysis[Timeline]):
             timeline.find_footprint = lambda: step_footprint(step, timeline.steps)
         elif timeline.model == "ort":
             plan = ctx.get(OrtMemory())
-            timeline.find_footprint = lambda: arena(plan, timeline) or of_tensors(timeline, ort.why_unknown(plan))
+            timeline.find_footprint = lambda: arena(plan, timeline, self.run) or of_tensors(timeline, ort.why_unknown(plan))
         else:
             memory = ctx.get(CudaMemory(model=self.model))
             for finding in memory.findings:
                 ctx.sink.add(finding)
-            timeline.find_footprint = lambda: memory.footprint or of_tensors(timeline, memory.reason)
+            timeline.find_footprint = lambda: memory.footprint_of(self.run) or of_tensors(timeline, memory.reason)
         return timeline
 
     def report(self, result: Timeline, ctx: PassContext) -> Report:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
-from irscope.passes.lifetimes.timeline import INSIDE, ROLES, Footprint, Held, HeldOver, Timeline, resident_row, tensor_row, windows
+from irscope.passes.lifetimes.timeline import (
+    INSIDE,
+    ROLES,
+    Footprint,
+    Held,
+    HeldOver,
+    ShownRun,
+    Timeline,
+    resident_row,
+    tensor_row,
+    windows,
+)
 from irscope.passes.ort.model import OrtPlan
 from irscope.passes.sizes import scale
 from irscope.report.values import Quantity
@@ -15,20 +26,23 @@ _ROUNDED = "chunks of 256 bytes, not split where little is left"
 _BLOCK = "the second run's block has room for tensors of other steps"
 
 
-def arena(plan: OrtPlan, timeline: Timeline) -> Footprint | None:
-    """Memory in use by a session on the CPU in the run with the higher peak; None where sizes or kernels are unknown."""
+def arena(plan: OrtPlan, timeline: Timeline, shown: ShownRun = "worst") -> Footprint | None:
+    """Memory in use by a session on the CPU in one run; None where sizes or kernels are unknown."""
     figures = plan.figures
     sizes = {ROLES.get(role, role): size for role, size in timeline.resident.items()}
     numbers = {category: size for category, size in sizes.items() if isinstance(size, int)}
     if figures is None or not plan.on_cpu or len(numbers) < len(sizes):
         return None
-    rows = _Rows(plan, numbers, {ROLES.get(role, role): given for role, given in timeline.declared.items()})
     first, second = figures.cold, figures.warm
-    run = "second run" if rows.is_second else "first run"
+    is_second = second.peak.allocated > first.peak.allocated if shown == "worst" else shown == "steady"
+    rows = _Rows(plan, numbers, {ROLES.get(role, role): given for role, given in timeline.declared.items()}, is_second=is_second)
+    run = "second run" if is_second else "first run"
     there = sum(numbers.values())
-    heights = [there + size for size in (second if rows.is_second else first).highest]
-    peak = there + max(first.peak.allocated, second.peak.allocated)
-    what = f"weights and inputs, and the most that ONNX Runtime's arena has in use in the {run}, the higher of the first two"
+    chosen = second if is_second else first
+    heights = [there + size for size in chosen.highest]
+    peak = there + chosen.peak.allocated
+    which = ", the higher of the first two" if shown == "worst" else ""
+    what = f"weights and inputs, and the most that ONNX Runtime's arena has in use in the {run}{which}"
     at = heights.index(max(heights)) if heights else 0
     return Footprint("device", what, run, plan.steps, rows.columns(), heights, Quantity(peak), at, rows.at, over=rows.over)
 
@@ -36,15 +50,14 @@ def arena(plan: OrtPlan, timeline: Timeline) -> Footprint | None:
 class _Rows:
     """Everything in use at a step, as rows."""
 
-    def __init__(self, plan: OrtPlan, resident: Mapping[str, int], names: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, plan: OrtPlan, resident: Mapping[str, int], names: Mapping[str, Sequence[str]], *, is_second: bool) -> None:
         assert plan.figures is not None
         self._plan = plan
         self._figures = figures = plan.figures
         self._resident = resident
         self._names = names
-        self.is_second = figures.warm.peak.allocated > figures.cold.peak.allocated
-        self._run = figures.warm if self.is_second else figures.cold
-        self._block = figures.pattern if self.is_second else 0
+        self._run = figures.warm if is_second else figures.cold
+        self._block = figures.pattern if is_second else 0
         found, buffers = plan.found, plan.buffers
         owners = [number for taken in buffers.taken for number in taken if found.sizes[number] is not None and found.is_tensor[number]]
         self._in_block = {

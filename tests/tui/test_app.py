@@ -135,13 +135,13 @@ async def test_a_filter_that_matches_nothing_says_so(app: IrscopeApp, pilot: Pil
 
 @driven(SYMBOLIC, size=SMALL)
 async def test_putting_in_sizes(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    assert "66112*batch FLOPs" in screen_text(app)
+    assert "66.11 KFLOPs x batch" in screen_text(app)
     await pilot.press("c", *"batch=0", "enter")
     assert "cannot be 0" in screen_text(app)
     assert app.browse.results.binding.env == {}
     await pilot.press("backspace", "4", "enter")
     assert "264.45 KFLOPs" in screen_text(app)
-    assert "for batch=4" in screen_text(app)
+    assert "two.irs · batch=4 · h200" in screen_text(app)
 
 
 @driven(TWO_LAYERS, size=SMALL)

@@ -6,8 +6,10 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.ir.dims import symbol
+from irscope.report.card import ASSUMED_SIZE, StatedSize
 from irscope.report.units import Kind
-from irscope.tui.amounts import Binding, Column, example, parse_binding
+from irscope.tui.amounts import Binding, Column, parse_binding
+from irscope.tui.context import Context
 from irscope.tui.text import ASCII, UNICODE
 from tests.tui.models import FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
@@ -65,13 +67,13 @@ def test_formulas_become_numbers_with_sizes() -> None:
     model = browse(SYMBOLIC)
     assert model.results.sizes is not None
     assert model.results.sizes.is_symbolic
-    assert model.results.sizes.text(2, UNICODE) == "1024*batch"
+    assert model.results.sizes.text(2, UNICODE) == "1.00 KiB x batch"
     assert model.set_sizes("batch=4") == ""
     assert model.results.sizes.values == browse(TWO_LAYERS).results.sizes.values  # type: ignore[union-attr]
     assert model.results.flops.values == browse(TWO_LAYERS).results.flops.values  # type: ignore[union-attr]
     assert model.results.timeline.values == browse(TWO_LAYERS).results.timeline.values  # type: ignore[union-attr]
     assert model.set_sizes("") == ""
-    assert model.results.sizes.text(2, UNICODE) == "1024*batch"
+    assert model.results.sizes.text(2, UNICODE) == "1.00 KiB x batch"
 
 
 @pytest.mark.parametrize("text", ["batch", "batch=", "batch=x", "batch=-1", "other=3", "batch=0", "batch=129", "=3", "batch=²"])
@@ -90,6 +92,8 @@ def test_parse_binding_takes_commas_and_blanks() -> None:
 
 
 def test_a_drawing_assumes_small_sizes_and_says_which() -> None:
-    binding, assumed = example({"a": symbol("a"), "b": symbol("b")}, Binding({"a": 7}))
-    assert binding.env["a"] == 7
-    assert assumed.startswith("b=")
+    stated = tuple(StatedSize(name, 1, ASSUMED_SIZE) for name in ("a", "b"))
+    context = Context(stated, Binding({"a": 7}))
+    assert context.complete.env == {"a": 7, "b": 1}
+    assert context.assumed == "b=1"
+    assert context.words("…", 80)[0] == "a=7; b=1 (assumed)"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.errors import PassError
+from irscope.passkit.settings import Settings
 from irscope.report.printable import display_width
 from irscope.tui.analyses import result_of
 from irscope.tui.browse.model import Browse
@@ -21,12 +22,12 @@ from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYE
 
 def cost(text: str, symbols: Symbols = UNICODE, device: str = "") -> Cost:
     opened = model(text)
-    made = Cost(Browse(opened.program, Source("m"), symbols))
-    made.device = device
+    made = Cost(Browse(opened.program, Source("m", settings=Settings(device=device)), symbols))
     made.ask()
-    found = result_of(opened.manager, f"roofline{{device={device} top=0}}" if device else "roofline{top=0}")
+    opened.manager.settings = Settings(device=device)
+    found = result_of(opened.manager, "roofline{top=0}")
     times = NodeTimes(found, made.browse.outline)
-    made.take(Timed(device, {}, times, views_of(times, symbols)))
+    made.take(Timed(*made.wanted, times, views_of(times, symbols)))
     return made
 
 
@@ -79,10 +80,6 @@ def test_unknown_nodes_are_said_and_sums_are_at_least() -> None:
     assert "1 nodes unknown" in made.title() or "nodes unknown" in made.title()
 
 
-def test_with_symbols_the_title_says_what_to_do() -> None:
-    assert "c puts in batch" in cost(SYMBOLIC).title()
-
-
 def test_filtering() -> None:
     made = cost(TWO_LAYERS)
     made.group_by("kind")
@@ -97,7 +94,7 @@ def test_filtering() -> None:
 def test_another_device_is_another_question() -> None:
     made = cost(TWO_LAYERS)
     assert not made.is_waiting
-    made.device = "rtx3090"
+    made.browse.context = made.browse.context.with_target("rtx3090")
     assert made.is_waiting
     assert "computing" in made.title()
     slow, fast = cost(TWO_LAYERS, device="rtx3090"), cost(TWO_LAYERS)
@@ -110,7 +107,7 @@ def test_an_answer_to_another_question_is_dropped() -> None:
     made = cost(TWO_LAYERS)
     before = made.found
     assert before is not None
-    made.device = "rtx3090"
+    made.browse.context = made.browse.context.with_target("rtx3090")
     made.ask()
     made.take(before)
     assert made.found is before

@@ -245,16 +245,24 @@ async def test_memory_follows_the_selection_of_other_screens(app: IrscopeApp, pi
 async def test_another_lifetime_model_and_device(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2", "m", "3")
     memory = app.session["memory"]
-    assert memory.lifetime == "eager"
+    assert app.session.context.lifetime == "eager"
     assert memory.found.live.model == "eager"
     assert "fits: " in screen_text(app)
     assert "requested" in screen_text(app) and "h200 " in screen_text(app)
     await press(app, pilot, "D", "1")
-    assert memory.device
-    assert memory.device in screen_text(app)
+    assert app.session.context.device == "a10"
+    assert "a10 22.06 GiB · eager lifetimes" in screen_text(app)
+    assert "a10 allocator" in screen_text(app)
     await press(app, pilot, "y")
-    assert f"--device {memory.device}" in app.clipboard
+    assert "--device a10" in app.clipboard
     assert "liveness{model=eager}" in app.clipboard
+    await press(app, pilot, "escape", "4")
+    assert app.session["cost"].found.times.device.name == "a10"
+    await press(app, pilot, "F", "2", "3", "D", "2")
+    assert "a100 79.15 GiB · eager lifetimes · first run" in screen_text(app)
+    await press(app, pilot, "2", "y")
+    assert memory.measured.title == "Device memory, first forward".lower()
+    assert "liveness{model=eager run=first}" in app.clipboard
 
 
 @driven(SAMPLES / "mlp.irs")
@@ -262,14 +270,14 @@ async def test_sizes_move_the_curve_on_every_screen(app: IrscopeApp, pilot: Pilo
     await press(app, pilot, "2", "greater_than_sign", "right_curly_bracket")
     memory = app.session["memory"]
     assert app.browse.results.binding.env == {"batch": 4}
-    assert "for batch=4" in screen_text(app)
+    assert "· batch=4 ·" in screen_text(app)
     await press(app, pilot, "left_curly_bracket", "less_than_sign")
     assert app.browse.results.binding.env == {"batch": 1}
     await press(app, pilot, "c", "backspace", "3", "2", "enter", "x")
     assert memory.by_size is not None
     assert "batch=1 to batch=64" in screen_text(app)
     await press(app, pilot, "x", "1")
-    assert "for batch=32" in screen_text(app)
+    assert "· batch=32 ·" in screen_text(app)
 
 
 @driven(SAMPLES / "tagger.irs")
@@ -330,10 +338,11 @@ async def test_costs_group_choose_a_device_and_open(app: IrscopeApp, pilot: Pilo
 @driven(SAMPLES / "mlp.irs")
 async def test_costs_for_sizes_that_were_put_in(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "4")
-    assert "c puts in batch" in screen_text(app)
+    assert "· batch=1 (assumed) ·" in screen_text(app)
+    assert "least time ?" not in screen_text(app) and "nodes unknown" not in screen_text(app)
     await press(app, pilot, "c", *"batch=8", "enter")
     assert "least time ?" not in screen_text(app)
-    assert "for batch=8" in screen_text(app)
+    assert "· batch=8 ·" in screen_text(app)
 
 
 @driven(TWO_LAYERS)

@@ -25,7 +25,7 @@ def text(lines: list[Line]) -> str:
 
 def everything(model: Browse, width: int = 80) -> list[Line]:
     """Every line the screen could show of a model."""
-    lines = [*model.header(width, 2), *model.timeline_lines(width, 8), *model.remark_lines(), *model.detail()]
+    lines = [*model.header(width), *model.timeline_lines(width, 8), *model.remark_lines(), *model.detail()]
     for row in range(len(model.outline)):
         model.select(row)
         lines += model.detail()
@@ -87,48 +87,48 @@ def test_operands_that_are_left_out_are_shown_as_such() -> None:
 
 
 def test_header_of_a_known_model() -> None:
-    shown = text(browse(TWO_LAYERS).header(200, 2))
-    assert shown.startswith("two.irs · irs, 4 nodes · 33,024 parameters (129.00 KiB) · 264.45 KFLOPs · tensor peak ")
-    assert "known: costs 4/4, sizes 4/4" in shown
+    shown = text(browse(TWO_LAYERS).header(200))
+    assert shown.startswith("two.irs · h200 139.80 GiB (default) · irs, 4 nodes\ntensor peak ")
+    assert shown.endswith("264.45 KFLOPs · 33,024 parameters (129.00 KiB) · known: costs 4/4, sizes 4/4")
 
 
 def test_header_of_a_model_about_which_something_was_guessed() -> None:
     told = TWO_LAYERS.replace("irscope 1\n", 'irscope 1\nguess "x" "f32[4,64]" "from its use"\n', 1)
-    exact, shown = text(browse(TWO_LAYERS).header(200, 2)), text(browse(told).header(200, 2))
+    exact, shown = text(browse(TWO_LAYERS).header(200)), text(browse(told).header(200))
     assert "assumed x=f32[4,64]" in shown and "assumed" not in exact
     assert "*264.45 KFLOPs" in shown and "tensor peak *" in shown
     assert "*" not in exact
 
 
 def test_header_before_any_answer_waits_and_shows_no_zero() -> None:
-    shown = text(browse(TWO_LAYERS, analysed=False).header(200, 2))
-    assert "parameters … · FLOPs … · peak …" in shown
+    shown = text(browse(TWO_LAYERS, analysed=False).header(200))
+    assert "peak … · FLOPs … · parameters …" in shown
     assert " 0 " not in shown
 
 
 def test_header_of_a_partly_unknown_model() -> None:
-    shown = text(browse(FOREIGN).header(200, 2))
+    shown = text(browse(FOREIGN).header(200))
     assert "≥6 FLOPs" in shown
     assert "tensor peak ≥48 B" in shown
     assert "known: costs 1/3, sizes 1/3" in shown
 
 
 def test_header_where_nothing_is_known() -> None:
-    shown = text(browse("irscope 1\ngraph @main {\n  input %x: f32[2]\n  %y: ?[*] = acme.op(%x)\n  return %y\n}\n").header(200, 2))
+    shown = text(browse("irscope 1\ngraph @main {\n  input %x: f32[2]\n  %y: ?[*] = acme.op(%x)\n  return %y\n}\n").header(200))
     assert "? FLOPs" in shown
     assert "peak ?" in shown
 
 
 def test_header_of_formulas() -> None:
     model = browse(SYMBOLIC)
-    assert "66112*batch FLOPs" in text(model.header(200, 2))
+    assert "66.11 KFLOPs x batch" in text(model.header(200))
     model.set_sizes("batch=4")
-    assert "264.45 KFLOPs" in text(model.header(200, 2))
+    assert "264.45 KFLOPs" in text(model.header(200))
 
 
 @pytest.mark.parametrize("width", [80, 20, 5, 0])
 def test_the_header_stays_inside_its_lines(width: int) -> None:
-    lines = browse(TWO_LAYERS).header(width, 2)
+    lines = browse(TWO_LAYERS).header(width)
     assert len(lines) == 2
     assert all(display_width(text_of(line)) <= width for line in lines)
 
@@ -208,7 +208,7 @@ def test_a_failed_part_is_unknown_and_explained() -> None:
     error = PassError("it broke", code="IRS500", where="flops.py:3", hint="try again")
     for part in ("flops", "liveness", "params", "sizes"):
         Failed(part, error).apply(model.results)
-    assert "FLOPs ?" in text(model.header(200, 2))
+    assert "FLOPs ?" in text(model.header(200))
     assert "press w" in text(model.timeline_lines(80, 4))
     assert text_of(model.table.row_line(2, 80, selected=False)).count("?") == 2
     assert "4 errors (w)" in model.tree_title()

@@ -22,7 +22,7 @@ def weights(monkeypatch: pytest.MonkeyPatch) -> Browse:
 
 
 def test_the_header_says_that_cost_and_memory_are_unknown(weights: Browse) -> None:
-    text = " ".join(text_of(line) for line in weights.header(200, 2))
+    text = " ".join(text_of(line) for line in weights.header(200))
     assert "no graph" in text and "16 parameters" in text and "? FLOPs" not in text.replace("FLOPs ?", "")
     assert "FLOPs ?" in text and "peak ?" in text and "0 FLOPs" not in text and "0 nodes" not in text
 

@@ -52,10 +52,10 @@ def test_four_questions_in_two_minutes(size: tuple[int, int], tmp_path: Path, mo
         app = IrscopeApp(opened, UNICODE)
         async with app.run_test(size=size) as pilot:
             await settle(app, pilot)
-            # The peak is a formula at the top, and the title says how to put in a size.
+            # The first line says what the numbers are for, the second has the peak.
             first = words(screen_text(app))
-            assert "tensor peak" in first
-            assert "c puts in sizes, such as batch=32" in first
+            assert "batch=1 (assumed)" in first
+            assert "device peak 4.15 MiB at step 2" in first
             # What happens at batch 32?
             await press(app, pilot, "c", *"batch=32", "enter")
             assert "device peak 95.82 MiB at step" in words(screen_text(app))

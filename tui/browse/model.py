@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from irscope.diagnostics import Severity
 from irscope.errors import UsageError
-from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
 from irscope.ir.program import Program
-from irscope.report.celltext import SIGNS
 from irscope.report.printable import cut_middle, display_width
-from irscope.report.report import Report
 from irscope.report.table import Table
-from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance, plain
-from irscope.tui.amounts import Binding, Column, amount, parse_binding
+from irscope.session import stated_sizes
+from irscope.tui.amounts import Binding, Column, parse_binding
 from irscope.tui.browse.detail import detail_lines, label
 from irscope.tui.browse.filter import Matcher, parse_filter
 from irscope.tui.browse.outline import Folds, Group, Ints, Steps, TreeModel, build_outline
 from irscope.tui.command import Source, run_command, show_command
-from irscope.tui.memory.lives import peak_text
+from irscope.tui.context import Context
+from irscope.tui.header import header_lines
 from irscope.tui.results import Bound, Results
 from irscope.tui.rows import Rows, TableColumn
-from irscope.tui.text import Line, Role, Span, Symbols, cut_line, fit, text_of
+from irscope.tui.text import Line, Role, Span, Symbols, fit, text_of
 
 # ----------------------------------------------------------------------------------------------------
 # The state of the browse screen: which row is selected, what is filtered, what has been found so far.
 
-PASSES = "params,flops,liveness"
-"""Passes behind the numbers on the screen."""
 _EXPORT_WIDTH = 160
 _MOST_AT_ONCE = 2000
 """Limit of formulas that are evaluated on the UI's thread; more are left to the worker."""
@@ -54,9 +49,10 @@ class Browse:
         """The selected row of the outline; meaningless while the model is empty."""
         self.filter_text = ""
         self.filter_error = ""
-        self.results = Results(program.symbols)
-        self.wanted = self.results.binding
-        """The requested binding; with very many formulas it is shown with a delay."""
+        self.results = Results(
+            program.symbols,
+            Context(tuple(stated_sizes(program, source.bind)), device=source.settings.device, runtime=program.traits.runtime),
+        )
         self.later: Callable[[Binding], None] | None = None
         """Evaluates numbers in the worker's thread; set by the session."""
         self.rebound: Callable[[Binding], None] = lambda binding: None
@@ -118,16 +114,29 @@ class Browse:
             binding = parse_binding(text, self.program.symbols)
         except UsageError as error:
             return str(error)
-        self.wanted = binding
+        self.show_sizes(binding)
+        return ""
+
+    def show_sizes(self, binding: Binding) -> None:
+        """Show numbers for these sizes: at once, or where there are very many formulas once the worker has them."""
+        self.context = replace(self.context, binding=binding)
         if self.later is not None and self.results.formulas > _MOST_AT_ONCE:
             self.later(binding)
         else:
             self.show_bound(self.results.prepared(binding))
-        return ""
+
+    @property
+    def context(self) -> Context:
+        """What the numbers of all screens are for."""
+        return self.results.context
+
+    @context.setter
+    def context(self, context: Context) -> None:
+        self.results.context = context
 
     def show_bound(self, bound: Bound) -> None:
         """Show numbers for the requested binding; those prepared for others are dropped."""
-        if bound.binding is not self.wanted:
+        if bound.binding is not self.context.binding:
             return
         self.results.show(bound)
         self.rebound(bound.binding)
@@ -199,9 +208,9 @@ class Browse:
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
-    def header(self, width: int, height: int) -> list[Line]:
-        """The totals."""
-        return header_lines(self.program, self.node_count, self.results, width, height, self.symbols)
+    def header(self, width: int) -> list[Line]:
+        """The verdict and the totals, and what they are for."""
+        return header_lines(self.program, self.node_count, self.results, width, self.symbols)
 
     def detail(self) -> list[Line]:
         """Everything about the selection."""
@@ -218,10 +227,6 @@ class Browse:
         remarks = self.remarks
         if remarks:
             parts.append(remarks)
-        if self.results.binding.env:
-            parts.append(f"for {self.symbols.clean(self.results.binding.text)}")
-        elif self.results.free_symbols:
-            parts.append(f"c puts in sizes, such as {self.symbols.clean(self.results.free_symbols[0])}=32")
         if progress:
             parts.append(progress)
         return self.symbols.glyphs.separator.join(parts)
@@ -276,13 +281,19 @@ class Browse:
 
     @property
     def bound_source(self) -> Source:
-        """How the model was opened, with the sizes that hold now."""
-        return replace(self.source, bind={**self.source.bind, **self.results.binding.env})
+        """How the model would be opened on the command line for what is shown now, with the sizes that were stated."""
+        settings = replace(self.source.settings, device=self.context.device)
+        return replace(self.source, bind={**self.source.bind, **self.results.binding.env}, settings=settings)
+
+    @property
+    def complete_source(self) -> Source:
+        """The same with a number for every symbol, for what needs one."""
+        return replace(self.bound_source, bind={**self.source.bind, **self.results.complete.env})
 
     def commands(self) -> list[str]:
         """Command lines that print the screen: first the numbers, then the selected node as text."""
         source = self.bound_source
-        commands = [run_command(source, PASSES)]
+        commands = [run_command(source, f"params,flops,{self.context.liveness}")]
         item = None if self.is_empty else self.outline.items[self.selected]
         if isinstance(item, Node):
             commands.append(show_command(source, item))
@@ -332,13 +343,20 @@ class TreeTable(Rows):
         results = self.results
         if self._made is not None and self._made[0] is results.columns and self._made[1] == len(results.failed):
             return self._made[2]
-        is_symbolic = any(column is not None and column.is_symbolic for column in (results.flops, results.sizes))
         last = results.chosen
+        is_symbolic = any(column is not None and column.is_symbolic for column in (results.flops, last or results.sizes))
         columns = (
             TableColumn("module / operator", _NARROWEST_TREE, self.browse.row_text, grows=True, cell=self.tree_cell),
             TableColumn("result type", _WIDEST_TYPE, str, least=_NARROWEST_TYPE, share=_TYPE_SHARE, rank=3, cell=self.type_cell),
             self._number("FLOPs", results.flops, "flops", _FORMULA if is_symbolic else _FLOPS, least=_FLOPS, rank=1),
-            self._number("result bytes" if last is None else self.symbols.clean(last.title), last or results.sizes, "sizes", _LAST, rank=2),
+            self._number(
+                "result bytes" if last is None else self.symbols.clean(last.title),
+                last or results.sizes,
+                "sizes",
+                _FORMULA if is_symbolic else _LAST,
+                least=_LAST,
+                rank=2,
+            ),
         )
         self._made = (results.columns, len(results.failed), columns)
         return columns
@@ -410,126 +428,3 @@ class TreeTable(Rows):
         more = f" +{len(item.outputs) - 1}" if len(item.outputs) > 1 else ""
         role: Role = "unknown" if text.startswith(self.symbols.unknown) or text.endswith("[*]") else "plain"
         return (Span(fit(fit(text, min(display_width(text), width - len(more)), self.symbols) + more, width, self.symbols), role),)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The header: size of the model, cost, peak, and coverage.
-
-_LONGEST_PATH = 40
-_LONGEST_FORMULA = 36
-
-
-def header_lines(program: Program, nodes: int, results: Results, width: int, height: int, symbols: Symbols) -> list[Line]:
-    """The totals in `height` lines; what does not fit is cut at the end."""
-    items = list(_items(program, nodes, results, symbols))
-    separator = symbols.glyphs.separator
-    lines: list[list[Span]] = [[]]
-    used = 0
-    for item in items:
-        size = display_width(item.text)
-        if lines[-1] and used + len(separator) + size > width and len(lines) < height:
-            lines.append([])
-            used = 0
-        if lines[-1]:
-            lines[-1].append(Span(separator, "faint"))
-            used += len(separator)
-        lines[-1].append(item)
-        used += size
-    return [cut_line(line, width, symbols) for line in lines] + [()] * (height - len(lines))
-
-
-def _items(program: Program, nodes: int, results: Results, symbols: Symbols) -> Iterator[Span]:
-    name = program.path.replace("\\", "/").rpartition("/")[2] or program.graph.name
-    yield Span(cut_middle(symbols.clean(name), _LONGEST_PATH, symbols.glyphs.ellipsis), "heading")
-    size = f"{nodes:,} {'node' if nodes == 1 else 'nodes'}" if program.has_graph else "no graph"
-    yield Span(f"{symbols.clean(program.format)}, {size}")
-    for one in program.guesses:
-        yield Span(f"assumed {symbols.clean(f'{one.what}={one.value}')}", "unknown")
-    yield _parameters(results, symbols)
-    if not program.has_graph:
-        yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "peak"))
-        return
-    sign = SIGNS[Provenance.ASSUMED] if program.guesses else ""
-    yield _flops(results, sign, symbols)
-    yield _peak_span(results, sign, symbols)
-    yield _known_span(results, symbols)
-
-
-def _parameters(results: Results, symbols: Symbols) -> Span:
-    report = results.params
-    if report is None:
-        return _waiting("parameters", results.has_failed("params"), symbols)
-    count, size = _summary_cell(report, "count", Kind.COUNT, symbols), _summary_cell(report, "bytes", Kind.BYTES, symbols)
-    coverage = report.coverage
-    partial = coverage is not None and coverage.known < coverage.total
-    sign = symbols.at_least if partial else ""
-    return Span(f"{sign}{count} parameters ({sign}{size})")
-
-
-def _flops(results: Results, sign: str, symbols: Symbols) -> Span:
-    costs = results.costs
-    if costs is None:
-        return _waiting("FLOPs", results.has_failed("flops"), symbols)
-    missing = sum(len(nodes) for nodes in costs.unknown.values())
-    if missing and missing >= costs.counted:
-        return Span(f"{symbols.unknown} FLOPs", "unknown")
-    text = _short_amount(results.binding.of(costs.total.flops), Kind.FLOPS, symbols)
-    if text is None:
-        return Span(f"FLOPs depend on {_symbol_names(results, symbols)}")
-    return Span(f"{symbols.at_least if missing else ''}{sign}{text}")
-
-
-def _peak_span(results: Results, assumed: str, symbols: Symbols) -> Span:
-    live, timeline = results.live, results.timeline
-    if live is None or timeline is None:
-        return _waiting("peak", results.has_failed("liveness"), symbols)
-    if live.unsized and not live.ranges:
-        return Span(f"peak {symbols.unknown}", "unknown")
-    found = results.sum_for(results.binding)
-    if found is not None and timeline.peak is not None:
-        sign = assumed or SIGNS.get(found.found.peak.provenance, "")
-        return Span(f"{found.found.of} peak {peak_text(found.found, sign, symbols.at_least)} at step {timeline.peak:,}")
-    sign = f"{symbols.at_least if live.unsized else ''}{assumed}"
-    if timeline.peak is not None and not results.assumed and not timeline.has_unknown:
-        return Span(f"tensor peak {sign}{timeline.text_at(timeline.peak)} at step {timeline.peak:,}")
-    text = _short_amount(_bound_peak(results), Kind.BYTES, symbols)
-    return Span(f"tensor peak {sign}{text}" if text is not None else f"tensor peak depends on {_symbol_names(results, symbols)}")
-
-
-def _bound_peak(results: Results) -> Dim | None:
-    """Weights, inputs and activations at their most, as a formula."""
-    assert results.live is not None
-    total: Dim = results.live.peak
-    for size in results.live.resident.values():
-        total = total + (0 if size is None else size)
-    return results.binding.of(total)
-
-
-def _short_amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str | None:
-    """A number, or a formula short enough to be read; None for a longer one."""
-    text = amount(value, kind, symbols)
-    return text if len(text) <= _LONGEST_FORMULA else None
-
-
-def _symbol_names(results: Results, symbols: Symbols) -> str:
-    names = symbols.clean(", ".join(results.free_symbols)) or "the data"
-    return cut_middle(names, _LONGEST_FORMULA, symbols.glyphs.ellipsis)
-
-
-def _known_span(results: Results, symbols: Symbols) -> Span:
-    parts: list[str] = []
-    if results.costs is not None:
-        missing = sum(len(nodes) for nodes in results.costs.unknown.values())
-        parts.append(f"costs {results.costs.counted - missing:,}/{results.costs.counted:,}")
-    if results.live is not None:
-        sized = len(results.live.ranges)
-        parts.append(f"sizes {sized:,}/{sized + len(results.live.unsized):,}")
-    return Span(f"known: {', '.join(parts)}") if parts else _waiting("known", results.has_failed("flops", "liveness"), symbols)
-
-
-def _waiting(what: str, failed: bool, symbols: Symbols) -> Span:
-    return Span(f"{what} {symbols.unknown if failed else symbols.waiting}", "unknown" if failed else "faint")
-
-
-def _summary_cell(report: Report, key: str, kind: Kind, symbols: Symbols) -> str:
-    return symbols.clean(humanise(plain(report.summary.get(key)), kind, symbols.unknown))

@@ -19,11 +19,12 @@ from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance
-from irscope.tui.amounts import Binding, amount, example, numbers_of
+from irscope.tui.amounts import Binding, amount, numbers_of
 from irscope.tui.browse.columns import rows_by_name
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.charts import Floats, Limit, Stack
+from irscope.tui.context import Context, Target
 from irscope.tui.memory.lives import GROUPINGS, RESIDENT, REST, By, Lives, Measured, Occupants, category_of, maker_of
 from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Verdict, Wanted
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
@@ -32,10 +33,7 @@ from irscope.tui.text import Line, beside, cut_line, failure_lines, note_lines, 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
     from irscope.passes.lifetimes.timeline import Held, Timeline
-    from irscope.passes.memory.curve import LifetimeModel
 
-LIFETIMES: tuple[LifetimeModel, ...] = ("auto", "ssa", "eager", "jit", "ort")
-"""Lifetime models; auto follows the file."""
 _MOST_SIZES = 64
 _MOST_REASONS = 2000
 _LEAST_CHART = 5
@@ -73,10 +71,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Found:
-    """The answer to one question: liveness under a model, on a device."""
+    """The answer to one question: liveness under a model, on a device, in a run."""
 
-    lifetime: LifetimeModel
-    device: str
+    target: Target
     lives: Lives
     counters: Counters | None
     measured: Measured | None = None
@@ -94,8 +91,6 @@ class Memory:
     def __init__(self, browse: Browse) -> None:
         self.browse = browse
         self.symbols = browse.symbols
-        self.lifetime: LifetimeModel = "auto"
-        self.device = browse.source.settings.device
         self.found: Found | None = None
         self.error: IrscopeError | None = None
         self.step = 0
@@ -104,7 +99,6 @@ class Memory:
         self.with_resident = True
         """Whether weights and inputs, which are there all the time, are drawn."""
         self.stack: Stack | None = None
-        self.assumed = ""
         self.uncounted = 0
         self.sizes: NDArray[np.float64] = np.zeros(0, dtype=np.float64)
         self._rows: Ints = np.zeros(0, dtype=np.int64)
@@ -132,18 +126,18 @@ class Memory:
     # -- results -----------------------------------------------------------------------------------------------
 
     @property
-    def question(self) -> str:
-        """The pass that answers for what is chosen."""
-        return "liveness" if self.lifetime == "auto" else f"liveness{{model={self.lifetime}}}"
+    def context(self) -> Context:
+        """What is chosen on all screens."""
+        return self.browse.context
 
     @property
     def is_waiting(self) -> bool:
         """Whether the shown comparison is not the chosen one."""
-        return self.error is None and (self.found is None or (self.found.lifetime, self.found.device) != (self.lifetime, self.device))
+        return self.error is None and (self.found is None or self.found.target != self.context.target)
 
     def take(self, found: Found) -> None:
         """Show a result, unless something else has been chosen meanwhile."""
-        if (found.lifetime, found.device) != (self.lifetime, self.device):
+        if found.target != self.context.target:
             return
         first = self.found is None
         self.found, self.error = found, None
@@ -170,11 +164,8 @@ class Memory:
         """Work out heights for the sizes of symbols that hold now."""
         if self.found is None:
             return
-        lives, binding = self.found.lives, self.browse.results.binding
+        lives, binding = self.found.lives, self.browse.results.complete
         self._env = dict(binding.env)
-        self.assumed = ""
-        if lives.depends(binding):
-            binding, self.assumed = example(self.browse.program.symbols, binding)
         self.shown_for = binding
         self.sizes = lives.bound(binding)
         self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes[: len(lives.live.ranges)]).sum())
@@ -193,14 +184,14 @@ class Memory:
     @property
     def counted_for(self) -> tuple[object, ...]:
         """What the counters of an allocator depend on: they need a number for every symbol."""
-        return (self.lifetime, self.device, *self.browse.results.binding.env.items())
+        return (*self.context.target, *self.browse.results.complete.env.items())
 
     @property
     def lacks_counters(self) -> bool:
-        """Whether sizes were entered that have not been computed yet."""
+        """Whether the counters for the sizes that are shown have not been computed yet."""
         if self.browse.node_count > _MOST_COUNTED:
             return False
-        return bool(self.browse.results.binding.env) and (self._counted is None or self._counted[0] != self.counted_for)
+        return bool(self.browse.results.complete.env) and (self._counted is None or self._counted[0] != self.counted_for)
 
     def take_counters(self, asked: tuple[object, ...], found: Counters | IrscopeError | None, summed: Measured | None = None) -> None:
         """The allocator's counters for the entered sizes, or why they are unknown; and all memory over the steps."""
@@ -238,7 +229,7 @@ class Memory:
         """All memory over the steps for the sizes that are shown, where it is known."""
         if self.found is None:
             return None
-        if not self.browse.results.binding.env:
+        if not self.browse.results.complete.env:
             return self.found.measured
         return self._counted[2] if self._counted is not None and self._counted[0] == self.counted_for else None
 
@@ -252,8 +243,8 @@ class Memory:
         first = next(iter(bound), next(iter(symbols)))
         low, high = max(1, symbols[first].lo or 1), symbols[first].hi
         most = low + _MOST_SIZES - 1 if high is None else min(high, low + _MOST_SIZES - 1)
-        others = [f"{name}={bound.get(name, max(1, symbol.lo or 1))}" for name, symbol in symbols.items() if name != first]
-        model = "" if self.lifetime == "auto" else f" model={self.lifetime}"
+        others = [f"{name}={size}" for name, size in self.browse.results.complete.env.items() if name in symbols and name != first]
+        model = "" if self.context.lifetime == "auto" else f" model={self.context.lifetime}"
         return f'curve{{over="{",".join([f"{first}={low}..{most}", *others])}" allocator=false{model}}}'
 
     def take_sizes(self, report: Report) -> None:
@@ -275,8 +266,7 @@ class Memory:
     @property
     def wanted(self) -> Wanted:
         """What a drawing of addresses or orders has to answer; it needs a number for every symbol."""
-        binding, _ = example(self.browse.program.symbols, self.browse.results.binding)
-        return Wanted(self.drawings.view, self.lifetime, self.device, tuple(binding.env.items()))
+        return Wanted(self.drawings.view, self.context.target, tuple(self.browse.results.complete.env.items()))
 
     @property
     def shown(self) -> Stack | None:
@@ -288,7 +278,7 @@ class Memory:
     @property
     def is_stale(self) -> bool:
         """Whether other sizes have been put in since the last update."""
-        return self._env != self.browse.results.binding.env
+        return self._env != self.browse.results.complete.env
 
     def _stacked(self, lives: Lives, binding: Binding) -> Stack:
         """The chart, stacked as is chosen; by category until what that takes has been found."""
@@ -396,10 +386,10 @@ class Memory:
         symbols = self.browse.program.symbols
         if not symbols:
             return "This model has no symbolic sizes."
-        shown = self.browse.wanted.env
-        name = next(iter(shown), next(iter(symbols)))
+        shown, typed = self.context.complete.env, self.context.binding.env
+        name = next(iter(typed), next(iter(symbols)))
         size = symbols[name]
-        env = {one: max(1, symbol.lo or 1) for one, symbol in symbols.items()} | shown
+        env = {name: shown[name], **typed}
         least, most = max(1, size.lo or 1), size.hi
         wanted = max(least, int(env[name] * times) + plus)
         env[name] = wanted if most is None else min(wanted, most)
@@ -583,7 +573,7 @@ class Memory:
         if self._counted is not None and self._counted[0] == self.counted_for:
             found = self._counted[1]
             return Counters("", {}, found.message) if isinstance(found, IrscopeError) else found
-        if self.browse.results.binding.env and self.browse.node_count > _MOST_COUNTED:
+        if self.browse.results.complete.env and self.browse.node_count > _MOST_COUNTED:
             return Counters("", {}, "a model as large as this is not read again for every size; y copies the command that counts")
         return self.found.counters
 
@@ -632,7 +622,7 @@ class Memory:
         if self.by_size is None:
             return note_lines("computing the peak over sizes", height)
         legend = cut_line(self.by_size.legend(self.symbols), width, self.symbols)
-        here = self.browse.results.binding.env
+        here = self.browse.results.complete.env
         place = None
         if here and self.by_size.places is not None:
             text = next(f"{name}={size}" for name, size in here.items())
@@ -651,24 +641,16 @@ class Memory:
             parts += [] if self.by == "category" else [f"by {self.by}"]
             parts += ["over time"] if self.stack.time else []
             parts += [] if self.with_resident else ["without weights and inputs"]
-        parts.append(f"model {self.lifetime if self.found is None else self._model_text()}")
-        if self.device:
-            parts.append(f"device {self.device}")
-        if self.assumed:
-            parts.append(f"drawn for {self.symbols.clean(self.assumed)}, c changes it")
-        elif self.drawings.view not in ("steps", "sizes") and self.wanted.env != tuple(self.browse.results.binding.env.items()):
-            parts.append(f"drawn for {self.symbols.clean(', '.join(f'{name}={size}' for name, size in self.wanted.env))}")
-        elif self.browse.results.binding.env:
-            parts.append(f"for {self.symbols.clean(self.browse.results.binding.text)}")
+        parts.append(f"model {self.context.lifetime if self.found is None else self._model_text()}")
         if self.uncounted:
             parts.append(f"{self.uncounted:,} tensors of unknown size not counted")
         if self.is_waiting:
-            parts.append(f"computing {self.lifetime}")
+            parts.append("computing")
         return separator.join(parts)
 
     def _model_text(self) -> str:
         assert self.found is not None
-        return self.found.live.model if self.lifetime == "auto" else self.lifetime
+        return self.found.live.model if self.context.lifetime == "auto" else self.context.lifetime
 
     def table_title(self) -> str:
         """What stands above the table."""

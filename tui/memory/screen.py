@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -10,16 +9,14 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from irscope.devices import device_names
 from irscope.errors import IrscopeError, PassError
-from irscope.ir.program import Runtime
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import analysis_of, report_of, result_of
 from irscope.tui.charts import Floats, Stack
 from irscope.tui.command import run_command
 from irscope.tui.memory.lives import Lives, Measured, Occupants, measured, occupants_of
-from irscope.tui.memory.model import LIFETIMES, Found, Memory
+from irscope.tui.memory.model import Found, Memory
 from irscope.tui.memory.views import (
     ON_HOST,
     VIEWS,
@@ -42,17 +39,9 @@ from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 if TYPE_CHECKING:
     from irscope.passes.cost.bounds import Bounds
-    from irscope.passes.memory.curve import LifetimeModel
 
 _SEARCH = 5
 """Seconds that the search for a better order may take."""
-_MODEL_TEXTS: dict[LifetimeModel, str] = {
-    "auto": "auto: as the file's own runtime does it",
-    "ssa": "ssa: a tensor is freed right after its last use",
-    "eager": "eager: as Python's frames do it",
-    "jit": "jit: as TorchScript's interpreter does it",
-    "ort": "ort: as ONNX Runtime's planner does it",
-}
 
 
 class MemoryScreen(ModelScreen):
@@ -67,8 +56,6 @@ class MemoryScreen(ModelScreen):
         Action("memory", "peak", ("p",), "Peak", "Go to the step at which most bytes are alive.", footer=True),
         Action("memory", "hill(1)", ("n",), "Next peak", "Go to the next local peak.", footer=True),
         Action("memory", "hill(-1)", ("N",), "Peak before", "Go to the local peak before."),
-        Action("memory", "lifetime", ("m",), "Model", "Choose the lifetime model: Python, ONNX Runtime, TorchScript.", footer=True),
-        Action("memory", "device", ("D",), "Device", "Choose the device whose allocator counts."),
         Action("memory", "grouping", ("o",), "By", "Stack by category, by module, or by tensor: the largest by name.", footer=True),
         Action("memory", "axis", ("a",), "Axis", "Make each step as wide as it takes at least on the device, or equally wide again."),
         Action(
@@ -111,26 +98,24 @@ class MemoryScreen(ModelScreen):
         memory, manager = self.memory, self.session.manager
         if not memory.is_waiting:
             return
-        lifetime, device, outline = memory.lifetime, memory.device, self.browse.outline
+        target, question, outline = memory.context.target, memory.context.liveness, self.browse.outline
         results = self.browse.results
 
         def answer() -> Found:
-            if manager.settings.device != device:
-                manager.settings = replace(manager.settings, device=device)
             found = manager.run_one(analysis_of(manager, question))
             shared = results.lives
             lives = shared if shared is not None and shared.live is found.value else Lives(found.value, outline)
-            return Found(lifetime, device, lives, counters_of(found.report()), measured(found.value))
+            return Found(target, lives, counters_of(found.report()), measured(found.value))
 
-        question = memory.question
-        self.session.ask(f"memory.{lifetime}.{device}", answer, memory.take, memory.fail, urgency=NOW)
+        memory.error = None
+        self.session.ask(f"memory.{target}", answer, memory.take, memory.fail, urgency=NOW)
 
     def _ask_counters(self) -> None:
         """What an allocator counts needs a number for every symbol: the model is read again with the sizes that were put in."""
         memory, session = self.memory, self.session
         if not memory.lacks_counters or memory.found is None:
             return
-        asked, question, env = memory.counted_for, memory.question, dict(self.browse.results.binding.env)
+        asked, question, env = memory.counted_for, memory.context.liveness, dict(self.browse.results.complete.env)
         steps = memory.found.live.steps
 
         def answer() -> tuple[Counters | None, Measured | None]:
@@ -150,9 +135,9 @@ class MemoryScreen(ModelScreen):
         if memory.found is None or not memory.lacks_verdict:
             return
         asked, env = memory.counted_for, dict(memory.wanted.env)
-        lifetime, device = memory.lifetime, memory.device or session.manager.settings.device
+        lifetime, device = memory.context.lifetime, memory.context.device
         memory.take_verdict(asked, None)
-        if not device and session.program.traits.runtime is Runtime.ONNXRUNTIME:
+        if memory.context.is_on_host:
             memory.take_verdict(asked, ON_HOST)
             return
 
@@ -216,13 +201,11 @@ class MemoryScreen(ModelScreen):
         if not memory.drawings.ask(wanted):
             return
         env = dict(wanted.env)
-        device, steps = memory.device, len(self.browse.outline.program_order)
+        steps = len(self.browse.outline.program_order)
 
         def answer() -> Drawing:
             # A captured step cannot be read again with other sizes.
             manager = session.manager if wanted.view == "training" else session.model_for(env).manager
-            if manager.settings.device != device:
-                manager.settings = replace(manager.settings, device=device)
             if wanted.view == "training":
                 return step_drawing(result_of(manager, "training"))
             if wanted.view == "plan":
@@ -239,11 +222,6 @@ class MemoryScreen(ModelScreen):
             memory.drawings.take(wanted, found)
 
         session.ask(wanted.key, answer, take, take, urgency=NOW)
-
-    def _choose(self) -> None:
-        self.memory.error = None
-        self.asked()
-        self.show()
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
@@ -304,9 +282,7 @@ class MemoryScreen(ModelScreen):
         return self.memory.set_filter(text)
 
     def commands(self) -> list[tuple[str, str]]:
-        source = self.browse.bound_source
-        bound = replace(source, settings=replace(source.settings, device=self.memory.device))
-        return [("The numbers on the screen:", run_command(bound, self.memory.question))]
+        return [("The numbers on the screen:", run_command(self.browse.complete_source, self.memory.context.liveness))]
 
     def selected_text(self) -> list[tuple[str, str]]:
         table = self.memory.table
@@ -331,20 +307,6 @@ class MemoryScreen(ModelScreen):
 
     def action_hill(self, by: int) -> None:
         self._went(self.memory.go_to_hill(by), "There is no other local peak in this direction.")
-
-    def action_lifetime(self) -> None:
-        def take(name: LifetimeModel) -> None:
-            self.memory.lifetime = name
-            self._choose()
-
-        self.choose("Lifetime model: when tensors are freed", LIFETIMES, _MODEL_TEXTS.__getitem__, take)
-
-    def action_device(self) -> None:
-        def take(name: str) -> None:
-            self.memory.device = name
-            self._choose()
-
-        self.choose("Device", device_names(), str, take)
 
     def action_grouping(self) -> None:
         self.memory.next_grouping()

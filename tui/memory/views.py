@@ -22,6 +22,7 @@ from irscope.report.values import Quantity, as_assumed, bare, plain
 from irscope.tui.amounts import numbers_of
 from irscope.tui.browse.outline import Ints
 from irscope.tui.charts import Floats, Stack, fill_of, runs
+from irscope.tui.context import Target
 from irscope.tui.text import Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, wrap
 
 if TYPE_CHECKING:
@@ -67,14 +68,13 @@ class Wanted:
     """What a drawing depends on."""
 
     view: View
-    lifetime: str
-    device: str
+    target: Target
     env: tuple[tuple[str, int], ...]
 
     @property
     def key(self) -> str:
         """A name for the question."""
-        return f"memory.{self.view}.{self.lifetime}.{self.device}.{self.env}"
+        return f"memory.{self.view}.{self.target}.{self.env}"
 
 
 class Drawings:

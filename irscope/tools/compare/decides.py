@@ -17,7 +17,7 @@ from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, derived
-from irscope.session import Model
+from irscope.session import Model, stated_sizes
 from irscope.tools.compare import model_comparison
 from irscope.tools.compare.document import Measure
 from irscope.tools.compare.models import ModelComparison
@@ -58,13 +58,13 @@ class Decision:
 
 def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
     """The cards of both models at the sizes that the first one's card is for."""
-    from irscope.tools.card import make_card, stated_sizes  # not at the top: `irscope compare --help` does without all that it looks up
+    from irscope.tools.card import make_card  # not at the top: `irscope compare --help` does without all that it looks up
 
     first, second = compared.a.model, compared.b.model
-    sizes = {one.symbol: one for one in stated_sizes(first) if one.is_open}
+    sizes = {one.symbol: one for one in stated_sizes(first.program, first.options.bind) if one.is_open}
     a, problem = _bound(first, {name: one.size for name, one in sizes.items()})
     own_name = {name: own for own, name in compared.renamed.items()}
-    others = {one.symbol: one for one in stated_sizes(second) if one.is_open}
+    others = {one.symbol: one for one in stated_sizes(second.program, second.options.bind) if one.is_open}
     wanted = {own_name.get(name, name): sizes.get(name, one).size for name, one in others.items()}
     b, refused = _bound(second, wanted)
     told = {name: f"{name}={one.size} ({one.source})" for name, one in {**others, **sizes}.items()}
