@@ -25,8 +25,11 @@ from irscope.frontends.zoo.names import is_name, parse_name
 from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, not_found, own_dtype, with_base
 from irscope.frontends.zoo.recipes import Wanted, weights_dtype
 from irscope.ir.dtypes import DType
-from irscope.memory.growth import Cut
+from irscope.memory.growth import Cut, Rhythm
 from irscope.memory.tape import Tape
+
+CANDIDATES: Final = 20
+"""Tokens that an assistant proposes in a round unless it is told otherwise (`num_assistant_tokens` of transformers 5)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,34 @@ class Wish:
     """Tokens of the prompt that are read at once; 0 for all."""
     base: str = ""
     """What an adapter goes on top of; empty for what it names."""
+    assistant: str = ""
+    """A smaller model that proposes tokens, which the model then checks together."""
+    candidates: int = CANDIDATES
+    """Tokens that it proposes in a round."""
+    accepted: int = 0
+    """Of which so many are right, where so many are proposed."""
+
+    def proposed(self, length: int) -> int:
+        """Tokens that the assistant proposes behind so many: the model adds one more, and there is an end."""
+        return min(self.candidates, self.prompt + self.new - length - 1) if self.assistant else 0
+
+    def starts(self) -> Sequence[int]:
+        """Tokens that there are when each step begins; the first of them reads the prompt."""
+        end = self.prompt + self.new
+        if not self.assistant:
+            return range(self.prompt, end)
+        found = [self.prompt]
+        while (length := found[-1] + min(self.accepted, self.proposed(found[-1])) + 1) < end:
+            found.append(length)
+        return found
+
+    def alike(self) -> int:
+        """Steps behind the one that reads the prompt that do the same, on more and more tokens."""
+        starts = self.starts()
+        if not self.assistant:
+            return len(starts) - 1
+        # One is left at least, after which generation ends.
+        return min(sum(self.proposed(start) == self.candidates for start in starts[1:]), len(starts) - 2)
 
 
 @dataclass(frozen=True)
@@ -99,6 +130,8 @@ class Loaded:
 class Generator:
     """Loads a model once, and generates with it as often as is asked."""
 
+    rhythm = Rhythm()
+
     def __init__(self, process: Process, wish: Wish, sink: DiagnosticSink) -> None:
         self._process = process
         self._machine: Machine = process.machine
@@ -107,12 +140,13 @@ class Generator:
         """Reads of whether all sequences are finished until they are."""
         self._forwards = self._prefills = self._tokens = 0
         torch.backends.cuda.enable_cudnn_sdp(False)  # how much its plans take is known to nobody but the library
-        self.loaded = self._load(sink)
+        self.loaded = self._load(wish, sink)
+        self.draft: Loaded | None = None
+        """The assistant, where there is one."""
 
     # -- loading ---------------------------------------------------------------------------------------------------
 
-    def _load(self, sink: DiagnosticSink) -> Loaded:
-        wish = self._wish
+    def _load(self, wish: Wish, sink: DiagnosticSink) -> Loaded:
         package = load_transformers()
         package.logging.disable_progress_bar()
         source = _source(package, wish, sink)
@@ -178,6 +212,7 @@ class Generator:
             options["num_beams"] = wish.beams
         if wish.chunk:
             options["prefill_chunk_size"] = wish.chunk
+        options |= self._options()
         self._left = forwards + 1 if forwards else new
         self._forwards, self._prefills = 0, -(-prompt // wish.chunk) if wish.chunk else 1
         self._tokens = prompt + new
@@ -195,17 +230,23 @@ class Generator:
         del inputs, out  # what the caller has is there until the end
         return found
 
+    def _options(self) -> dict[str, Any]:
+        """Further options of `generate`."""
+        return {}
+
+    def _begin_step(self, found: Run) -> None:
+        gpu = self._machine.settled_gpu
+        found.cuts.append(Cut(gpu.tape.cut(), gpu.issued()))
+
     def _before_forward(self, found: Run) -> None:
         """Where a forward begins that decodes: the prompt has been read."""
         self._forwards += 1
         if self._forwards > self._prefills:
-            gpu = self._machine.settled_gpu
-            found.cuts.append(Cut(gpu.tape.cut(), gpu.issued()))
+            self._begin_step(found)
 
     def _after_forward(self, found: Run, kwargs: Mapping[str, Any], out: Any) -> None:
         """What the cache holds now."""
-        given = [kwargs.get(name) for name in _CACHES] + [getattr(out, name, None) for name in _CACHES]
-        found.cache = self._layers(next((one for one in given if one is not None), None))
+        found.cache = self._layers(cache_of(kwargs, out))
 
     def tape(self) -> Tape[Any]:
         """What was asked of the allocator so far."""
@@ -340,6 +381,12 @@ def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
     return _Source(config, cls, tensors, dtype, attention, adapter)
 
 
+def cache_of(kwargs: Mapping[str, Any], out: Any) -> Any:
+    """The cache that a forward was given or has made."""
+    given = [kwargs.get(name) for name in _CACHES] + [getattr(out, name, None) for name in _CACHES]
+    return next((one for one in given if one is not None), None)
+
+
 def _tensors_in(held: Mapping[str, Any]) -> Iterator[torch.Tensor]:
     for one in held.values():
         if isinstance(one, torch.Tensor):
@@ -358,6 +405,8 @@ def _kind_of(layer: Any) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
+DRAFT: Final = "draft "
+"""Before the kind of an assistant's cache."""
 _CACHES: Final = ("past_key_values", "cache_params")
 """What models call their cache."""
 _COUNTERS: Final = (torch.int64, torch.bool)

@@ -44,6 +44,11 @@ class Command:
         parser.add_argument("--beams", type=count, default=1, metavar="N", help="of a beam search; default: 1, none")
         parser.add_argument("--sample", action="store_true", help="draw tokens by chance instead of taking the likeliest")
         parser.add_argument("--chunk", type=count, default=0, metavar="N", help="tokens of the prompt to read at once; default: all")
+        parser.add_argument("--assistant", default="", metavar="MODEL", help="a smaller model that proposes tokens")
+        parser.add_argument("--candidates", type=count, metavar="N", help="tokens that it proposes in a round; default: 20")
+        parser.add_argument(
+            "--accepted", type=int, metavar="N", help="of them are right; default: none and all, of which the worse is told"
+        )
         parser.add_argument("--device", default="", metavar="NAME", help="such as l4; `irscope devices` lists them; default: h200")
         parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
         parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
@@ -62,6 +67,9 @@ class Command:
             beams=args.beams,
             samples=args.sample,
             chunk=args.chunk,
+            assistant=args.assistant,
+            candidates=args.candidates,
+            accepted=args.accepted,
             device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,

@@ -60,6 +60,17 @@ class Cut(NamedTuple):
     """Events of each stream before it."""
 
 
+class Rhythm(NamedTuple):
+    """Which steps are like which."""
+
+    unit: int = 1
+    """Steps that belong together: with so many steps between them, two are alike."""
+    own: int = 6
+    """Groups that are captured behind the real prompt; with hardly more than that, all are."""
+    alike: int = 3
+    """The first of these that is like later ones: the first gives back what the prompt's forward left, the second what the first left."""
+
+
 def streams_between(tape: Tape[Any], begin: int, end: int) -> list[int]:
     """Streams besides the default one that requests and actions of a stretch are about, in order."""
     found = {tape.streams[event]: None for event in tape.events[begin:end] if event in tape.streams}

@@ -573,8 +573,7 @@ class TapedAllocator(CachingAllocator):
 
     def __init__(self, torch: str, alloc_conf: str, total_memory: int | None, *, pending_frees: PendingFrees) -> None:
         super().__init__(torch, alloc_conf, total_memory, pending_frees=pending_frees)
-        # A long program asks a million times: numbers lie in arrays, and equal sizes are one object.
-        self.tape: Tape[Any] = Tape(events=array("q"), blocks=array("q"), owners=Slots())
+        self.tape = self._empty_tape()
         self._sizes: dict[int, int] = {}
         self.slots: dict[Block, int] = {}
         """Of what is in use."""
@@ -584,8 +583,15 @@ class TapedAllocator(CachingAllocator):
         """The same when most was reserved."""
         self._most = 0
 
+    @staticmethod
+    def _empty_tape() -> Tape[Any]:
+        # A long program asks a million times: numbers lie in arrays, and equal sizes are one object.
+        return Tape(events=array("q"), blocks=array("q"), owners=Slots())
+
     def begin_again(self) -> None:
-        """What was the most until now counts no longer."""
+        """What was the most until now counts no longer; where nothing is left of it, neither does what was asked for."""
+        if not self.slots:
+            self.tape = self._empty_tape()
         self.refused, self._most = None, self._device.reserved
         self.fullest = len(self.tape.events), len(self.tape.actions)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import LoadError, UsageError
 from irscope.ir.dtypes import DType
-from irscope.memory.growth import Cut, Growth, NoLaw, StepRequests, continued, read_steps, streams_between
+from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
 from irscope.memory.moments import alive_at
 from irscope.memory.tape import Bytes, Origin, Outcome, Span, Tape
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
@@ -25,12 +25,8 @@ if TYPE_CHECKING:
     from irscope.frontends.generation.program import CacheLayer, Generator, Loaded, Run, Wish
 
 SCHEMA: Final = "irscope.generation/1"
-_OWN_STEPS: Final = 6
-"""Decoding steps that are captured behind the real prompt; with no more tokens than that, all are."""
 _MOST_REQUESTS: Final = 20_000_000
 """Requests to replay one by one: about two minutes, and 2 GiB of memory."""
-_FIRST_ALIKE: Final = 3
-"""The first decoding step gives back what the prompt's forward left, the second what the first left."""
 CACHES: Final = ("dynamic", "static", "quantized", "offloaded", "offloaded_static")
 """Kinds of caches, as transformers calls them. Windows are the model's own: all follow them."""
 PHASES: Final = ("load", "prefill", "decode")
@@ -68,12 +64,17 @@ class Generation:
     """While which of the new tokens is made, where that is in decoding."""
     cache: Sequence[CacheLayer] = ()
     """At the end."""
+    draft_cache: Sequence[CacheLayer] = ()
+    """The assistant's."""
     cache_before: tuple[int, Sequence[CacheLayer]] = (0, ())
     """After fewer tokens: how many, and what it was."""
     captured: Sequence[int] = ()
     """Tokens whose steps were captured; those between follow the law that they show."""
     tape: Tape[Origin] = field(default_factory=Tape)
     """All of it, with a span for each step."""
+    assistant: Loaded | None = None
+    other: Generation | None = None
+    """The same where none of an assistant's tokens is right, if this is where all are, or the other way round."""
 
     @property
     def cache_bytes(self) -> int:
@@ -114,13 +115,15 @@ class Generation:
         summary["cache"] = f"{_text(self.cache_bytes)} at the end" + (f" = {self.formula} bytes" if self.formula else "")
         if loaded is not None:
             summary["weights"] = f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {loaded.dtype.text}"
+        if self.assistant is not None:
+            summary |= _assistant_rows(self, self.assistant)
         summary["asked"] = f"prompt of {wish.prompt:,}, {wish.new:,} new tokens, batch {wish.batch}, {wish.cache} cache" + (
             f", {loaded.attention} attention" if loaded is not None and loaded.attention else ""
         )
         summary["for"] = self.simulation.target.text
         summary["taken"] = f"no padding in the prompt, {'sampled' if wish.samples else 'greedy'}, no sequence ends early"
         if self.captured:
-            few, steps = len(self.captured), wish.new - 1
+            few, steps = len(self.captured), len(wish.starts()) - 1
             summary["steps"] = f"{few} of {steps:,} were run; the others follow from how every size grows, and all were replayed"
         return Report("generate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics))
 
@@ -154,6 +157,7 @@ class Generation:
             "beams": wish.beams,
             "samples": wish.samples,
             "attention": loaded.attention if loaded is not None else wish.attention or None,
+            "assistant": _assistant_json(self) if wish.assistant else None,
             "dtype": loaded.dtype.text if loaded is not None else None,
             "parameters": loaded.parameters if loaded is not None else None,
             "parameter_bytes": loaded.parameter_bytes if loaded is not None else None,
@@ -194,6 +198,9 @@ def generate(
     beams: int = 1,
     samples: bool = False,
     chunk: int = 0,
+    assistant: str = "",
+    candidates: int | None = None,
+    accepted: int | None = None,
     device: str = "",
     torch: str = "",
     alloc_conf: str = "",
@@ -202,17 +209,44 @@ def generate(
     """What a language model takes to read a prompt and to generate after it, on a device that is not there.
 
     `model` is a folder with a config.json, with or without weights, or a name such as "transformers:llama{num_hidden_layers=2}"; a folder
-    with an adapter goes on top of the model that it names, or of `base`. For the
+    with an adapter goes on top of the model that it names, or of `base`. With an `assistant` that proposes tokens, `candidates` in a round,
+    `accepted` are how many of these are right; without a number both ends are looked at, and the answer is the one that takes more. For the
     rest of this process `torch.cuda` is the simulated device's.
     """
-    from irscope.frontends.generation.program import Wish
+    from irscope.frontends.generation.program import CANDIDATES, Wish
 
     if min(prompt, new, batch, beams) < 1 or chunk < 0:
         raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
     if cache not in CACHES:
         raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
     wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, _dtype_of(dtype), beams, samples, chunk, base)
-    return generate_as(wish, Options(device, torch, alloc_conf))
+    options = Options(device, torch, alloc_conf)
+    if not assistant:
+        if candidates is not None or accepted is not None:
+            raise UsageError("there is no assistant whose tokens could be accepted", code="IRS696", hint="`--assistant MODEL`")
+        return generate_as(wish, options)
+    return _assisted(replace(wish, assistant=assistant, candidates=CANDIDATES if candidates is None else candidates), accepted, options)
+
+
+def _assisted(wish: Wish, accepted: int | None, options: Options) -> Generation:
+    if wish.batch > 1 or wish.beams > 1 or wish.chunk or "static" in wish.cache:
+        raise UsageError(
+            "an assistant helps with one sequence, without beams or parts of prompts, and with caches that can be cut back", code="IRS696"
+        )
+    if wish.candidates < 1 or not 0 <= (accepted or 0) <= wish.candidates:
+        raise UsageError(
+            f"of {wish.candidates} candidates {accepted or 0} cannot be accepted", code="IRS696", hint="`--accepted 0` is none"
+        )
+    if accepted is not None:
+        return generate_as(replace(wish, accepted=accepted), options)
+    none, every = (generate_as(replace(wish, accepted=number), options) for number in (0, wish.candidates))
+    more, less = (none, every) if _rank(none) > _rank(every) else (every, none)
+    more.other = less
+    return more
+
+
+def _rank(one: Generation) -> tuple[bool, int, int]:
+    return bool(one.refused_at), one.peak("reserved"), one.peak("allocated")
 
 
 def _options_of(texts: Sequence[str]) -> dict[str, object]:
@@ -236,9 +270,12 @@ def generate_as(wish: Wish, options: Options) -> Generation:
     """The same of a wish."""
     captured = _Capture(wish)
     simulation = run_program(captured.program, wish.model, options)
+    for model in (captured.loaded, captured.assistant):
+        if model is not None:
+            model.module = None  # what is simulated next finds an empty device
     if captured.refusal is not None:
         raise captured.refusal
-    found = Generation(wish, simulation, captured.loaded)
+    found = Generation(wish, simulation, captured.loaded, assistant=captured.assistant)
     if captured.main is None:
         if simulation.outcome != "oom":
             raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
@@ -254,17 +291,24 @@ class _Capture:
     def __init__(self, wish: Wish) -> None:
         self._wish = wish
         self.loaded: Loaded | None = None
+        self.assistant: Loaded | None = None
         self.main: Run | None = None
+        self.ending: tuple[Cut, Cut] | None = None
+        """The last step, where it was captured: of the run that is continued it is unless said otherwise."""
         self.cache: Sequence[CacheLayer] = ()
         self.growth: Growth | None = None
+        self.rhythm = Rhythm()
+        self.inner: dict[int, list[int]] = {}
+        """Where the steps of groups that were captured begin in them."""
         self.refusal: Exception | None = None
         self.sink = DiagnosticSink()
 
     def program(self) -> None:
+        from irscope.frontends.generation.assisted import AssistedGenerator
         from irscope.frontends.generation.program import Generator
 
         try:
-            self._run(Generator)
+            self._run(AssistedGenerator if self._wish.assistant else Generator)
         except (UsageError, LoadError) as error:
             self.refusal = error
 
@@ -272,49 +316,75 @@ class _Capture:
         wish = self._wish
         process = current_process()
         made = generator(process, wish, self.sink)
-        self.loaded = made.loaded
-        steps = wish.new - 1  # the prompt's own forward gives the first token
+        self.loaded, self.assistant = made.loaded, made.draft
+        self.rhythm = rhythm = made.rhythm
+        steps = len(wish.starts()) - 1  # the prompt's own forward gives the first token
+        # Rounds at the end in which an assistant proposes less than before, and those with them that are no whole group, are captured.
+        groups = wish.alike() // rhythm.unit
         with process.machine.without_limit():
             # What an encoder has read does not grow with what the decoder writes: no longer prompt shows a later step.
-            if steps <= _OWN_STEPS + 4 or made.loaded.is_encoder_decoder:
+            if groups <= rhythm.own + 4 or made.loaded.is_encoder_decoder:
                 self.main = made.run(wish.prompt, wish.new)
             else:
-                self.main = made.run(wish.prompt, wish.new, _OWN_STEPS)
-                self.growth = self._law(made, self.main, steps)
+                self.main = made.run(wish.prompt, wish.new, rhythm.own * rhythm.unit)
+                self.growth = self._law(made, self.main, groups, has_rest=steps > groups * rhythm.unit)
                 if self.growth is None:
                     self.main = made.run(wish.prompt, wish.new)
-            self.cache = self.main.cache
-            if not made.loaded.is_encoder_decoder:
+            if self.ending is None:
+                self.cache = self.main.cache
+            if not made.loaded.is_encoder_decoder and self.ending is None:
                 # The last token is never read. After a step, since what a prompt's forward leaves may be views of more.
-                tokens = wish.prompt + wish.new - 1
-                self.cache = (made.run(tokens - 1, 2) if tokens > 1 else made.run(tokens, 1)).cache
+                tokens, first = wish.prompt + wish.new, wish.starts()[-2:][0]
+                first = first if steps else tokens - 2
+                self.cache = (made.run(first, tokens - first) if first else made.run(1, 1)).cache
 
-    def _law(self, made: Generator, main: Run, steps: int) -> Growth | None:
-        """How further steps grow; None where no few captures show it, or where a longer prompt is not like more steps."""
-        wish, tape = self._wish, made.tape
+    def _law(self, made: Generator, main: Run, groups: int, has_rest: bool) -> Growth | None:
+        """How further groups of steps grow; None where no few captures show it, or where a longer prompt is not like more steps."""
+        wish, tape, rhythm = self._wish, made.tape, self.rhythm
+        starts, unit, end = wish.starts(), rhythm.unit, wish.prompt + wish.new
         own = streams_between(tape(), main.begin, main.end)
 
-        def capture(number: int) -> tuple[StepRequests, StepRequests]:
-            # The second step of a run that begins with a longer prompt: the first still reads what the prompt's forward left.
-            ahead = number - 2
-            run = made.run(wish.prompt + ahead, wish.new - ahead, 4)
+        def read(run: Run, cuts: Sequence[Cut]) -> list[StepRequests]:
             written = tape()
-            names = dict(zip(streams_between(written, run.begin, run.end), own, strict=False))
-            _, first, second = read_steps(written, run.cuts[:4], names)
+            return read_steps(written, cuts, dict(zip(streams_between(written, run.begin, run.end), own, strict=False)))
+
+        def capture(number: int) -> tuple[StepRequests, StepRequests]:
+            # The second group of a run that begins with a longer prompt: the first still reads what the prompt's forward left.
+            at = starts[(number - 2) * unit]
+            run = made.run(at, end - at, 4 * unit)
+            self.inner |= {number + more: _inside(run.cuts[(1 + more) * unit :][:unit]) for more in (0, 1)}
+            _, first, second = read(run, run.cuts[: 3 * unit + 1 : unit])
             return first, second
 
         try:
-            growth = Growth(capture, _FIRST_ALIKE, steps)
+            growth = Growth(capture, rhythm.alike, groups)
         except NoLaw:
             return None
-        mine = read_steps(tape(), main.cuts)
-        if steps * len(mine[-1].requests) > _MOST_REQUESTS:
+        mine = read_steps(tape(), main.cuts[::unit])
+        requests = len(mine[-1].requests)
+        if groups * requests > _MOST_REQUESTS:
             raise UsageError(
-                f"{wish.new:,} tokens ask the allocator {steps * len(mine[-1].requests):,} times, more than {_MOST_REQUESTS:,}",
+                f"{wish.new:,} tokens ask the allocator {groups * requests:,} times, more than {_MOST_REQUESTS:,}",
                 code="IRS696",
-                hint=f"up to about {_MOST_REQUESTS // len(mine[-1].requests):,} tokens can be replayed; a longer prompt costs nothing",
+                hint=f"about {_MOST_REQUESTS * wish.new // (groups * requests):,} tokens can be replayed; a longer prompt costs nothing",
             )
-        return growth if all(growth.holds(number, mine[number - 1]) for number in range(_FIRST_ALIKE, _OWN_STEPS)) else None
+        if not all(growth.holds(number, mine[number - 1]) for number in range(rhythm.alike, rhythm.own)):
+            return None
+        if has_rest:
+            at = starts[(groups - 1) * unit]
+            run = made.run(at, end - at)
+            _, rest = read(run, [run.cuts[0], run.cuts[unit], run.cuts[-1]])
+            if any(what.back < 0 for verb, what, _ in rest.requests if verb in ("free", "record")):
+                return None
+            self.inner[groups + 1] = _inside(run.cuts[unit:-1])
+            growth.pieces.append(Piece(groups + 1, groups + 1, rest, (0,) * len(rest.sizes)))
+            self.ending, self.cache = (run.cuts[unit], Cut(run.end, {})), run.cache
+        return growth
+
+
+def _inside(cuts: Sequence[Cut]) -> list[int]:
+    """Where the steps of a group begin in it."""
+    return [one.at - cuts[0].at for one in cuts]
 
 
 def _continue(found: Generation, captured: _Capture) -> None:
@@ -323,18 +393,37 @@ def _continue(found: Generation, captured: _Capture) -> None:
     assert main is not None
     assert loaded is not None
     tape = found.simulation.tape
-    found.cache = captured.cache
-    found.cache_before = len(main.cuts) + 1, main.cache
-    if captured.growth is not None:
-        found.captured = sorted({1, *(number + 1 for number in captured.growth.captured), *range(1, _OWN_STEPS)})
-        whole, starts, last = continued(tape, main.cuts, captured.growth, wish.new - 1)
-        whole.events.extend(_end(tape, main, whole, last))
+    found.cache, found.draft_cache = _by_owner(captured.cache)
+    first_tokens = [start - wish.prompt + 1 for start in wish.starts()[1:]]
+    steps = len(first_tokens)
+    # A round is over when the next begins; a forward is not.
+    so_far = first_tokens[len(main.cuts) - 1] - bool(wish.assistant) if 0 < len(main.cuts) <= steps else wish.new
+    found.cache_before = so_far, _by_owner(main.cache)[0]
+    unit = captured.rhythm.unit
+    growth = captured.growth
+    if growth is not None:
+        groups = {*range(1, captured.rhythm.own), *growth.captured, *(piece.first for piece in growth.pieces if piece.first == piece.last)}
+        seen = {(group - 1) * unit + number for group in groups for number in range(1, 1 + len(captured.inner.get(group, [0] * unit)))}
+        found.captured = sorted({1, *(first_tokens[number - 1] for number in seen)})
+        main_cuts = main.cuts[::unit]
+        whole, starts, last = continued(tape, main_cuts, growth, growth.pieces[-1].last)
+        own = len(main_cuts) - 1
+        starts = [
+            *(one.at for one in main.cuts[: own * unit]),
+            *(
+                begin + more
+                for number, begin in enumerate(starts[own:-1], own + 1)
+                for more in captured.inner.get(growth.piece(number).first, [0])
+            ),
+            starts[-1],
+        ]
+        whole.events.extend(_end(tape, main, whole, last, captured.ending))
     else:
         whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
-        starts = [one.at for one in main.cuts]
-    names = [f"token {number}" for number in range(2, 2 + len(starts) - (captured.growth is not None))]
+        starts = [one.at for one in main.cuts[:steps]]
+    names = [f"token {number}" for number in first_tokens]
     places = [0, loaded.end, main.begin, *(starts or [main.end]), *([whole.cut()] if starts else [])]
-    spans = ["load", "inputs", "prefill", *names, *(["end"] if captured.growth is not None else [])]
+    spans = ["load", "inputs", "prefill", *names, *(["end"] if growth is not None else [])]
     whole.starts = places
     whole.spans = [Span(name, number, number + 1) for number, name in enumerate(spans)]
     found.tape = whole
@@ -348,17 +437,26 @@ def _continue(found: Generation, captured: _Capture) -> None:
     found.phases.update(zip(complete, _phases(whole, list(complete.values())), strict=True))
     if "decode" in found.phases:
         # Steps are the spans from the third on, the last of them at most two from the end.
-        found.phases["decode"] = replace(found.phases["decode"], held=done[wish.new].after)
+        found.phases["decode"] = replace(found.phases["decode"], held=done[steps + 1].after)
 
 
-def _end(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int]) -> list[int]:
+def _end(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int], ending: tuple[Cut, Cut] | None) -> list[int]:
     """What is given back when `generate` returns: all but what was there still when it returned after fewer tokens. `last` are the slots of
-    the last step."""
-    (there,), (alive,) = alive_at(tape, [main.end]), alive_at(whole, [len(whole.events)])
-    kept = set(there)
-    (ending,) = read_steps(tape, [main.cuts[-1], Cut(main.end, {})])
-    kept |= {last[number] for number, slot in enumerate(ending.slots[: len(last)]) if slot in kept}
+    the last step, `ending` is where it was captured, if not at the end of `main`."""
+    begin, over = ending or (main.cuts[-1], Cut(main.end, {}))
+    (there, then), (alive,) = alive_at(tape, [main.end, over.at]), alive_at(whole, [len(whole.events)])
+    kept, left = set(there), set(then)
+    (step,) = read_steps(tape, [begin, over])
+    kept |= {last[number] for number, slot in enumerate(step.slots[: len(last)]) if slot in left}
     return [~slot for slot in sorted(set(alive) - kept)]
+
+
+def _by_owner(cache: Sequence[CacheLayer]) -> tuple[list[CacheLayer], list[CacheLayer]]:
+    """The model's own layers, and its assistant's."""
+    from irscope.frontends.generation.program import DRAFT
+
+    own, draft = ([one for one in cache if one.kind.startswith(DRAFT) == whose] for whose in (False, True))
+    return own, draft
 
 
 def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]]]) -> Iterator[Phase]:
@@ -398,6 +496,8 @@ def _tables(found: Generation) -> Iterator[Table]:
     made = [(kind, *(phase.made_of.get(kind, 0) for phase in found.phases.values())) for kind in kinds]
     made.append(("requested, the sum", *(sum(phase.made_of.values()) for phase in found.phases.values())))
     yield Table.of(made, ["category", *(f"{_DOING[name]}:bytes" for name in found.phases)], "what the peak of requested is made of")
+    if found.other is not None:
+        yield _acceptance(found, found.other)
     if found.cache:
         yield _cache_table(found)
     name, phase = max(found.phases.items(), key=lambda one: one[1].peak.requested)
@@ -411,7 +511,7 @@ def _cache_table(found: Generation) -> Table:
     """Layers that keep the same, together."""
     rows: list[tuple[object, ...]] = []
     for (kind, bytes_, held, host, window), several in itertools.groupby(
-        sorted(found.cache, key=lambda one: (one.kind, one.bytes, one.layer)),
+        sorted([*found.cache, *found.draft_cache], key=lambda one: (one.kind, one.bytes, one.layer)),
         key=lambda one: (one.kind, one.bytes, one.held_bytes, one.host_bytes, one.window),
     ):
         layers = [one.layer for one in several]
@@ -428,6 +528,52 @@ def _cache_table(found: Generation) -> Table:
         )
     columns = ["layers", "kind", "looks back on", "each:bytes", "all:bytes", "with memory behind views:bytes", "on the host:bytes"]
     return Table.of(rows, columns, "the cache after the last token", whole="all")
+
+
+def _assistant_rows(found: Generation, assistant: Loaded) -> Iterator[tuple[str, str]]:
+    wish = found.wish
+    yield (
+        "assistant",
+        f"{_text(assistant.parameter_bytes)}, {assistant.parameters:,} parameters in {assistant.dtype.text}: {wish.assistant}",
+    )
+    right = {0: "none", wish.candidates: "all"}.get(wish.accepted, f"{wish.accepted}")
+    assumed = f"{wish.candidates} tokens proposed in a round, and {right} of them accepted"
+    yield "assumed", assumed if found.other is None else f"{assumed}, which takes more than {_right(found.other.wish)}"
+    yield "its_cache", f"{_text(sum(one.bytes for one in found.draft_cache))} at the end"
+
+
+def _right(wish: Wish) -> str:
+    return "none" if not wish.accepted else "all"
+
+
+def _acceptance(found: Generation, other: Generation) -> Table:
+    """What is so, whatever is accepted, lies between the two or near them."""
+    rows = [
+        (
+            _right(one.wish),
+            len(one.wish.starts()),
+            *(one.peak(key) for key in ("requested", "allocated", "reserved")),
+            "no" if one.refused_at else "yes",
+        )
+        for one in sorted((found, other), key=lambda one: one.wish.accepted)
+    ]
+    columns = ["accepted", "rounds:count", "requested:bytes", "allocated:bytes", "reserved:bytes", "fits"]
+    return Table.of(rows, columns, "peaks by how many proposed tokens are right")
+
+
+def _assistant_json(found: Generation) -> dict[str, Any]:
+    wish, assistant, other = found.wish, found.assistant, found.other
+    return {
+        "model": wish.assistant,
+        "candidates": wish.candidates,
+        "accepted": wish.accepted,
+        "rounds": len(wish.starts()),
+        "parameter_bytes": assistant.parameter_bytes if assistant is not None else None,
+        "cache_bytes": sum(one.bytes for one in found.draft_cache),
+        "other": None
+        if other is None
+        else {"accepted": other.wish.accepted, "outcome": other._outcome, "peak": {key: other.peak(key) for key in COUNTERS}},
+    }
 
 
 def _short(line: str) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from irscope.errors import UsageError
+from irscope.frontends.generation.program import Wish
 from irscope.tools.generate import generate
-from tests.tools.generate_jobs import compare, rows
+from tests.tools.generate_jobs import ASSISTED, compare, rows
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
@@ -29,6 +30,10 @@ TINY = (
         ({"prompt": 1, "new": 1, "cache": "paged"}, "no cache 'paged'"),
         ({"prompt": 1, "new": 1, "dtype": "int4"}, "no element type"),
         ({"prompt": 1, "new": 1, "cache_options": ["backend"]}, "key=value"),
+        ({"prompt": 1, "new": 9, "accepted": 2}, "there is no assistant"),
+        ({"prompt": 1, "new": 9, "assistant": "other", "batch": 2}, "one sequence"),
+        ({"prompt": 1, "new": 9, "assistant": "other", "candidates": 3, "accepted": 4}, "4 cannot be accepted"),
+        ({"prompt": 1, "new": 9, "assistant": "other", "cache": "static"}, "can be cut back"),
     ],
 )
 def test_a_wrong_question_is_one_line(given: dict[str, Any], said: str) -> None:
@@ -49,6 +54,41 @@ def test_counters_are_those_of_the_recorded_call(row: dict[str, Any]) -> None:
     if said is None:
         pytest.skip("a call that irscope generate has no option for")
     assert said == []
+
+
+@needs_transformers
+@pytest.mark.parametrize("row", rows(ASSISTED)[::2], ids=lambda row: row["job"]["id"])
+def test_counters_with_an_assistant_are_those_of_the_recorded_call(row: dict[str, Any]) -> None:
+    assert compare(row) == []
+
+
+def test_rounds_end_with_the_last_token() -> None:
+    for accepted in range(6):
+        wish = Wish("model", prompt=10, new=31, assistant="draft", candidates=5, accepted=accepted)
+        starts = wish.starts()
+        assert starts[0] == 10
+        grown = [start + min(accepted, wish.proposed(start)) + 1 for start in starts]
+        assert [*starts[1:], 41] == grown
+        alike = starts[1 : 1 + wish.alike()]
+        assert all(wish.proposed(start) == 5 for start in alike)
+        assert len(alike) < len(starts) - 1
+    assert list(Wish("model", prompt=10, new=4).starts()) == [10, 11, 12, 13]
+
+
+@needs_transformers
+def test_without_a_number_of_accepted_tokens_both_ends_are_told() -> None:
+    asked = ("generate", TINY, "--assistant", TINY, "--candidates", "4", "--prompt", "40", "--new", "24", "--device", "h200")
+    document = json.loads(_irscope(*asked, "--format", "json").stdout)
+    helped = document["assistant"]
+    assert {helped["accepted"], helped["other"]["accepted"]} == {0, 4}
+    assert max(one["reserved"]["peak"] for one in document["phases"].values()) >= helped["other"]["peak"]["reserved"]
+    # Both begin on an empty device: what was loaded first is gone.
+    alone = json.loads(_irscope(*asked, "--accepted", str(helped["other"]["accepted"]), "--format", "json").stdout)
+    assert max(one["requested"]["peak"] for one in alone["phases"].values()) == helped["other"]["peak"]["requested"]
+    alone = json.loads(_irscope(*asked, "--accepted", str(helped["accepted"]), "--format", "json").stdout)
+    assert alone["phases"] == document["phases"]
+    text = _irscope(*asked).stdout
+    assert "peaks by how many proposed tokens are right" in text
 
 
 @needs_transformers

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 TRUTH = Path(__file__).parent.parent / "data" / "generate" / "truth.jsonl"
+ASSISTED = TRUTH.with_name("assisted.jsonl")
 COUNTERS = ("requested", "allocated", "reserved")
 _DTYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 
@@ -29,14 +30,11 @@ def rows(path: Path = TRUTH) -> list[dict[str, Any]]:
 
 def command(job: dict[str, Any], folder: Path) -> list[str] | None:
     """The command that does a job, whose configuration is written to a folder; None where it has no such option."""
-    import torch
-    import transformers
-
-    config = getattr(transformers, job["config"])(**job.get("kw", {}))
-    config.dtype = getattr(torch, job["dtype"])
-    if "model" in job:
-        config.architectures = [job["model"]]
-    config.save_pretrained(str(folder))
+    _write_config(job, folder)
+    helped = []
+    if "assistant" in job:
+        _write_config(job["assistant"], folder / "assistant")
+        helped = [f"--assistant={folder / 'assistant'}", *(f"--{name}={job[name]}" for name in ("candidates", "accepted"))]
     call = dict(job.get("call", {}))
     cache = [f"--cache-option={key}={value}" for key, value in call.pop("cache_config", {}).items()]
     sizes = {"--prompt": job["prompt"], "--new": job["new"], "--batch": job["batch"]}
@@ -51,6 +49,7 @@ def command(job: dict[str, Any], folder: Path) -> list[str] | None:
         str(folder),
         *given,
         *sampled,
+        *helped,
         f"--cache={kind}",
         *cache,
         f"--attention={job['attn']}",
@@ -58,6 +57,17 @@ def command(job: dict[str, Any], folder: Path) -> list[str] | None:
         "--format=json",
     ]
     return [sys.executable, "-m", "irscope", *line]
+
+
+def _write_config(job: dict[str, Any], folder: Path) -> None:
+    import torch
+    import transformers
+
+    config = getattr(transformers, job["config"])(**job.get("kw", {}))
+    config.dtype = getattr(torch, job["dtype"])
+    if "model" in job:
+        config.architectures = [job["model"]]
+    config.save_pretrained(str(folder))
 
 
 def differences(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
