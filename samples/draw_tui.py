@@ -28,6 +28,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "cost": ("4",),
     "passes": ("5",),
     "reports": ("7", "down", "down", "enter", "n"),
+    "graph": ("g", *"layer1", "enter", "8"),
     "help": ("question_mark",),
 }
 """The keys that lead to each picture."""

@@ -100,6 +100,7 @@ _KEY_NAMES = {
     "question_mark": "?",
     "asterisk": "*",
     "minus": "-",
+    "space": "space",
     "escape": "esc",
     "pageup": "page up",
     "pagedown": "page down",
@@ -160,6 +161,9 @@ SCREENS: tuple[ScreenRecord, ...] = (
     ScreenRecord("passes", "5", "Passes", "Run a pipeline step by step and see what each pass changed.", "passes.screen:PassesScreen"),
     ScreenRecord("compare", "6", "Compare", "Lay another model or a recording beside this one.", "compare:CompareScreen"),
     ScreenRecord("reports", "7", "Reports", "Show the report of any pass, also of one of your own.", "reports:ReportsScreen"),
+    ScreenRecord(
+        "graph", "8", "Graph", "Show what is around the selected node, and the whole graph folded by module.", "graph.screen:GraphScreen"
+    ),
 )
 
 

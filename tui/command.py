@@ -39,6 +39,12 @@ def run_command(source: Source, passes: str) -> str:
     return shlex.join(["irscope", "run", *source.arguments(), "--passes", passes])
 
 
+def picture_command(source: Source, around: str, hops: int) -> str:
+    """The command that draws the graph, or what is around a node of it."""
+    near = ["--around", around, "--hops", str(hops)] if around else []
+    return shlex.join(["irscope", "export", *source.arguments(), *near, "-o", "graph.svg"])
+
+
 def show_command(source: Source, node: Node) -> str:
     """The command that prints the nodes of this operator in this module."""
     scope = ["--scope", node.scope.path] if node.scope.path else []

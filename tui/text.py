@@ -20,8 +20,24 @@ from irscope.report.printable import can_encode, display_width, legible, pad
 PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4", "part5", "part6"]
 PARTS: tuple[PartRole, ...] = ("part0", "part1", "part2", "part3", "part4", "part5", "part6")
 """Looks of the parts of a stacked chart."""
-Role: TypeAlias = Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "good", "error"] | PartRole
-ROLES: tuple[Role, ...] = ("plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "good", "error", *PARTS)
+Role: TypeAlias = (
+    Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "good", "error", "selected"] | PartRole
+)
+ROLES: tuple[Role, ...] = (
+    "plain",
+    "heading",
+    "module",
+    "operator",
+    "name",
+    "faint",
+    "unknown",
+    "bar",
+    "mark",
+    "good",
+    "error",
+    "selected",
+    *PARTS,
+)
 
 
 class Span(NamedTuple):

@@ -8,9 +8,11 @@ open. `scene` places the visible boxes for a drawing: points of a picture or col
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Final, NamedTuple
 
 from irscope.ir.dims import Dim, total_of
@@ -116,12 +118,23 @@ class BoxTree:
         self._contents: dict[int, Contents] = {}
 
     @classmethod
-    def of(cls, program: Program, keep: Collection[Node] | None = None) -> BoxTree:
-        """The boxes of a program, or of some of its nodes alone."""
+    def of(
+        cls,
+        program: Program,
+        keep: Collection[Node] | None = None,
+        *,
+        order: Callable[[Node], int] | None = None,
+        is_single: Callable[[Scope], bool] = lambda scope: True,
+    ) -> BoxTree:
+        """The boxes of a program, or of some of its nodes alone. With `order`, where each stands in the program, the others are not looked
+        at; `is_single` tells which of the modules with one member have only that in the program, and are drawn as it."""
         tree = cls()
         builder = _Builder(tree, None if keep is None else set(keep))
+        if keep is not None and order is not None:
+            for node in sorted(keep, key=order):
+                builder.kept_of.setdefault(node.graph, []).append(node)
         builder.body(program.graph, tree._add(BoxKind.MODEL, "model", "", -1), program.root)
-        tree._finish(builder)
+        tree._finish(builder, is_single)
         return tree
 
     def _add(self, kind: BoxKind, name: str, detail: str, parent: int, **more: object) -> int:
@@ -131,8 +144,8 @@ class BoxTree:
             self.boxes[parent].children.append(number)
         return number
 
-    def _finish(self, builder: _Builder) -> None:
-        where = _merged(self)
+    def _finish(self, builder: _Builder, is_single: Callable[[Scope], bool]) -> None:
+        where = _merged(self, is_single)
         _cut_into_sections(self)
         _number_anew(self, where)
         for box in reversed(self.boxes):
@@ -301,6 +314,35 @@ class BoxTree:
 
 
 # ----------------------------------------------------------------------------------------------------
+# Which nodes are near some.
+
+
+def nodes_near(start: Iterable[Node], hops: int, graph: Graph, most: int | None = None) -> list[Node]:
+    """Nodes of a graph that are at most so many edges away from some, with what is inside their regions; no more than `most` if given."""
+    found = dict.fromkeys(one for one in (outermost(node, graph) for node in start) if one is not None)
+    edge = list(found)
+    for _ in range(hops):
+        reached: dict[Node, None] = {}
+        for node in edge:
+            reads = [value for one in (node, *(inner for region in node.regions for inner in region.walk())) for value in one.inputs]
+            reached.update((value.node, None) for value in reads if value is not None and value.node is not None)
+            users = (user for output in node.outputs for user in output.users or () if isinstance(user, Node))
+            reached.update((user, None) for user in islice(users, most))
+        edge = [one for one in dict.fromkeys(outermost(node, graph) for node in reached) if one is not None and one not in found]
+        edge = edge if most is None else edge[: max(most - len(found), 0)]
+        found.update(dict.fromkeys(edge))
+    return [*found, *(one for node in found for region in node.regions for one in region.walk())]
+
+
+def outermost(node: Node, graph: Graph) -> Node | None:
+    """The node of a graph that holds a node, or is it."""
+    at: Node | None = node
+    while at is not None and at.graph is not graph:
+        at = at.graph.owner if at.graph is not None else None
+    return at
+
+
+# ----------------------------------------------------------------------------------------------------
 # Making the tree.
 
 
@@ -314,6 +356,8 @@ class _Builder:
         self.made: dict[Value, int] = {}
         """Where values come from."""
         self.modules: dict[tuple[int, Scope], int] = {}
+        self.kept_of: dict[Graph | None, list[Node]] = {}
+        """The nodes to keep by the graph they are in, where that is known beforehand."""
 
     def body(self, graph: Graph, box: int, base: Scope) -> None:
         """The nodes of a graph and of its regions, the regions after what is around them."""
@@ -324,7 +368,7 @@ class _Builder:
             for value in graph.inputs:
                 if self._is_kept(value):
                     self.made[value] = add(BoxKind.INPUT, value.name or "input", "input", box, value=value)
-            for node in graph:
+            for node in self.kept_of.get(graph, ()) if self.kept_of else graph:
                 if self.keep is not None and node not in self.keep:
                     continue
                 number = add(BoxKind.NODE, node.name, node.op, self._module(box, node.scope, base), node=node, scope=node.scope)
@@ -335,7 +379,7 @@ class _Builder:
                     inner = number if len(node.regions) == 1 else add(BoxKind.REGION, region.name, "region", number)
                     todo.append((region, inner, node.scope))
             for value in dict.fromkeys(graph.outputs):
-                if self._is_kept(value):
+                if self._is_kept(value) and (self.keep is None or value in self.made):
                     reads.append((value, add(BoxKind.OUTPUT, value.name or "output", "output", box, value=value)))
         self.flows = [(value, self.made[value], number) for value, number in reads if value in self.made]
 
@@ -361,12 +405,12 @@ class _Builder:
         return found
 
 
-def _merged(tree: BoxTree) -> list[int]:
+def _merged(tree: BoxTree, is_single: Callable[[Scope], bool]) -> list[int]:
     """Take out modules with one member: the member has its name too. Returns for each box the one that stands for it."""
     boxes = tree.boxes
     where = list(range(len(boxes)))
     for box in reversed(boxes[1:]):
-        if box.kind is not BoxKind.MODULE or len(box.children) != 1:
+        if box.kind is not BoxKind.MODULE or len(box.children) != 1 or (box.scope is not None and not is_single(box.scope)):
             continue
         # Inner boxes come later, so that they were merged before.
         child = boxes[where[box.children[0]]]
@@ -438,6 +482,9 @@ class Measure:
     border: float
     """Around what is in an open group."""
     bend: float = 2.0
+    turns: Callable[[Sequence[tuple[float, float]]], float] | None = None
+    """The room that lines between two layers need to turn, told where each begins and ends; with it everything stands on whole columns, and
+    widths are odd. Without it `rows` is room enough."""
 
 
 class Placed(NamedTuple):
@@ -462,6 +509,8 @@ class Line(NamedTuple):
     has_label: bool
     """It is where the values come from."""
     is_back: bool
+    gap: tuple[int, int]
+    """The group, and the layer below which it turns."""
 
 
 @dataclass(frozen=True)
@@ -550,24 +599,47 @@ def _lay_out(room: _Room, tree: BoxTree, rooms: Mapping[int, _Room], measure: Me
         return begin, _port(room, rooms, one.lower, entry=source) if one.lower < layers.count else 0.0
 
     middle = columns(layers, [*(wide for wide, _ in sizes), *([measure.bend] * ports)], measure.gap, measure.bend, shift)
+    if measure.turns is not None:
+        middle = [math.floor(at) + 0.5 for at in middle]
     width = [*(wide for wide, _ in sizes), *([measure.bend] * (len(middle) - len(sizes)))]
     inner = max((at + wide / 2 for at, wide in zip(middle, width, strict=True)), default=0.0)
     room.width = max(inner + 2 * measure.border, measure.width(box))
     spare = (room.width - inner) / 2
+    if measure.turns is not None:
+        room.width += 1 - room.width % 2
+        spare = (room.width - inner) // 2
     room.middle = [at + spare for at in middle]
+    turns = _turns(room, _spread(room, tree, rooms, origins, measure), measure)
     y = measure.heading
-    for row in layers.rows:
+    for at, row in enumerate(layers.rows):
         high = max((sizes[number][1] for number in row if number < len(sizes)), default=0.0)
         is_port = all(number >= len(sizes) and number < layers.count for number in row)
         # Ports lie on the border itself.
         room.top.append(0.0 if is_port and not room.top else y)
         room.deep.append(0.0 if is_port else high)
         # From ports at the upper border the heading is room enough for lines to turn.
-        y += measure.border if is_port and len(room.top) == 1 else high + measure.rows
+        y += (measure.border if is_port and len(room.top) == 1 else high + measure.rows) + turns[at]
     room.height = y - measure.rows + measure.border if layers.rows else measure.heading + measure.border
     if contents.exits:
         room.height = y - measure.rows
         room.top[-1] = room.height
+
+
+def _turns(room: _Room, spread: Sequence[tuple[float, float]], measure: Measure) -> list[float]:
+    """The room below each layer in which lines turn."""
+    layers = room.contents.layers
+    found = [0.0] * len(layers.rows)
+    if measure.turns is None:
+        return found
+    between: dict[int, list[tuple[float, float]]] = {}
+    for one, (begin, end) in zip(layers.segments, spread, strict=True):
+        between.setdefault(layers.layer[one.upper], []).append((room.middle[one.upper] + begin, room.middle[one.lower] + end))
+    for at, lines in between.items():
+        found[at] = measure.turns(lines)
+    if room.contents.exits and len(found) > 1:
+        # The border itself.
+        found[-2] += measure.border
+    return found
 
 
 def _lines(
@@ -607,7 +679,7 @@ def _lines(
         inner = rooms.get(children[one.lower]) if one.lower < len(children) else None
         has_head = one.lower < len(children) and (inner is None or source not in inner.contents.entries)
         begins = one.upper < len(children) and one.upper == source and children[one.upper] not in rooms
-        yield Line(points, values[source, trunk], has_head, begins, one.is_back)
+        yield Line(points, values[source, trunk], has_head, begins, one.is_back, (group, upper))
 
 
 def _spread(
@@ -638,6 +710,8 @@ def _spread(
         for place, trunk in enumerate(sorted(trunks, key=first.__getitem__)):
             for at in trunks[trunk]:
                 begins[at] = (place - (len(trunks) - 1) / 2) * step
+    if measure.turns is not None:
+        begins, ends = [float(round(at)) for at in begins], [float(round(at)) for at in ends]
     return list(zip(begins, ends, strict=True))
 
 
@@ -648,6 +722,17 @@ def _spread(
 def bytes_of(values: Iterable[Value]) -> Dim | None:
     """Bytes of some values together; None where a size is not known."""
     return total_of(value.type.tensor_bytes for value in values)
+
+
+def within_module(box: Box) -> str:
+    """A node's name without the path of the module that it is drawn in: exporters put that in front."""
+    if box.kind is not BoxKind.NODE or box.scope is None:
+        return box.name
+    path = box.scope.path
+    for prefix in (f"/{path}/", f"{path}/", f"{box.scope.module}."):
+        if path and box.name.startswith(prefix) and len(box.name) > len(prefix):
+            return box.name[len(prefix) :]
+    return box.name
 
 
 def weights_of(node: Node) -> list[Value]:

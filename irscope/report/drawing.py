@@ -19,7 +19,7 @@ from importlib.resources import files
 from typing import Final
 
 from irscope.ir.graph import Value
-from irscope.report.boxes import Box, BoxKind, BoxTree, Contents, Line, Measure, Placed, bytes_of, scene
+from irscope.report.boxes import Box, BoxKind, BoxTree, Contents, Line, Measure, Placed, bytes_of, scene, within_module
 from irscope.report.names import cut_name
 from irscope.report.plot import svg_text
 from irscope.report.printable import display_width, legible
@@ -109,7 +109,7 @@ class Drawing:
 
 def label(box: Box) -> str:
     """A box's name, cut to fit."""
-    return cut_name(legible(_within_module(box)), _LONGEST)
+    return cut_name(legible(within_module(box)), _LONGEST)
 
 
 def under(box: Box) -> str:
@@ -121,17 +121,6 @@ def under(box: Box) -> str:
     if box.value is not None:
         return cut_name(legible(str(box.value.type)), _LONGEST)
     return cut_name(legible(box.detail), _LONGEST)
-
-
-def _within_module(box: Box) -> str:
-    """A node's name without the path of the module that it is drawn in: exporters put that in front."""
-    if box.kind is not BoxKind.NODE or box.scope is None:
-        return box.name
-    path = box.scope.path
-    for prefix in (f"/{path}/", f"{path}/", f"{box.scope.module}."):
-        if path and box.name.startswith(prefix) and len(box.name) > len(prefix):
-            return box.name[len(prefix) :]
-    return box.name
 
 
 def flow_label(values: Sequence[Value]) -> str:

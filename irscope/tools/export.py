@@ -26,7 +26,7 @@ from irscope.passes.exports.pictures import (
     netron_overlay,
     share_paint,
 )
-from irscope.report.boxes import READABLE, BoxTree
+from irscope.report.boxes import READABLE, BoxTree, nodes_near
 from irscope.report.drawing import Drawing, html_file, svg_file
 from irscope.session import Model
 
@@ -102,33 +102,13 @@ def _near(model: Model, view: View) -> set[Node]:
         raise UsageError(
             f"no node or module {view.around!r} in the main graph", code="IRS367", where=model.program.path, hint=", ".join(near)
         )
-    found = dict.fromkeys(start)
-    edge = list(found)
-    for _ in range(view.hops):
-        reached: dict[Node, None] = {}
-        for node in edge:
-            reads = [value for one in (node, *(inner for region in node.regions for inner in region.walk())) for value in one.inputs]
-            reached.update((value.node, None) for value in reads if value is not None and value.node is not None)
-            reached.update((user, None) for output in node.outputs for user in output.users or () if isinstance(user, Node))
-        edge = [one for one in (_outermost(node, model) for node in reached) if one is not None and one not in found]
-        edge = list(dict.fromkeys(edge))
-        found.update(dict.fromkeys(edge))
-    inner = [one for node in found for region in node.regions for one in region.walk()]
-    return {*found, *inner}
+    return set(nodes_near(start, view.hops, graph))
 
 
 def _is_in(module: str, node: Node) -> bool:
     """Whether a node is in the module that a path names, as a call or as the model's own."""
     path, dotted = node.scope.path, node.scope.module
     return module in (path, dotted) or path.startswith(f"{module}/") or dotted.startswith(f"{module}.")
-
-
-def _outermost(node: Node, model: Model) -> Node | None:
-    """The node of the main graph that holds a node, or is it."""
-    at: Node | None = node
-    while at is not None and at.graph is not model.graph:
-        at = at.graph.owner if at.graph is not None else None
-    return at
 
 
 def picture(model: Model, kind: str, view: View) -> tuple[Iterator[str], tuple[str, ...]]:

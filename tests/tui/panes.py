@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from irscope.tui.compare import BothPane
+from irscope.tui.graph.screen import GraphPane
 from irscope.tui.passes.screen import FormDialog, PickDialog
 from irscope.tui.widgets.charts import StackPane, TimelinePane
 from irscope.tui.widgets.table import OutlineTree, VirtualTable
@@ -15,4 +16,5 @@ PANE_OWNERS: dict[str, type] = {
     "table": VirtualTable,
     "tree": OutlineTree,
     "timeline": TimelinePane,
+    "graph-pane": GraphPane,
 }
