@@ -59,12 +59,12 @@ KINDS: dict[str, Kind] = {
         Kind("safetensors", "files.checkpoint"),
         Kind("checkpoint-index", "files.checkpoint"),
         Kind("adapter", "files.folders"),
+        Kind("gguf", "files.gguf"),
         Kind(
             "torchscript-lite",
             None,
             "a mobile TorchScript file holds bytecode only; save the model with torch.jit.save or torch.export.save",
         ),
-        Kind("gguf", None, "GGUF holds weights without a graph; bring the model as ONNX or torch.export"),
         Kind("tflite", None, "TensorFlow Lite is not read; convert the original model to ONNX"),
         Kind("executorch", None, "ExecuTorch programs are not read; bring the .pt2 it was lowered from"),
         Kind("tensorrt", None, "a TensorRT engine is compiled for one GPU; bring the ONNX file it was built from"),
@@ -99,7 +99,7 @@ def detect(path: Path) -> Kind:
         f"this is no model that irscope knows (it starts with {head[:8].hex(' ')})",
         code="IRS103",
         where=str(path),
-        hint="it reads .onnx, .pt2, TorchScript .pt, checkpoints, .safetensors and .irs",
+        hint="it reads .onnx, .pt2, TorchScript .pt, checkpoints, .safetensors, .gguf and .irs",
     )
 
 

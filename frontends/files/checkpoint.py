@@ -47,7 +47,7 @@ class WeightTable:
         """Add a weight. What batch normalization counts is no parameter, and neither is what holds whole numbers."""
         if len(self._graph.weights) >= _MOST_WEIGHTS:
             raise self.error("the file names more than 1,000,000 tensors")
-        is_buffer = name.endswith(_BUFFERS) or not (type_.dtype.is_float or type_.dtype.kind.value in ("complex", "unknown"))
+        is_buffer = name.endswith(_BUFFERS) or not (type_.dtype.is_float or type_.dtype.kind.value in ("complex", "unknown", "blocks"))
         value = self._graph.add_weight(type_, self._names.unique(name), Role.BUFFER if is_buffer else Role.PARAMETER, data)
         if trainable is not None:
             self._graph.trainable[value] = trainable
@@ -82,8 +82,8 @@ class WeightTable:
             return f"with torch and {package} installed, irscope makes the graph of the folder {self.path.parent}"
         return "torch.export.save(torch.export.export(model, args), 'model.pt2') writes a graph"
 
-    def program(self) -> Program:
-        """The weights as a program."""
+    def program(self, graph_hint: str = "") -> Program:
+        """The weights as a program; `graph_hint` says how a graph can be had."""
         if not self._graph.weights:
             raise LoadError(
                 "the file holds neither a graph nor tensors",
@@ -95,7 +95,7 @@ class WeightTable:
             self.sink.warn(
                 "IRS165",
                 "the file holds weights but no graph: shapes, cost and the memory of a run cannot be told from it",
-                hint=self._graph_hint(),
+                hint=graph_hint or self._graph_hint(),
                 about="no graph",
             )
         return Program(self._graph, {}, {}, "checkpoint", str(self.path), metadata=self.metadata, has_graph=False)

@@ -245,7 +245,7 @@ def read_adapter(folder: Path, base: str = "", sink: DiagnosticSink | None = Non
     if isinstance(targets, list):
         targets = tuple(str(one) for one in targets)
     named = next((name for name in _ADAPTER_WEIGHTS if _find(files, folder, name) is not None), "")
-    stored = _tensors_of(folder, named, sink or DiagnosticSink()) if named else None
+    stored = _tensors_of(folder, named, DiagnosticSink() if sink is None else sink) if named else None
     if stored is None and not (isinstance(targets, tuple) and targets):
         message = "the folder has no adapter_model.safetensors, and which modules it is beside is not a list of names"
         raise LoadError(message, code="IRS168", where=where, hint="put its weights beside it")

@@ -101,6 +101,8 @@ def _parts(text: str) -> tuple[str, str, str] | None:
 _LARGEST_CONFIGURATION: Final = 16 << 20
 _GRAPHS: Final = (".onnx", ".pt2", ".irs")
 _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_GGUF: Final = (".gguf",)
+_LATER_PART: Final = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 _USUAL: Final = ("model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin", "model.onnx")
 """What hubs call the weights of a model, the first that is there first."""
 _MOST_LISTED: Final = 6
@@ -122,7 +124,7 @@ def _package_of(folder: Path) -> str:
     if not package or any(importlib.util.find_spec(one) is None for one in ("torch", package)):
         return ""
     names = _files_in(folder)
-    return "" if _ending(names, _GRAPHS) and not _ending(names, _WEIGHTS) else package
+    return "" if _ending(names, (*_GRAPHS, *_GGUF)) and not _ending(names, _WEIGHTS) else package
 
 
 def is_adapter(folder: Path) -> bool:
@@ -160,7 +162,12 @@ def file_in(folder: Path) -> Path:
     names = _files_in(folder)
     package = configured_by(folder)
     graphs, weights = _ending(names, _GRAPHS), _ending(names, _WEIGHTS)
+    # Of a split file the first part stands for all; what reads pictures lies beside the model that it is for.
+    whole = [name for name in _ending(names, _GGUF) if not _LATER_PART.search(name)]
+    models = [name for name in whole if not name.startswith("mmproj")] or whole
     usual = next((name for name in _USUAL if name in names), "")
+    if not usual and not graphs and not weights and len(models) == 1:
+        (usual,) = models
     if not usual and package and len(graphs or weights) == 1:
         (usual,) = graphs or weights
     if usual:
@@ -169,8 +176,8 @@ def file_in(folder: Path) -> Path:
         except Forbidden as error:
             raise LoadError(f"{usual!r} {error}", code="IRS100", where=str(folder), hint=error.hint) from None
         return folder / usual
-    found = [folder / name for name in (*graphs, *weights)]
-    found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS) and path.is_file()]
+    found = [folder / name for name in (*graphs, *weights, *models)]
+    found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS, *_GGUF) and path.is_file()]
     problem = "this is a folder" if found else "this is a folder, and no model is in it"
     hint = f"name the model file: {_listed(map(str, found))}" if found else "name the model file"
     if not found and package:
@@ -198,7 +205,7 @@ def missing(text: str) -> IrscopeError:
     if _OF_HUB.fullmatch(text) and not path.suffix and not path.parent.exists():
         hint = f"`hf download {text} --local-dir {path.name}`, then name that folder; for its kind alone transformers:NAME"
         return LoadError("there is no such folder; a model of the hub is not downloaded", code="IRS100", where=text, hint=hint)
-    known = [name for name in _files_in(path.parent) if name.endswith((*_GRAPHS, *_WEIGHTS, ".json", ".py"))]
+    known = [name for name in _files_in(path.parent) if name.endswith((*_GRAPHS, *_WEIGHTS, *_GGUF, ".json", ".py"))]
     near = difflib.get_close_matches(path.name, known, n=1, cutoff=0.75)
     hint = f"did you mean {path.parent / near[0]}?" if near else ""
     return LoadError("there is no such file", code="IRS100", where=text, hint=hint)
@@ -207,11 +214,7 @@ def missing(text: str) -> IrscopeError:
 def bare_word(text: str) -> tuple[str, str] | None:
     """A word that could be the name of a model without its package, and its options; None for what looks like a file."""
     match = _WORD.fullmatch(text)
-    if (
-        match is None
-        or os.path.lexists(text)
-        or match["word"].endswith((*_GRAPHS, *_WEIGHTS, ".json", ".jsonl", ".py", ".gguf", ".pickle"))
-    ):
+    if match is None or os.path.lexists(text) or match["word"].endswith((*_GRAPHS, *_WEIGHTS, *_GGUF, ".json", ".jsonl", ".py", ".pickle")):
         return None
     return match["word"], match["options"] or ""
 

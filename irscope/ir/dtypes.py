@@ -14,6 +14,8 @@ class DTypeKind(enum.Enum):
     FLOAT = "float"
     COMPLEX = "complex"
     STRING = "string"
+    BLOCKS = "blocks"
+    """Numbers that are stored by blocks with scales of their own."""
     UNKNOWN = "unknown"
 
 
@@ -49,18 +51,53 @@ class DType(enum.Enum):
     C128 = ("c128", 128, DTypeKind.COMPLEX)
     STR = ("str", None, DTypeKind.STRING)
     UNKNOWN = ("?", None, DTypeKind.UNKNOWN)
+    # Block types of ggml: elements and bytes of a block, as in GGML_QUANT_SIZES of the package gguf 0.19 (gguf/constants.py).
+    Q4_0 = ("q4_0", None, DTypeKind.BLOCKS, (32, 18))
+    Q4_1 = ("q4_1", None, DTypeKind.BLOCKS, (32, 20))
+    Q5_0 = ("q5_0", None, DTypeKind.BLOCKS, (32, 22))
+    Q5_1 = ("q5_1", None, DTypeKind.BLOCKS, (32, 24))
+    Q8_0 = ("q8_0", None, DTypeKind.BLOCKS, (32, 34))
+    Q8_1 = ("q8_1", None, DTypeKind.BLOCKS, (32, 40))
+    Q2_K = ("q2_k", None, DTypeKind.BLOCKS, (256, 84))
+    Q3_K = ("q3_k", None, DTypeKind.BLOCKS, (256, 110))
+    Q4_K = ("q4_k", None, DTypeKind.BLOCKS, (256, 144))
+    Q5_K = ("q5_k", None, DTypeKind.BLOCKS, (256, 176))
+    Q6_K = ("q6_k", None, DTypeKind.BLOCKS, (256, 210))
+    Q8_K = ("q8_k", None, DTypeKind.BLOCKS, (256, 292))
+    IQ2_XXS = ("iq2_xxs", None, DTypeKind.BLOCKS, (256, 66))
+    IQ2_XS = ("iq2_xs", None, DTypeKind.BLOCKS, (256, 74))
+    IQ3_XXS = ("iq3_xxs", None, DTypeKind.BLOCKS, (256, 98))
+    IQ1_S = ("iq1_s", None, DTypeKind.BLOCKS, (256, 50))
+    IQ4_NL = ("iq4_nl", None, DTypeKind.BLOCKS, (32, 18))
+    IQ3_S = ("iq3_s", None, DTypeKind.BLOCKS, (256, 110))
+    IQ2_S = ("iq2_s", None, DTypeKind.BLOCKS, (256, 82))
+    IQ4_XS = ("iq4_xs", None, DTypeKind.BLOCKS, (256, 136))
+    IQ1_M = ("iq1_m", None, DTypeKind.BLOCKS, (256, 56))
+    TQ1_0 = ("tq1_0", None, DTypeKind.BLOCKS, (256, 54))
+    TQ2_0 = ("tq2_0", None, DTypeKind.BLOCKS, (256, 66))
+    MXFP4 = ("mxfp4", None, DTypeKind.BLOCKS, (32, 17))
+    NVFP4 = ("nvfp4", None, DTypeKind.BLOCKS, (64, 36))
+    Q1_0 = ("q1_0", None, DTypeKind.BLOCKS, (128, 18))
 
-    def __init__(self, text: str, bits: int | None, kind: DTypeKind) -> None:
+    def __init__(self, text: str, bits: int | None, kind: DTypeKind, block: tuple[int, int] | None = None) -> None:
         self.text = text
         self.bits = bits
         """Size of one element; None where elements have no fixed size."""
         self.kind = kind
+        self.block = block
+        """Elements and bytes of a block, where elements are only stored by blocks."""
 
     # Members are singletons; Enum's own hash goes through the name and is five times slower.
     __hash__ = object.__hash__
 
     def __str__(self) -> str:
         return self.text
+
+    def bytes_of(self, count: int) -> int | None:
+        """Bytes of so many packed elements; None where that is not known. A block that is begun counts whole."""
+        if self.block is not None:
+            return -(-count // self.block[0]) * self.block[1]
+        return None if self.bits is None else (count * self.bits + 7) // 8
 
     @property
     def is_integer(self) -> bool:

@@ -50,7 +50,7 @@ _INT_AT = re.compile(rf"-?[0-9]+{_BEHIND}").match
 _FLOAT_AT = re.compile(_FLOAT + _BEHIND).match
 _ATTR_WORD_AT = re.compile(rf"(none|true|false){_BEHIND}").match
 _COMPLEX_AT = re.compile(rf"complex\(({_FLOAT}),[ \t]*({_FLOAT})\)").match
-_DTYPE_AT = re.compile(r"<([a-z0-9?]+)>").match
+_DTYPE_AT = re.compile(r"<([a-z0-9_?]+)>").match
 _UNKNOWN_TYPE_AT = re.compile(r"<type[ ]\?>").match
 _KEY_AT = re.compile(rf"({BARE_KEY}|{STRING})[ \t]*=[ \t]*").match
 

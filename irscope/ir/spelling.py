@@ -251,7 +251,7 @@ def _visible(text: str) -> str:
 Symbols = Callable[[str], Dim] | None
 """Finds the size that a name stands for; None: every name is a symbol with the usual bounds."""
 
-_TENSOR = re.compile(r"([?a-z][a-z0-9]*)\[([^\]]*)\](?:<([^>]*)>)?(?:@([A-Za-z0-9_.:/-]+|(?=\")))?", re.ASCII)
+_TENSOR = re.compile(r"([?a-z][a-z0-9_]*)\[([^\]]*)\](?:<([^>]*)>)?(?:@([A-Za-z0-9_.:/-]+|(?=\")))?", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_]+|\?", re.ASCII)
 _DIM_ERROR = re.compile(r"cannot read the dimension, column ([0-9]+): (.*)")
 _CHARACTERS_OF_DIM = re.compile(r"[A-Za-z0-9_.?+*/% \t-]*", re.ASCII)

@@ -103,9 +103,12 @@ class TensorType(Type):
     @property
     def nbytes(self) -> Dim | None:
         bits = self.dtype.bits
-        if bits is None or self.shape is None:
+        if self.shape is None or (bits is None and self.dtype.block is None):
             return None
         count = product(self.shape)
+        if bits is None:
+            elements, size = self.dtype.block or (1, 0)
+            return (count + elements - 1) // elements * size
         return count * (bits // 8) if bits % 8 == 0 else (count * bits + 7) // 8
 
     @property

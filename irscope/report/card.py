@@ -15,7 +15,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Json, Provenance, Quantity, Scalar, json_value
 
 if TYPE_CHECKING:
-    from irscope.report.schema import CardJson
+    from irscope.report.schema import CardJson, DescribedJson
 
 UNKNOWN: Final = Quantity(None, Provenance.UNKNOWN)
 
@@ -237,6 +237,22 @@ class Command:
     answers: str
 
 
+@dataclass(frozen=True, slots=True)
+class CardDescribed:
+    """What a file of weights says of the model that they are of."""
+
+    architecture: str
+    figures: Mapping[str, str]
+    """By the file's own keys."""
+    context: int | None
+    """Tokens that the model was made for."""
+    cache: Quantity
+    """Bytes of keys and values that one more token adds."""
+    cache_at_context: Quantity
+    law: str
+    """The arithmetic behind these in words, or why they are not known."""
+
+
 @dataclass(frozen=True)
 class Card:
     """Everything that one screen says about a model."""
@@ -257,6 +273,8 @@ class Card:
     """What was to be said about the model, which `unknown` counts."""
     failure: IrscopeError | None = None
     """What went wrong where a part of the card could not be made."""
+    described: CardDescribed | None = None
+    """Of a file of weights that says something of its model."""
 
     def quantities(self) -> dict[str, Quantity]:
         """Numbers that say where they come from, by the keys of `fields`."""
@@ -276,6 +294,8 @@ class Card:
             "peak_reserved": memory.reserved,
             "fits": memory.fits,
         }
+        if self.described is not None:
+            found["cache_per_token"], found["cache_at_context"] = self.described.cache, self.described.cache_at_context
         if memory.missing is not None:
             found["missing"] = memory.missing
         if memory.as_pytorch is not None:
@@ -293,6 +313,7 @@ class Card:
             "family": identity.family,
             "nodes": identity.nodes,
             "size_on_disk": identity.size_on_disk,
+            **({} if self.described is None else {"architecture": self.described.architecture, "context": self.described.context}),
             "missing": None,
             "pytorch_allocated": None,
             "pytorch_reserved": None,
@@ -324,6 +345,7 @@ class Card:
             },
             "intervals": {key: [json_value(end) for end in one.interval] for key, one in numbers.items() if one.interval is not None},
             "weights": [{"dtype": one.dtype, "count": one.count, "bytes": one.bytes} for one in self.identity.weights],
+            **self._described_json(),
             "inputs": [
                 {"name": well_formed(one.name), "dtype": one.dtype, "shape": None if one.shape is None else [*map(json_value, one.shape)]}
                 for one in self.inputs
@@ -364,6 +386,12 @@ class Card:
             ],
             "next": [{"line": well_formed(one.line), "answers": one.answers} for one in self.next],
         }
+
+    def _described_json(self) -> DescribedJson:
+        if self.described is None:
+            return {}
+        figures = {well_formed(key): well_formed(text) for key, text in self.described.figures.items()}
+        return {"described": {"architecture": well_formed(self.described.architecture), "figures": figures, "law": self.described.law}}
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from irscope.report.card import Card, CardInput, StatedSize
+from irscope.report.card import Card, CardDescribed, CardInput, StatedSize
 from irscope.report.celltext import LEGEND, SIGNS
 from irscope.report.options import PIPE_WIDTH, RenderOptions
 from irscope.report.printable import cut_middle, display_width, legible
@@ -19,7 +19,14 @@ HEIGHT: Final = 24
 _LABEL = 9
 _NARROWEST = 40
 _INPUTS = 3
-_FORMATS: Final = {"onnx": "ONNX", "pt2": "torch.export", "torchscript": "TorchScript", "irs": "irscope text", "module": "live module"}
+_FORMATS: Final = {
+    "onnx": "ONNX",
+    "pt2": "torch.export",
+    "torchscript": "TorchScript",
+    "irs": "irscope text",
+    "module": "live module",
+    "gguf": "GGUF",
+}
 _BOUND: Final = {
     "compute": "arithmetic",
     "memory": "memory bandwidth",
@@ -201,13 +208,15 @@ class CardWriter:
         identity, device = self.card.identity, self.card.device
         family = f"{identity.family}{'' if identity.confidence == 'high' or not identity.family else ' (likely)'}"
         nodes = "weights without a graph" if identity.nodes is None else f"{identity.nodes:,} node{'s' * (identity.nodes != 1)}"
-        form = "" if identity.nodes is None else _FORMATS.get(identity.format, identity.format)
+        form = "" if identity.nodes is None and self.card.described is None else _FORMATS.get(identity.format, identity.format)
         dtypes = "+".join(one.dtype for one in identity.weights[:3])
         parameters = "no parameters"
         if identity.parameters.shown != 0:
             size = self.number(identity.parameter_bytes, Kind.BYTES)
             each = f" in {identity.bits_each:.3g} bits each" if identity.bits_each is not None else ""
             parameters = f"{self.number(identity.parameters, Kind.COUNT)} parameters{each}, {size} {dtypes}".rstrip()
+        if self.card.described is not None:
+            family = self.described_text(self.card.described)
         facts = [family if identity.parameters.shown != 0 else "", form, nodes, parameters]
         yield self.item("model", ", ".join(filter(None, facts)))
         if identity.nodes is not None:
@@ -250,10 +259,39 @@ class CardWriter:
         yield self.item("weights", ", ".join(kinds) or "none of known size")
         yield from self.tensors()
         yield self.item("memory", f"inference needs {humanise(total, Kind.BYTES)} and more: the weights as they are in the file")
+        if self.card.described is not None:
+            yield from self.cache(self.card.described)
         if self.card.identity.bits_each is not None:
             return  # codes of few bits have no gradients
         least = 2 * total + 8 * trained
         yield self.item("", f"training with Adam needs {humanise(least, Kind.BYTES)} and more: weights, gradients, two f32 moments each")
+
+    def described_text(self, told: CardDescribed) -> str:
+        """What a file of weights says of its model, in few words."""
+        figures = told.figures
+        parts = [
+            f"{figures[key]} {what}"
+            for key, what in (("block_count", "layers"), ("expert_count", "experts"))
+            if figures.get(key, "0") not in ("", "0")
+        ]
+        if told.context:
+            parts.append(f"context {told.context:,}")
+        return f"{told.architecture} ({', '.join(parts)})" if parts else told.architecture
+
+    def cache(self, told: CardDescribed) -> Iterator[_Item]:
+        """What keys and values would take."""
+        each = self.number(told.cache, Kind.BYTES)
+        if told.cache.value is None:
+            yield self.item("cache", told.law)
+            return
+        low, high = told.cache_at_context.ends
+        span = (
+            f" [{humanise(low, Kind.BYTES)} to {humanise(high, Kind.BYTES)}]"
+            if low is not None and high is not None and low != high
+            else ""
+        )
+        at = f", {self.number(told.cache_at_context, Kind.BYTES)}{span} for {told.context:,}" if told.context else ""
+        yield self.item("cache", f"{each} a token and sequence{at}: {told.law}")
 
     def sum_text(self) -> str:
         """The peak as the sum of its parts, all in one unit, rounded so that what is printed adds up."""

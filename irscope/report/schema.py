@@ -209,7 +209,21 @@ class CardCommandJson(TypedDict):
     answers: str
 
 
-class CardJson(TypedDict):
+class CardDescribedJson(TypedDict):
+    """What a file of weights says of the model that they are of."""
+
+    architecture: str
+    figures: Annotated[dict[str, str], "By the file's own keys."]
+    law: Annotated[str, "The arithmetic behind the cache of keys and values, or why that is not known."]
+
+
+class DescribedJson(TypedDict):
+    """The part of a card that only some files of weights have."""
+
+    described: NotRequired[Annotated[CardDescribedJson, "Of a file of weights whose metadata says something of its model."]]
+
+
+class CardJson(DescribedJson):
     """One screen about the model: what it is, whether it fits, what it costs, what is not known, what to do next."""
 
     fields: Annotated[dict[str, CellJson], "Flat raw numbers under keys that stay; null for what is not known."]

@@ -20,7 +20,7 @@ from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_o
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import FileRegion
-from irscope.ir.program import Runtime
+from irscope.ir.program import Program, Runtime
 from irscope.ir.types import TensorType
 from irscope.memory.moments import ROUNDING
 from irscope.passes.advice.advise import Advise
@@ -42,6 +42,7 @@ from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.patterns.arch import Arch
 from irscope.passes.sizes import at_least, dim_cell
 from irscope.passes.training.memory import TrainingMemory
+from irscope.passes.weights.described import described
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
@@ -51,6 +52,7 @@ from irscope.report.card import (
 from irscope.report.card import (
     Card,
     CardCost,
+    CardDescribed,
     CardDevice,
     CardInput,
     CardMemory,
@@ -587,6 +589,7 @@ class _Maker:
             unknown=unknown,
             assumed=tuple(self.program.assumed),
             remarks=(),
+            described=_described(self.program),
             next=(
                 Command(_command("run", "--passes 'params{values}'", self._path), "statistics of every weight"),
                 Command(_command("tui", self._path), "browse the weights"),
@@ -604,6 +607,16 @@ class _Maker:
             number = replace(number, value=None, formula=number.value)
         found = as_assumed(number) if self.is_guessed else number
         return found if isinstance(found, Quantity) else number
+
+
+def _described(program: Program) -> CardDescribed | None:
+    """What a file of weights says of its model."""
+    found = described(program.metadata)
+    if found is None:
+        return None
+    return CardDescribed(
+        found.architecture, found.figures, found.context, found.cache, found.cache_at_context, found.law or f"not known: {found.why}"
+    )
 
 
 _COST_UNKNOWN = CardCost(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, "", None, NOT_KNOWN)

@@ -209,6 +209,8 @@ def stored_values(type_: Type, data: Payload | None, files: WeightFiles, *, row_
     """Values of a tensor as stored; Unreadable where they cannot be read. `row_major` puts axes that lie in another order into this one."""
     if not isinstance(type_, TensorType):
         raise Unreadable("it is no tensor")
+    if type_.dtype.block is not None:
+        raise Unreadable(f"blocks of {type_.dtype} are not taken apart")
     if not is_readable(type_.dtype):
         raise Unreadable(
             "its element type is unknown" if type_.dtype is DType.UNKNOWN else f"elements of type {type_.dtype} are not numbers"

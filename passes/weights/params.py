@@ -9,9 +9,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 from irscope.ir.dims import Dim, SymDim, int_or_zero, round_up
+from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.ir.types import TensorType, Type
 from irscope.passes.sizes import at_least, dim_cell, share_of, within
+from irscope.passes.weights.described import described
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -103,7 +105,7 @@ class Params(Analysis[ParameterReport]):
         extra = value_columns(weights, look, self.spectral) if look is not None else []
         cells = [*_columns(_FIRST, first), *extra, *_columns(_LAST, last)]
         table = Table("parameters", tuple(column for column, _ in cells), {column.key: held for column, held in cells})
-        tables = [table, *_packed_tables(totals), module_table(totals, self.depth)]
+        tables = [*_type_tables(totals), table, *_packed_tables(totals), module_table(totals, self.depth)]
         summary: dict[str, object] = {
             "count": totals.count_cell,
             "bytes": at_least(totals.bytes, totals.is_complete(Role.PARAMETER)),
@@ -113,6 +115,11 @@ class Params(Analysis[ParameterReport]):
         }
         if totals.bits_each is not None:
             summary["bits_each"] = totals.bits_each
+        told = described(ctx.program.metadata)
+        if told is not None:
+            tables.insert(0, told.table())
+            summary["architecture"] = told.architecture
+            summary["kv_cache_bytes_per_token"], summary["kv_cache_bytes_at_context"] = told.cache, told.cache_at_context
         known, unknown = len(totals.weights) - len(totals.unsized), [weight.name or "?" for weight in totals.unsized]
         notes: tuple[str, ...] = ()
         if look is not None:
@@ -122,11 +129,18 @@ class Params(Analysis[ParameterReport]):
             summary.update(further)
             tables += more
         tables.append(alignment_table(weight for weight in weights if weight not in totals.packed))
+        if told is not None and told.why:
+            notes = (*notes, f"the cache of keys and values is not known: {told.why}")
         return Report(
             pass_name=self.name,
             options=self.text,
             summary=summary,
-            units={"bytes": Kind.BYTES, "tied_bytes_saved": Kind.BYTES, "bits_each": Kind.NUMBER},
+            units={
+                "bytes": Kind.BYTES,
+                "tied_bytes_saved": Kind.BYTES,
+                "bits_each": Kind.NUMBER,
+                **(_CACHE_UNITS if told is not None else {}),
+            },
             tables=tuple(tables),
             coverage=Coverage(known, len(totals.weights), tuple(unknown)),
             notes=notes,
@@ -158,6 +172,7 @@ def _columns(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> l
 
 MULTIPLES = (8, 16, 64, 128)
 _DEEPEST = 1000
+_CACHE_UNITS = {"kv_cache_bytes_per_token": Kind.BYTES, "kv_cache_bytes_at_context": Kind.BYTES}
 _SEPARATOR = re.compile(r"(?<=[^./])[./]")
 
 _STATISTICS = (
@@ -301,6 +316,26 @@ def _packed_tables(totals: ParameterTotals) -> Iterator[Table]:
         yield Table.of(rows, ["scheme:text", "weights:count", "parameters:count", "bytes", "bits_each:number"], "quantised")
 
 
+def _type_tables(totals: ParameterTotals) -> Iterator[Table]:
+    """Weights by element type with the bits that each takes, scales included, where some are stored by blocks."""
+    found: dict[DType, list[int]] = {}
+    for weight in totals.weights:
+        numel, size = weight.type.numel, weight.type.nbytes
+        if weight not in totals.tied_to and isinstance(numel, int) and isinstance(size, int):
+            share = found.setdefault(weight.type.dtype, [0, 0, 0])
+            for place, amount in enumerate((1, numel, size)):
+                share[place] += amount
+    if not any(dtype.block for dtype in found):
+        return
+    everything = [sum(amounts) for amounts in zip(*found.values(), strict=True)]
+    shares = sorted(((one.text, held) for one, held in found.items()), key=lambda pair: -pair[1][2])
+    rows = [
+        (name, *amounts, 8 * amounts[2] / amounts[1] if amounts[1] else None, share_of(amounts[2], everything[2]))
+        for name, amounts in [*shares, ("(all)", everything)]
+    ]
+    yield Table.of(rows, ["dtype", "tensors:count", "elements:count", "bytes", "bits_each:number", "share:ratio"], "types")
+
+
 def module_table(totals: ParameterTotals, depth: int) -> Table:
     """Parameters and bytes by module, each storage once, down to so many levels."""
     shares: dict[str, list[Dim]] = {"": [0, 0, 0]}
@@ -342,7 +377,7 @@ def alignment_table(weights: Iterable[Value]) -> Table:
     matrices = [
         (weight, weight.type.dtype.bits or 8, sizes)
         for weight in weights
-        if (sizes := _matrix(weight.type)) and int_or_zero(weight.type.nbytes)
+        if (sizes := _matrix(weight.type)) and int_or_zero(weight.type.nbytes) and weight.type.dtype.block is None
     ]
     rows = []
     for multiple in MULTIPLES:

@@ -56,7 +56,8 @@ class ParameterTotals:
     @property
     def bits_each(self) -> float | None:
         """Bits that a parameter takes, scales and all; None where none is quantised, or their number is not known."""
-        if not self.packed or self.uncounted or not self.is_complete(Role.PARAMETER):
+        is_quantised = bool(self.packed) or any(weight.type.dtype.block for weight in self.weights)
+        if not is_quantised or self.uncounted or not self.is_complete(Role.PARAMETER):
             return None
         return 8 * self.bytes / self.count if isinstance(self.count, int) and isinstance(self.bytes, int) and self.count else None
 

@@ -93,10 +93,10 @@ def test_it_is_not_asked_about_files_that_are_known(kind: str, tmp_path: Path, m
 
 
 def test_a_kind_without_a_reader_is_claimed_by_its_name(install: Install, tmp_path: Path) -> None:
-    path = tmp_path / "model.gguf"
-    path.write_bytes(FILES["gguf"])
+    path = tmp_path / "model.tflite"
+    path.write_bytes(FILES["tflite"])
     assert refused(path).code == "IRS104"
-    install(READER, kind="gguf")
+    install(READER, kind="tflite")
     assert load(path) == "toy"
 
 

@@ -84,7 +84,7 @@ f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f16 bf16 f32 f64 c64 c128 str
 
 
 def test_names_of_element_types_are_those_scripts_rely_on() -> None:
-    assert set(DTYPES_BY_TEXT) == {*CONTRACT.split(), "?"}
+    assert {text for text, dtype in DTYPES_BY_TEXT.items() if dtype.block is None} == {*CONTRACT.split(), "?"}
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,22 @@ def test_names_of_element_types_are_those_scripts_rely_on() -> None:
 )
 def test_packed_sizes_are_exact(dtype: DType, count: int, size: int) -> None:
     assert tensor(dtype, (count,)).nbytes == size
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "size"),
+    [
+        (DType.Q4_0, (3, 64), 3 * 2 * 18),
+        (DType.Q4_K, (2, 256), 288),
+        (DType.Q4_0, (33,), 36),
+        (DType.Q6_K, (0, 256), 0),
+        (DType.MXFP4, (), 17),
+    ],
+)
+def test_blocks_that_are_begun_count_whole(dtype: DType, shape: tuple[int, ...], size: int) -> None:
+    assert tensor(dtype, shape).nbytes == size
+    assert not (dtype.is_float or dtype.is_integer)
+    assert tensor(dtype, (symbol("batch"), 256)).nbytes == symbol("batch") * (256 // dtype.block[0]) * dtype.block[1]  # type: ignore[index]
 
 
 def test_what_has_no_size_says_so() -> None:
