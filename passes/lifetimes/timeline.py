@@ -316,7 +316,7 @@ class HeldOver:
     def add(self, one: Held, first: int, last: int) -> None:
         """One more, where it has a size."""
         if one.size and first <= last:
-            self.add_slot(one.name or one.held_by, one.category, scale(one.size), (first, last), one.node)
+            self.add_slot(one.name or f"{one.category} of {one.held_by}", one.category, scale(one.size), (first, last), one.node)
 
     def add_slot(self, name: str, category: str, size: int, steps: tuple[int, int], node: Node | None) -> None:
         """One more, of which the parts are known."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from irscope.ir.dim_arrays import Evaluator
+from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import Runtime
@@ -60,6 +60,12 @@ class PeakAdvice:
     node: str = ""
     """The node at the activation peak."""
     footprint: Footprint | None = None
+    heights: Heights | None = field(default=None, repr=False)
+
+    def alive(self, changes: Sequence[Change] = ()) -> Numbers:
+        """Bytes at each step once changes are made."""
+        assert self.heights is not None
+        return self.heights.alive(changes)
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class ExplainPeak(Analysis[PeakAdvice]):
         together = _together(heights, [change for change in changes if change.kind != NARROW], peak)
         bound = int(evaluator.at(timeline.lower_bound)[0])
         node = timeline.steps[timeline.peak_step].name if timeline.steps else ""
-        return PeakAdvice(peak, bound, single, together, len(changes), at, node, timeline.footprint)
+        return PeakAdvice(peak, bound, single, together, len(changes), at, node, timeline.footprint, heights)
 
     def report(self, result: PeakAdvice, ctx: PassContext) -> Report:
         best = result.together[-1].peak if result.together else result.peak

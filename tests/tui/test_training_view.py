@@ -15,6 +15,7 @@ from irscope.tui.analyses import result_of
 from irscope.tui.app import IrscopeApp
 from irscope.tui.memory.lives import measured
 from irscope.tui.memory.views import StepStack, step_drawing
+from irscope.tui.memory.whatif import OF_TRAINING, Base
 from irscope.tui.text import ASCII, PARTS, UNICODE, Symbols, text_of
 from tests.tui.driving import drive, driven, press, screen_text
 from tests.tui.models import TWO_LAYERS
@@ -91,6 +92,25 @@ def test_the_phases_are_written_below_the_axis_where_they_begin() -> None:
         assert below[at:].startswith(f"│ {phase[:5]}")
 
 
+def test_checkpointing_lowers_the_peak_of_a_step_for_time() -> None:
+    import torch
+    from torch import nn
+
+    import irscope
+
+    layers = [layer for _ in range(8) for layer in (nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.1))]
+    opened = irscope.capture_training(nn.Sequential(*layers), torch.zeros(65536, 64), optimizer="sgd")
+    live = result_of(opened.manager, "liveness")
+    whole = measured(live)
+    assert whole is not None
+    base = Base(opened.manager, "auto", live.steps, whole.heights, bool(whole.modelled))
+    found = [one for one in OF_TRAINING["checkpointing"](base) if one is not None]
+    assert found
+    for one in found:
+        assert one.peak.value == one.heights.max() == base.peak - one.saves.value  # type: ignore[operator]  # numbers
+        assert "saved activations" in one.what and "more time a step" in one.cost
+
+
 def test_a_rule_goes_up_where_a_phase_begins_and_covers_no_bytes() -> None:
     made = StepStack({"kept": np.array([1.0, 4.0, 2.0, 1.0])}, ["forward", "backward", "backward", "optimizer"])
     margin = made.margin()
@@ -142,6 +162,14 @@ def test_the_memory_screen_begins_with_the_step_and_all_screens_open() -> None:
             assert text in shown, text
         assert memory.step == result_of(app.session.manager, "training").peak_step
         await press(app, pilot, "n", "plus", "minus", "0", "space", "right", "space", "r")
+        total = memory.drawings.drawing.stack.total.tolist()
+        await press(app, pilot, "r", "o", "o")
+        assert memory.drawings.drawing.stack.total.tolist() == total and "by tensor" in screen_text(app)
+        assert "│ backward" in screen_text(app)
+        await press(app, pilot, "o", "W")
+        assert "nothing lowers this peak" in screen_text(app)
+        await press(app, pilot, "escape")
+        assert "Step of training" in screen_text(app)
         for number in range(len(memory.drawings.offered(has_sizes=False))):
             await press(app, pilot, "v", str(number + 1))
             assert "this is a bug" not in screen_text(app)

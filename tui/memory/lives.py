@@ -316,7 +316,7 @@ def occupants_of(live: Timeline, measured: Measured | None, lives: Lives, bindin
     for step, inside in enumerate(lives.inside(binding).tolist()):
         if inside:
             node = live.steps[step]
-            found.add_slot(node.name, "temporary", int(inside), (step, step), node)
+            found.add_slot(f"temporary of {node.name}", "temporary", int(inside), (step, step), node)
     return Occupants(found, np.arange(count, dtype=np.int64), count)
 
 

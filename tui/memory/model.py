@@ -26,9 +26,10 @@ from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.charts import Floats, Limit, Stack
 from irscope.tui.context import Context, Target
 from irscope.tui.memory.lives import GROUPINGS, RESIDENT, REST, By, Lives, Measured, Occupants, category_of, maker_of
-from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Verdict, Wanted
+from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Verdict, Wanted, most_lines
+from irscope.tui.memory.whatif import BeforeAfter, WhatIf, WhatIfs, tried_text
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
-from irscope.tui.text import Line, beside, cut_line, failure_lines, note_lines, text_of
+from irscope.tui.text import Line, Span, beside, cut_line, failure_lines, note_lines, text_of
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
@@ -112,6 +113,13 @@ class Memory:
         self._env: dict[str, int] = {}
         self.by: By = "category"
         """What the chart is stacked by."""
+        self.whatifs: WhatIfs | None = None
+        """What would lower the peak, once that has been asked."""
+        self._whatifs_for: tuple[object, ...] = ()
+        self.lists_whatifs = False
+        """Whether it is listed in place of what is alive."""
+        self.after: BeforeAfter | None = None
+        """The curve with the change that is tried."""
         self.on_time = False
         """Whether each step is as wide as it takes time."""
         self._times: tuple[tuple[object, ...], Floats | None, str] | None = None
@@ -171,6 +179,8 @@ class Memory:
         self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes[: len(lives.live.ranges)]).sum())
         window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
         self.stack = self._stacked(lives, binding)
+        if self.whatifs is not None and self._whatifs_for != self.counted_for:
+            self.forget_whatifs()
         if self.on_time and self._times is not None and self._times[0] == self.counted_for:
             self.stack.use_time(*self._times[1:])
         self.drawings.restacked = None if self.occupants is None else self.stack
@@ -271,6 +281,8 @@ class Memory:
     @property
     def shown(self) -> Stack | None:
         """The chart that is drawn, where its axis is steps."""
+        if self.after is not None:
+            return self.after
         if self.drawings.view == "steps":
             return self.stack
         return None if self.shows_sizes or self.drawings.drawing is None else self.drawings.drawing.stack
@@ -285,7 +297,7 @@ class Memory:
         measured, found = self.measured, self.occupants
         if found is None:
             return Stack(self._parts(lives, binding), modelled=None if measured is None else measured.modelled)
-        total = lives.heights(binding) + lives.resident(binding) if measured is None else measured.heights
+        total = self.whole
         parts = found.parts(self.by, total, int(np.nanargmax(total)) if len(total) else 0, with_resident=self.with_resident)
         modelled = {} if measured is None else {REST: np.any([*measured.modelled.values()], axis=0)} if measured.modelled else {}
         return Stack(parts, modelled=modelled)
@@ -306,6 +318,39 @@ class Memory:
         """What is in use over the steps, for what was asked."""
         self._occupants = (asked, found)
         self.update()
+
+    # -- what would lower the peak -----------------------------------------------------------------------------
+
+    def list_whatifs(self, asked: Sequence[str]) -> WhatIfs | None:
+        """Begin a list of what would lower the peak that is shown; None where there is no peak to lower."""
+        if self.stack is None or self.stack.peak is None:
+            return None
+        if self.whatifs is None or self._whatifs_for != self.counted_for:
+            self._whatifs_for = self.counted_for
+            peak = self.stack.amount(self.whole.max(), is_modelled=self.stack.is_modelled(self.stack.peak))
+            self.whatifs = WhatIfs(self.symbols, peak, asked)
+        self.lists_whatifs = True
+        return self.whatifs
+
+    def try_whatif(self, one: WhatIf | None) -> None:
+        """Draw the curve with a change, or without any."""
+        total = None if self.stack is None else self.whole
+        self.after = None if one is None or total is None or len(one.heights) != len(total) else BeforeAfter(total, one)
+        if self.after is not None and self.stack is not None:
+            self.after.limit = self.stack.limit
+            self.go_to(int(np.argmax(self.after.after)))
+
+    def forget_whatifs(self) -> None:
+        """Other sizes or another device: what was computed is about something else."""
+        self.whatifs, self.lists_whatifs, self.after = None, False, None
+
+    @property
+    def whole(self) -> Floats:
+        """All that is in use at each step, whether it is drawn or not."""
+        if self.found is None:
+            return np.zeros(0, dtype=np.float64)
+        measured, lives = self.measured, self.found.lives
+        return lives.heights(self.shown_for) + lives.resident(self.shown_for) if measured is None else measured.heights
 
     @property
     def lacks_times(self) -> bool:
@@ -351,6 +396,8 @@ class Memory:
             return
         self.step = min(max(step, 0), count - 1)
         self.stack.follow(self.step)
+        if self.after is not None:
+            self.after.follow(self.step)
         if self.found is not None:
             self.browse.selected = self.found.lives.steps.row(self.step)
         self._show_living()
@@ -438,6 +485,9 @@ class Memory:
     def set_filter(self, text: str) -> str:
         """Show only tensors whose row contains all words; a word after `!` must not be there."""
         self.filter_text = text.strip()
+        if self.lists_whatifs and self.whatifs is not None:
+            self.whatifs.set_filter(self.filter_text)
+            return ""
         count = self.count
         # Why each of very many is alive takes too long to say for one key.
         with_reason = count <= _MOST_REASONS
@@ -559,6 +609,8 @@ class Memory:
 
     def export(self) -> Table:
         """What the table shows."""
+        if self.lists_whatifs and self.whatifs is not None:
+            return self.whatifs.export()
         rows = [
             (one.name, one.size, one.born, one.dies, one.kind, one.why(), one.made_by) for one in map(self._row, self.table.shown.tolist())
         ]
@@ -584,6 +636,10 @@ class Memory:
         if self.stack is None or not len(self.stack):
             text = "computing" if self.found is None else "nothing to draw: the model has no steps"
             return note_lines(text, height)
+        if self.after is not None:
+            said = most_lines((Span(self.symbols.clean(tried_text(self.after.one, self.verdict)), "mark"),), width, 3, self.symbols)
+            head = [*said, *self.after.legend_at(self.step, width, 2, self.symbols)] if height >= _LEAST_CHART + len(said) + 1 else said
+            return [*head, *self.after.lines(width, height - len(head), self.step, self.symbols, self.mark)]
         if self.shows_sizes:
             return self._size_lines(width, height)
         if self.drawings.view != "steps":
@@ -633,9 +689,11 @@ class Memory:
         """What stands above the chart."""
         separator = self.symbols.glyphs.separator
         measured = self.measured
+        if self.after is not None:
+            return f"What if: {self.symbols.clean(self.after.one.what)}{separator}esc takes it away"
         parts = [TITLES[self.drawings.view] if self.drawings.view != "steps" or measured is None else measured.title.capitalize()]
         if self.drawings.title:
-            parts.append(self.drawings.title)
+            parts += [self.drawings.title, *([] if self.by == "category" else [f"by {self.by}"])]
         elif self.stack is not None and len(self.stack):
             parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")
             parts += [] if self.by == "category" else [f"by {self.by}"]
@@ -654,6 +712,8 @@ class Memory:
 
     def table_title(self) -> str:
         """What stands above the table."""
+        if self.lists_whatifs and self.whatifs is not None:
+            return self.whatifs.title()
         if self.range is None or self.found is None:
             count = len(self._held)
             rows = f"{count:,} {'row' if count == 1 else 'rows'}"

@@ -32,6 +32,7 @@ from irscope.tui.memory.views import (
     step_drawing,
     verdict_of,
 )
+from irscope.tui.memory.whatif import MOST_NODES, OF_TRAINING, SOURCES, Base, Source, WhatIf
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.widgets.charts import StackPane
@@ -57,6 +58,9 @@ class MemoryScreen(ModelScreen):
         Action("memory", "hill(1)", ("n",), "Next peak", "Go to the next local peak.", footer=True),
         Action("memory", "hill(-1)", ("N",), "Peak before", "Go to the local peak before."),
         Action("memory", "grouping", ("o",), "By", "Stack by category, by module, or by tensor: the largest by name.", footer=True),
+        Action(
+            "memory", "what_if", ("W",), "Lower it", "List what would lower the peak; enter on one draws the chart with it.", footer=True
+        ),
         Action("memory", "axis", ("a",), "Axis", "Make each step as wide as it takes at least on the device, or equally wide again."),
         Action(
             "memory",
@@ -244,7 +248,9 @@ class MemoryScreen(ModelScreen):
 
     def _show_step(self) -> None:
         self.query_one(StackPane).redraw()
-        self.query_one("#living", VirtualTable).set_model(self.memory.table)
+        memory = self.memory
+        listed = memory.whatifs.table if memory.lists_whatifs and memory.whatifs is not None else memory.table
+        self.query_one("#living", VirtualTable).set_model(listed)
         self._show_titles()
 
     def _show_titles(self) -> None:
@@ -268,6 +274,10 @@ class MemoryScreen(ModelScreen):
             self.query_one(StackPane).redraw()
 
     def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
+        if self.memory.lists_whatifs and self.memory.whatifs is not None:
+            self.memory.try_whatif(self.memory.whatifs.chosen())
+            self._show_step()
+            return
         row = self.memory.row_of_selected()
         if row is not None:
             self.open_node(row)
@@ -310,6 +320,56 @@ class MemoryScreen(ModelScreen):
 
     def action_grouping(self) -> None:
         self.memory.next_grouping()
+        self.show()
+
+    def action_what_if(self) -> None:
+        """List what would lower the peak, each pass by itself as it answers."""
+        memory, session = self.memory, self.session
+        if self.browse.node_count > MOST_NODES:
+            self.say(f"Changes are tried for models of up to {MOST_NODES:,} nodes.")
+            return
+        sources = OF_TRAINING if self.session.program.training is not None else SOURCES
+        before = memory.whatifs
+        listed = memory.list_whatifs(list(sources))
+        if listed is None:
+            self.say("The peak is not known yet.")
+            return
+        self.query_one("#living").focus()
+        self.show()
+        if listed is before or memory.found is None or memory.stack is None:
+            return
+        env, lifetime = dict(memory.wanted.env), memory.context.lifetime
+        steps, heights = memory.found.live.steps, memory.whole
+        is_modelled = any(mask.any() for mask in memory.stack.modelled.values())
+        of_training = sources is OF_TRAINING
+
+        def ask(name: str, source: Source) -> None:
+            def answer() -> list[WhatIf]:
+                # A captured step cannot be read again with other sizes.
+                manager = session.manager if of_training else session.model_for(env).manager
+                base = Base(manager, lifetime, steps, heights, is_modelled)
+                return [one for one in source(base) if one is not None]
+
+            def take(found: list[WhatIf] | IrscopeError) -> None:
+                listed.take(name, found)
+                self.show()
+
+            session.ask(f"memory.whatif.{name}.{memory.counted_for}", answer, take, take, urgency=NOW)
+
+        for name, source in sources.items():
+            ask(name, source)
+
+    def action_back(self) -> None:
+        memory = self.memory
+        if memory.after is not None:
+            memory.try_whatif(None)
+        elif memory.lists_whatifs and self.maximized is None:
+            memory.lists_whatifs = False
+            memory.set_filter("")
+            self.focus_first()
+        else:
+            super().action_back()
+            return
         self.show()
 
     def action_axis(self) -> None:

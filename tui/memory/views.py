@@ -415,6 +415,8 @@ class Verdict:
     device: str
     room: int | None
     """What a model can have there."""
+    needed: int | None = None
+    """What the verdict compares with it."""
 
     def lines(self, width: int, most: int, symbols: Symbols) -> list[Line]:
         """The verdict in at most so many lines."""
@@ -433,7 +435,10 @@ def verdict_of(card: Card) -> Verdict:
     if memory.fits.value is True and device.room_bytes is not None:
         text = f"{text}, {signed(device.room_bytes - memory.needed[0], Kind.BYTES)} left"
     fits = memory.fits.value
-    return Verdict(text, fits if isinstance(fits, bool) else None, device.name, device.room_bytes)
+    needed = memory.needed[0].value
+    return Verdict(
+        text, fits if isinstance(fits, bool) else None, device.name, device.room_bytes, needed if isinstance(needed, int) else None
+    )
 
 
 def most_lines(line: Line, width: int, most: int, symbols: Symbols) -> list[Line]:
