@@ -495,10 +495,8 @@ def runs(cells: Ints, look: Callable[[int], Span]) -> Line:
 # Histograms: sizes as bars across, values as bars upright.
 
 _LEAST_BAR = 4
-_FAR = 1000
-"""One in so many values at most is further out than the axis goes."""
-_NARROW = 1e-9
-"""Of a column: a bin that is not wider holds a single value."""
+_TALL = 7
+"""Lines from which on a histogram has a rule below its bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -549,66 +547,90 @@ def bars(bins: Sequence[Bin], width: int, symbols: Symbols) -> list[Line]:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
-    """How many values lie in each of several stretches of equal width."""
+class Histogram:
+    """Counts in bins next to one another, of one width on the axis that they are for."""
 
-    low: float
-    high: float
-    counts: tuple[float, ...]
-    beyond: int
-    """Values that are further out than both ends."""
+    counts: tuple[int, ...]
+    ends: tuple[str, str]
+    """What stands at both ends of the axis."""
+    zero: tuple[float, float]
+    """The place of zero in bins: where it begins and ends."""
+    axis: str
+    """Which axis it is, and how wide a bin."""
+    beyond: int = 0
+    """How many are further out than both ends."""
 
 
-def linear(bins: Sequence[Bin], zeros: int, columns: int) -> Linear | None:
-    """Bins of any width as stretches of equal width: what lies in a bin is spread evenly over it, zeros are where zero is.
-
-    Few values far out would leave all others in a single column: up to one in a thousand at each end is left out, whole bins at a time.
-    """
-    kept = sorted((one for one in [*bins, Bin(0.0, 0.0, zeros)] if one.count), key=lambda one: (one.low, one.high))
-    total = sum(one.count for one in kept)
-    beyond = 0
-    for end in (0, -1):
-        room = total // _FAR
-        while len(kept) > 1 and kept[end].count <= room and (kept[end].low < 0 if end == 0 else kept[end].high > 0):
-            room -= kept[end].count
-            beyond += kept.pop(end).count
-    if not kept or columns < 1:
+def even_histogram(width: float, first: int, counts: Sequence[int], beyond: int, columns: int) -> Histogram | None:
+    """A linear axis: bins with edges at multiples of a width from `first` on, joined two and two until they have room."""
+    numbers, held = np.arange(first, first + len(counts)), np.array(counts, dtype=np.int64)
+    while len(held) > max(columns, 2):  # the two sides of zero are never joined
+        numbers, width = numbers >> 1, 2 * width
+        held = np.bincount(numbers - numbers[0], weights=held).astype(np.int64)
+        numbers = np.arange(numbers[0], numbers[0] + len(held))
+    if not len(held):
         return None
-    low, high = kept[0].low, max(one.high for one in kept)
-    if low == high:
-        low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
-    counts = [0.0] * columns
-    for one in kept:
-        first, last = ((end - low) / (high - low) * columns for end in (one.low, one.high))
-        begin = min(int(first), columns - 1)
-        if last - first < _NARROW:
-            counts[begin] += one.count
-            continue
-        for column in range(begin, min(math.ceil(last), columns)):
-            counts[column] += one.count * max(min(last, column + 1) - max(first, column), 0.0) / (last - first)
-    return Linear(low, high, tuple(counts), beyond)
+    low = int(numbers[0])
+    ends = (f"{low * width:.3g}", f"{(low + len(held)) * width:.3g}")
+    return Histogram(tuple(held.tolist()), ends, (-low, -low), f"linear axis, {len(held)} bins of {width:.3g}", beyond)
 
 
-def upright(bins: Sequence[Bin], width: int, height: int, symbols: Symbols, zeros: int = 0) -> list[Line]:
-    """Values on a linear axis, a column of the screen each, with the ends of the axis below."""
-    rows = height - 2
-    found = linear(bins, zeros, width)
-    if rows < 1 or width < _LEAST_BAR or found is None:
+def octave_histogram(octaves: Sequence[tuple[float, int, int]], zeros: int, columns: int) -> Histogram | None:
+    """A logarithmic axis on either side of zero: from the power of two on which each begins, counts of negative and positive magnitudes."""
+    if not octaves and not zeros:
+        return None
+    exponents = [round(math.log2(low)) for low, _, _ in octaves]
+    step = 1
+    while True:
+        # Bins begin at multiples of the step, so that each is as wide as the others.
+        sides = [_joined(exponents, counts, step) for counts in ([one[1] for one in octaves], [one[2] for one in octaves])]
+        held = [at for side in sides for at in side]
+        first, last = (min(held), max(held)) if held else (0, -1)
+        spans = [last - first + 1 if side else 0 for side in sides]
+        if sum(spans) + 1 <= columns or max(spans) <= 2:  # those around a magnitude of one are never joined
+            break
+        step *= 2
+    negative = [sides[0].get(at, 0) for at in range(last, last - spans[0], -1)]
+    positive = [sides[1].get(at, 0) for at in range(first, first + spans[1])]
+    end = f"{2.0 ** ((last + 1) * step):.3g}" if held else "0"
+    near = f"{2.0 ** (first * step):.3g}" if held else "0"
+    ends = (f"-{end}" if negative else "0", end if positive else "0")
+    axis = f"logarithmic axis, bins of a factor of {2**step:,} from {near}"
+    return Histogram((*negative, zeros, *positive), ends, (len(negative), len(negative) + 1), axis)
+
+
+def _joined(exponents: Sequence[int], counts: Iterable[int], step: int) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for exponent, count in zip(exponents, counts, strict=True):
+        if count:
+            found[exponent // step] = found.get(exponent // step, 0) + count
+    return found
+
+
+def upright(histogram: Histogram, width: int, height: int, symbols: Symbols) -> list[Line]:
+    """Bars in as many columns of the screen each, which axis it is above them, its ends and zero below."""
+    has_rule = height >= _TALL
+    rows = height - 2 - has_rule
+    counts = histogram.counts
+    wide = width // len(counts) if counts else 0
+    if rows < 1 or wide < 1:
         return []
     blocks = symbols.glyphs.blocks
     steps = len(blocks) - 1
-    most = max(found.counts)
-    levels = [max(1, round(count * rows * steps / most)) if count else 0 for count in found.counts]
-    lines: list[Line] = []
+    most = max(counts) or 1
+    levels = [max(1, round(count * rows * steps / most)) if count else 0 for count in counts]
+    said = f"{histogram.axis}; highest {most:,}" + (f"; {histogram.beyond:,} further out" if histogram.beyond else "")
+    lines: list[Line] = [(Span(said, "faint"),)]
     for row in range(rows):
-        cells = "".join(blocks[min(max(level - (rows - 1 - row) * steps, 0), steps)] for level in levels)
+        cells = "".join(blocks[min(max(level - (rows - 1 - row) * steps, 0), steps)] * wide for level in levels)
         lines.append((Span(cells, "bar"),))
-    said = f" {found.beyond:,} further out" if found.beyond else ""
-    lines.append((Span(f"{symbols.glyphs.rule * max(width - len(said), 0)}{said}", "faint"),))
-    left, right = f"{found.low:.3g}", f"{found.high:.3g}"
-    axis = list(f"{left}{' ' * max(width - len(left) - len(right), 1)}{right}")
-    at = int(-found.low * width / (found.high - found.low))
-    if len(left) < at < width - len(right) - 1:
+    across = wide * len(counts)
+    if has_rule:
+        lines.append((Span(symbols.glyphs.rule * across, "faint"),))
+    left, right = histogram.ends
+    axis = list(f"{left}{' ' * max(across - len(left) - len(right), 1)}{right}")
+    at = int(sum(histogram.zero) / 2 * wide)
+    if len(left) < at < across - len(right):
         axis[at] = "0"
     lines.append((Span("".join(axis), "faint"),))
     return [cut_line(line, width, symbols) for line in lines]

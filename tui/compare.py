@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +22,11 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Plain, bare
 from irscope.tools.compare import ModelComparison, RunComparison, compare_with, model_comparison, run_comparison
 from irscope.tools.compare.model_report import timelines
+from irscope.tools.compare.models import SAME
+from irscope.tools.compare.weights import read_values, weight_change
 from irscope.tui.actions import Action, bindings
+from irscope.tui.amounts import Floats
 from irscope.tui.browse.model import Browse
-from irscope.tui.browse.outline import Mask
 from irscope.tui.charts import BothLines
 from irscope.tui.command import Source
 from irscope.tui.reports import ReportTable
@@ -40,8 +43,13 @@ from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 _MOST_HEADLINE = 4
 _OFF = 0.01
+"""A prediction that is off by a larger share differs from what was measured."""
+_NODES, _MODULES, _WEIGHTS = "nodes", "modules", "parameters and buffers"
+"""What tables are about; those that list only what differs say so in their titles."""
+_DIFFER = " that differ"
 _LEAST_CHART = 6
 """Lines that the chart keeps for marks, bars, axis and legend."""
+_HEADLINE_ROWS = 7
 _SHORT = 12
 """Lines below which headline and legend give way to the chart."""
 _ASK = (
@@ -64,6 +72,20 @@ class Shown:
     place_of_row: tuple[int, ...]
     """For each row of the table of nodes its place on the axis."""
     everything: bool
+    compared: ModelComparison | RunComparison
+    """What was compared; the table of what is equal, too, and values of weights are taken from it later."""
+    equal: Mapping[str, int]
+    """By what a table is about, how many rows are left out because both sides are equal there."""
+
+    @property
+    def is_of_weights(self) -> bool:
+        """Whether both files hold weights alone."""
+        return isinstance(self.compared, ModelComparison) and not self.compared.has_graph
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the values of weights were compared."""
+        return isinstance(self.compared, ModelComparison) and self.compared.values is not None
 
     @cached_property
     def row_of_place(self) -> dict[int, int]:
@@ -89,7 +111,16 @@ def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everyt
         lines = None if heights is None else _lines(("A", "B"), heights, labels)
     (report,), is_of_run = document.reports, isinstance(compared, RunComparison)
     tables = tuple(ReportTable(_fitted(table, is_of_run), symbols) for table in _ordered(report) if len(table))
-    return Shown(report, is_of_run, lines, tables, tuple(places), everything)
+    equal = {} if isinstance(compared, RunComparison) or everything else _equal(compared)
+    return Shown(report, is_of_run, lines, tables, tuple(places), everything, compared, equal)
+
+
+def _equal(compared: ModelComparison) -> dict[str, int]:
+    return {
+        _NODES: compared.counts.get(SAME, 0),
+        _MODULES: sum(a == b for a, b in compared.modules.values()),
+        _WEIGHTS: sum(not weight_change(row, compared.values) for row in compared.weights),
+    }
 
 
 def _lines(names: tuple[str, str], heights: tuple[list[int], list[int]], labels: Sequence[str]) -> BothLines | None:
@@ -128,13 +159,18 @@ def _fitted(table: Table, is_of_run: bool) -> Table:
 
 
 def _is_of_nodes(table: Table) -> bool:
-    return table.title in ("nodes", "nodes that differ")
+    return _subject(table) == _NODES
 
 
-def _is_off(predicted: Plain, measured: Plain) -> bool:
+def _subject(table: Table) -> str:
+    """What a table is about, whether or not it lists what is equal."""
+    return table.title.removesuffix(_DIFFER)
+
+
+def _off_by(predicted: Plain, measured: Plain) -> float:
     if not isinstance(predicted, int | float) or not isinstance(measured, int | float):
-        return True
-    return abs(predicted - measured) > _OFF * max(abs(measured), 1)
+        return math.inf
+    return abs(predicted - measured) / max(abs(measured), 1)
 
 
 class Compare:
@@ -146,15 +182,18 @@ class Compare:
         self.other = ""
         """The path of the file to compare with."""
         self.everything = False
-        """Whether what is equal is listed too."""
-        self.only_off = False
-        """With a recording, whether only rows are listed in which predicted and measured memory differ."""
+        """Whether what is equal is listed too, or with a recording what the prediction is right about."""
+        self.with_values = False
+        """Whether the values of weights are to be compared."""
+        self.values_error: IrscopeError | None = None
+        self._to_weights = False
+        """Whether the table of weights is what is asked for."""
         self.found: Shown | None = None
         self.error: IrscopeError | None = None
         self.place = 0
         self.view = 0
         self.filter_text = ""
-        self._answers = ("", False)
+        self._answers = ("", False, False)
         self._nothing = TableModel((), 0, self.symbols, empty="Press o to choose a file to compare with.")
         self._waiting = TableModel((), 0, self.symbols, empty="comparing")
         self._failed = TableModel((), 0, self.symbols, empty="There is nothing to show.")
@@ -162,39 +201,61 @@ class Compare:
 
     # -- results -----------------------------------------------------------------------------------------------
 
-    def choose(self, path: str) -> str:
-        """Compare with a file; returns what is wrong with the path, if anything is."""
+    def choose(self, path: str, *, weights: bool = False) -> str:
+        """Compare with a file, its weights first if that is asked for; returns what is wrong with the path, if anything is."""
         path = path.strip()
         if not path:
             return "Type the path of a model or of a recording."
         self.other, self.error, self.found = str(Path(path).expanduser()), None, None
+        self.with_values, self.values_error, self._to_weights = False, None, weights
         return ""
 
     @property
-    def asks_for(self) -> tuple[str, bool]:
+    def asks_for(self) -> tuple[str, bool, bool]:
         """What the screen is to show."""
-        return self.other, self.everything
+        is_of_run = self.found is not None and self.found.is_of_run
+        return self.other, self.everything and not is_of_run, self.with_values and not is_of_run
 
     @property
     def is_waiting(self) -> bool:
         """Whether the shown comparison is not the chosen one."""
         return bool(self.other) and self.error is None and (self.found is None or self._answers != self.asks_for)
 
-    def take(self, asked: tuple[str, bool], found: Shown) -> None:
+    def take(self, asked: tuple[str, bool, bool], found: Shown) -> None:
         """Show a result, unless something else has been chosen meanwhile."""
         if asked != self.asks_for or (self.found is not None and self._answers == asked):
             return
         first = self.found is None
-        self.found, self.error, self._answers = found, None, asked
-        self.view = min(self.view, max(len(found.tables) - 1, 0))
-        if self.filter_text:
-            self.set_filter(self.filter_text)
+        before = None if self.rows is None else _subject(self.rows.table)
+        self.found, self.error = found, None
+        self._answers = self.asks_for
+        subjects = [_subject(rows.table) for rows in found.tables]
+        self.view = subjects.index(before) if before in subjects else min(self.view, max(len(subjects) - 1, 0))
+        if first and not found.is_of_run and (found.is_of_weights or self._to_weights):
+            # Which weights changed is what two checkpoints are compared for; names and types are shown until their values were read.
+            self.with_values = self._to_weights = True
+        if self._to_weights and _WEIGHTS in subjects:
+            self.view = subjects.index(_WEIGHTS)
+            self._to_weights = not found.has_values
+        self.set_filter(self.filter_text)
         if found.lines is not None:
             self.go_to(found.lines.peak_of(0) if first else self.place)
 
     def fail(self, error: IrscopeError) -> None:
-        """The computation failed."""
-        self.error, self.found = error, None
+        """The computation failed; where it was values that could not be read, what is known of types stays."""
+        if self.found is not None and self.with_values and not self.found.has_values:
+            self.with_values, self.values_error = False, error
+        else:
+            self.error, self.found = error, None
+
+    def ask_for_values(self) -> str:
+        """Have the values of weights compared; returns why that cannot be, if it cannot."""
+        if self.found is None or self.found.is_of_run:
+            return "The values of weights are compared with those of another model or checkpoint: o chooses one."
+        if self.with_values:
+            return "The values are compared already." if self.found.has_values else "The values are being read."
+        self.with_values, self.values_error, self._to_weights = True, None, True
+        return ""
 
     @property
     def lines(self) -> BothLines | None:
@@ -224,36 +285,44 @@ class Compare:
         """Show the next table."""
         count = 0 if self.found is None else len(self.found.tables)
         if count:
-            self.only_off = False
             self.set_filter("")
             self.view = (self.view + by) % count
+            self.set_filter("")
 
     def set_filter(self, text: str) -> str:
         """Show only rows in which all words occur; a word after `!` must not."""
         self.filter_text = text.strip()
         if self.rows is not None:
             self.rows.filter(self.filter_text)
-            if self.only_off:
-                shown_now = np.zeros(len(self.rows.table), dtype=np.bool_)
-                shown_now[self.rows.model.shown] = True
-                self.rows.model.filter(shown_now & self._off(self.rows))
+            if self.shows_only_off:
+                far = self._far(self.rows)
+                kept = np.zeros(len(self.rows.table), dtype=np.bool_)
+                kept[self.rows.model.shown] = True
+                self.rows.model.filter(kept & (far > _OFF))
+                self.rows.model.empty = "Nothing here is off by more than 1%; f lists what the prediction is right about."
+                if self.rows.model.sorted_by is None:
+                    self.rows.model.arrange(np.where(np.isinf(far), np.nan, far))
         return ""
 
-    def toggle_everything(self) -> None:
-        """List what is equal too, or only what differs; with a recording, only nodes whose memory is off, or all."""
-        if self.found is None or not self.found.is_of_run:
-            self.everything = not self.everything
-            return
-        self.only_off = not self.only_off
-        self.set_filter(self.filter_text)
+    @property
+    def shows_only_off(self) -> bool:
+        """Whether only rows are listed about which the prediction is wrong."""
+        return self.found is not None and self.found.is_of_run and not self.everything
 
-    def _off(self, rows: ReportTable) -> Mask:
-        """Rows whose prediction is off by more than 1 %, or that have no counterpart."""
+    def toggle_everything(self) -> None:
+        """List what is equal too, or only what differs."""
+        self.everything = not self.everything
+        if self.rows is not None and self.found is not None and self.found.is_of_run:
+            self.rows.model.sort(None)
+            self.set_filter(self.filter_text)
+
+    def _far(self, rows: ReportTable) -> Floats:
+        """How far predictions are off, as a share of what was measured; infinite where a number has no counterpart."""
         keys = {column.key for column in rows.table.columns}
         if not {"predicted_alive", "measured_alive"} <= keys:
-            return np.ones(len(rows.table), dtype=np.bool_)
+            return np.full(len(rows.table), np.inf)
         pairs = zip(rows.cells("predicted_alive"), rows.cells("measured_alive"), strict=True)
-        return np.array([_is_off(bare(predicted), bare(measured)) for predicted, measured in pairs], dtype=np.bool_)
+        return np.array([_off_by(bare(predicted), bare(measured)) for predicted, measured in pairs], dtype=np.float64)
 
     def is_of_nodes(self) -> bool:
         """Whether the table is the one of nodes, whose rows have places on the axis."""
@@ -295,12 +364,30 @@ class Compare:
         """What the table shows, and which of how many it is."""
         if self.rows is None or self.found is None:
             return "Differences"
-        count = len(self.found.tables)
-        part = f" ({self.view + 1} of {count}, v shows the next)" if count > 1 else ""
-        shown_rows, total = len(self.table), self.table.count
-        rows = f"{shown_rows:,} of {total:,}" if shown_rows != total else f"{total:,}"
-        rows += ", only those off by more than 1 %" if self.only_off else ""
-        return f"{self.rows.table.title}: {rows}{part}"
+        count, separator = len(self.found.tables), self.symbols.glyphs.separator
+        title, shown_rows, total = self.rows.table.title, len(self.table), self.table.count
+        if self.shows_only_off and self._can_be_off:
+            right = total - int((self._far(self.rows) > _OFF).sum())
+            parts = [f"{title} off by more than {_OFF:.0%}: {shown_rows:,}", f"{right:,} right, f shows them"]
+        else:
+            parts = [f"{title}: {shown_rows:,} of {total:,}" if shown_rows != total else f"{title}: {total:,}"]
+            equal = self.found.equal.get(_subject(self.rows.table), 0)
+            if equal:
+                parts.append(f"{equal:,} equal, f shows them")
+        if _subject(self.rows.table) == _WEIGHTS and not self.found.has_values and not self.found.is_of_run:
+            parts.append(self._why_no_values())
+        if count > 1:
+            parts.append(f"{self.view + 1} of {count}, v shows the next")
+        return separator.join(parts)
+
+    @property
+    def _can_be_off(self) -> bool:
+        return self.rows is not None and "predicted_alive" in (column.key for column in self.rows.table.columns)
+
+    def _why_no_values(self) -> str:
+        if self.values_error is not None:
+            return f"values not compared: {self.values_error.message}; W reads them"
+        return "reading values, ctrl-x stops" if self.with_values else "names and types only, W compares values"
 
     def export(self) -> Table | None:
         """The table with all its columns."""
@@ -312,7 +399,8 @@ class Compare:
     def command(self, source: Source) -> str:
         """The command that prints what is shown."""
         arguments = source.arguments()
-        extra = ["--all"] if self.everything else []
+        is_of_run = self.found is not None and self.found.is_of_run
+        extra = [*(["--values"] if self.with_values and not is_of_run else []), *(["--all"] if self.everything and not is_of_run else [])]
         return join(["irscope", "compare", arguments[0], self.other or "OTHER", *arguments[1:], *extra])
 
     def cursor_text(self) -> str:
@@ -332,9 +420,11 @@ class Compare:
         if self.found is None:
             return filled(self._placeholder(width), height)
         head: list[Line] = []
-        for text in self.found.report.headline[: 1 if height < _SHORT else _MOST_HEADLINE]:
-            head += wrap((Span(clean(text), "heading" if not head else "plain"),), width, "  ")
         lines = self.found.lines
+        for text in self.found.report.headline[: 1 if height < _SHORT and lines is not None else _MOST_HEADLINE]:
+            head += wrap((Span(clean(text), "heading" if not head else "plain"),), width, "  ")
+        if lines is None and self.found.is_of_weights:
+            return filled(head, height)
         if lines is None:
             why = (
                 "No timelines: sizes are open, c binds them."
@@ -394,6 +484,7 @@ class CompareScreen(ModelScreen):
         ),
         Action("compare", "view(-1)", ("V",), "Table before", "Show the table before."),
         Action("compare", "everything", ("f",), "Equal too", "List nodes that are equal too, or only those that differ."),
+        Action("compare", "values", ("W",), "Weights' values", "Read the weights of both, and show which changed, and how far."),
         Action("compare", "peak(0)", ("p",), "Peak", "Go to the peak of the first side.", footer=True),
         Action("compare", "peak(1)", ("P",), "Other peak", "Go to the peak of the other side."),
     )
@@ -423,11 +514,15 @@ class CompareScreen(ModelScreen):
         if not compare.is_waiting:
             return
         asked, symbols = compare.asks_for, self.symbols
-        path, everything = asked
+        path, everything, with_values = asked
         env = dict(session.results.complete.env)
+        known = None if compare.found is None else compare.found.compared
 
         def answer() -> Shown:
-            return shown(compare_with(session.model_for(env), Path(path)), symbols, everything=everything)
+            compared = compare_with(session.model_for(env), Path(path)) if known is None else known
+            if with_values and isinstance(compared, ModelComparison) and compared.values is None:
+                read_values(compared)
+            return shown(compared, symbols, everything=everything)
 
         session.ask(f"compare.{asked}.{env}", answer, lambda found: compare.take(asked, found), compare.fail, urgency=NOW)
 
@@ -445,7 +540,11 @@ class CompareScreen(ModelScreen):
         self._show_place()
 
     def _show_place(self) -> None:
-        self.query_one("#both", BothPane).redraw()
+        both, found = self.query_one("#both", BothPane), self.compare.found
+        # Where there are no timelines there is no chart: only what is said stands there.
+        both.styles.height = _HEADLINE_ROWS if found is not None and found.lines is None else None
+        both.styles.min_height = None if found is None or found.lines is not None else 0
+        both.redraw()
         self.query_one("#differences", VirtualTable).redraw()
         self.title_of("both", self.symbols.clean(self.compare.chart_title()))
         self.show_progress()
@@ -513,6 +612,12 @@ class CompareScreen(ModelScreen):
 
     def action_everything(self) -> None:
         self.compare.toggle_everything()
+        self.show()
+
+    def action_values(self) -> None:
+        problem = self.compare.ask_for_values()
+        if problem:
+            self.say(problem)
         self.show()
 
     def action_peak(self, side: int) -> None:

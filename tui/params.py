@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -22,13 +22,13 @@ from irscope.tui.amounts import number_of
 from irscope.tui.analyses import report_of
 from irscope.tui.browse.filter import parse_filter
 from irscope.tui.browse.model import Browse
-from irscope.tui.charts import Bin, bars, size_bins, upright
+from irscope.tui.charts import bars, even_histogram, octave_histogram, size_bins, upright
 from irscope.tui.command import run_command
 from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
-from irscope.tui.session import NOW, Session
+from irscope.tui.session import NOW, Place, Session
 from irscope.tui.text import Line, Span, cut_line, failure_lines, filled, note_lines
-from irscope.tui.widgets.paint import Drawn
+from irscope.tui.widgets.paint import Drawn, Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 # ----------------------------------------------------------------------------------------------------
@@ -53,9 +53,9 @@ class Params:
         self.group: Literal["tensors", "modules"] = "tensors"
         self.filter_text = ""
         self._tables: dict[str, Table] = {}
-        self._octaves: Mapping[str, list[Bin]] = {}
-        self._oddities: list[Oddity] = []
-        """Of the tensors, in the table's order; empty until the values were read."""
+        self.axis: Literal["linear", "logarithmic"] = "linear"
+        """Of the histogram of values."""
+        self._values = Values()
         self.models: dict[str, TableModel] = {name: self._nothing() for name in ("tensors", "modules")}
 
     def _nothing(self) -> TableModel:
@@ -73,22 +73,27 @@ class Params:
         """Whether the values were read."""
         return "mean" in (column.key for column in self._tables["parameters"].columns) if "parameters" in self._tables else False
 
-    def take(self, report: Report) -> None:
-        """Show a report of params."""
+    @property
+    def _alerts(self) -> Sequence[Alert]:
+        """Of the tensors, in the table's order; empty until the values were read."""
+        return self._values.alerts
+
+    def take(self, report: Report, values: Values | None = None) -> None:
+        """Show a report of params; `values` is what `values_of` made of it, beside the UI's thread."""
         before = self.models["tensors"]
         self.report, self.error, self.values_error = report, None, None
         self._tables = {table.title: table for table in report.tables}
-        self._octaves = _octaves(self._tables.get("histogram"), self._tables.get("parameters"))
-        self._oddities = _oddities(self._tables.get("parameters"))
+        self._values = values_of(report) if values is None else values
         self.models["tensors"] = self._tensors(self._tables.get("parameters"))
         self.models["modules"] = self._modules(self._tables.get("modules"))
         if before.sorted_by is not None:
             self.models["tensors"].sort(None if before.sorted_by >= 6 else before.sorted_by, reverse=before.reversed)
         if before.sorted_by is None or (before.sorted_by == _BYTES and before.reversed):
-            # The default order: first anomalies, then by size.
-            self.models["tensors"].sort(_ODD if any(self._oddities) else _BYTES, reverse=True)
+            # The default order: alerts first, then by size.
+            self.models["tensors"].sort(_ALERT if any(self._alerts) else _BYTES, reverse=True)
         self.models["tensors"].move_to(0)
-        if before.selected is not None and before.count == self.models["tensors"].count:
+        # The cursor stays where the user put it; where nobody moved it, it is on what comes first now.
+        if before.index and before.selected is not None and before.count == self.models["tensors"].count:
             self.models["tensors"].select(before.selected)
         if self.filter_text:
             self.set_filter(self.filter_text)
@@ -102,10 +107,10 @@ class Params:
         self.is_reading = False
         self.values_error = error
 
-    def take_values(self, report: Report) -> None:
+    def take_values(self, report: Report, values: Values | None = None) -> None:
         """The values were read."""
         self.is_reading = False
-        self.take(report)
+        self.take(report, values)
 
     # -- tables ------------------------------------------------------------------------------------------------
 
@@ -123,9 +128,10 @@ class Params:
             self._column("bytes", data["bytes"], Kind.BYTES, 12),
             TableColumn("share", 6, lambda row: self._share(sizes[row], total), lambda: sizes, right=True, rank=2),
         ]
-        if any(self._oddities):
-            keys = [odd.severity * 2.0**60 + (size or 0) for odd, size in zip(self._oddities, sizes, strict=True)]
-            columns.append(TableColumn("values", 12, lambda row: self._oddities[row].text, lambda: keys, right=True, role="error"))
+        if any(self._alerts):
+            keys = [alert.severity * 2.0**60 + (size or 0) for alert, size in zip(self._alerts, sizes, strict=True)]
+            wide = min(max(len(alert.text) for alert in self._alerts), _WIDEST_ALERT)
+            columns.append(TableColumn("alerts", wide, lambda row: self._alerts[row].text, lambda: keys, right=True, role="error"))
         for place, key in enumerate(_STATISTICS):
             if key in data:
                 columns.append(self._column(key, data[key], _KINDS.get(key, Kind.NUMBER), 10, rank=6 + place))
@@ -235,35 +241,38 @@ class Params:
     # -- text --------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
-        """What stands above the table."""
+        """What stands above the table; how many tensors have an alert comes first, so that it is there at every width."""
         if self.report is None:
             return "Parameters"
         separator, summary = self.symbols.glyphs.separator, self.report.summary
-        count = humanise(plain(summary.get("count")), Kind.COUNT, self.symbols.unknown)
-        size = humanise(plain(summary.get("bytes")), Kind.BYTES, self.symbols.unknown)
-        parts = ["Parameters" if self.group == "tensors" else "Parameters by module", f"{count} in {size}"]
-        if self.filter_text and self.group == "tensors":
-            parts.append(f"filter {self.symbols.clean(self.filter_text)}: {len(self.table):,} of {self.table.count:,}")
+        parts = ["Parameters" if self.group == "tensors" else "Parameters by module"]
         if self.is_reading:
             parts.append("reading values, ctrl-x stops")
-        elif not self.has_values:
-            parts.append("V reads values")
+        elif self.has_values:
+            count = sum(map(bool, self._alerts))
+            parts.append(
+                f"{count:,} of {len(self._alerts):,} tensors with alerts" if count else f"no alerts in {len(self._alerts):,} tensors"
+            )
+        else:
+            parts.append("alerts unknown, V reads values")
+        if self.filter_text and self.group == "tensors":
+            parts.append(f"filter {self.symbols.clean(self.filter_text)}: {len(self.table):,} of {self.table.count:,}")
+        count_text = humanise(plain(summary.get("count")), Kind.COUNT, self.symbols.unknown)
+        parts.append(f"{count_text} in {humanise(plain(summary.get('bytes')), Kind.BYTES, self.symbols.unknown)}")
         return self.symbols.clean(separator.join(parts))
 
-    def odd_lines(self, width: int, height: int) -> list[Line]:
-        """How many tensors hold what no weight should; empty until the values were read."""
+    def alert_lines(self, width: int, height: int) -> list[Line]:
+        """How many tensors have each alert, worst first, then what none has; before the values were read, that this is unknown."""
         if not self.has_values:
             return filled([], height)
-        odd = self._oddities
-        counts = [
-            ("with NaN", sum(one.nan > 0 for one in odd)),
-            ("with Inf", sum(one.inf > 0 for one in odd)),
-            ("all zero", sum(one.is_zero for one in odd)),
-            ("not read", sum(one.is_unread for one in odd)),
-        ]
-        spans = [Span(f" {len(self._oddities):,} tensors:", "faint")]
-        for at, (words, count) in enumerate(counts):
-            spans.append(Span(f"{',' if at else ''} {count:,} {words}", "error" if count else "faint"))
+        counts = {kind: sum(kind in alert.kinds for alert in self._alerts) for kind in ALERTS}
+        spans: list[Span] = []
+        for kind, count in counts.items():
+            if count:
+                spans.append(Span(f"{',' if spans else ''} {count:,} {ALERTS[kind]}", "unknown" if kind == "unread" else "error"))
+        none = [ALERTS[kind] for kind, count in counts.items() if not count and kind != "unread"]
+        if none:
+            spans.append(Span(f"{'; none' if spans else ' none'}: {', '.join(none)}", "faint"))
         return filled([cut_line(spans, width, self.symbols)], height)
 
     def size_lines(self, width: int, height: int) -> list[Line]:
@@ -286,62 +295,136 @@ class Params:
         if self.values_error is not None:
             return failure_lines(self.values_error, width, height, self.symbols)
         if self.group != "tensors":
-            return note_lines("o shows tensors, each with its values", height)
+            return note_lines("v shows tensors, each with its values", height)
         if self.is_reading:
             return note_lines(f"reading all values {self.symbols.waiting}", height)
         if not self.has_values:
             return note_lines("The values have not been read yet: V reads them all, once.", height)
         row = self.models["tensors"].selected
-        if row is None or self._oddities[row].is_unread:
+        if row is None or "unread" in self._alerts[row].kinds:
             return filled([(Span(f"{self.symbols.unknown} the values of this tensor are not known", "unknown"),)], height)
-        odd = self._oddities[row]
-        if odd.is_zero:
-            return filled([(Span(f"all {odd.count:,} values are zero", "error"),)], height)
-        said: list[Line] = [(Span(f"{odd.text} of {odd.count:,}", "error"),)] if odd else []
-        octaves = self._octaves.get(self.selected_name, [])
-        return filled([*said, *upright(octaves, width, height - len(said), self.symbols, odd.zeros)], height)
+        alert = self._alerts[row]
+        if "zero" in alert.kinds:
+            return filled([(Span(f"all {alert.count:,} values are zero", "error"),)], height)
+        said: list[Line] = [(Span(f"{alert.text} of {alert.count:,}", "error"),)] if alert.nan or alert.inf else []
+        return filled([*said, *self._histogram(alert, width, height - len(said))], height)
+
+    def _histogram(self, alert: Alert, width: int, height: int) -> list[Line]:
+        name = self.selected_name
+        if self.axis == "linear":
+            even = self._values.even.get(name)
+            found = None if even is None else even_histogram(*even, alert.count - alert.nan - alert.inf - sum(even[2]), width)
+        else:
+            found = octave_histogram(self._values.octaves.get(name, ()), alert.zeros, width)
+        return [] if found is None else upright(found, width, height, self.symbols)
+
+    def toggle_axis(self) -> None:
+        """Change between the linear and the logarithmic histogram."""
+        self.axis = "logarithmic" if self.axis == "linear" else "linear"
 
 
-_BYTES, _ODD = 4, 6
-"""The columns of bytes and of what is odd in the table of tensors."""
+_BYTES, _ALERT = 4, 6
+"""The columns of bytes and of alerts in the table of tensors."""
+_WIDEST_ALERT = 24
+ALERTS = {
+    "nan": "NaN",
+    "inf": "Inf",
+    "zero": "all zero",
+    "dead": "with dead channels",
+    "constant": "constant",
+    "outliers": "with outliers",
+    "unread": "not read",
+}
+"""What the values of a tensor can be that a weight's should not, worst first, and what it is called."""
+_KINDS_OF_ALERTS = tuple(ALERTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Oddity:
+class Alert:
     """What is odd about the values of a tensor; false where nothing is."""
 
-    nan: int
-    inf: int
-    zeros: int
     count: int
-    is_unread: bool
+    nan: int = 0
+    inf: int = 0
+    zeros: int = 0
+    dead: int = 0
+    """Slices along the first or second axis that hold nothing but zeros."""
+    is_constant: bool = False
+    outliers: int = 0
+    is_unread: bool = False
 
     @property
-    def is_zero(self) -> bool:
-        return bool(self.count) and self.zeros == self.count
+    def kinds(self) -> tuple[str, ...]:
+        """The alerts, worst first."""
+        if self.is_unread:
+            return ("unread",)
+        is_zero = bool(self.count) and self.zeros == self.count
+        hits = (self.nan, self.inf, is_zero, self.dead and not is_zero, self.is_constant and not is_zero, self.outliers, False)
+        return tuple(kind for kind, hit in zip(_KINDS_OF_ALERTS, hits, strict=True) if hit)
 
     @property
     def severity(self) -> int:
         """What matters more has the larger number; 0 where nothing is odd."""
-        return 4 if self.nan else 3 if self.inf else 2 if self.is_zero else 1 if self.is_unread else 0
+        kinds = self.kinds
+        return len(ALERTS) - _KINDS_OF_ALERTS.index(kinds[0]) if kinds else 0
 
     @property
     def text(self) -> str:
-        parts = [f"{count:,} {name}" for count, name in ((self.nan, "NaN"), (self.inf, "Inf")) if count]
-        return " ".join(parts) if parts else "all zero" if self.is_zero else "not read" if self.is_unread else ""
+        """The alerts with their numbers."""
+        numbers = {
+            "nan": f"{self.nan:,} NaN",
+            "inf": f"{self.inf:,} Inf",
+            "dead": f"{self.dead:,} dead channel{'s' * (self.dead > 1)}",
+            "outliers": f"{self.outliers:,} outlier{'s' * (self.outliers > 1)}",
+        }
+        return " ".join(numbers.get(kind, ALERTS[kind]) for kind in self.kinds)
 
     def __bool__(self) -> bool:
-        return bool(self.severity)
+        return bool(self.kinds)
 
 
-def _oddities(table: Table | None) -> list[Oddity]:
+@dataclass(frozen=True)
+class Values:
+    """What the values say: alerts by row of the table of tensors, histograms by name."""
+
+    alerts: Sequence[Alert] = ()
+    even: Mapping[str, tuple[float, int, Sequence[int]]] = field(default_factory=dict)
+    """The width of a bin, the first bin in widths, and counts."""
+    octaves: Mapping[str, Sequence[tuple[float, int, int]]] = field(default_factory=dict)
+    """From which magnitude on, negative and positive ones up to twice that."""
+
+
+def values_of(report: Report) -> Values:
+    """Prepared for the screen; may run in any thread."""
+    tables = {table.title: table for table in report.tables}
+    even: dict[str, tuple[float, int, list[int]]] = {}
+    octaves: dict[str, list[tuple[float, int, int]]] = {}
+    if "histogram of equal widths" in tables:
+        for name, low, width, count in tables["histogram of equal widths"].rows():
+            if isinstance(low, int | float) and isinstance(width, int | float) and isinstance(count, int):
+                even.setdefault(str(bare(name)), (float(width), round(low / width), []))[2].append(count)
+    if "histogram" in tables:
+        for name, low, negative, positive in tables["histogram"].rows():
+            if isinstance(low, int | float) and isinstance(negative, int) and isinstance(positive, int):
+                octaves.setdefault(str(bare(name)), []).append((float(low), negative, positive))
+    return Values(_alerts(tables.get("parameters")), even, octaves)
+
+
+_MEASURES = ("nan", "inf", "zeros", "dead_rows", "dead_columns", "outliers", "min", "max", "shape")
+
+
+def _alerts(table: Table | None) -> list[Alert]:
     if table is None or "nan" not in (column.key for column in table.columns):
         return []
-    cells = [[bare(cell) for cell in table.cells(key)] for key in ("nan", "inf", "zeros", "shape")]
-    return [
-        Oddity(_count_cell(nan), _count_cell(inf), _count_cell(zeros), int(_element_count(shape) or 0), nan is None)
-        for nan, inf, zeros, shape in zip(*cells, strict=True)
-    ]
+    found: list[Alert] = []
+    for nan, inf, zeros, rows, columns, outliers, low, high, shape in zip(
+        *([bare(cell) for cell in table.cells(key)] for key in _MEASURES), strict=True
+    ):
+        count = int(_element_count(shape) or 0)
+        nans, infs, nulls, far = map(_count_cell, (nan, inf, zeros, outliers))
+        is_constant = count > 1 and not nans and not infs and low is not None and low == high
+        found.append(Alert(count, nans, infs, nulls, _count_cell(rows) + _count_cell(columns), is_constant, far, nan is None))
+    return found
 
 
 def _element_count(shape: object) -> float | None:
@@ -359,29 +442,6 @@ def _count_cell(cell: object) -> int:
     return cell if isinstance(cell, int) else 0
 
 
-def _octaves(table: Table | None, parameters: Table | None) -> dict[str, list[Bin]]:
-    """Bins by tensor: negative magnitudes from the largest down, then positive ones from the smallest up, within the tensor's ends."""
-    if table is None or parameters is None:
-        return {}
-    keys = (parameters.cells(key) for key in ("name", "min", "max"))
-    ends = {str(bare(name)): (number_of(least), number_of(most)) for name, least, most in zip(*keys, strict=True)}
-    found: dict[str, list[tuple[float, int, int]]] = {}
-    for name, low, negative, positive in table.rows():
-        if isinstance(low, int | float) and isinstance(negative, int) and isinstance(positive, int):
-            found.setdefault(str(bare(name)), []).append((float(low), negative, positive))
-    return {name: [*_bins(rows, *ends.get(name, (None, None)))] for name, rows in found.items()}
-
-
-def _bins(rows: Iterable[tuple[float, int, int]], least: float | None, most: float | None) -> Iterator[Bin]:
-    ordered = sorted(rows)
-    for low, negative, _ in reversed(ordered):
-        if negative:
-            yield Bin(-2 * low if least is None else max(-2 * low, least), -low, negative)
-    for low, _, positive in ordered:
-        if positive:
-            yield Bin(low, 2 * low if most is None else min(2 * low, most), positive)
-
-
 # ----------------------------------------------------------------------------------------------------
 # The parameters screen: weights by size, grouped by module, and histograms of sizes and values.
 
@@ -394,8 +454,10 @@ class ParamsScreen(ModelScreen):
     FILTER_HINT = "parts of a name, a role or a type; mem>1MiB, !not"
     PANES: ClassVar[dict[str, str]] = {"params": "On this screen"}
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("params", "group", ("o",), "By module", "Show modules in place of tensors, or tensors again.", footer=True),
-        Action("params", "values", ("V",), "Values", "Read all values once, for statistics and histograms.", footer=True),
+        Action("params", "values", ("V",), "Values", "Read all values once, for alerts, statistics and histograms.", footer=True),
+        Action("params", "other", ("o",), "Other", "Choose another checkpoint, to see which weights changed.", footer=True),
+        Action("params", "group", ("v",), "By module", "Show modules in place of tensors, or tensors again.", footer=True),
+        Action("params", "axis", ("x",), "Axis", "Change between the linear and the logarithmic histogram of values."),
     )
     BINDINGS: ClassVar[list[BindingType]] = bindings("params", ACTIONS)
 
@@ -406,9 +468,10 @@ class ParamsScreen(ModelScreen):
     def panes(self) -> ComposeResult:
         with Container(id="params-panes"):
             with RowsPane(id="weights-pane", classes="frame"):
-                yield Drawn(self.params.odd_lines, id="weights-odd")
+                yield Drawn(self.params.alert_lines, id="weights-alerts")
                 yield VirtualTable(self.params.table, id="weights")
                 yield from self.prompts()
+                yield Prompt("the path of another checkpoint or model", id="other")
             with Container(id="params-charts"):
                 yield Drawn(self.params.size_lines, id="sizes-chart")
                 yield Drawn(self.params.value_lines, id="values-chart")
@@ -428,9 +491,9 @@ class ParamsScreen(ModelScreen):
         self._show_row()
 
     def _show_row(self) -> None:
-        for name in ("weights-odd", "sizes-chart", "values-chart"):
+        for name in ("weights-alerts", "sizes-chart", "values-chart"):
             self.query_one(f"#{name}", Drawn).redraw()
-        self.query_one("#weights-odd", Drawn).display = self.params.has_values
+        self.query_one("#weights-alerts", Drawn).display = self.params.has_values
         self.title_of("sizes-chart", "Tensors by size")
         self.title_of("values-chart", self.params.value_title())
         self.show_progress()
@@ -479,13 +542,40 @@ class ParamsScreen(ModelScreen):
         self.params.toggle_group()
         self.show()
 
+    def action_axis(self) -> None:
+        self.params.toggle_axis()
+        self._show_row()
+
+    def action_other(self) -> None:
+        self.query_one("#other", Prompt).open("")
+
+    def on_prompt_closed(self, message: Prompt.Closed) -> None:
+        prompt = message.prompt
+        if prompt.id != "other":
+            return
+        # The handler of the base, which would come next, knows nothing of this prompt.
+        message.prevent_default()
+        prompt.display = False
+        self.focus_first()
+        if message.keep and prompt.value.strip():
+            from irscope.tui.compare import Compare
+
+            compare: Compare = self.session.keep("compare", lambda: Compare(self.session.browse))
+            compare.choose(prompt.value, weights=True)
+            self.session.open_place(Place("compare", self.browse.selected), jump=True)
+
     def action_values(self) -> None:
         params, manager = self.params, self.session.manager
         if params.has_values or params.is_reading:
             self.say("The values were read already." if params.has_values else "The values are being read.")
             return
         params.is_reading, params.values_error = True, None
-        self.session.ask("params.values", lambda: report_of(manager, VALUES), params.take_values, params.fail_values, urgency=NOW)
+
+        def answer() -> tuple[Report, Values]:
+            report = report_of(manager, VALUES)
+            return report, values_of(report)
+
+        self.session.ask("params.values", answer, lambda found: params.take_values(*found), params.fail_values, urgency=NOW)
         self.show()
 
     def action_stop_work(self) -> None:

@@ -199,6 +199,13 @@ class TableModel(Rows):
             self._order = np.argsort(-ranks if reverse else ranks, kind="stable").astype(np.int64)
         self._update(selected)
 
+    def arrange(self, keys: Sequence[object] | NDArray[Any]) -> None:
+        """Put the rows in the order of these keys, the largest first: an order that no column has. What is unknown comes last."""
+        selected = self.selected
+        self.sorted_by, self.reversed = None, False
+        self._order = np.argsort(-ranks_of(keys), kind="stable").astype(np.int64)
+        self._update(selected)
+
     def sort_next(self, by: int = 1) -> None:
         """Sort by the next column that has an order, after the last by none."""
         stops: list[int | None] = [None, *self.sortable]

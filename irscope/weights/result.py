@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from irscope.ir.dtypes import DType
-from irscope.weights.tensors import Floats, pattern_values
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.weights.tensors import Floats, fraction_bits_of, pattern_values
 
 Counts = npt.NDArray[np.int64]
 
@@ -33,6 +33,21 @@ class Octave:
     low: float
     negative: int
     positive: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvenBins:
+    """How many finite elements lie in stretches of equal width, which have an edge at zero.
+
+    A bin holds magnitudes from a multiple of `width` up to, but not including, the next one; zeros are in the one that begins at zero.
+    """
+
+    width: float
+    first: int
+    """The lower edge of the first bin, in widths."""
+    counts: tuple[int, ...]
+    beyond: int
+    """Elements further out, on both sides: at most one in a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,8 @@ class TensorStatistics:
     """Bits an element would take in an ideal code; of the leading 16 bits for wider types."""
     quantiles: tuple[Quantile, ...] = ()
     octaves: tuple[Octave, ...] = ()
+    even: EvenBins | None = None
+    """Exact, as the edges lie where leading bits change; integers of 32 bits and more count as the nearest 32-bit float."""
     kept: tuple[Kept, ...] = ()
     """Exact for types of at most 16 bits; for wider ones each element counts as the middle of its bin, which is 1/128 wide."""
     dead_rows: int | None = None
@@ -170,12 +187,13 @@ def narrow_statistics(counts: Counts, dtype: DType, near: float) -> TensorStatis
     order = np.argsort(held, kind="stable")
     made.quantiles = _quantiles(held[order], held[order], many[order])
     made.octaves = _octaves(held, many)
+    made.even = _even_bins(magnitude, held < 0, many, fraction_bits_of(dtype), _least_width(dtype))
     made.kept = _kept(magnitude, many)
     return made
 
 
-def wide_shape(counts: Counts, exponent_bits: int, made: TensorStatistics) -> None:
-    """Entropy, quantiles and octaves from counts of the leading 16 bits of wider floats."""
+def wide_shape(counts: Counts, exponent_bits: int, made: TensorStatistics, dtype: DType) -> None:
+    """Entropy, quantiles and both histograms from counts of the leading 16 bits of wider floats, which integers were rounded to."""
     present = np.flatnonzero(counts)
     fraction_bits = 15 - exponent_bits
     sign, magnitude = present >> 15, present & 0x7FFF
@@ -192,6 +210,7 @@ def wide_shape(counts: Counts, exponent_bits: int, made: TensorStatistics) -> No
     order = np.argsort(lower + upper, kind="stable")
     made.quantiles = _quantiles(lower[order], upper[order], many[order])
     made.octaves = _octaves(np.where(sign == 1, -low, low), many)
+    made.even = _even_bins(low, sign == 1, many, fraction_bits, _least_width(dtype))
     made.kept = _kept(np.abs(lower / 2 + upper / 2), many)
 
 
@@ -259,3 +278,43 @@ def _octaves(held: Floats, many: Counts) -> tuple[Octave, ...]:
     below = np.bincount(places[held < 0], weights=many[held < 0], minlength=len(total))
     present = np.flatnonzero(total).tolist()
     return tuple(Octave(math.ldexp(1.0, least + place), int(below[place]), int(total[place] - below[place])) for place in present)
+
+
+_MOST_BINS = 64
+_FAR = 1000
+"""One in so many elements at most is further out than the bins of equal width go."""
+
+
+def _least_width(dtype: DType) -> float:
+    """Bins of integers are not narrower than one."""
+    return 0.0 if dtype.kind is DTypeKind.FLOAT else 1.0
+
+
+def _even_bins(magnitude: Floats, is_negative: npt.NDArray[np.bool_], many: Counts, fraction_bits: int, least: float) -> EvenBins | None:
+    """Counts in bins of equal width, a power of two that is no narrower than the patterns whose counts these are; None where all are zero.
+
+    A few elements far out would put all others into a single bin, so whole octaves of them are left out.
+    """
+    some = magnitude > 0
+    if not some.any():
+        return None
+    exponents = np.where(some, np.frexp(magnitude)[1], np.iinfo(np.int32).min).astype(np.int64)
+    room, beyond = int(many.sum()) // _FAR, 0
+    present = np.unique(exponents)[::-1].tolist()
+    for top in present:
+        count = int(many[exponents == top].sum())
+        if top == present[-1] or beyond + count > room:
+            break
+        beyond += count
+    kept = exponents <= top
+    width = max(math.ldexp(0.5, top - fraction_bits), least)
+    if not width:
+        return None
+    with np.errstate(over="ignore"):
+        places = np.floor(magnitude[kept] / width).astype(np.int64)
+    places = np.where(is_negative[kept] & some[kept], -places - 1, places)
+    while int(places.max()) - int(places.min()) >= _MOST_BINS:
+        places, width = places >> 1, 2 * width
+    first = int(places.min())
+    counts = np.bincount(places - first, weights=many[kept])
+    return EvenBins(width, first, tuple(int(count) for count in counts.tolist()), beyond)

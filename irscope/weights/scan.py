@@ -227,7 +227,7 @@ def _statistics(task: _Task, part: Part, options: Options) -> TensorStatistics:
             made.l1, made.l2, made.skewness, made.kurtosis = moments.l1, moments.l2, moments.skewness, moments.kurtosis
         if part.words is not None:
             with np.errstate(all="ignore"):
-                wide_shape(part.words, 11 if WIDE[tensor.dtype] == np.float64 else 8, made)
+                wide_shape(part.words, 11 if WIDE[tensor.dtype] == np.float64 else 8, made, tensor.dtype)
         made.fingerprint = (tensor.dtype, made.nan, made.inf, made.zeros, moments.mean, moments.m2, moments.m3, moments.absolute)
     _add_structure(made, task, part)
     return made

@@ -58,6 +58,11 @@ def is_readable(dtype: DType) -> bool:
     return is_narrow(dtype) or dtype in WIDE or dtype in PARTS
 
 
+def fraction_bits_of(dtype: DType) -> int:
+    """Bits of the fraction of a narrow float; as many as any number has for other types."""
+    return 0 if dtype is DType.F8E8M0 else _SMALL_FLOATS[dtype][1] if dtype in _SMALL_FLOATS else dtype.bits or 8
+
+
 @cache
 def pattern_values(dtype: DType) -> Floats:
     """The number that every bit pattern of a narrow type stands for."""

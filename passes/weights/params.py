@@ -282,7 +282,19 @@ def value_tables(look: Look) -> tuple[dict[str, object], list[Table], tuple[str,
     ]
     if octaves:
         tables.append(Table.of(octaves, ["name:value", "magnitude:number", "negative:count", "positive:count"], "histogram"))
+        tables.append(_even_table(look))
     return summary, tables, _NOTES
+
+
+def _even_table(look: Look) -> Table:
+    """Histograms of bins of equal width."""
+    rows = [
+        (weight.name, (even.first + place) * even.width, even.width, count)
+        for weight, made in look.statistics.items()
+        if (even := made.even) is not None
+        for place, count in enumerate(even.counts)
+    ]
+    return Table.of(rows, ["name:value", "from:number", "width:number", "count"], "histogram of equal widths")
 
 
 def _dequantized(look: Look) -> Table:

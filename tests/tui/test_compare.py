@@ -7,19 +7,22 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from irscope.errors import LoadError
+from irscope.errors import Cancelled, LoadError
 from irscope.recording import MemoryEvent
+from irscope.report.values import bare
 from irscope.session import open_model
 from irscope.tools.compare import compare_models, compare_recording, compare_with
+from irscope.tools.compare.weights import read_values
 from irscope.tui.app import IrscopeApp
 from irscope.tui.compare import Compare, shown
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from irscope.tui.widgets.paint import Prompt
-from tests.tui.driving import HUGE, SMALL, drive, press, screen_text, settle
+from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 from tests.unit.tools.test_compare_runs import HIDDEN, events, recording
 from tests.unit.tools.texts import MLP
 from tests.unit.tools.texts import model as small_model
+from tests.unit.weights.test_differences import changed
 
 GELU = TWO_LAYERS.replace("nn.relu", "nn.gelu")
 
@@ -38,6 +41,7 @@ def measured(symbols: Symbols = UNICODE) -> Compare:
     compare = Compare(browse(MLP, analysed=False, symbols=symbols))
     compare.choose("run.jsonl")
     compare.take(compare.asks_for, shown(compare_recording(small_model(MLP, program_format="pt2"), recording()), symbols))
+    compare.toggle_everything()  # the prediction is right about all of it, so that else nothing would be listed
     return compare
 
 
@@ -67,7 +71,7 @@ def test_an_answer_to_another_question_is_dropped() -> None:
     found = compare.found
     assert found is not None
     compare.choose("third.irs")
-    compare.take(("other.irs", False), found)
+    compare.take(("other.irs", False, False), found)
     assert compare.found is None and compare.is_waiting
 
 
@@ -135,19 +139,79 @@ def test_rows_are_sorted_and_filtered() -> None:
     assert compare.table.selected == 0 or compare.table.shown[0] == 1
 
 
-def test_only_what_is_off() -> None:
+def test_only_what_is_off_is_listed_worst_first() -> None:
     compare = measured()
     compare.toggle_everything()
-    assert not compare.everything and len(compare.table) == 0
-    assert "only those off" in compare.table_title()
-    compare.toggle_everything()
-    assert len(compare.table) == 4
+    assert len(compare.table) == 0 and "f lists" in compare.table.empty
+    assert compare.table_title().startswith("nodes off by more than 1%: 0 · 4 right, f shows them")
     late = (MemoryEvent("warm", 2 * HIDDEN, 1, block=9), *events()[1:])
     compare.found = shown(compare_recording(small_model(MLP, program_format="pt2"), recording(events=late)), UNICODE)
-    compare.toggle_everything()
+    compare.set_filter("")
     assert 0 < len(compare.table) <= 4
-    compare.set_filter("linear")
-    assert all("linear" in compare.table.text(int(row)) for row in compare.table.shown)
+    rows = compare.rows
+    assert rows is not None
+    pairs = [(rows.cells("predicted_alive")[row], rows.cells("measured_alive")[row]) for row in compare.table.shown]
+    far = [abs(one - bare(other)) / max(bare(other), 1) for one, other in pairs]  # type: ignore[operator]  # numbers, both of them
+    assert far == sorted(far, reverse=True) and far[-1] > 0.01
+    right = 4 - len(compare.table)
+    assert f" · {right} right, f shows them" in compare.table_title()
+    compare.toggle_everything()
+    assert compare.table.shown.tolist() == [0, 1, 2, 3]
+
+
+def test_of_two_checkpoints_the_weights_come_first_and_then_their_values(tmp_path: Path) -> None:
+    a, b = changed(tmp_path)
+    two = compare_models(open_model(Path(a)), open_model(Path(b)))
+    compare = Compare(browse(TWO_LAYERS, analysed=False))
+    compare.choose(b)
+    compare.take(compare.asks_for, shown(two, UNICODE))
+    assert compare.is_waiting and compare.with_values
+    assert "reading values, ctrl-x stops" in compare.table_title()
+    compare.fail(Cancelled("stopped on request"))
+    assert not compare.is_waiting and compare.found is not None
+    assert "values not compared: stopped on request; W reads them" in compare.table_title()
+    assert compare.ask_for_values() == "" and compare.is_waiting
+    read_values(two)
+    compare.take(compare.asks_for, shown(two, UNICODE))
+    assert compare.table_title() == "parameters and buffers that differ: 4 · 1 equal, f shows them"
+    assert [compare.table.text(row).split("  ")[0] for row in compare.table.shown] == [
+        "layer.2.weight",
+        "gone",
+        "layer.1.weight",
+        "layer.3.weight",
+    ]
+    assert "1 NaN or infinite in B" in drawn(compare, 90, 5)
+    assert compare.command(compare.browse.source).endswith("--values")
+
+
+def test_values_are_not_compared_with_a_recording() -> None:
+    assert "another model or checkpoint" in measured().ask_for_values()
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
+def test_two_checkpoints_from_the_start_say_which_weights_changed(size: tuple[int, int], tmp_path: Path) -> None:
+    a, b = changed(tmp_path)
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        lines = screen_text(app).splitlines()
+        assert any("4 weights in both: 3 differ" in line for line in lines[:10])
+        at = next(place for place, line in enumerate(lines) if "parameters and buffers that differ: 4 · 1 equal" in line)
+        assert at < 14 and "layer.2.weight" in lines[at + 2] and "not finite" in lines[at + 2]
+        await press(app, pilot, "f")
+        assert "layer.0.weight" in screen_text(app)
+
+    drive(open_model(Path(a)), steps, size=size, other=b)
+
+
+def test_values_of_models_are_compared_on_request(tmp_path: Path) -> None:
+    sample = SAMPLES / "models" / "cnn.onnx"
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        assert "all equal" not in screen_text(app)
+        await press(app, pilot, "W")
+        assert "20 weights in both: all equal" in screen_text(app)
+
+    drive(open_model(sample), steps, other=str(sample))
 
 
 def test_an_error_is_shown_with_its_code() -> None:
@@ -285,9 +349,12 @@ def test_sizes_are_put_in_for_both(tmp_path: Path) -> None:
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await choose(app, pilot, str(b))
-        assert "c binds them" in screen_text(app)
+        # At the sizes that are stated until others are typed.
+        lines = app.session["compare"].lines
+        assert lines is not None
+        at_one = lines.total.max()
         await press(app, pilot, "c", *"batch=8", "enter")
-        assert "both" in screen_text(app)
+        assert app.session["compare"].lines.total.max() > at_one
 
     drive(open_model(a), steps)
 

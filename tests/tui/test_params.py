@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +11,21 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from irscope.errors import PassError
+from irscope.ir.dtypes import DType
 from irscope.report.printable import display_width
 from irscope.session import Model, open_model
 from irscope.tui.analyses import report_of
 from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.model import Browse
-from irscope.tui.charts import Bin, bars, linear, size_bins, upright
+from irscope.tui.charts import Histogram, bars, even_histogram, octave_histogram, size_bins, upright
 from irscope.tui.command import Source
 from irscope.tui.params import PASS, VALUES, Params
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from irscope.tui.widgets.paint import Prompt
+from irscope.weights.result import TensorStatistics, wide_shape
 from tests.tui.driving import SMALL, drive, press, screen_text
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, TWO_LAYERS, model
+from tests.unit.weights.test_differences import changed, write
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "models" / "net.pt2"
 
@@ -143,99 +146,124 @@ def test_bars_fit(sizes: list[int], width: int) -> None:
         assert display_width(text_of(line)) <= width
 
 
+def found_bins(values: np.ndarray, columns: int) -> Histogram:
+    """The histogram of equal widths that the scan counts, drawn in so many columns."""
+    floats = values.astype(np.float32)
+    words = np.bincount(floats.view("<u2")[1::2], minlength=1 << 16)
+    made = TensorStatistics(len(floats))
+    wide_shape(words, 8, made, DType.F32)
+    assert made.even is not None
+    found = even_histogram(made.even.width, made.even.first, made.even.counts, made.even.beyond, columns)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("columns", [7, 20, 47, 64, 200])
+def test_bins_of_equal_width_hold_what_numpy_counts(columns: int) -> None:
+    values = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
+    found = found_bins(values, columns)
+    assert len(found.counts) <= columns and sum(found.counts) + found.beyond == len(values)
+    width = float(found.axis.rpartition(" ")[2])
+    low = -found.zero[0] * width
+    edges = low + width * np.arange(len(found.counts) + 1)
+    assert found.counts == tuple(np.histogram(values, edges)[0].tolist())
+
+
+def test_few_values_far_out_are_counted_instead_of_drawn() -> None:
+    found = found_bins(np.concatenate([np.linspace(-0.99, 0.99, 99_997, dtype=np.float32), [65536.0, 70000.0, 131071.0]]), 64)
+    assert found.beyond == 3 and found.ends == ("-1", "1")
+    assert "3 further out" in "".join(text_of(line) for line in upright(found, 90, 8, UNICODE))
+
+
+@given(
+    st.dictionaries(st.integers(-149, 127), st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=30),
+    st.integers(0, 9),
+    st.integers(5, 300),
+)
+def test_octaves_lie_on_a_logarithmic_axis_and_none_is_lost(held: dict[int, tuple[int, int]], zeros: int, columns: int) -> None:
+    found = octave_histogram([(2.0**at, *counts) for at, counts in sorted(held.items())], zeros, columns)
+    total = sum(map(sum, held.values())) + zeros
+    if found is None:
+        assert total == 0
+        return
+    assert sum(found.counts) == total and len(found.counts) <= columns
+    assert found.counts[int(found.zero[0])] == zeros
+
+
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=80), st.integers(4, 90), st.integers(3, 12))
 def test_upright_bars_fit(counts: list[int], width: int, height: int) -> None:
-    bins = [Bin(float(place), float(place + 1), count) for place, count in enumerate(counts)]
-    lines = upright(bins, width, height, UNICODE)
+    found = even_histogram(0.5, -3, counts, 0, width)
+    assert found is not None and sum(found.counts) == sum(counts)
+    lines = upright(found, width, height, UNICODE)
     assert len(lines) <= height
     assert all(display_width(text_of(line)) <= width for line in lines)
 
 
-def octaves(values: np.ndarray) -> list[Bin]:
-    """Bins as the statistics of weights have them: powers of two on both sides of zero."""
-    exponents = np.floor(np.log2(np.abs(values)))
-    return [
-        Bin(*sorted((sign * 2.0**power, sign * 2.0 ** (power + 1))), int(np.sum((exponents == power) & (np.sign(values) == sign))))
-        for sign in (-1, 1)
-        for power in np.unique(exponents)
-    ]
+def odd_model(folder: Path) -> Model:
+    """A checkpoint with every alert, each in one tensor, and a good one."""
+    rng = np.random.default_rng(0)
+    values = {name: rng.normal(size=(8, 64)).astype(np.float32) for name in ("good", "bad", "wide", "holes", "far")}
+    values["bad"][0, 0] = np.nan
+    values["wide"][0, 1] = np.inf
+    values["holes"][2:4] = 0
+    values["far"][1, 1] = 1e6
+    values["none"], values["same"] = np.zeros((6, 2), np.float32), np.ones((4, 4), np.float32)
+    return open_model(write(folder / "odd.safetensors", values))
 
 
-def test_a_normal_distribution_has_one_tower() -> None:
-    """Its octaves hold most values around one standard deviation, on both sides; on a linear axis most lie in the middle."""
-    found = linear(octaves(np.random.default_rng(0).normal(size=100_000)), 0, 61)
-    assert found is not None
-    middle = int(-found.low / (found.high - found.low) * 61)
-    assert max(found.counts[middle - 8 : middle + 9]) == max(found.counts)
-    for side in (found.counts[middle + 3 :], found.counts[: middle - 2][::-1]):
-        steps = [before - after for before, after in pairwise(side)]
-        assert min(steps) > -0.12 * max(found.counts), "there is a second tower"
-    assert found.counts[middle] > 4 * found.counts[middle + 30 * 2 // 3]
+def test_before_values_are_read_alerts_are_unknown_and_not_none(tmp_path: Path) -> None:
+    made = params(odd_model(tmp_path))
+    assert "alerts unknown, V reads values" in made.title()
+    assert not text_of(made.alert_lines(80, 1)[0])
 
 
-def test_an_even_distribution_is_flat() -> None:
-    found = linear(octaves(np.random.default_rng(0).uniform(-1, 1, size=400_000)), 0, 40)
-    assert found is not None and max(found.counts) < 1.1 * min(found.counts)
-
-
-@given(
-    st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e3), st.integers(0, 10**6)), max_size=20),
-    st.integers(0, 1000),
-    st.integers(1, 90),
-)
-def test_no_value_gets_lost(parts: list[tuple[float, float, int]], zeros: int, columns: int) -> None:
-    bins = [Bin(low, low + wide, count) for low, wide, count in parts]
-    total = sum(one.count for one in bins) + zeros
-    found = linear(bins, zeros, columns)
-    assert (found is None) == (total == 0)
-    if found is not None:
-        assert sum(found.counts) + found.beyond == pytest.approx(total)
-        assert found.beyond <= 2 * (total // 1000)
-
-
-def test_few_values_far_out_are_counted_instead_of_drawn() -> None:
-    bins = [Bin(-1.0, 0.0, 50_000), Bin(0.0, 1.0, 50_000), Bin(65536.0, 131072.0, 3)]
-    found = linear(bins, 0, 10)
-    assert found is not None and (found.low, found.high, found.beyond) == (-1.0, 1.0, 3)
-    assert "3 further out" in "".join(text_of(line) for line in upright(bins, 60, 6, UNICODE))
-
-
-def odd_model(tmp_path: Path) -> Model:
-    torch = pytest.importorskip("torch")
-
-    values = {
-        "good": torch.linspace(-1, 1, 64),
-        "bad": torch.tensor([float("nan"), 1.0]),
-        "none": torch.zeros(6, 2),
-        "wide": torch.tensor([float("inf"), 1.0, 1.0]),
-    }
-    torch.save(values, tmp_path / "odd.pt")
-    return open_model(tmp_path / "odd.pt")
-
-
-def test_what_is_odd_comes_first_and_is_counted(tmp_path: Path) -> None:
+def test_alerts_come_first_and_are_counted(tmp_path: Path) -> None:
     opened = odd_model(tmp_path)
     made = params(opened)
-    assert names(made)[0] == "good"
-    assert not text_of(made.odd_lines(80, 1)[0])
     made.take_values(report_of(opened.manager, VALUES))
-    assert names(made) == ["bad", "wide", "none", "good"]
-    assert text_of(made.odd_lines(80, 1)[0]) == " 4 tensors: 1 with NaN, 1 with Inf, 1 all zero, 0 not read"
-    rows = [text_of(made.table.line(place, 78, selected=False)) for place in range(4)]
-    assert [row.split()[-2:] for row in rows[:3]] == [["1", "NaN"], ["1", "Inf"], ["all", "zero"]]
+    assert names(made) == ["bad", "wide", "none", "holes", "same", "far", "good"]
+    assert made.selected_name == "bad"
+    assert made.title().startswith("Parameters · 6 of 7 tensors with alerts")
+    assert text_of(made.alert_lines(80, 1)[0]) == " 1 NaN, 1 Inf, 1 all zero, 1 with dead channels, 1 constant, 1 with outliers"
+    texts = [made.table.columns[6].text(int(row)) for row in made.table.shown]
+    assert texts == ["1 NaN", "1 Inf", "all zero", "2 dead channels", "constant", "1 outlier", ""]
     said = {}
     for name in names(made):
         made.table.move_to(names(made).index(name))
         said[made.selected_name] = text_of(made.value_lines(78, 6)[0])
-    assert said["bad"] == "1 NaN of 2" and said["wide"] == "1 Inf of 3" and said["none"] == "all 12 values are zero"
+    assert said["bad"] == "1 NaN of 512" and said["wide"] == "1 Inf of 512" and said["none"] == "all 12 values are zero"
 
 
-def test_the_screen_shows_them_at_80_columns(tmp_path: Path) -> None:
+def test_a_model_without_alerts_says_so() -> None:
+    opened = open_model(SAMPLE)
+    made = params(opened)
+    made.take_values(report_of(opened.manager, VALUES))
+    none = text_of(made.alert_lines(120, 1)[0])
+    assert "none: NaN, Inf" in none
+
+
+def test_at_80_columns_v_shows_the_alerts_x_the_other_axis_and_o_which_weights_changed(tmp_path: Path) -> None:
+    (tmp_path / "two").mkdir()
+    _, after = changed(tmp_path / "two")
+
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "3", "V")
+        await press(app, pilot, "3")
+        assert "alerts unknown" in screen_text(app)
+        await press(app, pilot, "V")
         lines = screen_text(app).splitlines()
-        at = next(place for place, line in enumerate(lines) if "1 with NaN, 1 with Inf, 1 all zero" in line)
-        assert "values" in lines[at + 1] and "1 NaN" in lines[at + 2] and "1 Inf" in lines[at + 3] and "all zero" in lines[at + 4]
+        at = next(place for place, line in enumerate(lines) if "6 of 7 tensors with alerts" in line)
+        assert "1 NaN, 1 Inf, 1 all zero, 1 with dead channels, 1 constant, 1 with outliers" in lines[at + 1]
+        assert "alerts" in lines[at + 2] and "1 NaN" in lines[at + 3] and "1 Inf" in lines[at + 4] and "all zero" in lines[at + 5]
+        assert "linear axis, " in screen_text(app)
+        await press(app, pilot, "x")
+        assert "logarithmic axis, bins of a factor of" in screen_text(app)
+        await press(app, pilot, "v")
+        assert "Parameters by module · 6 of 7 tensors with alerts" in screen_text(app)
+        await press(app, pilot, "o")
+        app.screen.query_one("#other", Prompt).value = after
+        await press(app, pilot, "enter")
+        assert app.model_screen is not None and app.model_screen.NAME == "compare"
+        assert "only in A" in screen_text(app)
 
     drive(odd_model(tmp_path), steps, size=SMALL)
 

@@ -300,7 +300,7 @@ async def test_the_allocator_counts_for_sizes_that_were_put_in(app: IrscopeApp, 
 
 @driven(SAMPLES / "mlp.irs")
 async def test_parameters_group_sort_filter_and_open(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    await press(app, pilot, "3", "o")
+    await press(app, pilot, "3", "v")
     params = app.session["params"]
     assert params.group == "modules"
     await press(app, pilot, "s", "S", "R", "down", "enter")

@@ -19,7 +19,7 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, derived
 from irscope.session import Model, stated_sizes
 from irscope.tools.compare import model_comparison
-from irscope.tools.compare.document import Measure
+from irscope.tools.compare.document import Measure, change_text
 from irscope.tools.compare.models import ModelComparison
 from irscope.tools.compare.weights import weights_headline
 from irscope.tools.config import Chosen
@@ -193,7 +193,6 @@ _SAID: Final = {
 }
 
 
-_SMALL: Final = 0.0005
 _SAID_OF_WEIGHTS: Final = {"parameters": ("parameters",), "size on disk": ("size_on_disk",)}
 """Where there is no graph."""
 
@@ -207,9 +206,7 @@ def _changes(rows: Mapping[str, Mapping[str, Cell]], said: Mapping[str, tuple[st
         if not isinstance(value, int | float):
             parts.append(f"{word} not known")
         else:
-            # A small change is no "-0.0%".
-            share = f"{value:+.1%}" if abs(value) >= _SMALL else f"{100 * value:+.1g}%"
-            parts.append(f"{word} {share}" if value else f"{word} the same")
+            parts.append(f"{word} {change_text(value)}" if value else f"{word} the same")
     return f"B beside A: {', '.join(parts)}"
 
 

@@ -38,6 +38,14 @@ def comparison_document(kind: str, a: ModelInfo, b: ModelInfo | RecordingJson, r
     return Document(reports=(replace(report, tables=tables),), subjects=(_of_model("A", a), second), own_json=compare_json)
 
 
+_SMALL = 0.0005
+
+
+def change_text(share: float) -> str:
+    """A change as a share, with its sign; a small one is no "-0.0%"."""
+    return f"{share:+.1%}" if abs(share) >= _SMALL else f"{100 * share:+.1g}%"
+
+
 def _of_model(name: str, model: ModelInfo) -> Subject:
     return Subject(name, (model.path or "(no file)", *model.facts()), tuple(model.assumed_lines))
 

@@ -16,7 +16,7 @@ from irscope.report.report import Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance
-from irscope.tools.compare.document import Measure
+from irscope.tools.compare.document import Measure, change_text
 from irscope.tools.compare.models import CHANGED, SAME, Fate, ModelComparison, ModuleSums, Row, Total, ops_text, totals
 from irscope.tools.compare.side import Side
 from irscope.tools.compare.weights import weights_headline, weights_measure, weights_table
@@ -87,7 +87,7 @@ def _said(total: Total, name: str) -> str:
     if change is None or math.isinf(change):
         text = " -> ".join(total.said)
         return f"{name} {text if len(text) <= _LONGEST else 'another formula'}"
-    return f"{name} {'+' if change > 0 else ''}{change:.1%}"
+    return f"{name} {change_text(change)}"
 
 
 class _Price:
